@@ -4,7 +4,8 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use h2::hpack::{Decoder, FieldName};
+use fields::FieldName;
+use h2::hpack::Decoder;
 
 pub use weir_bench::frames::*;
 
@@ -156,7 +157,7 @@ impl Frames {
     /// The fields of a HEADERS frame.
     pub fn fields(&mut self, frame: &Frame) -> Vec<String> {
         let mut lines = Vec::new();
-        let mut each = |field: h2::hpack::Field<'_>| {
+        let mut each = |field: fields::Field<'_>| {
             let name = match field.name {
                 FieldName::Pseudo(pseudo) => String::from_utf8_lossy(pseudo.text()).into_owned(),
                 FieldName::Known(known) => String::from_utf8_lossy(known.text()).into_owned(),

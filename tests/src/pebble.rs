@@ -39,7 +39,7 @@ impl Pebble {
     pub fn start(settings: Settings<'_>) -> Option<Pebble> {
         let program = match std::env::var_os("PEBBLE") {
             Some(named) => named.into(),
-            None => crate::tool::of_go("pebble")?,
+            None => crate::go_tools::of_go("pebble")?,
         };
         let directory = scratch("pebble");
         let authority = Authority::new();

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 use config::{Boot, Loaded, Setting};
 use diag::render::{self, Colour};
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, Normalized, ParseError, ParseOptions, Status};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, Normalized, ParseError, ParseOptions, ParseStatus};
 use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
@@ -125,18 +125,18 @@ fn relaxed() -> ParseOptions {
     ParseOptions { relaxed: true, any_method_payload: true, ..ParseOptions::default() }
 }
 
-type Parse = fn(&[u8], &mut Head, &ParseOptions) -> Result<Status, ParseError>;
+type Parse = fn(&[u8], &mut Head, &ParseOptions) -> Result<ParseStatus, ParseError>;
 
 fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -> BodyLength) {
     let mut head = Head::new();
     let whole = parse(bytes, &mut head, options);
     let mut gradual = Head::new();
-    let mut by_piece = Ok(Status::Partial);
+    let mut by_piece = Ok(ParseStatus::Partial);
     // Of long messages not every length is tried.
     let step = bytes.len().div_ceil(512).max(1);
     for end in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
         by_piece = parse(&bytes[..end], &mut gradual, options);
-        if !matches!(by_piece, Ok(Status::Partial)) {
+        if !matches!(by_piece, Ok(ParseStatus::Partial)) {
             break;
         }
     }
@@ -144,19 +144,19 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
         (Ok(one), Ok(other)) => assert_eq!(one, other, "one piece or many"),
         (Err(one), Err(other)) => assert_eq!(one.kind, other.kind, "one piece or many"),
         // What makes a long line longer is looked at once its end has come.
-        (Err(one), Ok(Status::Partial)) => {
+        (Err(one), Ok(ParseStatus::Partial)) => {
             let ended = parse(&[bytes, b"\r\n\r\n"].concat(), &mut gradual, options);
             assert_eq!(ended.err().map(|other| other.kind), Some(one.kind), "one piece or many");
         }
         (one, other) => panic!("in one piece {one:?}, in many {other:?}"),
     }
-    let Ok(Status::Complete { len }) = whole else { return };
+    let Ok(ParseStatus::Complete { len }) = whole else { return };
     assert!(len <= bytes.len(), "{len} of {} bytes", bytes.len());
     let mut written = Vec::new();
     head.write_to(&mut written);
     let mut again = Head::new();
     let reread = parse(&written, &mut again, &ParseOptions { max_bytes: usize::MAX, ..options.clone() });
-    assert_eq!(reread, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(reread, Ok(ParseStatus::Complete { len: written.len() }), "{}", written.escape_ascii());
     assert_eq!(body(&head), body(&again), "the same body follows {}", written.escape_ascii());
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
 }
@@ -235,7 +235,8 @@ pub fn proxy_protocol(bytes: &[u8]) {
     let mut written = Vec::new();
     proxy_protocol::write_v2(header.addresses, tlvs(), None, &mut written);
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    let meant = |header: &proxy_protocol::Header| header.addresses.map(|(from, to)| (plain(from), plain(to)));
+    let meant =
+        |header: &proxy_protocol::ProxyHeader| header.addresses.map(|(from, to)| (plain(from), plain(to)));
     let survived = |written: &[u8]| {
         let again = proxy_protocol::parse(written);
         assert!(matches!(&again, Ok(Some(again)) if meant(again) == meant(&header)), "{again:?}");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Action {
+pub(crate) enum ProgramAction {
     /// Start.
     #[default]
     Run,
@@ -35,9 +35,9 @@ pub(crate) enum Action {
 
 /// The command line, read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Args {
+pub(crate) struct CommandLineArgs {
     /// What is to be done.
-    pub(crate) action: Action,
+    pub(crate) action: ProgramAction,
     /// `-f`, and what stands behind `--`: files and directories in their order.
     pub(crate) files: Vec<PathBuf>,
     /// The condition of `-cc`.
@@ -142,8 +142,8 @@ impl fmt::Display for ArgsError {
 }
 
 /// Reads the words behind the program's name.
-pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, ArgsError> {
-    let mut args = Args::default();
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<CommandLineArgs, ArgsError> {
+    let mut args = CommandLineArgs::default();
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
         let flag = word.to_string_lossy().into_owned();
@@ -153,16 +153,16 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
                 args.files.extend(words.by_ref().map(PathBuf::from));
             }
             "-f" | "--config" | "--file" => args.files.push(value()?.into()),
-            "-c" | "--check" => args.action = Action::Check,
+            "-c" | "--check" => args.action = ProgramAction::Check,
             "-cc" | "--condition" => {
                 args.condition = text(value()?);
-                args.action = Action::Condition;
+                args.action = ProgramAction::Condition;
             }
-            "-v" | "--version" => return only(Action::Version),
-            "-vv" | "--build" => return only(Action::VersionAndBuild),
-            "-vq" => return only(Action::VersionAlone),
-            "-vqs" | "-vqb" => return only(Action::Branch),
-            "-h" | "--help" => return only(Action::Help),
+            "-v" | "--version" => return only(ProgramAction::Version),
+            "-vv" | "--build" => return only(ProgramAction::VersionAndBuild),
+            "-vq" => return only(ProgramAction::VersionAlone),
+            "-vqs" | "-vqb" => return only(ProgramAction::Branch),
+            "-h" | "--help" => return only(ProgramAction::Help),
             "-d" | "--debug" => args.debug = true,
             "-D" | "--daemon" => args.daemon = true,
             "-db" | "--foreground" => args.foreground = true,
@@ -194,13 +194,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
                 args.no_getaddrinfo = true;
                 args.ineffective.push(flag);
             }
-            "-dMhelp" => return only(Action::HelpOnMemory),
-            "-dthelp" => return only(Action::HelpOnTraces),
+            "-dMhelp" => return only(ProgramAction::HelpOnMemory),
+            "-dthelp" => return only(ProgramAction::HelpOnTraces),
             "-dt" => {
                 let is_trace = |word: &OsString| !word.to_string_lossy().starts_with('-');
                 let traces = words.next_if(is_trace).map(text).unwrap_or_default();
                 if traces == "help" {
-                    return only(Action::HelpOnTraces);
+                    return only(ProgramAction::HelpOnTraces);
                 }
                 args.traces = Some(traces);
             }
@@ -210,7 +210,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
     }
     // Whichever comes first.
     args.quiet &= !args.verbose;
-    let needs_file = matches!(args.action, Action::Run | Action::Check);
+    let needs_file = matches!(args.action, ProgramAction::Run | ProgramAction::Check);
     if needs_file && args.files.is_empty() {
         return Err(ArgsError::NoFile);
     }
@@ -218,12 +218,12 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
 }
 
 /// What answers at once, whatever else stands on the line.
-fn only(action: Action) -> Result<Args, ArgsError> {
-    Ok(Args { action, ..Args::default() })
+fn only(action: ProgramAction) -> Result<CommandLineArgs, ArgsError> {
+    Ok(CommandLineArgs { action, ..CommandLineArgs::default() })
 }
 
 /// The `-d…` flags with a value glued to them, and those that only matter to HAProxy's insides.
-fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
+fn debug_flag(flag: &str, args: &mut CommandLineArgs) -> Result<(), ArgsError> {
     if let Some(classes) = flag.strip_prefix("-dK") {
         args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());
         return Ok(());
@@ -386,7 +386,7 @@ Messages:
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Args, ArgsError> {
+    fn read(line: &str) -> Result<CommandLineArgs, ArgsError> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
@@ -398,22 +398,22 @@ mod tests {
         assert_eq!(args.finish, [12, 34]);
         assert_eq!((args.maxconn, args.pidfile), (Some(500), Some("/run/pid".into())));
         let args = read("-c -V -f x -dKcfg,smp -st -dM0x50 -x /run/sock").unwrap();
-        assert_eq!((args.action, args.verbose), (Action::Check, true));
+        assert_eq!((args.action, args.verbose), (ProgramAction::Check, true));
         assert_eq!(args.dump_keywords.as_deref(), Some("cfg,smp"));
         assert_eq!(args.terminate, [0i32; 0]);
         assert_eq!(args.ineffective, ["-dM0x50"]);
         let args = read("-4 -ds -dL -c -f x").unwrap();
         assert!(args.only_v4 && args.dump_objects && args.ineffective == ["-ds"]);
         assert_eq!(read("-cc streq(a,a)").unwrap().condition, "streq(a,a)");
-        assert_eq!(read("--check --config x").unwrap().action, Action::Check);
+        assert_eq!(read("--check --config x").unwrap().action, ProgramAction::Check);
         assert!(!read("-q -V -f x").unwrap().quiet && !read("-V -q -f x").unwrap().quiet);
         assert!(read("-dI -f x").unwrap().insecure_fork);
         for (line, action) in [
-            ("-v --nonsense", Action::Version),
-            ("-vv -f", Action::VersionAndBuild),
-            ("-vq", Action::VersionAlone),
-            ("-vqs", Action::Branch),
-            ("-vqb", Action::Branch),
+            ("-v --nonsense", ProgramAction::Version),
+            ("-vv -f", ProgramAction::VersionAndBuild),
+            ("-vq", ProgramAction::VersionAlone),
+            ("-vqs", ProgramAction::Branch),
+            ("-vqb", ProgramAction::Branch),
         ] {
             assert_eq!(read(line).map(|args| args.action), Ok(action), "{line}");
         }
@@ -434,8 +434,8 @@ mod tests {
         assert_eq!(read("-dt -f a").unwrap().traces.as_deref(), Some(""));
         assert_eq!(read("-dth1:user -f a").unwrap().traces.as_deref(), Some("h1:user"));
         assert_eq!(read("-dt h2 -f a").unwrap().traces.as_deref(), Some("h2"));
-        assert_eq!(read("-dt help").unwrap().action, Action::HelpOnTraces);
-        assert_eq!(read("-dMhelp").unwrap().action, Action::HelpOnMemory);
+        assert_eq!(read("-dt help").unwrap().action, ProgramAction::HelpOnTraces);
+        assert_eq!(read("-dMhelp").unwrap().action, ProgramAction::HelpOnMemory);
     }
 
     #[test]

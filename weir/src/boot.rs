@@ -8,37 +8,38 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use control::Runtime;
 use control::sharing::SharedCounters;
 use diag::Severity;
 use plan::Plan;
 use proxy::{Life, Worker};
-use runtime::watchdog::{self, Task};
+use runtime::watchdog::{self, TaskName};
 use state::Process;
 use tokio::sync::Barrier;
 
-use crate::args::Args;
+use crate::args::CommandLineArgs;
 use crate::checks::Teller;
-use crate::common::Common;
-use crate::desk::{Desk, InUse};
-use crate::hand_over::{Exposed, Inherited};
-use crate::listeners::{self, Bound};
-use crate::messages::Messages;
-use crate::peers::Sections;
+use crate::generation::{Generation, InUse};
+use crate::hand_over::Exposed;
+use crate::listeners;
+use crate::messages::MessageFormat;
+use crate::peers::PeersSections;
+use crate::process_context::Common;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
-use crate::{caches, confine, master, memory, sharing, states, system, traces, version, view};
+use crate::sockets::{Inherited, ListeningSocket};
+use crate::{caches, master, memory, privileges, sharing, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
-pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
-    let messages = Messages::new(args.quiet || plan.global.quiet);
+pub(crate) fn run(plan: Plan, args: CommandLineArgs, resumed: Option<master::MasterState>) -> ExitCode {
+    let messages = MessageFormat::new(args.quiet || plan.global.quiet);
     end(start(Arc::new(plan), &args, resumed, messages), messages)
 }
 
 /// What the program returns.
-pub(crate) fn end(ending: Result<Ending, String>, messages: Messages) -> ExitCode {
+pub(crate) fn end(ending: Result<Ending, String>, messages: MessageFormat) -> ExitCode {
     match ending {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
         // As HAProxy: whoever waits for the process sees that the signal ended it.
@@ -58,9 +59,9 @@ pub(crate) fn end(ending: Result<Ending, String>, messages: Messages) -> ExitCod
 
 fn start(
     plan: Arc<Plan>,
-    args: &Args,
-    resumed: Option<master::State>,
-    messages: Messages,
+    args: &CommandLineArgs,
+    resumed: Option<master::MasterState>,
+    messages: MessageFormat,
 ) -> Result<Ending, String> {
     let global = &plan.global;
     let first = resumed.is_none();
@@ -106,11 +107,11 @@ fn start(
     }
     system::renice(global, messages);
     let counters = sharing::open(&plan)?;
-    confine::confine(&plan, messages)?;
+    privileges::confine(&plan, messages)?;
     acme::try_files(&plan)?;
     let exposed = Exposed::of(&plan, &bound);
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
-    let old = if first { args.clone() } else { Args::default() };
+    let old = if first { args.clone() } else { CommandLineArgs::default() };
     let successor = !first || !old.finish.is_empty() || !old.terminate.is_empty();
     let args = args.clone();
     let start =
@@ -121,13 +122,13 @@ fn start(
 /// Takes what the plan needs of the system and can be refused: limits, and all sockets.
 fn prepare(
     plan: &Plan,
-    args: &Args,
-    resumed: Option<&master::State>,
-    messages: Messages,
-) -> Result<(system::Limits, Vec<Bound>), String> {
+    args: &CommandLineArgs,
+    resumed: Option<&master::MasterState>,
+    messages: MessageFormat,
+) -> Result<(system::ProcessLimits, Vec<ListeningSocket>), String> {
     let memory = memory::limit(args.memory_limit)?;
     system::try_tables(plan, memory, messages)?;
-    let limits = system::Limits { memory, ..system::limits(plan, messages)? };
+    let limits = system::ProcessLimits { memory, ..system::limits(plan, messages)? };
     let inherited = match resumed {
         // A path given by hand is for the first start, but for the one that forbids taking sockets
         // over.
@@ -151,9 +152,9 @@ fn prepare(
 fn bind(
     plan: &Plan,
     mut inherited: Inherited,
-    limits: &system::Limits,
-    args: &Args,
-) -> Result<Vec<Bound>, String> {
+    limits: &system::ProcessLimits,
+    args: &CommandLineArgs,
+) -> Result<Vec<ListeningSocket>, String> {
     let mut bound = listeners::bind(plan, &mut inherited, limits.max_connections);
     let old = || args.finish.iter().chain(&args.terminate).copied();
     if bound.is_ok() || old().next().is_none() {
@@ -176,26 +177,26 @@ fn bind(
 const RETRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(10);
 
-static PANICKED: Rare = rare!(Bug, "count_panics()", "a panic ended what a task did");
-static HELD_UP: Rare = rare!(Check, "watch()", "a task held its thread up for too long");
+static PANICKED: EventCounter = event_counter!(Bug, "count_panics()", "a panic ended what a task did");
+static HELD_UP: EventCounter = event_counter!(Check, "watch()", "a task held its thread up for too long");
 
 /// What workers start with.
 struct Start {
     plan: Arc<Plan>,
-    bound: Vec<Bound>,
-    limits: system::Limits,
+    bound: Vec<ListeningSocket>,
+    limits: system::ProcessLimits,
     /// The way to the master, if there is one.
     link: Option<UnixStream>,
     /// Who waits for this process in the foreground, if somebody does.
     launch: Option<system::Launch>,
     exposed: Arc<Exposed>,
     /// The arguments that name processes to be replaced.
-    old: Args,
+    old: CommandLineArgs,
     /// All of them, for reading the configuration anew.
-    args: Args,
+    args: CommandLineArgs,
     /// Whether there is a process before this one.
     successor: bool,
-    messages: Messages,
+    messages: MessageFormat,
     /// Those that are shared with other processes.
     counters: Option<Arc<SharedCounters>>,
 }
@@ -213,7 +214,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let process = begin_process(&plan, &limits);
     let teller = Teller::default();
     let runtime = offer_commands(&plan, &process, &limits, &teller, messages);
-    let peers = Arc::new(Sections::new(&plan, process.clone(), successor));
+    let peers = Arc::new(PeersSections::new(&plan, process.clone(), successor));
     let showing = peers.clone();
     let show =
         Box::new(move |name: Option<&str>, with_names: bool| crate::peers::show(&showing, name, with_names));
@@ -225,7 +226,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();
     let limit = plan.global.blocked_traffic;
-    let desk = Arc::new(Desk::new(&common, plan, None)?);
+    let desk = Arc::new(Generation::new(&common, plan, None)?);
     let process_in_use = Arc::new(InUse::new(desk.clone()));
     let reloader = Arc::new(Reloader::new(common.clone(), process_in_use.clone(), args));
     common.runtime.reload_by(reloader.clone());
@@ -234,7 +235,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let signals = signals::watch()?;
     let ready = Arc::new(Barrier::new(threads));
     for (index, share) in listeners::share(bound, threads).into_iter().enumerate() {
-        let place = runtime::worker::Place {
+        let place = runtime::worker::WorkerPlacement {
             group: placement.group_index(index),
             cpus: placement.cpus[index].clone(),
             busy_polling: placement.busy_polling[index],
@@ -270,7 +271,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
 }
 
 /// The state of the process, with the limits that the plan and the system set.
-fn begin_process(plan: &Plan, limits: &system::Limits) -> Arc<Process> {
+fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {
     let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
@@ -286,9 +287,9 @@ fn begin_process(plan: &Plan, limits: &system::Limits) -> Arc<Process> {
 fn offer_commands(
     plan: &Plan,
     process: &Arc<Process>,
-    limits: &system::Limits,
+    limits: &system::ProcessLimits,
     teller: &Teller,
-    messages: Messages,
+    messages: MessageFormat,
 ) -> Runtime {
     let view = view::of(plan, limits);
     states::restore(plan, &view, messages);
@@ -297,8 +298,9 @@ fn offer_commands(
     // The same version whoever asks for it, and however.
     (runtime.version, runtime.date) = (version::FULL, version::DATE);
     runtime.warnings = crate::messages::warnings;
-    let splices =
-        |options: &plan::Options| options.splice_auto || options.splice_request || options.splice_response;
+    let splices = |options: &plan::ProxyOptions| {
+        options.splice_auto || options.splice_request || options.splice_response
+    };
     if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
         runtime.pipes = net::splice::pipes;
     }
@@ -311,14 +313,19 @@ fn offer_commands(
 
 /// What a worker is given of the process.
 struct StartOfWorker {
-    desk: Arc<Desk>,
+    desk: Arc<Generation>,
     common: Arc<Common>,
-    peers: Arc<Sections>,
+    peers: Arc<PeersSections>,
     ready: Arc<Barrier>,
 }
 
 /// The first task of a worker.
-async fn work(start: StartOfWorker, group: Range<usize>, share: Vec<Bound>, link: Option<UnixStream>) {
+async fn work(
+    start: StartOfWorker,
+    group: Range<usize>,
+    share: Vec<ListeningSocket>,
+    link: Option<UnixStream>,
+) {
     let StartOfWorker { desk, common, peers, ready } = start;
     let worker = Worker::new(desk.shared.clone(), group);
     proxy::tell_of_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
@@ -349,7 +356,7 @@ fn obey(link: UnixStream, common: &Arc<Common>) {
 }
 
 /// Tells of workers that one task holds up.
-fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, messages: Messages) {
+fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, messages: MessageFormat) {
     let (in_use, process) = (in_use.clone(), process.clone());
     let limit = limit.unwrap_or(Duration::from_millis(100));
     let name = move |proxy: u32| {
@@ -363,11 +370,11 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
             HELD_UP.note();
         }
         let task = match held.task {
-            Some(Task::Stream { proxy, session }) => {
+            Some(TaskName::Stream { proxy, session }) => {
                 format!("a stream of `{}` (session {session:06x})", name(proxy))
             }
-            Some(Task::Check { proxy }) => format!("a check of `{}`", name(proxy)),
-            Some(Task::Command) => "a command of the runtime socket".to_owned(),
+            Some(TaskName::Check { proxy }) => format!("a check of `{}`", name(proxy)),
+            Some(TaskName::Command) => "a command of the runtime socket".to_owned(),
             None => "one task".to_owned(),
         };
         let (thread, ms) = (held.worker + 1, held.since.as_millis());
@@ -382,7 +389,7 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
 }
 
 /// From how many descriptors on idle connections and pipes are one too many.
-fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::Limits) {
+fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::ProcessLimits) {
     let tune = &plan.global.tune;
     let share = |percent: u32| {
         // A ratio of 100 is no limit: connections end first.

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use cache::Store;
 use diag::Severity;
-use disk::{Directory, Owner};
+use disk::{Directory, DirectoryOwner};
 use plan::Plan;
 use proxy::Shared;
 use state::transition;
 
 use crate::checks;
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 
 /// Those that are open and have no threads yet.
 static OPEN: Mutex<Vec<Directory>> = Mutex::new(Vec::new());
@@ -22,8 +22,8 @@ fn stores(plan: &Plan) -> impl Iterator<Item = &Arc<Store>> {
     plan.caches.iter().filter(|store| store.files.is_some())
 }
 
-fn open(directory: &str, plan: &Plan, messages: Messages) -> Option<Directory> {
-    let owner = Owner { user: plan.global.uid, group: plan.global.gid };
+fn open(directory: &str, plan: &Plan, messages: MessageFormat) -> Option<Directory> {
+    let owner = DirectoryOwner { user: plan.global.uid, group: plan.global.gid };
     match Directory::open(Path::new(directory), owner) {
         Ok(opened) => Some(opened),
         Err(error) => {
@@ -37,7 +37,7 @@ fn open(directory: &str, plan: &Plan, messages: Messages) -> Option<Directory> {
 }
 
 /// Opens the directories of a process that starts.
-pub(crate) fn prepare(plan: &Plan, messages: Messages) {
+pub(crate) fn prepare(plan: &Plan, messages: MessageFormat) {
     let names = stores(plan).filter_map(|store| Some(&*store.settings.disk.as_ref()?.directory));
     let opened: Vec<Directory> = names.filter_map(|name| open(name, plan, messages)).collect();
     if let Ok(mut kept) = OPEN.lock() {
@@ -46,7 +46,7 @@ pub(crate) fn prepare(plan: &Plan, messages: Messages) {
 }
 
 /// Starts the threads of stores that have none.
-pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: Messages) {
+pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: MessageFormat) {
     let plan = &shared.plan;
     for store in stores(plan) {
         let (Some(files), Some(disk)) = (&store.files, &store.settings.disk) else { continue };

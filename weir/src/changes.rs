@@ -9,7 +9,7 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use plan::ring::RingPeer;
 
-use crate::differences::{Change, Changed, How};
+use crate::differences::{Changed, Difference, How};
 
 /// Lines of the global section that a reload heeds; all others are the process's own.
 const GLOBAL: &[&str] = &[
@@ -161,12 +161,12 @@ pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) 
         let states = proxy.state.servers.load();
         let has = |name: &str| now.servers.iter().any(|server| *server.state.name == *name);
         let lost = states.iter().filter(|server| server.dynamic.load(Relaxed) && !has(&server.name));
-        let change = |server: &Arc<state::Server>| Change {
+        let change = |server: &Arc<state::Server>| Difference {
             how: How::Removed,
             what: format!("server {}, which was added at run time,", server.name),
             values: None,
         };
-        let changes: Vec<Change> = lost.map(change).collect();
+        let changes: Vec<Difference> = lost.map(change).collect();
         if changes.is_empty() {
             continue;
         }
@@ -179,7 +179,7 @@ pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) 
 }
 
 /// A pattern and its value.
-type Entry = (Box<[u8]>, Option<Box<[u8]>>);
+type ChangedEntry = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// Lists of patterns whose files say otherwise than what they hold now, whoever changed which.
 pub(crate) fn tell_lists(
@@ -187,7 +187,7 @@ pub(crate) fn tell_lists(
     new: &sample::pattern::PatternSets,
     differences: &mut Vec<Changed>,
 ) {
-    let entries = |list: &sample::pattern::List| -> Vec<Entry> {
+    let entries = |list: &sample::pattern::List| -> Vec<ChangedEntry> {
         let lines = list.lines(&list.ids());
         lines
             .iter()
@@ -207,11 +207,15 @@ pub(crate) fn tell_lists(
         {
             if count > 0 {
                 let what = if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
-                changes.push(Change { how, what, values: None });
+                changes.push(Difference { how, what, values: None });
             }
         }
         if changes.is_empty() {
-            changes.push(Change { how: How::Changed, what: "the order of entries".to_owned(), values: None });
+            changes.push(Difference {
+                how: How::Changed,
+                what: "the order of entries".to_owned(),
+                values: None,
+            });
         }
         let kind = if list.is_map { "map" } else { "list" };
         differences.push(Changed { title: format!("{kind} {}", list.name()), how: How::Changed, changes });

@@ -7,12 +7,12 @@ use diag::Severity;
 use plan::Plan;
 use syntax::Environment;
 
-use crate::args::{Action, Args};
-use crate::messages::{Messages, say};
+use crate::args::{CommandLineArgs, ProgramAction};
+use crate::messages::{MessageFormat, say};
 use crate::{system, version};
 
 /// The plan of the configuration, or the exit code when there is none to start.
-pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
+pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Plan, ExitCode> {
     let before = system::priority();
     let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
     // `tune.renice.startup` is for the reading alone. Where a process may not raise its priority,
@@ -51,20 +51,20 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     };
     let proxies = plan.proxies.iter().any(|proxy| listening(proxy));
     let listens = proxies || !plan.global.stats_sockets.is_empty();
-    if args.action == Action::Check && warned && !args.quiet {
+    if args.action == ProgramAction::Check && warned && !args.quiet {
         say(format_args!("Warnings were found."));
     }
     // A configuration is valid without any, but only a master starts with it: a reload may add some.
-    if !listens && !plan.global.master_worker && args.action != Action::Check {
+    if !listens && !plan.global.master_worker && args.action != ProgramAction::Check {
         return Err(no_listener(messages));
     }
-    if args.action == Action::Check && args.verbose {
+    if args.action == ProgramAction::Check && args.verbose {
         say(format_args!("Configuration file is valid"));
     }
     Ok(plan)
 }
 
-fn no_listener(messages: Messages) -> ExitCode {
+fn no_listener(messages: MessageFormat) -> ExitCode {
     messages.say(
         Severity::Alert,
         "config : [haproxy.main()] No enabled listener found (check for 'bind' directives) ! Exiting.",
@@ -73,7 +73,7 @@ fn no_listener(messages: Messages) -> ExitCode {
 }
 
 /// What the command line says goes before what the file says.
-pub(crate) fn apply(args: &Args, plan: &mut Plan) {
+pub(crate) fn apply(args: &CommandLineArgs, plan: &mut Plan) {
     let global = &mut plan.global;
     global.maxconn = args.maxconn.or(global.maxconn);
     if let Some(pidfile) = &args.pidfile {
@@ -93,7 +93,7 @@ pub(crate) fn apply(args: &Args, plan: &mut Plan) {
     global.no_reuseport |= args.no_reuseport;
 }
 
-pub(crate) fn boot(args: &Args) -> Boot {
+pub(crate) fn boot(args: &CommandLineArgs) -> Boot {
     let disabled =
         [(args.no_splice, "SPLICE"), (args.no_reuseport, "REUSEPORT"), (args.no_getaddrinfo, "GETADDRINFO")];
     let disabled: Vec<&str> = disabled.iter().filter(|(off, _)| *off).map(|(_, name)| *name).collect();
@@ -127,7 +127,7 @@ fn hostname() -> String {
 }
 
 /// `-cc`: 0 when the condition holds, 1 when not, 2 when it is wrong.
-pub(crate) fn condition(args: &Args, messages: Messages) -> ExitCode {
+pub(crate) fn condition(args: &CommandLineArgs, messages: MessageFormat) -> ExitCode {
     let boot = boot(args);
     match syntax::evaluate_condition(&args.condition, &boot.facts, &boot.environment) {
         Ok(true) => ExitCode::SUCCESS,

@@ -6,15 +6,15 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use diag::Severity;
-use health::Wanted;
+use health::IdleRequest;
 use net::Stream;
 use plan::Logger;
-use proxy::log::{Line, Outbox};
-use proxy::{Shared, bridge, lend};
+use proxy::log::{LogLine, Outbox};
+use proxy::{Shared, check_bridge, check_pool};
 use state::transition;
 
 use crate::emails::Emails;
-use crate::messages::{Messages, without_numbers};
+use crate::messages::{MessageFormat, without_numbers};
 
 thread_local! {
     /// The calling thread's way out for these messages.
@@ -24,10 +24,10 @@ thread_local! {
 /// Tells changes of servers. Made before what it needs to know of the plan, which comes with
 /// [`Teller::bind`].
 #[derive(Clone, Default)]
-pub(crate) struct Teller(Arc<ArcSwapOption<Bound>>);
+pub(crate) struct Teller(Arc<ArcSwapOption<PlanFacts>>);
 
 /// What it needs to know of the plan in use.
-struct Bound {
+struct PlanFacts {
     shared: Weak<Shared>,
     emails: Emails,
 }
@@ -35,11 +35,11 @@ struct Bound {
 impl Teller {
     /// Says which plan's loggers are to be used, and who sends its e-mails.
     pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
-        self.0.store(Some(Arc::new(Bound { shared: Arc::downgrade(shared), emails })));
+        self.0.store(Some(Arc::new(PlanFacts { shared: Arc::downgrade(shared), emails })));
     }
 
     /// The function that health checks and the runtime socket call.
-    pub(crate) fn notify(&self, messages: Messages) -> health::Notify {
+    pub(crate) fn notify(&self, messages: MessageFormat) -> health::Notify {
         let teller = self.clone();
         Arc::new(move |proxy, level, text| {
             if level == 0 {
@@ -61,7 +61,7 @@ impl Teller {
 }
 
 /// Tells the loggers of a proxy, and standard error.
-pub(crate) fn tell(shared: &Shared, messages: Messages, proxy: &state::Proxy, level: u8, text: &str) {
+pub(crate) fn tell(shared: &Shared, messages: MessageFormat, proxy: &state::Proxy, level: u8, text: &str) {
     messages.say(Severity::Warning, text);
     log(shared, proxy, level, text);
 }
@@ -69,7 +69,7 @@ pub(crate) fn tell(shared: &Shared, messages: Messages, proxy: &state::Proxy, le
 /// Tells the loggers of a proxy.
 pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     if let Some(plan) = planned(shared, proxy) {
-        log_to(shared, &plan.loggers, &Line::own(level, &plan.log_tag, text.as_bytes()));
+        log_to(shared, &plan.loggers, &LogLine::own(level, &plan.log_tag, text.as_bytes()));
     }
 }
 
@@ -78,7 +78,7 @@ fn planned<'a>(shared: &'a Shared, proxy: &state::Proxy) -> Option<&'a Arc<plan:
 }
 
 /// What is done where an e-mail is not taken: it is a warning, on standard error and in the log.
-pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: Messages) -> mail::Failed {
+pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: MessageFormat) -> mail::MailFailed {
     let shared = Arc::downgrade(shared);
     Arc::new(move |mailer: &str, why: &str| {
         let text = format!("Can't send email alert to {mailer}: {}.", without_numbers(why));
@@ -93,10 +93,10 @@ pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: Messages) -> mail::
 pub(crate) fn log_global(shared: &Shared, level: u8, text: &str) {
     let global = &shared.plan.global;
     let tag = global.log_tag.as_deref().unwrap_or("haproxy");
-    log_to(shared, &global.loggers, &Line::own(level, tag, text.as_bytes()));
+    log_to(shared, &global.loggers, &LogLine::own(level, tag, text.as_bytes()));
 }
 
-fn log_to(shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
+fn log_to(shared: &Shared, loggers: &[Logger], line: &LogLine<'_>) {
     if loggers.is_empty() {
         return;
     }
@@ -110,23 +110,23 @@ fn log_to(shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
 struct Pools;
 
 impl health::Idle for Pools {
-    fn take<'a>(&'a self, wanted: Wanted<'a>) -> health::Taking<'a> {
+    fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> health::Taking<'a> {
         Box::pin(async move {
-            let lent = lend::take(wanted.backend, wanted.server, wanted.name).await?;
+            let lent = check_pool::take(wanted.backend, wanted.server, wanted.name).await?;
             Some(Box::new(OnLoan(lent)) as Box<dyn health::Lent>)
         })
     }
 
-    fn reach<'a>(&'a self, wanted: Wanted<'a>) -> health::Reaching<'a> {
-        Box::pin(bridge::reach(wanted.backend, wanted.server, wanted.name))
+    fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> health::Reaching<'a> {
+        Box::pin(check_bridge::reach(wanted.backend, wanted.server, wanted.name))
     }
 
-    fn keep(&self, wanted: Wanted<'_>, stream: Stream, moves: u32) {
-        lend::keep(wanted.backend, wanted.server, wanted.name, stream, moves);
+    fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32) {
+        check_pool::keep(wanted.backend, wanted.server, wanted.name, stream, moves);
     }
 }
 
-struct OnLoan(lend::Lent);
+struct OnLoan(check_pool::Lent);
 
 impl health::Lent for OnLoan {
     fn stream(&mut self) -> &mut Stream {
@@ -139,6 +139,6 @@ impl health::Lent for OnLoan {
 }
 
 /// Gathers the plan's checks; every worker starts its share of them.
-pub(crate) fn gather(shared: &Shared, teller: &Teller, messages: Messages) -> health::Checks {
+pub(crate) fn gather(shared: &Shared, teller: &Teller, messages: MessageFormat) -> health::Checks {
     health::Checks::new(&shared.plan, shared.process.clone(), teller.notify(messages), Some(Arc::new(Pools)))
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
-use control::socket::session::{HandOver, Place};
-use control::{Level, SeverityOutput};
+use control::socket::session::{ClientSlot, HandOver};
+use control::{AccessLevel, SeverityOutput};
 use net::{Listener, Stream};
 use plan::Bind;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::common::Common;
 use crate::hand_over::Exposed;
+use crate::process_context::Common;
 use crate::view;
 
 /// Serves a runtime socket, until a soft stop, or until the task of another plan does.
@@ -32,7 +32,7 @@ pub(crate) fn serve(
 async fn accept(
     common: Arc<Common>,
     entry: Arc<state::Listener>,
-    (level, severity, exposes): (Level, SeverityOutput, bool),
+    (level, severity, exposes): (AccessLevel, SeverityOutput, bool),
     mut listener: Listener,
     is_old: Arc<AtomicBool>,
 ) {
@@ -50,7 +50,7 @@ async fn accept(
     loop {
         // Who comes when all places are taken waits in the kernel, as in HAProxy.
         let accepted = async {
-            Place::free(&common.runtime).await;
+            ClientSlot::free(&common.runtime).await;
             poll_fn(|context| listener.poll_accept(context)).await
         };
         let accepted = tokio::select! {
@@ -66,7 +66,7 @@ async fn accept(
         let exposed = exposes.then(|| common.exposed.clone());
         // A client of another socket may have come first.
         let place = tokio::select! {
-            place = Place::take(common.runtime.clone()) => place,
+            place = ClientSlot::take(common.runtime.clone()) => place,
             () = stopped() => return,
         };
         tokio::task::spawn_local(converse(stream, level, severity, place, exposed));
@@ -76,9 +76,9 @@ async fn accept(
 /// Serves one connection to the runtime API. `exposed` are the sockets that it may ask for.
 pub(crate) async fn converse(
     stream: Stream,
-    level: Level,
+    level: AccessLevel,
     severity: SeverityOutput,
-    place: Place,
+    place: ClientSlot,
     exposed: Option<Arc<Exposed>>,
 ) {
     let connection = stream.as_fd().try_clone_to_owned();

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use control::Shown;
-use plan::said::{Line, Section};
+use control::DifferenceFormat;
+use plan::source_text::{SourceLine, SourceSection};
 
 /// How a section, or something in it, is otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl How {
 
 /// One thing that is otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct Difference {
     pub(crate) how: How,
     /// `server s3`, `timeout server`, `2 rules`.
     pub(crate) what: String,
@@ -52,12 +52,12 @@ pub(crate) struct Changed {
     /// `backend app`.
     pub(crate) title: String,
     pub(crate) how: How,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<Difference>,
 }
 
 /// All that is otherwise in `new`.
-pub(crate) fn between(old: &[Section], new: &[Section]) -> Vec<Changed> {
-    let mut before: BTreeMap<String, Vec<&Section>> = BTreeMap::new();
+pub(crate) fn between(old: &[SourceSection], new: &[SourceSection]) -> Vec<Changed> {
+    let mut before: BTreeMap<String, Vec<&SourceSection>> = BTreeMap::new();
     for section in old {
         before.entry(section.title()).or_default().push(section);
     }
@@ -132,7 +132,7 @@ fn is_rule(keyword: &str) -> bool {
 }
 
 /// What a line is told apart by, and what it says of it.
-fn key(line: &Line) -> (String, &str) {
+fn key(line: &SourceLine) -> (String, &str) {
     let text = &*line.text;
     let (sign, rest) = ["no ", "default "]
         .iter()
@@ -151,10 +151,10 @@ fn key(line: &Line) -> (String, &str) {
 }
 
 /// What is otherwise within a section.
-fn lines(old: &Section, new: &Section) -> Vec<Change> {
+fn lines(old: &SourceSection, new: &SourceSection) -> Vec<Difference> {
     let mut changes = Vec::new();
     if old.from != new.from {
-        changes.push(Change {
+        changes.push(Difference {
             how: How::Changed,
             what: "from".to_owned(),
             values: Some((old.from.to_string(), new.from.to_string())),
@@ -173,7 +173,7 @@ fn lines(old: &Section, new: &Section) -> Vec<Change> {
     let count = rules(&before.rules, &now.rules);
     if count > 0 {
         let what = if count == 1 { "1 rule".to_owned() } else { format!("{count} rules") };
-        changes.push(Change { how: How::Changed, what, values: None });
+        changes.push(Difference { how: How::Changed, what, values: None });
     }
     changes
 }
@@ -187,7 +187,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn of(section: &'a Section) -> Self {
+    fn of(section: &'a SourceSection) -> Self {
         let mut all = Self::default();
         for line in &section.lines {
             if is_rule(line.keyword) {
@@ -208,7 +208,7 @@ impl<'a> Lines<'a> {
 /// How long values are that are shown.
 const SHORT: usize = 60;
 
-fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Change>) {
+fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Difference>) {
     if old == new {
         return;
     }
@@ -226,7 +226,7 @@ fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Change>) 
         How::Added if !named && !now.is_empty() && now.len() <= SHORT => format!("{what} {now}"),
         _ => what,
     };
-    changes.push(Change { how, what, values: shows.then_some((before, now)) });
+    changes.push(Difference { how, what, values: shows.then_some((before, now)) });
 }
 
 /// How many rules are otherwise: those that come for others that go count once. Where all are the
@@ -247,11 +247,11 @@ fn rules(old: &[&str], new: &[&str]) -> usize {
 }
 
 /// All of it in the form that is wanted, with a line's end.
-pub(crate) fn show(all: &[Changed], shown: Shown) -> String {
+pub(crate) fn show(all: &[Changed], shown: DifferenceFormat) -> String {
     match shown {
-        Shown::Json => json(all),
-        Shown::Text => text(all, false),
-        Shown::Colours => text(all, true),
+        DifferenceFormat::Json => json(all),
+        DifferenceFormat::Text => text(all, false),
+        DifferenceFormat::Colours => text(all, true),
     }
 }
 
@@ -267,7 +267,7 @@ fn text(all: &[Changed], colours: bool) -> String {
         true => format!("\x1b[1m{text}\x1b[0m"),
         false => text.to_owned(),
     };
-    let change = |change: &Change| {
+    let change = |change: &Difference| {
         let text = match &change.values {
             Some((old, new)) => format!("{} {} → {}", change.what, unless_empty(old), unless_empty(new)),
             None => format!("{} {}", change.what, change.how.word()),
@@ -290,7 +290,7 @@ fn unless_empty(value: &str) -> &str {
 }
 
 fn json(all: &[Changed]) -> String {
-    let change = |change: &Change| {
+    let change = |change: &Difference| {
         let mut text = format!("{{\"change\":\"{}\",\"what\":{}", change.how.word(), string(&change.what));
         if let Some((old, new)) = &change.values {
             text.push_str(&format!(",\"from\":{},\"to\":{}", string(old), string(new)));
@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &str) -> Vec<Section> {
+    fn said(text: &str) -> Vec<SourceSection> {
         let timeouts = "defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n";
         load_text("t.cfg", &format!("{timeouts}{text}"), &Boot::default()).plan.expect("a plan").said
     }
@@ -343,20 +343,23 @@ mod tests {
         let new = "frontend web\n bind 127.0.0.1:1\n http-request deny if { path /b }\n http-request set-header x z\n default_backend app\nbackend app\n timeout server 60s\n server s1 127.0.0.1:2\n server s2 127.0.0.1:3 weight 5\n server s3 127.0.0.1:4\nbackend come\n";
         let all = between(&said(OLD), &said(new));
         assert_eq!(
-            show(&all, Shown::Text),
+            show(&all, DifferenceFormat::Text),
             "frontend web: 2 rules changed; backend app: timeout server 30s → 60s, server s2 127.0.0.1:3 → 127.0.0.1:3 weight 5, server s3 added; backend come added; backend gone removed; nothing else\n"
         );
-        assert!(show(&all, Shown::Json).contains(
+        assert!(show(&all, DifferenceFormat::Json).contains(
             "{\"section\":\"backend app\",\"change\":\"changed\",\"changes\":[{\"change\":\"changed\",\"what\":\"timeout server\",\"from\":\"30s\",\"to\":\"60s\"}"
         ));
-        assert!(show(&all, Shown::Colours).contains("\x1b[32mserver s3 added\x1b[0m"));
+        assert!(show(&all, DifferenceFormat::Colours).contains("\x1b[32mserver s3 added\x1b[0m"));
     }
 
     #[test]
     fn what_is_written_otherwise_and_says_the_same_is_no_difference() {
         let spaced = OLD.replace(' ', "   ");
-        assert_eq!(show(&between(&said(OLD), &said(&spaced)), Shown::Text), "nothing has changed\n");
-        assert_eq!(show(&[], Shown::Json), "[]\n");
+        assert_eq!(
+            show(&between(&said(OLD), &said(&spaced)), DifferenceFormat::Text),
+            "nothing has changed\n"
+        );
+        assert_eq!(show(&[], DifferenceFormat::Json), "[]\n");
     }
 
     #[test]

@@ -5,13 +5,13 @@ use control::anonymous::Anonymous;
 use diag::{Diagnostics, SourceMap};
 use syntax::{Line, Reader, Word};
 
-use crate::args::Args;
+use crate::args::CommandLineArgs;
 use crate::check;
 use crate::messages::say;
 
 /// How a word is shown where a key hides what is somebody's affair.
 #[derive(Clone, Copy)]
-enum Shown {
+enum WordMask {
     Plain,
     /// `ID(hash)`.
     Name,
@@ -24,12 +24,12 @@ enum Shown {
 
 /// What is shown of a statement: its keyword, the words behind it, and whether `[...]` says that
 /// there was more.
-type Row = (&'static str, &'static [Shown], bool);
+type StatementDump = (&'static str, &'static [WordMask], bool);
 
 /// The statements that are not shown in three words; a second keyword stands behind a space.
 #[rustfmt::skip]
-const ROWS: &[Row] = {
-    use Shown::{Address, Name, Path, Plain, Secret};
+const ROWS: &[StatementDump] = {
+    use WordMask::{Address, Name, Path, Plain, Secret};
     &[
         ("anonkey",             &[],              true),
         ("maxconn",             &[Plain],         false),
@@ -64,23 +64,23 @@ const ROWS: &[Row] = {
 /// A line with hashes in place of names, addresses and secrets.
 fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
     let second = words.get(1).map_or("", |word| word.as_str());
-    let named = |row: &&Row| match row.0.split_once(' ') {
+    let named = |row: &&StatementDump| match row.0.split_once(' ') {
         Some((first, next)) => words[0] == *first && second == next,
         None => words[0] == *row.0,
     };
-    const OTHERS: Row = ("", &[Shown::Plain, Shown::Plain], true);
-    const SECTION: Row = ("", &[Shown::Name], false);
+    const OTHERS: StatementDump = ("", &[WordMask::Plain, WordMask::Plain], true);
+    const SECTION: StatementDump = ("", &[WordMask::Name], false);
     let (keyword, shown, more) =
         if section { SECTION } else { ROWS.iter().find(named).copied().unwrap_or(OTHERS) };
     let begin = 1 + keyword.matches(' ').count();
     let mut out: Vec<String> = words[..begin].iter().map(quoted).collect();
     for (word, shown) in words[begin..].iter().zip(shown) {
         out.push(match shown {
-            Shown::Plain => quoted(word),
-            Shown::Name => format!("ID({})", with.word(word)),
-            Shown::Path => format!("PATH({})", with.word(word)),
-            Shown::Secret => with.word(word).into_owned(),
-            Shown::Address => with.address(word).into_owned(),
+            WordMask::Plain => quoted(word),
+            WordMask::Name => format!("ID({})", with.word(word)),
+            WordMask::Path => format!("PATH({})", with.word(word)),
+            WordMask::Secret => with.word(word).into_owned(),
+            WordMask::Address => with.address(word).into_owned(),
         });
     }
     if more && words.len() > begin + shown.len() {
@@ -91,7 +91,7 @@ fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
 
 /// Prints every line that counts, under the key if it is not 0. Errors are left to the reading that
 /// follows.
-pub(crate) fn print(args: &Args, key: u32) {
+pub(crate) fn print(args: &CommandLineArgs, key: u32) {
     let mut sources = SourceMap::new();
     let Ok(files) = syntax::load(&mut sources, &args.files) else { return };
     let boot = check::boot(args);

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use mail::{Failed, Letter, Post};
+use mail::{Letter, MailFailed, Post};
 use plan::Plan;
 use plan::mail::{EmailAlert, Mailers};
 
@@ -25,7 +25,7 @@ impl Emails {
     ///
     /// # Errors
     /// The system has none left.
-    pub(crate) fn start(plan: &Plan, failed: &Failed) -> io::Result<Self> {
+    pub(crate) fn start(plan: &Plan, failed: &MailFailed) -> io::Result<Self> {
         let start = |mailers: &Arc<Mailers>| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?));
         // Scripts that send them do it in the process's place.
         let is_scripted = plan.lua.as_ref().is_some_and(|program| program.sends_mail());

@@ -16,23 +16,7 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use socket2::{SockRef, Type};
 
-use crate::listeners::{Bound, Owner};
-
-/// A socket of an earlier process.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) address: BindAddress,
-    /// Whether it is one for datagrams.
-    pub(crate) datagrams: bool,
-    pub(crate) namespace: String,
-    pub(crate) interface: String,
-    pub(crate) socket: OwnedFd,
-    /// Whose it was in the plan in use, where it is the process's own.
-    pub(crate) owner: Option<Owner>,
-}
-
-/// Sockets of an earlier process.
-pub(crate) type Inherited = Vec<Taken>;
+use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
 
 /// Asks the process behind the runtime socket at `path` for its listening sockets; `/dev/null`
 /// stands for nobody.
@@ -50,7 +34,7 @@ pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
 
 /// What the socket is bound to; `None` for what is neither a listening stream socket nor one for
 /// datagrams.
-fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
+fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     let Passed { socket, namespace, interface } = passed;
     let reference = SockRef::from(&socket);
     let datagrams = reference.r#type().is_ok_and(|kind| kind == Type::DGRAM);
@@ -65,7 +49,7 @@ fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
     } else {
         abstract_name(address.as_abstract_namespace()?)
     };
-    Some(Taken { address, datagrams, namespace, interface, socket, owner: None })
+    Some(InheritedSocket { address, datagrams, namespace, interface, socket, owner: None })
 }
 
 /// Sockets are bound as `path.PID.tmp` and renamed, which their own address does not tell.
@@ -90,21 +74,21 @@ fn abstract_name(name: &[u8]) -> BindAddress {
 /// lets these go too.
 #[derive(Debug, Default)]
 pub(crate) struct Exposed {
-    sockets: Mutex<Vec<(Owner, Passed<OwnedFd>)>>,
+    sockets: Mutex<Vec<(SocketOwner, Passed<OwnedFd>)>>,
     /// Whether a successor has them: connections in their queues are its own.
     handed_over: AtomicBool,
 }
 
 impl Exposed {
     /// Copies of all sockets bound.
-    pub(crate) fn of(plan: &Plan, bound: &[Bound]) -> io::Result<Self> {
+    pub(crate) fn of(plan: &Plan, bound: &[ListeningSocket]) -> io::Result<Self> {
         let mut all = Vec::with_capacity(bound.len());
         for one in bound {
             let of_bind = |bind: &Bind| (bind.namespace.clone(), bind.interface.clone());
             let (namespace, interface) = match one.owner {
-                Owner::Frontend { proxy, bind } => of_bind(&plan.proxies[proxy].binds[bind]),
-                Owner::RuntimeSocket(number) => of_bind(&plan.global.stats_sockets[number]),
-                Owner::Datagrams { proxy, bind } => match &plan.proxies[proxy].log_forward {
+                SocketOwner::Frontend { proxy, bind } => of_bind(&plan.proxies[proxy].binds[bind]),
+                SocketOwner::RuntimeSocket(number) => of_bind(&plan.global.stats_sockets[number]),
+                SocketOwner::Datagrams { proxy, bind } => match &plan.proxies[proxy].log_forward {
                     Some(forward) => {
                         let bind = &forward.datagrams[bind];
                         (bind.namespace.clone(), bind.interface.clone())
@@ -176,7 +160,7 @@ impl Exposed {
                 namespace: passed.namespace.clone(),
                 interface: passed.interface.clone(),
             };
-            all.extend(taken(copy).map(|taken| Taken { owner: Some(*owner), ..taken }));
+            all.extend(taken(copy).map(|taken| InheritedSocket { owner: Some(*owner), ..taken }));
         }
         Ok(all)
     }
@@ -194,11 +178,11 @@ impl Exposed {
     }
 
     /// Closes those of one that has stopped by itself.
-    pub(crate) fn close_of(&self, owner: Owner) {
+    pub(crate) fn close_of(&self, owner: SocketOwner) {
         self.lock().retain(|(own, _)| *own != owner);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Owner, Passed<OwnedFd>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(SocketOwner, Passed<OwnedFd>)>> {
         self.sockets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,6 +1,6 @@
 //! `-dK`: prints the keywords of the tables in HAProxy's form, for tools that watch the language.
 
-use config::keyword::Where;
+use config::draft::row::Where;
 use rules::Ruleset;
 use sample::args::Spec;
 

@@ -3,56 +3,29 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use net::listen::{self, Options, Rights};
+use net::listen::{self, ListenOptions, Rights};
 use plan::Plan;
 use plan::bind::{BindAddress, Shards};
 use plan::{Bind, Global};
 
-use crate::hand_over::{Inherited, Taken};
-
-/// Whose socket it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// A frontend's bind.
-    Frontend {
-        /// The proxy's index.
-        proxy: usize,
-        /// The bind's index.
-        bind: usize,
-    },
-    /// A `dgram-bind` of a log forwarder.
-    Datagrams {
-        /// The proxy's index.
-        proxy: usize,
-        /// The index of the `dgram-bind`.
-        bind: usize,
-    },
-    /// A `stats socket` of global, by number.
-    RuntimeSocket(usize),
-}
-
-/// A listening socket.
-#[derive(Debug)]
-pub(crate) struct Bound {
-    pub(crate) socket: OwnedFd,
-    pub(crate) owner: Owner,
-    /// The workers that may serve its connections.
-    pub(crate) workers: Arc<[usize]>,
-}
+use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
 
 /// Binds everything, or returns one line for each address that cannot be bound. Inherited sockets
 /// that nothing asks for stay in `inherited`.
-pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Result<Vec<Bound>, String> {
+pub(crate) fn bind(
+    plan: &Plan,
+    inherited: &mut Inherited,
+    backlog: u32,
+) -> Result<Vec<ListeningSocket>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
     // Operators first: whoever finds a frontend open finds the way to ask about it too.
     for (number, one) in plan.global.stats_sockets.iter().enumerate() {
         match open(one, 128, &plan.global, inherited) {
-            Ok(socket) => bound.push(Bound {
+            Ok(socket) => bound.push(ListeningSocket {
                 socket,
-                owner: Owner::RuntimeSocket(number),
+                owner: SocketOwner::RuntimeSocket(number),
                 workers: one.workers.as_slice().into(),
             }),
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
@@ -69,12 +42,12 @@ pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Resu
                     .find(|length| *length > 0)
                     // A limit that nobody chose is no wish for a short queue.
                     .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
-            let owner = Owner::Frontend { proxy: index, bind: number };
+            let owner = SocketOwner::Frontend { proxy: index, bind: number };
             let shards = shards(one, &plan.global);
             match open_all(one, shards.len(), length, &plan.global, inherited) {
                 Ok(sockets) => bound.extend(sockets.into_iter().enumerate().map(|(at, socket)| {
                     let workers = shards[at % shards.len()].as_slice().into();
-                    Bound { socket, owner, workers }
+                    ListeningSocket { socket, owner, workers }
                 })),
                 Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
@@ -88,31 +61,31 @@ pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Resu
 fn bind_datagrams(
     plan: &Plan,
     inherited: &mut Inherited,
-    bound: &mut Vec<Bound>,
+    bound: &mut Vec<ListeningSocket>,
     failures: &mut Vec<String>,
 ) {
     for (index, proxy) in plan.proxies.iter().enumerate() {
         let Some(forward) = &proxy.log_forward else { continue };
         for (number, one) in forward.datagrams.iter().enumerate() {
-            let is_ours = |taken: &Taken| {
+            let is_ours = |taken: &InheritedSocket| {
                 taken.datagrams
                     && taken.address == BindAddress::Ip(one.address)
                     && taken.namespace == one.namespace.as_deref().unwrap_or_default()
                     && taken.interface == one.interface.as_deref().unwrap_or_default()
             };
             let given = inherited.iter().position(is_ours).map(|at| inherited.swap_remove(at).socket);
-            let options = Options {
+            let options = ListenOptions {
                 interface: one.interface.as_deref(),
                 namespace: one.namespace.as_deref(),
                 transparent: one.transparent,
                 reuse_port: !plan.global.no_reuseport,
                 buffers: (plan.global.tune.rcvbuf_frontend, 0),
-                ..Options::default()
+                ..ListenOptions::default()
             };
             match given.map_or_else(|| listen::udp(one.address, &options), Ok) {
-                Ok(socket) => bound.push(Bound {
+                Ok(socket) => bound.push(ListeningSocket {
                     socket,
-                    owner: Owner::Datagrams { proxy: index, bind: number },
+                    owner: SocketOwner::Datagrams { proxy: index, bind: number },
                     workers: one.workers.as_slice().into(),
                 }),
                 Err(error) => failures.push(format!(
@@ -144,7 +117,7 @@ fn open_all(
 }
 
 /// Whether a socket of an earlier process is what `bind` asks for.
-fn is_of(taken: &Taken, bind: &Bind) -> bool {
+fn is_of(taken: &InheritedSocket, bind: &Bind) -> bool {
     !taken.datagrams
         && taken.address == bind.address
         && taken.namespace == bind.namespace.as_deref().unwrap_or_default()
@@ -153,7 +126,7 @@ fn is_of(taken: &Taken, bind: &Bind) -> bool {
 
 fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -> std::io::Result<OwnedFd> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
-    let options = Options {
+    let options = ListenOptions {
         backlog,
         v6only: bind.v6only,
         interface: bind.interface.as_deref(),
@@ -257,8 +230,8 @@ fn show(address: &BindAddress) -> String {
 }
 
 /// Deals the sockets out: each is watched by that of its workers which watches the fewest so far.
-pub(crate) fn share(bound: Vec<Bound>, threads: usize) -> Vec<Vec<Bound>> {
-    let mut shares: Vec<Vec<Bound>> = (0..threads).map(|_| Vec::new()).collect();
+pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<ListeningSocket>> {
+    let mut shares: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
     for one in bound {
         let watcher = one.workers.iter().copied().min_by_key(|worker| shares[*worker].len());
         shares[watcher.unwrap_or(0)].push(one);

@@ -8,13 +8,12 @@ mod caches;
 mod changes;
 mod check;
 mod checks;
-mod common;
-mod confine;
+mod config_dump;
 mod control_socket;
-mod desk;
 mod differences;
 mod dump;
 mod emails;
+mod generation;
 mod hand_over;
 mod keywords;
 mod listeners;
@@ -23,14 +22,16 @@ mod memory;
 mod messages;
 mod outliers;
 mod peers;
+mod privileges;
+mod process_context;
 mod reload;
 mod remote;
-mod running;
 mod scripts;
 mod servers;
 mod services;
 mod sharing;
 mod signals;
+mod sockets;
 mod soft_stop;
 mod states;
 mod system;
@@ -42,9 +43,9 @@ mod view;
 use std::path::Path;
 use std::process::ExitCode;
 
-use args::Action;
+use args::ProgramAction;
 use diag::Severity;
-use messages::Messages;
+use messages::MessageFormat;
 
 #[global_allocator]
 static ALLOCATOR: process::Allocator = process::Allocator;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     let args = match args::parse(words) {
         Ok(args) => args,
         Err(error) => {
-            let messages = Messages::new(false);
+            let messages = MessageFormat::new(false);
             messages.say(Severity::Alert, &format!("{error}."));
             if !matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_)) {
                 eprint!("\n{}", args::HELP);
@@ -72,22 +73,22 @@ fn main() -> ExitCode {
         }
     };
     match args.action {
-        Action::Help => messages::output(args::HELP),
-        Action::HelpOnMemory => messages::output(&args::help_on_memory()),
-        Action::HelpOnTraces => messages::output(args::HELP_ON_TRACES),
-        Action::Version => messages::output(&version::short(as_haproxy)),
-        Action::VersionAndBuild => messages::output(&version::long(as_haproxy)),
-        Action::VersionAlone => messages::say(format_args!("{}", version::FULL)),
-        Action::Branch => messages::say(format_args!("{}", version::BRANCH)),
-        Action::Condition => return check::condition(&args, Messages::new(args.quiet)),
-        Action::Run | Action::Check => return read_and_run(args, resumed),
+        ProgramAction::Help => messages::output(args::HELP),
+        ProgramAction::HelpOnMemory => messages::output(&args::help_on_memory()),
+        ProgramAction::HelpOnTraces => messages::output(args::HELP_ON_TRACES),
+        ProgramAction::Version => messages::output(&version::short(as_haproxy)),
+        ProgramAction::VersionAndBuild => messages::output(&version::long(as_haproxy)),
+        ProgramAction::VersionAlone => messages::say(format_args!("{}", version::FULL)),
+        ProgramAction::Branch => messages::say(format_args!("{}", version::BRANCH)),
+        ProgramAction::Condition => return check::condition(&args, MessageFormat::new(args.quiet)),
+        ProgramAction::Run | ProgramAction::Check => return read_and_run(args, resumed),
     }
     ExitCode::SUCCESS
 }
 
-fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
-    let messages = Messages::new(args.quiet);
-    if args.action == Action::Run
+fn read_and_run(args: args::CommandLineArgs, resumed: Option<master::MasterState>) -> ExitCode {
+    let messages = MessageFormat::new(args.quiet);
+    if args.action == ProgramAction::Run
         && let Err(error) = memory::execute_again(args.memory_limit, resumed.is_some())
     {
         messages.say(Severity::Alert, &error);
@@ -125,17 +126,21 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     match (plan, resumed) {
-        (Err(_), Some(state)) if args.action == Action::Run => {
+        (Err(_), Some(state)) if args.action == ProgramAction::Run => {
             boot::end(Ok(master::go_on(state, &args, messages)), messages)
         }
         (plan, resumed) => run(plan, args, resumed),
     }
 }
 
-fn run(plan: Result<plan::Plan, ExitCode>, args: args::Args, resumed: Option<master::State>) -> ExitCode {
+fn run(
+    plan: Result<plan::Plan, ExitCode>,
+    args: args::CommandLineArgs,
+    resumed: Option<master::MasterState>,
+) -> ExitCode {
     match plan {
         Err(code) => code,
-        Ok(plan) if args.action == Action::Check => {
+        Ok(plan) if args.action == ProgramAction::Check => {
             // The process ends here: freeing tens of thousands of servers one by one would only
             // take time.
             std::mem::forget(plan);

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::rare::Rare;
-use base::{memory, rare};
+use base::event_counter::EventCounter;
+use base::{event_counter, memory};
 use diag::Severity;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use state::Process;
 
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 
 /// The settings that mimalloc and the C library read when they are first used. Arenas are address
 /// space in advance, up to 1 GiB at once, which the limits count.
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Looks between two steps in which listeners accept more again.
 const LOOKS_TO_GROW: u32 = 5;
 
-static SHORTAGE: Rare = rare!(Count, "watch()", "memory reached its limit: load is shed");
+static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory reached its limit: load is shed");
 
 /// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are
 /// started inherit it.
@@ -92,7 +92,7 @@ fn reserve_of(limit: u64) -> usize {
 ///
 /// # Errors
 /// In words for the operator: less is left than the reserve once more.
-pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), String> {
+pub(crate) fn watch(process: &Arc<Process>, messages: MessageFormat) -> Result<(), String> {
     let Some(limit) = least() else { return Ok(()) };
     let reserve = reserve_of(limit);
     let kept = process::reserve_memory(reserve).is_ok();
@@ -100,7 +100,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
     let watching = {
         let process = process.clone();
         move || {
-            let mut watch = Watch { process, reserve, looks: 0, was_short: false };
+            let mut watch = MemoryWatch { process, reserve, looks: 0, was_short: false };
             loop {
                 std::thread::sleep(LOOK);
                 watch.look(messages);
@@ -120,7 +120,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
 }
 
 /// The state between two looks.
-struct Watch {
+struct MemoryWatch {
     process: Arc<Process>,
     reserve: usize,
     /// Since listeners last accepted less, or more again.
@@ -128,8 +128,8 @@ struct Watch {
     was_short: bool,
 }
 
-impl Watch {
-    fn look(&mut self, messages: Messages) {
+impl MemoryWatch {
+    fn look(&mut self, messages: MessageFormat) {
         let accepted = &self.process.accepted_in_shortage;
         if memory::is_short() {
             if !std::mem::replace(&mut self.was_short, true) {
@@ -163,6 +163,6 @@ impl Watch {
 }
 
 /// The event that is counted here.
-pub(crate) fn rare() -> [&'static Rare; 1] {
+pub(crate) fn rare() -> [&'static EventCounter; 1] {
     [&SHORTAGE]
 }

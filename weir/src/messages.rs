@@ -13,7 +13,7 @@ use crate::version;
 
 /// How messages are shown.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Messages {
+pub(crate) struct MessageFormat {
     /// `-q`: not at all.
     pub(crate) quiet: bool,
     terminal: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Messages {
 /// Beyond so many, more messages of a kind help nobody.
 const MOST: usize = 200;
 
-impl Messages {
+impl MessageFormat {
     /// To standard error as it is now.
     pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet, terminal: std::io::stderr().is_terminal() }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::Outliers;
-use balance::ejection::{Change, Event};
+use balance::ejection::{EjectionChange, EjectionEvent};
 use plan::Proxy;
 use proxy::Shared;
-use proxy::shared::Prepared;
+use proxy::shared::PreparedProxy;
 use runtime::timer::{self, now_ms};
 use state::transition;
 use tokio::task::AbortHandle;
@@ -45,7 +45,7 @@ fn rest(own: &Outliers) -> Duration {
     Duration::from_millis((own.interval.min(own.ejection_time).min(step) / 2).clamp(50, 1000))
 }
 
-async fn look(shared: &Arc<Shared>, index: usize) -> Vec<Event> {
+async fn look(shared: &Arc<Shared>, index: usize) -> Vec<EjectionEvent> {
     let proxy = &shared.proxies[index];
     if proxy.plan.balance.outliers.is_none() {
         return Vec::new();
@@ -54,20 +54,20 @@ async fn look(shared: &Arc<Shared>, index: usize) -> Vec<Event> {
         return proxy.judge(now_ms());
     }
     let own = shared.clone();
-    let judge = move || Prepared::judge(&own.proxies[index], now_ms());
+    let judge = move || PreparedProxy::judge(&own.proxies[index], now_ms());
     tokio::task::spawn_blocking(judge).await.unwrap_or_default()
 }
 
 /// Tells the logs of a backend what became of one of its servers.
-fn tell(backend: &Proxy, event: Event, notify: &health::Notify) {
+fn tell(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
     let Some(server) = backend.servers.get(event.server) else { return };
     let name = format!("Server {}/{}", server.state.proxy, server.state.name);
     match event.what {
-        Change::Ejected(cause, ms) => {
+        EjectionChange::Ejected(cause, ms) => {
             let text = format!("{name} is ejected for {ms}ms, reason: {}.", cause.name());
             notify(&backend.state, transition::WARNING, &text);
         }
-        Change::Back => {
+        EjectionChange::Back => {
             notify(&backend.state, transition::NOTICE, &format!("{name} is back from its ejection."))
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acq
 
 use base::clock::{Date, WallTime, now_ms};
 use net::Stream;
-use peers::{Desk, Group, Making, Section, Settings, Shown, Stick, Ways, stick};
+use peers::{Group, Making, PeersSection, SectionMailbox, SectionSettings, ShowContext, Stick, Ways, stick};
 use plan::peers::Peers;
 use plan::{Plan, Proxy, ServerSettings};
 use proxy::serve::feed::{Buffers, connect_to};
@@ -43,17 +43,17 @@ const TRIES: u32 = 3;
 
 thread_local! {
     /// The sections of the calling worker, by their names.
-    static DESKS: RefCell<HashMap<Box<str>, Rc<Desk<Stick>>>> = RefCell::default();
+    static DESKS: RefCell<HashMap<Box<str>, Rc<SectionMailbox<Stick>>>> = RefCell::default();
 }
 
-fn desk(name: &str) -> Option<Rc<Desk<Stick>>> {
+fn desk(name: &str) -> Option<Rc<SectionMailbox<Stick>>> {
     DESKS.with_borrow(|desks| desks.get(name).cloned())
 }
 
 /// All sections that share tables. They live as long as the process: a reload in place that would
 /// change one is refused (`changes`).
 #[derive(Debug)]
-pub(crate) struct Sections {
+pub(crate) struct PeersSections {
     all: Vec<One>,
     process: Arc<Process>,
     /// The kernel's buffers of connections to peers.
@@ -68,7 +68,7 @@ pub(crate) struct Sections {
     drained: AtomicBool,
 }
 
-impl Sections {
+impl PeersSections {
     /// Those of the plan.
     pub(crate) fn new(plan: &Plan, process: Arc<Process>, successor: bool) -> Self {
         let all = plan.proxies.iter().enumerate();
@@ -113,16 +113,16 @@ impl Sections {
         }
     }
 
-    fn begin(&self, one: &One, peers: &Peers) -> Rc<Desk<Stick>> {
+    fn begin(&self, one: &One, peers: &Peers) -> Rc<SectionMailbox<Stick>> {
         let bytes = |text: &str| Box::<[u8]>::from(text.as_bytes());
-        let section = Section {
+        let section = PeersSection {
             local: bytes(&peers.peers[peers.local].name),
             peers: peers.peers.iter().map(|peer| bytes(&peer.name)).collect(),
             tables: peers.tables.iter().map(|own| stick::definition(&own.table, &own.name)).collect(),
             ids: peers.tables.iter().map(|own| bytes(own.table.name())).collect(),
             at_once: self.at_once,
         };
-        let settings = Settings {
+        let settings = SectionSettings {
             section: Arc::new(section),
             shards: peers.shards,
             parts: peers.peers.iter().map(|peer| peer.shard).collect(),
@@ -133,7 +133,7 @@ impl Sections {
         let tables = Stick::new(peers.tables.iter().map(|own| own.table.clone()).collect());
         let (proxy, process) = (one.proxy.clone(), self.process.clone());
         let ways = OfPlan { proxy, process, buffers: self.buffers, counted: Cell::default() };
-        Desk::begin(Group::new(settings, now_ms()), tables, ways)
+        SectionMailbox::begin(Group::new(settings, now_ms()), tables, ways)
     }
 
     /// The section of this name, on its worker, as `show peers` has it.
@@ -150,7 +150,7 @@ impl Sections {
             .map(|peer| peer.server.as_ref().map_or_else(|| "-".to_owned(), address))
             .collect();
         let latest: Vec<u64> = peers.tables.iter().map(|own| own.table.last_change()).collect();
-        let shown = Shown {
+        let shown = ShowContext {
             name,
             date: date.split(' ').next().unwrap_or_default(),
             is_disabled: false,
@@ -222,7 +222,7 @@ fn address(server: &Arc<ServerSettings>) -> String {
 /// `show peers`: the sections, or the one of that name, each asked on its worker; `None` where there is
 /// none of that name.
 pub(crate) fn show(
-    sections: &Arc<Sections>,
+    sections: &Arc<PeersSections>,
     name: Option<&str>,
     with_names: bool,
 ) -> Option<Pin<Box<dyn Future<Output = String>>>> {

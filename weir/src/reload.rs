@@ -14,25 +14,26 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
 
 use config::{Boot, Loaded};
-use control::Shown;
+use control::DifferenceFormat;
 use diag::{Diagnostics, FileId, Severity, SourceMap, render};
 use plan::Plan;
 use state::proxy::Admission;
 use state::{Admin, transition};
 
-use crate::args::Args;
-use crate::common::Common;
-use crate::desk::{Desk, InUse};
+use crate::args::CommandLineArgs;
 use crate::differences::{self, Changed};
-use crate::hand_over::{Exposed, Inherited};
-use crate::listeners::{self, Bound, Owner};
-use crate::{changes, check, checks, running, sharing, traces, view};
+use crate::generation::{Generation, InUse};
+use crate::hand_over::Exposed;
+use crate::listeners;
+use crate::process_context::Common;
+use crate::sockets::{Inherited, ListeningSocket, SocketOwner};
+use crate::{changes, check, checks, config_dump, sharing, traces, view};
 
 /// Reads the configuration anew.
 pub(crate) struct Reloader {
     common: Arc<Common>,
     in_use: Arc<InUse>,
-    args: Args,
+    args: CommandLineArgs,
     /// One at a time.
     changing: Mutex<()>,
 }
@@ -41,19 +42,19 @@ pub(crate) struct Reloader {
 type Left = HashSet<(usize, usize)>;
 
 /// A configuration that was read aside.
-struct Read {
+struct LoadedConfig {
     plan: Plan,
     differences: Vec<Changed>,
 }
 
 impl Reloader {
-    pub(crate) fn new(common: Arc<Common>, in_use: Arc<InUse>, args: Args) -> Self {
+    pub(crate) fn new(common: Arc<Common>, in_use: Arc<InUse>, args: CommandLineArgs) -> Self {
         Self { common, in_use, args, changing: Mutex::default() }
     }
 
     /// A reload for a signal: what comes of it is told as messages are.
     pub(crate) fn tell_reload(&self) {
-        match self.renew(Shown::Text) {
+        match self.renew(DifferenceFormat::Text) {
             Ok(text) => self.common.messages.say(Severity::Notice, &format!("reloaded: {}", text.trim_end())),
             Err(text) => {
                 self.common.messages.say(Severity::Alert, &format!("not reloaded: {}", text.trim_end()));
@@ -78,13 +79,13 @@ impl Reloader {
         let files = syntax::load(&mut sources, &self.args.files).map_err(|errors| {
             let mut diagnostics = Diagnostics::new();
             errors.into_iter().for_each(|error| diagnostics.push(error));
-            shown(&diagnostics, &SourceMap::new(), Shown::Text)
+            shown(&diagnostics, &SourceMap::new(), DifferenceFormat::Text)
         })?;
         Ok((sources, files))
     }
 
     /// Reads a configuration aside, and compares it with the plan in use.
-    fn read(&self, text: Option<&str>, form: Shown) -> Result<Read, String> {
+    fn read(&self, text: Option<&str>, form: DifferenceFormat) -> Result<LoadedConfig, String> {
         let (sources, files) = self.sources(text)?;
         let loaded = config::load_sources(sources, files, &self.boot());
         let Loaded { plan, diagnostics, sources } = loaded;
@@ -108,17 +109,17 @@ impl Reloader {
         changes::tell_lost(old, &plan, &mut differences);
         changes::tell_lists(&self.common.runtime.view().patterns, &plan.patterns, &mut differences);
         changes::tell_certificates(old, &plan, &mut differences);
-        Ok(Read { plan, differences })
+        Ok(LoadedConfig { plan, differences })
     }
 
     /// Puts what the files say now in the place of the plan in use.
-    fn renew(&self, form: Shown) -> Result<String, String> {
+    fn renew(&self, form: DifferenceFormat) -> Result<String, String> {
         // A panic while one was read changed nothing.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.common.process.stopping.load(Relaxed) {
             return Err("The process is stopping.\n".to_owned());
         }
-        let Read { plan, differences } = self.read(None, form)?;
+        let LoadedConfig { plan, differences } = self.read(None, form)?;
         let text = differences::show(&differences, form);
         self.prepare_orders(&plan)?;
         let (bound, left) = self.bind(&plan)?;
@@ -140,20 +141,20 @@ impl Reloader {
     }
 
     /// Binds what the new plan adds; keeps what it has too. Gives the sockets that it does not have.
-    fn bind(&self, plan: &Plan) -> Result<(Vec<Bound>, Left), String> {
+    fn bind(&self, plan: &Plan) -> Result<(Vec<ListeningSocket>, Left), String> {
         let copies = self.common.exposed.copies();
         let mut kept: Inherited = copies.map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
         let bound = listeners::bind(plan, &mut kept, self.common.limits.max_connections)
             .map_err(|error| crate::messages::without_numbers(&error) + "\n")?;
         let left = kept.iter().filter_map(|taken| match taken.owner? {
-            Owner::Frontend { proxy, bind } => Some((proxy, bind)),
-            Owner::Datagrams { .. } | Owner::RuntimeSocket(_) => None,
+            SocketOwner::Frontend { proxy, bind } => Some((proxy, bind)),
+            SocketOwner::Datagrams { .. } | SocketOwner::RuntimeSocket(_) => None,
         });
         Ok((bound, left.collect()))
     }
 
     /// Resolves the texts over what lives on.
-    fn take_over(&self, old: &Plan, form: Shown) -> Result<Plan, String> {
+    fn take_over(&self, old: &Plan, form: DifferenceFormat) -> Result<Plan, String> {
         let (sources, files) = self.sources(None)?;
         let Loaded { plan, diagnostics, sources } = config::load_after(sources, files, &self.boot(), old);
         // They were right a moment ago.
@@ -162,7 +163,13 @@ impl Reloader {
         Ok(plan)
     }
 
-    fn swap(&self, old: &Arc<Desk>, plan: Plan, bound: Vec<Bound>, left: Left) -> Result<(), String> {
+    fn swap(
+        &self,
+        old: &Arc<Generation>,
+        plan: Plan,
+        bound: Vec<ListeningSocket>,
+        left: Left,
+    ) -> Result<(), String> {
         let common = &self.common;
         let plan = Arc::new(plan);
         plan.global.limit_rates(&common.process);
@@ -176,7 +183,7 @@ impl Reloader {
             }
         }
         traces::change(&old.shared.plan, &plan)?;
-        let new = Arc::new(Desk::new(common, plan, Some(&old.shared.plan))?);
+        let new = Arc::new(Generation::new(common, plan, Some(&old.shared.plan))?);
         sharing::exchange(&common.runtime);
         common.runtime.replace(view::of(&new.shared.plan, &common.limits));
         sharing::exchange(&common.runtime);
@@ -201,7 +208,7 @@ impl Reloader {
                     new.attend(&worker, share, &common);
                 }
                 proxy::worker::wake_old();
-                proxy::serve::stopping::stop();
+                proxy::serve::shutdown_wakers::stop();
             })
         });
         on_all(|_| Box::new(proxy::worker::release_old));
@@ -210,23 +217,23 @@ impl Reloader {
 }
 
 impl control::Reloader for Reloader {
-    fn reload(&self, shown: Shown) -> Result<String, String> {
+    fn reload(&self, shown: DifferenceFormat) -> Result<String, String> {
         self.renew(shown)
     }
 
-    fn difference(&self, text: Option<&str>, shown: Shown) -> Result<String, String> {
+    fn difference(&self, text: Option<&str>, shown: DifferenceFormat) -> Result<String, String> {
         Ok(differences::show(&self.read(text, shown)?.differences, shown))
     }
 
     fn configuration(&self) -> String {
-        running::configuration(&self.in_use.shared().plan, &self.common.runtime.view().patterns, None)
+        config_dump::configuration(&self.in_use.shared().plan, &self.common.runtime.view().patterns, None)
     }
 
     fn save(&self, path: &str) -> Result<(), String> {
         let (shared, view, path) = (self.in_use.shared(), self.common.runtime.view(), Path::new(path));
         // The lists first: a configuration is not to name what is not there.
-        let lists = running::lists(&view.patterns, path);
-        let text = running::configuration(&shared.plan, &view.patterns, Some(path));
+        let lists = config_dump::lists(&view.patterns, path);
+        let text = config_dump::configuration(&shared.plan, &view.patterns, Some(path));
         let mut files = lists.into_iter().chain([(path.to_owned(), text.into_bytes())]);
         let outcome = files.try_for_each(|(path, bytes)| base::file::replace(&path, &bytes));
         let path = path.display();
@@ -236,10 +243,10 @@ impl control::Reloader for Reloader {
 }
 
 /// What a worker is to do.
-type Work = Box<dyn FnOnce() + Send>;
+type WorkerTask = Box<dyn FnOnce() + Send>;
 
 /// Has all workers do something; returns when all have done it.
-fn on_all(mut work: impl FnMut(usize) -> Work) {
+fn on_all(mut work: impl FnMut(usize) -> WorkerTask) {
     let (done, wait) = mpsc::channel();
     for index in 0..runtime::shard::workers() {
         let (work, done) = (work(index), done.clone());
@@ -271,10 +278,10 @@ fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
 }
 
 /// Messages as an operator reads them.
-fn shown(diagnostics: &Diagnostics, sources: &SourceMap, form: Shown) -> String {
+fn shown(diagnostics: &Diagnostics, sources: &SourceMap, form: DifferenceFormat) -> String {
     let colour = match form {
-        Shown::Colours => render::Colour::Always,
-        Shown::Text | Shown::Json => render::Colour::Never,
+        DifferenceFormat::Colours => render::Colour::Always,
+        DifferenceFormat::Text | DifferenceFormat::Json => render::Colour::Never,
     };
     let serious = diagnostics.iter().filter(|one| one.severity >= Severity::Warning);
     serious.map(|one| render::terminal(one, sources, colour) + "\n").collect()

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lua::{Answer, Ask, Bridge, Running, SocketOp, SocketWork, Step, Task, Wait};
+use lua::{Bridge, CallStep, RunningCall, ScriptRequest, ScriptTask, SocketOp, SocketWork, Wait, WaitAnswer};
 use net::{Dial, Stream, Target};
 use proxy::Shared;
 use proxy::shared::Performed;
@@ -28,7 +28,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 const MOST: usize = 64 << 20;
 
 /// A connection of a script.
-struct Open {
+struct ScriptConnection {
     stream: Stream,
     /// What was received and not taken yet.
     input: Vec<u8>,
@@ -40,14 +40,14 @@ struct Open {
 
 thread_local! {
     /// The connections of the calling worker.
-    static OPEN: RefCell<HashMap<u64, Open>> = RefCell::default();
+    static OPEN: RefCell<HashMap<u64, ScriptConnection>> = RefCell::default();
     /// The tasks that scripts began on it since the workers started.
     static SPAWNED: RefCell<Vec<AbortHandle>> = RefCell::default();
 }
 
 /// Does what a script waits for.
 pub(crate) fn perform(
-    settings: Arc<client::Settings>,
+    settings: Arc<httpclient::ClientSettings>,
     runtime: Arc<control::Runtime>,
     wait: Wait,
 ) -> Performed {
@@ -69,27 +69,29 @@ pub(crate) fn perform(
                     control::Ran::Done(outcome) => outcome,
                     control::Ran::Later(rest) => rest.await,
                 };
-                return outcome.err().map_or(Answer::Nothing, |why| Answer::Text(why.trim_end().into()));
+                return outcome
+                    .err()
+                    .map_or(WaitAnswer::Nothing, |why| WaitAnswer::Text(why.trim_end().into()));
             }
             // Of requests, and done by who has those.
             Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn | Wait::Again(_) => {
                 tokio::task::yield_now().await
             }
         }
-        Answer::Nothing
+        WaitAnswer::Nothing
     })
 }
 
 /// Sends a request of a script's own.
-async fn ask(settings: &client::Settings, ask: Ask) -> Answer {
+async fn ask(settings: &httpclient::ClientSettings, ask: ScriptRequest) -> WaitAnswer {
     let failed =
-        |error: &dyn std::fmt::Display| Answer::Response(0, error.to_string(), Vec::new(), Vec::new());
+        |error: &dyn std::fmt::Display| WaitAnswer::Response(0, error.to_string(), Vec::new(), Vec::new());
     let mut own = settings.clone();
     own.max_body = MOST;
     if let Some(timeout) = ask.timeout {
         own.idle_timeout = timeout;
     }
-    let url = match client::Url::parse(&ask.url) {
+    let url = match httpclient::Url::parse(&ask.url) {
         Ok(url) => url,
         Err(error) => return failed(&error),
     };
@@ -97,9 +99,11 @@ async fn ask(settings: &client::Settings, ask: Ask) -> Answer {
         Some(None) => return failed(&"the destination is no address"),
         other => other.flatten(),
     };
-    let request = client::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
-    match client::send(&own, &request).await {
-        Ok(response) => Answer::Response(response.status, response.reason, response.headers, response.body),
+    let request = httpclient::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
+    match httpclient::send(&own, &request).await {
+        Ok(response) => {
+            WaitAnswer::Response(response.status, response.reason, response.headers, response.body)
+        }
         Err(error) => failed(&error),
     }
 }
@@ -118,13 +122,13 @@ fn destination(text: &str, port: u16) -> Option<Target> {
 }
 
 /// Does what a script wants of a socket.
-async fn socket(settings: &client::Settings, op: SocketOp) -> Answer {
+async fn socket(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     if matches!(op.what, SocketWork::Connect | SocketWork::ConnectTls) {
         return connect(settings, op).await;
     }
     // It is out of the table while it is waited for: nobody else uses it.
     let Some(mut open) = OPEN.with_borrow_mut(|all| all.remove(&op.number)) else {
-        return Answer::Failed("connection closed.".to_owned());
+        return WaitAnswer::Failed("connection closed.".to_owned());
     };
     let answer = match op.what {
         SocketWork::Send => limited(op.timeout, send(&mut open, &op.text)).await,
@@ -133,36 +137,36 @@ async fn socket(settings: &client::Settings, op: SocketOp) -> Answer {
         SocketWork::Name => named(open.stream.local()),
         SocketWork::Close | SocketWork::Connect | SocketWork::ConnectTls => {
             open.stream.close();
-            return Answer::Number(1);
+            return WaitAnswer::Number(1);
         }
     };
     OPEN.with_borrow_mut(|all| all.insert(op.number, open));
     answer
 }
 
-async fn limited(timeout: Option<Duration>, what: impl Future<Output = Answer>) -> Answer {
+async fn limited(timeout: Option<Duration>, what: impl Future<Output = WaitAnswer>) -> WaitAnswer {
     match timeout {
         None => what.await,
         Some(time) => {
-            timer::timeout(time, what).await.unwrap_or_else(|_| Answer::Failed("timeout".to_owned()))
+            timer::timeout(time, what).await.unwrap_or_else(|_| WaitAnswer::Failed("timeout".to_owned()))
         }
     }
 }
 
-fn named(address: Option<SocketAddr>) -> Answer {
+fn named(address: Option<SocketAddr>) -> WaitAnswer {
     address.map_or_else(
-        || Answer::Failed("no address".to_owned()),
-        |address| Answer::Text(address.to_string().into()),
+        || WaitAnswer::Failed("no address".to_owned()),
+        |address| WaitAnswer::Text(address.to_string().into()),
     )
 }
 
 /// Opens a connection, in the clear or with TLS. As in HAProxy, the certificate of a server is not
 /// judged here.
-async fn connect(settings: &client::Settings, op: SocketOp) -> Answer {
+async fn connect(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     let text = String::from_utf8_lossy(&op.text).into_owned();
     let address = match address(settings, &text, op.port).await {
         Ok(address) => address,
-        Err(error) => return Answer::Failed(error),
+        Err(error) => return WaitAnswer::Failed(error),
     };
     let is_tls = op.what == SocketWork::ConnectTls;
     let connecting = async {
@@ -179,13 +183,13 @@ async fn connect(settings: &client::Settings, op: SocketOp) -> Answer {
         Ok(Ok(stream)) => {
             OPEN.with_borrow_mut(|all| {
                 all.retain(|_, open| open.held.strong_count() > 0);
-                let open = Open { stream, input: Vec::new(), is_ended: false, held: op.held };
+                let open = ScriptConnection { stream, input: Vec::new(), is_ended: false, held: op.held };
                 all.insert(op.number, open)
             });
-            Answer::Number(1)
+            WaitAnswer::Number(1)
         }
-        Ok(Err(error)) => Answer::Failed(error),
-        Err(_) => Answer::Failed("timeout".to_owned()),
+        Ok(Err(error)) => WaitAnswer::Failed(error),
+        Err(_) => WaitAnswer::Failed("timeout".to_owned()),
     }
 }
 
@@ -195,7 +199,11 @@ fn unjudged() -> Option<Arc<tls::Connector>> {
     MADE.get_or_init(|| tls::Connector::new(&tls::Connecting::default()).ok().map(Arc::new)).clone()
 }
 
-async fn address(settings: &client::Settings, text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
+async fn address(
+    settings: &httpclient::ClientSettings,
+    text: &str,
+    port: Option<u16>,
+) -> Result<SocketAddr, String> {
     let text = text.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
     if let (Ok(address), None) = (text.parse::<SocketAddr>(), port) {
         return Ok(address);
@@ -212,21 +220,21 @@ async fn address(settings: &client::Settings, text: &str, port: Option<u16>) -> 
     Ok(SocketAddr::new(found, port))
 }
 
-async fn send(open: &mut Open, data: &[u8]) -> Answer {
+async fn send(open: &mut ScriptConnection, data: &[u8]) -> WaitAnswer {
     let mut at = 0;
     while at < data.len() {
         match poll_fn(|context| open.stream.poll_write(context, &data[at..])).await {
             Ok(n) if n > 0 => at += n,
-            _ => return Answer::Failed("connection closed.".to_owned()),
+            _ => return WaitAnswer::Failed("connection closed.".to_owned()),
         }
     }
     let _ = poll_fn(|context| open.stream.poll_flush(context)).await;
     open.stream.push();
-    Answer::Number(at as i64)
+    WaitAnswer::Number(at as i64)
 }
 
 /// Receives a line (`*l`), all up to the end (`*a`), or so many bytes.
-async fn receive(open: &mut Open, pattern: &[u8]) -> Answer {
+async fn receive(open: &mut ScriptConnection, pattern: &[u8]) -> WaitAnswer {
     let wanted = std::str::from_utf8(pattern).ok().and_then(|text| text.parse::<usize>().ok());
     loop {
         let input = &mut open.input;
@@ -243,13 +251,13 @@ async fn receive(open: &mut Open, pattern: &[u8]) -> Answer {
             _ => None,
         };
         if let Some(found) = found {
-            return Answer::Text(found);
+            return WaitAnswer::Text(found);
         }
         if open.is_ended || input.len() >= MOST {
             let rest = std::mem::take(input);
             return match rest.is_empty() {
-                true => Answer::Failed("connection closed.".to_owned()),
-                false => Answer::Text(rest),
+                true => WaitAnswer::Failed("connection closed.".to_owned()),
+                false => WaitAnswer::Text(rest),
             };
         }
         let mut room = [0; 16 * 1024];
@@ -282,9 +290,9 @@ fn log(shared: &Shared, level: u8, text: &[u8]) -> bool {
 }
 
 /// The process, as scripts have it.
-pub(crate) struct Host(pub(crate) Weak<Shared>, pub(crate) Arc<control::Runtime>);
+pub(crate) struct ProcessHost(pub(crate) Weak<Shared>, pub(crate) Arc<control::Runtime>);
 
-impl lua::Host for Host {
+impl lua::ScriptHost for ProcessHost {
     fn log(&self, level: u8, text: &[u8]) -> bool {
         self.0.upgrade().is_some_and(|shared| log(&shared, level, text))
     }
@@ -293,7 +301,7 @@ impl lua::Host for Host {
         control::statistics(&self.1, whose)
     }
 
-    fn spawn(&self, task: Task) {
+    fn spawn(&self, task: ScriptTask) {
         if let Some(shared) = self.0.upgrade() {
             let spawned = tokio::task::spawn_local(run(shared, task)).abort_handle();
             SPAWNED.with_borrow_mut(|all| {
@@ -380,22 +388,22 @@ pub(crate) fn start(shared: &Arc<Shared>, worker: usize) -> Vec<AbortHandle> {
 }
 
 /// Runs a task to its end.
-async fn run(shared: Arc<Shared>, task: Task) {
+async fn run(shared: Arc<Shared>, task: ScriptTask) {
     let bridge = OfProcess(shared.clone());
     go_on(&shared, &bridge, task.begin(&bridge), "task").await;
     task.end();
 }
 
 /// Takes a call that has begun to its end; logs its failure as that of `what`.
-async fn go_on(shared: &Shared, bridge: &dyn Bridge, begun: (Running, Step), what: &str) {
+async fn go_on(shared: &Shared, bridge: &dyn Bridge, begun: (RunningCall, CallStep), what: &str) {
     let (mut running, mut step) = begun;
     loop {
         match step {
-            Step::Done(_) => return,
-            Step::Failed(failure) => {
+            CallStep::Done(_) => return,
+            CallStep::Failed(failure) => {
                 return running.tell(bridge, &format!("Lua {what}: {}.", failure.text()));
             }
-            Step::Wait(wait) => {
+            CallStep::Wait(wait) => {
                 let answer = (shared.services.perform)(wait).await;
                 step = running.resume(bridge, answer);
             }

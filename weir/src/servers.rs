@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
-use config::dynamic::{self, Asked, AskedBackend};
-use control::{Keeper, NewBackend, Received, Receiving, Runtime};
+use config::dynamic::{self, AddServer, AskedBackend};
+use control::{Keeper, NewBackend, OwnResponse, Receiving, Runtime};
 use plan::Proxy;
 use proxy::Shared;
 use state::{Admin, Server, events};
@@ -17,7 +17,7 @@ use crate::view;
 const LONGEST_BODY: usize = 64 << 20;
 
 /// Keeps the servers of a running process.
-pub(crate) struct Servers {
+pub(crate) struct RuntimeServers {
     shared: Arc<Shared>,
     runtime: Weak<Runtime>,
     checks: Arc<health::Checks>,
@@ -33,7 +33,7 @@ pub(crate) fn keep(
     checks: &Arc<health::Checks>,
     sections: &resolvers::Sections,
 ) {
-    let keeper = Servers {
+    let keeper = RuntimeServers {
         shared: shared.clone(),
         runtime: Arc::downgrade(runtime),
         checks: checks.clone(),
@@ -43,7 +43,7 @@ pub(crate) fn keep(
     runtime.keep(Arc::new(keeper));
 }
 
-impl Servers {
+impl RuntimeServers {
     fn backend(&self, name: &str) -> Option<(usize, &Arc<Proxy>)> {
         let index = self.shared.plan.backends.get(name)?;
         Some((index, &self.shared.plan.proxies[index]))
@@ -71,9 +71,9 @@ impl Servers {
     }
 
     /// Shows the runtime socket the configuration as it is now.
-    fn update(&self, change: impl FnOnce(&mut control::View)) {
+    fn update(&self, change: impl FnOnce(&mut control::ConfigView)) {
         let Some(runtime) = self.runtime.upgrade() else { return };
-        let mut all = control::View::clone(&runtime.view());
+        let mut all = control::ConfigView::clone(&runtime.view());
         change(&mut all);
         runtime.replace(all);
     }
@@ -133,7 +133,7 @@ fn split_track(words: &[String]) -> Result<(Vec<String>, Option<String>), String
     Ok((rest, track))
 }
 
-impl Keeper for Servers {
+impl Keeper for RuntimeServers {
     fn add(&self, backend: &str, name: &str, words: &[String]) -> Result<(), String> {
         // A panic while a server was added left the others whole.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -159,7 +159,7 @@ impl Keeper for Servers {
             return Err("Already exists a server with the same name in backend.".to_owned());
         }
         let id = (1..).find(|id| states.iter().all(|server| server.id != *id)).unwrap_or(0);
-        let asked = Asked { backend: index, name, words: &words, id, track };
+        let asked = AddServer { backend: index, name, words: &words, id, track };
         let server = dynamic::resolve(&self.shared.plan, asked)?;
         if states.iter().any(|other| other.id == server.state.id) {
             return Err(format!("'id' : custom id {} already used.", server.state.id));
@@ -168,8 +168,8 @@ impl Keeper for Servers {
             return Err(format!("'guid': duplicate entry with {other}"));
         }
         let server = proxy.servers.add(server).ok_or("The backend has too many servers.")?;
-        if let Some((_, followed)) = &server.track {
-            server.state.track(&proxy.state, followed);
+        if let Some((backend, followed)) = &server.track {
+            server.state.track(&proxy.state, backend, followed);
             if followed.admin().in_maintenance() {
                 server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
             }
@@ -273,14 +273,14 @@ impl Keeper for Servers {
     }
 
     fn send(&self, method: &str, url: &str) -> Result<Receiving, String> {
-        let url = client::Url::parse(url).map_err(|error| error.to_string())?;
-        let mut settings = client::Settings::of(&self.shared.plan, &self.sections);
+        let url = httpclient::Url::parse(url).map_err(|error| error.to_string())?;
+        let mut settings = httpclient::ClientSettings::of(&self.shared.plan, &self.sections);
         settings.max_body = LONGEST_BODY;
-        let request = client::Request::new(method, url);
+        let request = httpclient::Request::new(method, url);
         Ok(Box::pin(async move {
-            let client::Response { status, reason, headers, body } =
-                client::send(&settings, &request).await.map_err(|error| error.to_string())?;
-            Ok(Received { status, reason, headers, body })
+            let httpclient::Response { status, reason, headers, body } =
+                httpclient::send(&settings, &request).await.map_err(|error| error.to_string())?;
+            Ok(OwnResponse { status, reason, headers, body })
         }))
     }
 

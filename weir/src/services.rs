@@ -8,18 +8,18 @@ use control::Runtime;
 use diag::Severity;
 use plan::Plan;
 use proxy::Services;
-use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
+use proxy::shared::{AddressLookup, ServedConnection, ServiceReply, ServiceRequest};
 
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 use crate::view;
 
 /// What other crates do for requests.
 pub(crate) fn services(
     runtime: Arc<Runtime>,
     sections: resolvers::Sections,
-    asking: client::Settings,
+    asking: httpclient::ClientSettings,
     plan: &Plan,
-    messages: Messages,
+    messages: MessageFormat,
 ) -> Services {
     let (of_page, of_scripts) = (runtime.clone(), runtime.clone());
     let statistics =
@@ -44,15 +44,16 @@ pub(crate) fn services(
         };
         reply(control::prometheus::respond(&runtime, &request))
     };
-    let resolve = move |section: &Arc<state::resolvers::Section>, name: Box<str>, prefer| -> Found {
-        let (sections, section) = (sections.clone(), section.clone());
-        Box::pin(async move { sections.lookup(&section, &name, prefer).await })
-    };
+    let resolve =
+        move |section: &Arc<state::resolvers::ResolversSection>, name: Box<str>, prefer| -> AddressLookup {
+            let (sections, section) = (sections.clone(), section.clone());
+            Box::pin(async move { sections.lookup(&section, &name, prefer).await })
+        };
     // Sections of peers outlive plans, in each of which they have another place.
     let places = plan.proxies.iter().enumerate().filter(|(_, proxy)| proxy.peers.is_some());
     let names: HashMap<usize, Box<str>> =
         places.map(|(place, proxy)| (place, proxy.state.name.clone())).collect();
-    let serve_peer = move |place: usize, stream: net::Stream, early: Vec<u8>| -> Served {
+    let serve_peer = move |place: usize, stream: net::Stream, early: Vec<u8>| -> ServedConnection {
         let name = names.get(&place).cloned().unwrap_or_default();
         Box::pin(crate::peers::serve(name, stream, early))
     };

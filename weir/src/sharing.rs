@@ -9,7 +9,7 @@ use control::sharing::{MOST_OBJECTS, SharedCounters};
 use diag::Severity;
 use plan::Plan;
 
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 
 /// How long apart counters are written and read.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(crate) fn open(plan: &Plan) -> Result<Option<Arc<SharedCounters>>, String> {
 pub(crate) fn begin(
     shared: Option<Arc<SharedCounters>>,
     runtime: &Arc<Runtime>,
-    messages: Messages,
+    messages: MessageFormat,
 ) -> Result<(), String> {
     let Some(shared) = shared else { return Ok(()) };
     runtime.share_counters(shared.clone());

@@ -14,12 +14,12 @@ use state::proxy::Admission;
 use state::transition::{self, NOTICE, WARNING};
 
 use crate::checks;
-use crate::desk::InUse;
+use crate::generation::InUse;
 use crate::hand_over::Exposed;
-use crate::messages::Messages;
-use crate::peers::Sections;
+use crate::messages::MessageFormat;
+use crate::peers::PeersSections;
 use crate::reload::Reloader;
-use crate::soft_stop::{self, Progress, SoftStop};
+use crate::soft_stop::{self, SoftStop, StopProgress};
 use crate::system;
 
 /// How the process ended.
@@ -45,9 +45,9 @@ pub(crate) fn wait(
     in_use: &InUse,
     exposed: &Exposed,
     reloader: &Reloader,
-    peers: &Arc<Sections>,
+    peers: &Arc<PeersSections>,
     master: Option<UnixStream>,
-    messages: Messages,
+    messages: MessageFormat,
 ) -> Ending {
     // Held back since before this process, or its master, listened.
     process::hold_signals(false);
@@ -87,7 +87,7 @@ pub(crate) fn wait(
             }
         }
         if let Some(stop) = &mut stop {
-            if stop.proceed(shared, exposed, peers, messages) != Progress::Waiting {
+            if stop.proceed(shared, exposed, peers, messages) != StopProgress::Waiting {
                 return Ending::Clean;
             }
             // The answer to a reload waits for this; a master that is gone needs none.
@@ -121,7 +121,7 @@ fn await_turns() {
 /// How long a worker may take for that.
 const LONGEST_TURN: Duration = Duration::from_secs(2);
 
-fn pause(shared: &Shared, messages: Messages, pause: bool) {
+fn pause(shared: &Shared, messages: MessageFormat, pause: bool) {
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
         let (from, to) =
             if pause { (Admission::Open, Admission::Paused) } else { (Admission::Paused, Admission::Open) };
@@ -135,7 +135,7 @@ fn pause(shared: &Shared, messages: Messages, pause: bool) {
 }
 
 /// `SIGQUIT`: free buffers are given back to the system.
-fn flush(messages: Messages) {
+fn flush(messages: MessageFormat) {
     for index in 0..runtime::shard::workers() {
         runtime::worker::post(index, runtime::buffer::flush);
     }
@@ -143,7 +143,7 @@ fn flush(messages: Messages) {
 }
 
 /// `SIGHUP`: the state of all servers and proxies, in HAProxy's lines.
-fn show_state(shared: &Shared, messages: Messages) {
+fn show_state(shared: &Shared, messages: MessageFormat) {
     let received = "SIGHUP received, dumping servers states";
     messages.say(Severity::Warning, &format!("{received}."));
     for proxy in shared.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {

@@ -16,8 +16,8 @@ use state::sessions::{self, Activity, Kill};
 use state::transition::{self, WARNING};
 
 use crate::hand_over::Exposed;
-use crate::messages::Messages;
-use crate::peers::Sections;
+use crate::messages::MessageFormat;
+use crate::peers::PeersSections;
 use crate::{caches, checks};
 
 /// How often a stopping process looks whether its connections have ended.
@@ -45,7 +45,7 @@ pub(crate) struct SoftStop {
 
 /// What is left to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum StopProgress {
     /// Connections, what peers are taught, or the time of grace.
     Waiting,
     /// Nothing: all connections have ended.
@@ -75,19 +75,19 @@ impl SoftStop {
         &mut self,
         shared: &Shared,
         exposed: &Exposed,
-        peers: &Arc<Sections>,
-        messages: Messages,
-    ) -> Progress {
+        peers: &Arc<PeersSections>,
+        messages: MessageFormat,
+    ) -> StopProgress {
         let now = now_ms();
         if !self.closing {
             if now < self.close_at {
-                return Progress::Waiting;
+                return StopProgress::Waiting;
             }
             // A successor that has the sockets themselves accepts from their queues.
             if !exposed.is_handed_over() && !std::mem::replace(&mut self.turns_away, true) {
                 exposed.turn_away();
                 self.close_at = now.saturating_add(DRAIN.as_millis() as u64);
-                return Progress::Waiting;
+                return StopProgress::Waiting;
             }
             self.closing = true;
             exposed.close();
@@ -98,15 +98,15 @@ impl SoftStop {
         if shared.process.connections.load(Relaxed) == 0 {
             peers.drained();
             if peers.have_stopped() {
-                return Progress::Over;
+                return StopProgress::Over;
             }
         }
         if self.hard_stop_at.is_some_and(|at| now >= at) {
             messages.say(Severity::Warning, "soft-stop running for too long, performing a hard-stop.");
-            return Progress::TooLong;
+            return StopProgress::TooLong;
         }
         self.end_idle(shared, now);
-        Progress::Waiting
+        StopProgress::Waiting
     }
 
     /// Ends idle connections: as many of them as this look's share of the time that is left.
@@ -135,7 +135,7 @@ impl SoftStop {
 }
 
 /// Stops listening; from here on answers tell clients that their connection closes.
-fn close_listeners(shared: &Shared, messages: Messages) {
+fn close_listeners(shared: &Shared, messages: MessageFormat) {
     let process = &shared.process;
     let window = shared.plan.global.close_spread_time.unwrap_or_default();
     let until = now_ms().saturating_add(u64::try_from(window.as_millis()).unwrap_or(u64::MAX));
@@ -155,7 +155,7 @@ fn close_listeners(shared: &Shared, messages: Messages) {
     }
     for worker in 0..runtime::shard::workers() {
         runtime::worker::post(worker, proxy::serve::feed::stop);
-        runtime::worker::post(worker, proxy::serve::stopping::stop);
+        runtime::worker::post(worker, proxy::serve::shutdown_wakers::stop);
     }
     for socket in &shared.plan.global.stats_sockets {
         socket.listener.wake();

@@ -3,21 +3,23 @@
 
 use std::path::{Path, PathBuf};
 
+use control::config_view::{ConfigView, ProxyView};
 use control::state_file;
-use control::view::{ProxyView, View};
 use diag::Severity;
 use plan::Plan;
 use plan::proxy::StateFile;
-use state::saved::{self, Broken};
+use state::saved_state::{self, Broken};
 
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 
 /// Puts back the states of every backend that asks for it. What is wrong with a file is told, no
 /// more.
-pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
+pub(crate) fn restore(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     let say = |text: &str| messages.say(Severity::Warning, text);
     let all = read_global(plan, messages);
-    let all = saved::by_name(all.as_deref().and_then(|text| saved::read(text).ok()).unwrap_or_default());
+    let all = saved_state::by_name(
+        all.as_deref().and_then(|text| saved_state::read(text).ok()).unwrap_or_default(),
+    );
     for proxy in plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
         let Some(backend) = view.backend(&proxy.state.name) else { continue };
         match &proxy.server_state {
@@ -29,7 +31,7 @@ pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
 }
 
 /// Puts back the states of a backend that has a file of its own.
-fn restore_local(path: &Path, backend: &ProxyView, messages: Messages) {
+fn restore_local(path: &Path, backend: &ProxyView, messages: MessageFormat) {
     let (name, shown) = (&backend.state.name, path.display());
     let say = |severity, text: &str| messages.say(severity, &format!("Proxy '{name}': {text}"));
     let text = match base::file::read_to_string(path) {
@@ -42,10 +44,10 @@ fn restore_local(path: &Path, backend: &ProxyView, messages: Messages) {
     if text.is_empty() {
         return say(Severity::Notice, &format!("Empty server state file '{shown}'."));
     }
-    match saved::read(&text) {
+    match saved_state::read(&text) {
         Ok(rows) => {
             let rows = state_file::of_backend(rows, backend, &|text| say(Severity::Warning, text));
-            state_file::restore(&saved::by_name(rows), backend, &|text| {
+            state_file::restore(&saved_state::by_name(rows), backend, &|text| {
                 messages.say(Severity::Warning, text)
             });
         }
@@ -55,7 +57,7 @@ fn restore_local(path: &Path, backend: &ProxyView, messages: Messages) {
 
 /// The text of the file of all backends; what is wrong with it is told whether a backend uses it or
 /// not.
-fn read_global(plan: &Plan, messages: Messages) -> Option<String> {
+fn read_global(plan: &Plan, messages: MessageFormat) -> Option<String> {
     let path = global_file(plan)?;
     let shown = path.display();
     let say = |severity, text: &str| messages.say(severity, &format!("config: {text}"));
@@ -63,7 +65,7 @@ fn read_global(plan: &Plan, messages: Messages) -> Option<String> {
         Ok(text) => {
             // One that is empty is there to be written.
             if !text.is_empty()
-                && let Err(broken) = saved::read(&text)
+                && let Err(broken) = saved_state::read(&text)
             {
                 let file = format!("global server state file '{shown}'");
                 say(Severity::Warning, &complaint(broken, &file));
@@ -93,7 +95,7 @@ fn reason(error: &std::io::Error) -> String {
 
 /// Puts back what an earlier process counted (`stats-file`). A file that is missing or wrong is a
 /// warning, no more.
-pub(crate) fn preload_counters(plan: &Plan, view: &View, messages: Messages) {
+pub(crate) fn preload_counters(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     let Some(path) = &plan.global.stats_file else { return };
     let shown = path.display();
     let text = match base::file::read_to_string(path) {

@@ -11,9 +11,9 @@ use plan::Global;
 use plan::Plan;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::args::Args;
-use crate::hand_over::Inherited;
-use crate::messages::{Messages, output};
+use crate::args::CommandLineArgs;
+use crate::messages::{MessageFormat, output};
+use crate::sockets::Inherited;
 
 /// The report of a worker to its master that it has stopped to listen.
 pub(crate) const STOPPED: &[u8; 1] = b"S";
@@ -30,7 +30,7 @@ const DEFAULT_HARD_LIMIT: u64 = 1_048_576;
 
 /// Limits in force.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct ProcessLimits {
     /// Connections at once.
     pub(crate) max_connections: u32,
     /// Open files.
@@ -41,7 +41,7 @@ pub(crate) struct Limits {
 
 /// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be
 /// had is an error, or a warning under `no strict-limits`.
-pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> {
+pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimits, String> {
     let global = &plan.global;
     let binds: usize = plan.proxies.iter().map(|proxy| proxy.binds.len()).sum();
     let listeners = (binds + global.stats_sockets.len()) as u64;
@@ -81,7 +81,7 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
         messages.say(Severity::Notice, &format!("Automatically setting global.maxconn to {automatic}."));
     }
     let max_connections = global.maxconn.unwrap_or(automatic).max(1);
-    Ok(Limits { max_connections, open_files, memory: 0 })
+    Ok(ProcessLimits { max_connections, open_files, memory: 0 })
 }
 
 /// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not
@@ -98,7 +98,7 @@ pub(crate) fn preallocate_descriptors(open_files: u64) {
 pub(crate) fn take_over(
     socket: Option<&Path>,
     has_master: bool,
-    messages: Messages,
+    messages: MessageFormat,
 ) -> Result<Inherited, String> {
     let Some(socket) = socket else { return Ok(Vec::new()) };
     crate::hand_over::receive(socket).or_else(|error| {
@@ -114,7 +114,7 @@ pub(crate) fn take_over(
 
 /// Whether all stick tables fit into memory when they are full. Else it is an error, or a warning
 /// under `no strict-limits`: a flood from many addresses would have the kernel end the process.
-pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: Messages) -> Result<(), String> {
+pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: MessageFormat) -> Result<(), String> {
     let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
     let wanted: u64 = plan.tables.iter().map(|table| table.full_bytes()).fold(0, u64::saturating_add);
     let (most, whose) = memory(limit);
@@ -167,7 +167,7 @@ fn shown(bytes: u64) -> String {
 
 /// An object file that the process has loaded.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct LoadedObject {
     pub(crate) path: String,
     /// The first address of its first mapping, and the address behind its last one.
     start: u64,
@@ -175,9 +175,9 @@ pub(crate) struct Object {
 }
 
 /// The program and its libraries, in the order in which the kernel has mapped them.
-pub(crate) fn objects() -> Vec<Object> {
+pub(crate) fn objects() -> Vec<LoadedObject> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut objects: Vec<Object> = Vec::new();
+    let mut objects: Vec<LoadedObject> = Vec::new();
     for line in maps.lines() {
         let path = line.find('/').map_or("", |at| &line[at..]);
         let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
@@ -186,7 +186,7 @@ pub(crate) fn objects() -> Vec<Object> {
         match objects.iter_mut().find(|known| known.path == path) {
             Some(known) => known.end = number(end),
             None if !path.is_empty() => {
-                objects.push(Object { path: path.to_owned(), start: number(start), end: number(end) });
+                objects.push(LoadedObject { path: path.to_owned(), start: number(start), end: number(end) });
             }
             None => {}
         }
@@ -197,7 +197,7 @@ pub(crate) fn objects() -> Vec<Object> {
 /// `-dL`: lists the object files; `with_addresses` adds their addresses.
 pub(crate) fn list_objects(with_addresses: bool) {
     let mut text = String::from("List of loaded object files:\n");
-    for Object { path, start, end } in objects() {
+    for LoadedObject { path, start, end } in objects() {
         if with_addresses {
             text.push_str(&format!("0x{start:012x}-0x{:012x} (0x{:07x}) ", end - 1, end - start));
         }
@@ -269,7 +269,7 @@ pub(crate) fn priority() -> i32 {
 }
 
 /// `tune.renice.runtime`, before there are threads.
-pub(crate) fn renice(global: &Global, messages: Messages) {
+pub(crate) fn renice(global: &Global, messages: MessageFormat) {
     if let Some(priority) = global.tune.renice_runtime
         && let Err(error) = set_priority(priority)
     {
@@ -281,7 +281,7 @@ pub(crate) fn renice(global: &Global, messages: Messages) {
 }
 
 /// `-sf` and `-st`: asks the old processes to finish, or ends them.
-pub(crate) fn finish_old(args: &Args) {
+pub(crate) fn finish_old(args: &CommandLineArgs) {
     signal(args.finish.iter().copied(), Signal::USR1);
     signal(args.terminate.iter().copied(), Signal::TERM);
 }
@@ -295,24 +295,24 @@ pub(crate) fn signal(pids: impl Iterator<Item = i32>, signal: Signal) {
 }
 
 /// Tells the service manager, if there is one, that we are ready (sd_notify).
-pub(crate) fn announce(messages: Messages) {
+pub(crate) fn announce(messages: MessageFormat) {
     notify(&format!("READY=1\nMAINPID={}\n", std::process::id()), messages);
 }
 
 /// Tells it that a reload begins.
-pub(crate) fn notify_reloading(messages: Messages) {
+pub(crate) fn notify_reloading(messages: MessageFormat) {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
 }
 
 /// Reports to the service manager that the process ends.
-pub(crate) fn notify_stopping(messages: Messages) {
+pub(crate) fn notify_stopping(messages: MessageFormat) {
     notify("STOPPING=1\n", messages);
 }
 
 /// Tells the service manager `state`.
-pub(crate) fn notify(state: &str, messages: Messages) {
+pub(crate) fn notify(state: &str, messages: MessageFormat) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let send = || -> std::io::Result<()> {
         use std::os::linux::net::SocketAddrExt;

@@ -2,21 +2,21 @@
 //! place where their lines have changed. And `-dt` (management manual, chapter 3).
 
 use plan::Plan;
-use runtime::trace::Source;
-use runtime::trace::command::Command;
+use runtime::trace::TraceSource;
+use runtime::trace::command::TraceCommand;
 
-use crate::args::Args;
+use crate::args::CommandLineArgs;
 
 /// Begins with the traces that the configuration wants.
 ///
 /// # Errors
 /// One has nowhere to go.
-pub(crate) fn begin(plan: &Plan, args: &Args) -> Result<(), String> {
+pub(crate) fn begin(plan: &Plan, args: &CommandLineArgs) -> Result<(), String> {
     of_command_line(args)?.iter().try_for_each(|command| apply(plan, command))?;
     plan.traces.iter().try_for_each(|command| apply(plan, command))
 }
 
-fn apply(plan: &Plan, command: &Command) -> Result<(), String> {
+fn apply(plan: &Plan, command: &TraceCommand) -> Result<(), String> {
     command.apply(&control::sinks::Sinks::new(&plan.rings)).map(drop)
 }
 
@@ -24,15 +24,15 @@ fn apply(plan: &Plan, command: &Command) -> Result<(), String> {
 ///
 /// # Errors
 /// In words for the operator, HAProxy's if it has any: an unknown source, level or verbosity.
-pub(crate) fn of_command_line(args: &Args) -> Result<Vec<Command>, String> {
+pub(crate) fn of_command_line(args: &CommandLineArgs) -> Result<Vec<TraceCommand>, String> {
     let Some(traces) = &args.traces else { return Ok(Vec::new()) };
     let mut commands = Vec::new();
     for trace in traces.split(',') {
         let mut fields = trace.split(':');
         let mut field = || fields.next().filter(|field| !field.is_empty());
         let (name, level, verbosity) = (field().unwrap_or("all"), field().unwrap_or("error"), field());
-        let sources: Vec<Source> =
-            Source::ALL.into_iter().filter(|source| name == "all" || source.name() == name).collect();
+        let sources: Vec<TraceSource> =
+            TraceSource::ALL.into_iter().filter(|source| name == "all" || source.name() == name).collect();
         if sources.is_empty() {
             return Err(format!("-dt: unknown trace source '{name}'."));
         }
@@ -43,7 +43,7 @@ pub(crate) fn of_command_line(args: &Args) -> Result<Vec<Command>, String> {
             let mut words = vec![source.name(), "sink", "stderr", "level", level];
             words.extend(verbosity.into_iter().flat_map(|verbosity| ["verbosity", verbosity]));
             words.extend(["start", "now"]);
-            let command = Command::read(words, |_| true);
+            let command = TraceCommand::read(words, |_| true);
             commands.push(command.map_err(|error| format!("-dt: {}", error.trim_end()))?);
         }
     }

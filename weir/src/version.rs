@@ -1,7 +1,7 @@
 //! Version and build, as people and as tools that expect HAProxy read them; and the facts
 //! conditions may ask about.
 
-use syntax::Facts;
+use syntax::ProgramFacts;
 
 /// The HAProxy version whose manual this program follows.
 pub(crate) const SPOKEN: &str = "3.5-dev5";
@@ -49,17 +49,17 @@ fn signs_segments() -> bool {
 }
 
 /// What conditions may ask about.
-pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> Facts {
+pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> ProgramFacts {
     let enabled = ["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
     let library = ssl_library();
-    Facts {
+    ProgramFacts {
         version: SPOKEN.parse().unwrap_or_default(),
         features: features().filter(|(_, present)| *present).map(|(name, _)| name).collect(),
         enabled: enabled.into_iter().filter(|option| !disabled.contains(option)).collect(),
         ssl_library: Some(library),
         openssl_version: library.split(' ').nth(1).and_then(|version| version.parse().ok()),
         diag_mode,
-        ..Facts::default()
+        ..ProgramFacts::default()
     }
 }
 

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::hedge::After;
+use control::config_view::{ConfigView, PoliciesView, ProxyView, ServerView, SocketView};
 use control::page::PageSettings;
-use control::view::{PoliciesView, ProxyView, ServerView, SocketView, View};
 use plan::Plan;
-use plan::bind::{BindAddress, Level, SeverityOutput};
+use plan::bind::{AccessLevel, BindAddress, SeverityOutput};
 use plan::proxy::StatsPage;
 use plan::{Proxy, ServerSettings};
 
-use crate::system::Limits;
+use crate::system::ProcessLimits;
 
 /// The view of a plan.
-pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
+pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
     let global = &plan.global;
     let own_name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    View {
+    ConfigView {
         node: global.node.as_deref().map_or_else(own_name, str::to_owned),
         description: global.description.as_deref().map(str::to_owned),
         proxies: plan
@@ -120,7 +120,7 @@ fn server_view(server: &ServerSettings) -> ServerView {
     }
 }
 
-fn socket(address: &BindAddress, level: Level) -> SocketView {
+fn socket(address: &BindAddress, level: AccessLevel) -> SocketView {
     let address = match address {
         BindAddress::Ip(address) if address.is_ipv4() => format!("ipv4@{address}"),
         BindAddress::Ip(address) => format!("ipv6@{address}"),
@@ -134,20 +134,20 @@ fn socket(address: &BindAddress, level: Level) -> SocketView {
 }
 
 /// The level in control's terms.
-pub(crate) fn level(level: Level) -> control::view::Level {
+pub(crate) fn level(level: AccessLevel) -> control::config_view::AccessLevel {
     match level {
-        Level::User => control::view::Level::User,
-        Level::Operator => control::view::Level::Operator,
-        Level::Admin => control::view::Level::Admin,
+        AccessLevel::User => control::config_view::AccessLevel::User,
+        AccessLevel::Operator => control::config_view::AccessLevel::Operator,
+        AccessLevel::Admin => control::config_view::AccessLevel::Admin,
     }
 }
 
 /// The severity output in control's terms.
-pub(crate) fn severity(output: SeverityOutput) -> control::view::SeverityOutput {
+pub(crate) fn severity(output: SeverityOutput) -> control::config_view::SeverityOutput {
     match output {
-        SeverityOutput::None => control::view::SeverityOutput::None,
-        SeverityOutput::Number => control::view::SeverityOutput::Number,
-        SeverityOutput::String => control::view::SeverityOutput::String,
+        SeverityOutput::None => control::config_view::SeverityOutput::None,
+        SeverityOutput::Number => control::config_view::SeverityOutput::Number,
+        SeverityOutput::String => control::config_view::SeverityOutput::String,
     }
 }
 

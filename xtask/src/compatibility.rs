@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use base::support::Support;
-use config::keyword::{Apply, Keyword, Where};
+use base::keyword_support::Support;
+use config::draft::row::Where;
+use config::keyword::{Apply, Keyword};
 
-use crate::shown::{Place, Shown};
+use crate::coverage::{Place, Shown};
 
 /// What becomes of a keyword.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,7 +208,7 @@ fn bare(name: &str) -> &str {
     name.split('(').next().unwrap_or(name)
 }
 
-fn in_set(row: &rules::Row, place: &str) -> bool {
+fn in_set(row: &rules::ActionRow, place: &str) -> bool {
     let place = match place {
         "tcp-request" => "tcp-request content",
         "tcp-response" => "tcp-response content",

@@ -16,7 +16,7 @@ const READERS: &[&str] = &[
     "crates/proxy",
     "crates/health",
     "crates/resolvers",
-    "crates/client",
+    "crates/httpclient",
     "crates/acme",
     "weir",
 ];

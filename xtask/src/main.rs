@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod compatibility;
+mod coverage;
 mod dependencies;
 mod fields;
 mod imports;
@@ -20,7 +21,6 @@ mod links;
 mod map;
 mod modules;
 mod reference;
-mod shown;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ fn none(found: &[String]) -> Result<(), String> {
 fn pages(root: &Path) -> Result<[(&'static str, String); 3], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
-    let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, shown::Shown::read(root)?);
+    let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, coverage::Shown::read(root)?);
     Ok([
         ("docs/compatibility.md", compatibility::page(&list, &results, &shown).0),
         ("docs/keywords.md", reference::page()),
@@ -86,7 +86,7 @@ fn untested(root: &Path) -> Result<(), String> {
 fn without_test(root: &Path) -> Result<Vec<String>, String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
-    let shown = shown::Shown::read(root)?;
+    let shown = coverage::Shown::read(root)?;
     Ok(compatibility::page(&read(SURFACE)?, &read(REGRESSION_TESTS)?, &shown).1)
 }
 

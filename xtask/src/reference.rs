@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use base::support::Support;
-use config::keyword::{Apply, Keyword, Where};
+use base::keyword_support::Support;
+use config::draft::row::Where;
+use config::keyword::{Apply, Keyword};
 
 /// The whole page.
 pub(crate) fn page() -> String {

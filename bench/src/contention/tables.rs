@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use state::table::{Column, Data, KeyType, ServerKey, Settings, Table, Tracked};
+use state::table::{Column, DataType, KeyType, ServerKey, Table, TableSettings, Tracked};
 
 use crate::contention::{TIME, measure};
 
 fn table() -> Arc<Table> {
-    Table::new(Settings {
+    Table::new(TableSettings {
         name: "t".into(),
         kind: KeyType::Ip4,
         key_length: 4,
@@ -21,9 +21,9 @@ fn table() -> Arc<Table> {
         server_key: ServerKey::Name,
         bytes_factor: 1,
         columns: vec![
-            Column::new(Data::ConnRate, 1, 10_000),
-            Column::new(Data::HttpReqRate, 1, 10_000),
-            Column::new(Data::HttpErrRate, 1, 10_000),
+            Column::new(DataType::ConnRate, 1, 10_000),
+            Column::new(DataType::HttpReqRate, 1, 10_000),
+            Column::new(DataType::HttpErrRate, 1, 10_000),
         ],
         peers: None,
     })
@@ -33,8 +33,8 @@ fn table() -> Arc<Table> {
 fn request(table: &Arc<Table>, address: u32, now_ms: u64) {
     let Some(tracked) = Tracked::get(table, &address.to_be_bytes(), now_ms) else { return };
     let view = tracked.view();
-    view.add(Data::ConnRate, 0, 1, now_ms);
-    view.add(Data::HttpReqRate, 0, 1, now_ms);
+    view.add(DataType::ConnRate, 0, 1, now_ms);
+    view.add(DataType::HttpReqRate, 0, 1, now_ms);
     view.touch(now_ms);
 }
 

@@ -17,7 +17,7 @@ pub(crate) type Malformed = &'static str;
 
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Directory {
+pub(crate) struct AcmeDirectory {
     pub(crate) new_nonce: String,
     pub(crate) new_account: String,
     pub(crate) new_order: String,
@@ -25,7 +25,7 @@ pub(crate) struct Directory {
 
 /// How far an order or an authorization is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum OrderState {
     Pending,
     Ready,
     Processing,
@@ -37,7 +37,7 @@ pub(crate) enum Status {
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ordered {
-    pub(crate) status: Status,
+    pub(crate) status: OrderState,
     pub(crate) authorizations: Vec<String>,
     pub(crate) finalize: String,
     pub(crate) certificate: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Ordered {
 /// One authorization with the challenge that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authorization {
-    pub(crate) status: Status,
+    pub(crate) status: OrderState,
     pub(crate) name: String,
     pub(crate) is_address: bool,
     pub(crate) is_wildcard: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Challenge {
     pub(crate) token: String,
     /// `issuer-domain-names` of dns-persist-01.
     pub(crate) issuers: Vec<String>,
-    pub(crate) status: Option<Status>,
+    pub(crate) status: Option<OrderState>,
 }
 
 /// What went wrong, in the authority's words (RFC 7807).
@@ -127,18 +127,18 @@ pub(crate) fn word(text: &str) -> Result<String, Malformed> {
     Ok(text.to_owned())
 }
 
-fn status(value: &Value) -> Result<Status, Malformed> {
+fn status(value: &Value) -> Result<OrderState, Malformed> {
     Ok(match value["status"].as_str() {
-        Some("pending") => Status::Pending,
-        Some("ready") => Status::Ready,
-        Some("processing") => Status::Processing,
-        Some("valid") => Status::Valid,
-        Some("invalid" | "revoked" | "expired" | "deactivated") => Status::Over,
+        Some("pending") => OrderState::Pending,
+        Some("ready") => OrderState::Ready,
+        Some("processing") => OrderState::Processing,
+        Some("valid") => OrderState::Valid,
+        Some("invalid" | "revoked" | "expired" | "deactivated") => OrderState::Over,
         _ => return Err("a status that is none"),
     })
 }
 
-impl Directory {
+impl AcmeDirectory {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let value = parse(body)?;
         Ok(Self {
@@ -218,7 +218,7 @@ mod tests {
             "challenges":[{"type":"http-01","url":"https://a.test/h","token":"h"},
             {"type":"dns-01","url":"https://a.test/d","token":"d_-1","error":{"type":"t","detail":"x\ny"}}]}"#;
         let read = Authorization::parse(body, "dns-01").expect("it can be read");
-        assert_eq!((&*read.name, read.is_wildcard, read.status), ("a.test", true, Status::Pending));
+        assert_eq!((&*read.name, read.is_wildcard, read.status), ("a.test", true, OrderState::Pending));
         assert_eq!(read.challenge.map(|one| one.token), Some("d_-1".to_owned()));
         assert_eq!(read.problem, Some(Problem { kind: "t".into(), detail: "x y".into() }));
         assert_eq!(Authorization::parse(body, "tls-alpn-01").expect("it can be read").challenge, None);
@@ -245,7 +245,7 @@ mod tests {
         #[test]
         fn nothing_makes_the_readers_panic(body in "\\PC{0,200}") {
             let body = body.as_bytes();
-            let _ = (Directory::parse(body), Ordered::parse(body), Authorization::parse(body, "http-01"));
+            let _ = (AcmeDirectory::parse(body), Ordered::parse(body), Authorization::parse(body, "http-01"));
             let _ = Problem::of(body);
         }
     }

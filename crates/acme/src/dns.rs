@@ -64,8 +64,8 @@ async fn ask(address: SocketAddr, name: &Name, by_stream: bool) -> io::Result<Ve
         loop {
             let length = socket.recv(&mut buffer).await?;
             match read(&buffer[..length], id, name) {
-                Some(Read::Texts(found)) => return Ok(found),
-                Some(Read::Cut) => break,
+                Some(DnsRead::Texts(found)) => return Ok(found),
+                Some(DnsRead::Cut) => break,
                 // Somebody else's guess.
                 None => {}
             }
@@ -77,25 +77,25 @@ async fn ask(address: SocketAddr, name: &Name, by_stream: bool) -> io::Result<Ve
     let mut answer = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut answer).await?;
     match read(&answer, id, name) {
-        Some(Read::Texts(found)) => Ok(found),
+        Some(DnsRead::Texts(found)) => Ok(found),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Read {
+enum DnsRead {
     Texts(Vec<Vec<u8>>),
     /// It did not fit.
     Cut,
 }
 
 /// What an answer says; `None` where it is not one to this question.
-fn read(bytes: &[u8], id: u16, name: &Name) -> Option<Read> {
+fn read(bytes: &[u8], id: u16, name: &Name) -> Option<DnsRead> {
     if bytes.get(..2)? != id.to_be_bytes() {
         return None;
     }
     if bytes.get(2)? & 0x82 == 0x82 {
-        return Some(Read::Cut);
+        return Some(DnsRead::Cut);
     }
     let message = Message::from_vec(bytes).ok()?;
     let [query] = message.queries.as_slice() else { return None };
@@ -107,7 +107,7 @@ fn read(bytes: &[u8], id: u16, name: &Name) -> Option<Read> {
         RData::TXT(text) => Some(text.txt_data.iter().flat_map(|part| part.iter().copied()).collect()),
         _ => None,
     });
-    Some(Read::Texts(texts.collect()))
+    Some(DnsRead::Texts(texts.collect()))
 }
 
 #[cfg(test)]
@@ -126,11 +126,11 @@ mod tests {
         let text = RData::TXT(TXT::new(vec!["ab".to_owned(), "cd".to_owned()]));
         message.add_answer(Record::from_rdata(name.clone(), 1, text));
         let mut bytes = message.to_vec().expect("it can be written");
-        assert_eq!(read(&bytes, 7, &name), Some(Read::Texts(vec![b"abcd".to_vec()])));
+        assert_eq!(read(&bytes, 7, &name), Some(DnsRead::Texts(vec![b"abcd".to_vec()])));
         assert_eq!(read(&bytes, 8, &name), None);
         assert_eq!(read(&bytes, 7, &Name::from_ascii("b.test.").expect("a name")), None);
         bytes[2] |= 2;
-        assert_eq!(read(&bytes, 7, &name), Some(Read::Cut));
+        assert_eq!(read(&bytes, 7, &name), Some(DnsRead::Cut));
     }
 
     proptest! {

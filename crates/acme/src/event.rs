@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use base::clock::{Date, WallTime};
-use plan::acme::{Challenge, Order};
+use plan::acme::{AcmeOrder, Challenge};
 use state::events::Record;
 
 use crate::engine::ToMeet;
@@ -20,7 +20,7 @@ fn event(text: &str) -> String {
 
 /// A record of DNS is to be set: what it is about, then the authorization as the authority told of
 /// it.
-pub(crate) fn deploy(order: &Order, thumbprint: &str, meet: &ToMeet, record: &str) -> String {
+pub(crate) fn deploy(order: &AcmeOrder, thumbprint: &str, meet: &ToMeet, record: &str) -> String {
     let section = &order.section;
     let mut text = format!("deploy {} thumbprint {thumbprint}\n", order.certificate);
     for (name, value) in [("provider-name", &section.provider), ("acme-vars", &section.vars)] {
@@ -34,7 +34,7 @@ pub(crate) fn deploy(order: &Order, thumbprint: &str, meet: &ToMeet, record: &st
 }
 
 /// The record that is to be set, as subscribers are told of it.
-pub(crate) fn record(order: &Order, thumbprint: &str, meet: &ToMeet, record: &str) -> Record {
+pub(crate) fn record(order: &AcmeOrder, thumbprint: &str, meet: &ToMeet, record: &str) -> Record {
     let section = &order.section;
     Record {
         domain: (*meet.name).into(),
@@ -46,7 +46,7 @@ pub(crate) fn record(order: &Order, thumbprint: &str, meet: &ToMeet, record: &st
 }
 
 /// There is a new certificate.
-pub(crate) fn new_certificate(order: &Order) -> String {
+pub(crate) fn new_certificate(order: &AcmeOrder) -> String {
     event(&format!("newcert {}", order.certificate))
 }
 

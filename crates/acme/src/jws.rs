@@ -136,7 +136,7 @@ fn flattened(protected: &str, payload: &str, signature: &[u8]) -> Value {
 #[cfg(test)]
 mod tests {
     use aws_lc_rs::signature::{self, UnparsedPublicKey};
-    use tls::made::{self, Curve, NewKey};
+    use tls::keygen::{self, Curve, NewKey};
 
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
             (NewKey::Ecdsa(Curve::P384), "ES384", &signature::ECDSA_P384_SHA384_FIXED),
             (NewKey::Ecdsa(Curve::P521), "ES512", &signature::ECDSA_P521_SHA512_FIXED),
         ] {
-            let made = made::key(kind).expect("a key");
+            let made = keygen::key(kind).expect("a key");
             let key = AccountKey::from_pkcs8(made.pkcs8()).expect("a key of an account");
             let signed = key.sign("https://a.test/x", "n", Some("https://a.test/1"), "{}").expect("it signs");
             let signed: Value = serde_json::from_slice(&signed).expect("JSON");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn an_rsa_key_signs_and_binds() {
-        let made = made::key(NewKey::Rsa(2048)).expect("a key");
+        let made = keygen::key(NewKey::Rsa(2048)).expect("a key");
         let key = AccountKey::from_pkcs8(made.pkcs8()).expect("a key of an account");
         assert!(key.sign("https://a.test/x", "n", None, "").is_ok());
         assert_eq!(key.algorithm, "RS256");

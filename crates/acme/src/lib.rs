@@ -8,17 +8,17 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod desk;
+mod challenge;
+mod context;
 mod dns;
 mod engine;
 mod event;
+pub mod fuzzing;
 mod jws;
-mod meet;
 mod save;
 mod schedule;
 mod task;
-pub mod trial;
 
-pub use desk::Tell;
+pub use context::LogFn;
 pub use save::{complete_pairs, keep_account_keys, try_files};
 pub use task::start;

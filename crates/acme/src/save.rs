@@ -193,7 +193,7 @@ mod tests {
         let shown = |name: &str| directory.join(name).display().to_string();
         let (file, key_file) = (shown("a.pem"), shown("a.key"));
         let contents = |name: &str| {
-            let made = tls::made::temporary(name).expect("it can be made");
+            let made = tls::keygen::temporary(name).expect("it can be made");
             Contents::of(&made)
         };
         let (old, new) = (contents("old"), contents("new"));

@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::{WallTime, now_ms};
-use client::{Request, Settings, Url};
+use httpclient::{ClientSettings, Request, Url};
 use plan::Plan;
-use plan::acme::Order;
+use plan::acme::AcmeOrder;
 use runtime::timer;
 use state::Process;
 use tls::PrivateKey;
 use tokio::task::{AbortHandle, spawn_blocking};
 
-use crate::desk::{Desk, Tell};
+use crate::challenge::{ChallengeGuard, meet};
+use crate::context::{LogFn, OrderContext};
 use crate::engine::{Answer, Ask, Engine, Failure, Next, Wanted};
-use crate::meet::{Met, meet};
 use crate::{event, save, schedule};
 
 /// How often certificates are looked at: somebody else may have replaced one.
@@ -33,21 +33,21 @@ const TOTAL: Duration = Duration::from_secs(60);
 pub fn start(
     plan: &Arc<Plan>,
     process: &Arc<Process>,
-    mut settings: Settings,
-    tell: Tell,
+    mut settings: ClientSettings,
+    tell: LogFn,
 ) -> Vec<AbortHandle> {
     if plan.acme.is_empty() {
         return Vec::new();
     }
     (settings.total_timeout, settings.max_body) = (TOTAL, ANSWER_MAX);
     let (plan, process) = (plan.clone(), process.clone());
-    let desk = Rc::new(Desk::new(plan, process, settings, tell));
-    let attend = |order: &Arc<Order>| tokio::task::spawn_local(attend(desk.clone(), order.clone()));
+    let desk = Rc::new(OrderContext::new(plan, process, settings, tell));
+    let attend = |order: &Arc<AcmeOrder>| tokio::task::spawn_local(attend(desk.clone(), order.clone()));
     desk.plan.acme.iter().map(|order| attend(order).abort_handle()).collect()
 }
 
 /// Orders a certificate whenever it is time, for as long as the process runs.
-async fn attend(desk: Rc<Desk>, order: Arc<Order>) {
+async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
     let (mut failures, mut not_before) = (0, 0);
     loop {
         let due = desk.due(&order).map(|due| due.max(not_before));
@@ -87,24 +87,24 @@ async fn attend(desk: Rc<Desk>, order: Arc<Order>) {
 }
 
 /// The key for a new certificate and the request for it, made aside.
-async fn new_key(desk: &Desk, order: &Arc<Order>) -> Result<(PrivateKey, Vec<u8>), String> {
+async fn new_key(desk: &OrderContext, order: &Arc<AcmeOrder>) -> Result<(PrivateKey, Vec<u8>), String> {
     let section = &order.section;
     let current = desk.plan.tls.certificate(&order.certificate).filter(|_| section.reuses_key);
-    let old = current.filter(|one| !tls::made::is_temporary(one) && !one.key.needs_openssl());
+    let old = current.filter(|one| !tls::keygen::is_temporary(one) && !one.key.needs_openssl());
     let (kind, order) = (section.key, order.clone());
     let made = spawn_blocking(move || {
         let key = match old {
             Some(old) => old.key.clone(),
-            None => tls::made::key(kind)?,
+            None => tls::keygen::key(kind)?,
         };
-        let request = tls::made::request(&key, &order.domains, &order.addresses)?;
+        let request = tls::keygen::request(&key, &order.domains, &order.addresses)?;
         Ok((key, request))
     });
     made.await.map_err(|error| error.to_string())?
 }
 
 /// One order from its beginning to its end.
-async fn fulfil(desk: &Rc<Desk>, order: &Arc<Order>) -> Result<(), Failure> {
+async fn fulfil(desk: &Rc<OrderContext>, order: &Arc<AcmeOrder>) -> Result<(), Failure> {
     let failed = |text: String| Failure { text, retry_after: None };
     let section = &order.section;
     let account = desk.account(order).map_err(failed)?;
@@ -121,7 +121,7 @@ async fn fulfil(desk: &Rc<Desk>, order: &Arc<Order>) -> Result<(), Failure> {
     };
     let mut engine = Engine::new(wanted, account.clone());
     // Challenges are answered until the order has ended.
-    let mut _met = Met::default();
+    let mut _met = ChallengeGuard::default();
     loop {
         if desk.process.stopping.load(Relaxed) {
             // Whoever takes over orders it anew.
@@ -156,7 +156,7 @@ async fn fulfil(desk: &Rc<Desk>, order: &Arc<Order>) -> Result<(), Failure> {
 }
 
 /// Sends a request.
-async fn send(desk: &Desk, ask: &Ask) -> Result<Answer, String> {
+async fn send(desk: &OrderContext, ask: &Ask) -> Result<Answer, String> {
     let url = Url::parse(&ask.url).map_err(|error| format!("{}: {error}", ask.url))?;
     let mut request = Request::new(ask.method, url);
     if ask.method == "POST" {
@@ -164,7 +164,7 @@ async fn send(desk: &Desk, ask: &Ask) -> Result<Answer, String> {
     }
     // It is never closed.
     let _turn = desk.requests.acquire().await;
-    let response = client::send(&desk.settings, &request).await.map_err(|error| error.to_string())?;
+    let response = httpclient::send(&desk.settings, &request).await.map_err(|error| error.to_string())?;
     let header = |name: &str| response.header(name).map(str::to_owned);
     Ok(Answer {
         status: response.status,
@@ -185,7 +185,12 @@ pub(crate) fn pause_of(text: &str) -> Option<Duration> {
 }
 
 /// Puts a certificate in place, everywhere and in its file.
-async fn install(desk: &Rc<Desk>, order: &Arc<Order>, chain: Vec<u8>, key: PrivateKey) -> Result<(), String> {
+async fn install(
+    desk: &Rc<OrderContext>,
+    order: &Arc<AcmeOrder>,
+    chain: Vec<u8>,
+    key: PrivateKey,
+) -> Result<(), String> {
     let (plan, own) = (desk.plan.clone(), order.clone());
     let installed = spawn_blocking(move || {
         let contents = plan.tls.install(&own.certificate, &chain, &key)?;

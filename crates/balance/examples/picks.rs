@@ -20,16 +20,16 @@ mod common;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use balance::{Algorithm, HashKind, HashType, Settings, UriPart, Wish};
+use balance::{Algorithm, BalanceSettings, HashKind, HashType, UriPart, Wish};
 use common::{Farm, server};
 
 const ROUNDS: usize = 60;
 const PICKS: u32 = 20_000;
 
-fn settings() -> Vec<(&'static str, Settings)> {
+fn settings() -> Vec<(&'static str, BalanceSettings)> {
     let uri = || Algorithm::Uri(UriPart::default());
     let consistent = HashType { kind: HashKind::Consistent, ..HashType::default() };
-    let of = |algorithm| Settings { algorithm, ..Settings::default() };
+    let of = |algorithm| BalanceSettings { algorithm, ..BalanceSettings::default() };
     vec![
         ("roundrobin", of(Algorithm::RoundRobin)),
         ("static-rr", of(Algorithm::StaticRr)),
@@ -39,8 +39,8 @@ fn settings() -> Vec<(&'static str, Settings)> {
         ("random(2)", of(Algorithm::Random { draws: 2 })),
         ("peak-ewma", of(Algorithm::PeakEwma { decay: Duration::from_secs(10) })),
         ("hash, map-based", of(uri())),
-        ("hash, consistent", Settings { hash: consistent, ..of(uri()) }),
-        ("hash, bounded load", Settings { hash: consistent, balance_factor: 150, ..of(uri()) }),
+        ("hash, consistent", BalanceSettings { hash: consistent, ..of(uri()) }),
+        ("hash, bounded load", BalanceSettings { hash: consistent, balance_factor: 150, ..of(uri()) }),
     ]
 }
 
@@ -92,19 +92,19 @@ fn main() {
 }
 
 /// A tenth of the servers are busy, so that loads differ; all have answered.
-fn farm(settings: &Settings, count: usize, weight: impl Fn(usize) -> u32) -> Farm {
+fn farm(settings: &BalanceSettings, count: usize, weight: impl Fn(usize) -> u32) -> Farm {
     // Settings hold an expression at times and cannot be copied.
-    let own = Settings {
+    let own = BalanceSettings {
         algorithm: again(&settings.algorithm),
         hash: settings.hash,
         balance_factor: settings.balance_factor,
         preserve_affinity: settings.preserve_affinity,
         all_backups: false,
-        ..Settings::default()
+        ..BalanceSettings::default()
     };
     let farm = Farm::with(own, (0..count).map(|at| server(at, weight(at), false)).collect());
     for at in 0..count {
-        farm.picker.answered(at, 1_000_000, 1_000 + at as u64 % 100, state::Answer::Good);
+        farm.picker.answered(at, 1_000_000, 1_000 + at as u64 % 100, state::AttemptOutcome::Good);
         (0..usize::from(at % 10 == 0)).for_each(|_| farm.enter(at));
     }
     farm

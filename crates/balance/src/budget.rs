@@ -6,8 +6,8 @@
 //! Called by `proxy` before a retry and before a hedge.
 
 use runtime::shared::Shared as _;
-use state::Extra;
-use state::extra::Load;
+use state::ExtraAttempts;
+use state::extra_attempts::BackendLoad;
 
 /// What `retry-budget` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl Budget {
     }
 
     /// Takes one attempt out of the budget at `now_ms`, if that allows it. It is given back by
-    /// [`Extra::end`].
-    pub fn take(self, extra: &Extra, load: Load, now_ms: u64) -> bool {
+    /// [`ExtraAttempts::end`].
+    pub fn take(self, extra: &ExtraAttempts, load: BackendLoad, now_ms: u64) -> bool {
         // All requests that there were within the last second are at least as many as the larger of
         // the two.
         let within = self.of(load.live.max(load.recent));
@@ -43,7 +43,7 @@ impl Budget {
 }
 
 /// Takes one attempt that nothing limits.
-pub fn take_unlimited(extra: &Extra, now_ms: u64) {
+pub fn take_unlimited(extra: &ExtraAttempts, now_ms: u64) {
     extra.in_flight.add(1);
     extra.recent.take(now_ms, u64::MAX);
 }
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn neither_at_once_nor_within_a_second_more_than_the_share() {
-        let (budget, extra) = (Budget { share: 10, min: 0 }, Extra::default());
-        let load = Load { live: 50, recent: 200 };
+        let (budget, extra) = (Budget { share: 10, min: 0 }, ExtraAttempts::default());
+        let load = BackendLoad { live: 50, recent: 200 };
         let take = |count| (0..count).filter(|_| budget.take(&extra, load, 5_000)).count();
         assert_eq!(take(10), 5, "a tenth of those being served");
         (0..5).for_each(|_| extra.end());

@@ -6,16 +6,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use runtime::shared::Shared as _;
 use state::Server;
 
-use crate::picker::{Core, Method, Wish};
+use crate::picker::{Core, PickMethod, Wish};
 use crate::settings::PreserveAffinity;
-use crate::table::Table;
+use crate::table::BalanceTable;
 
 impl Core {
     #[inline]
-    pub(crate) fn choose(&self, table: &Table, wish: Wish, limit: &impl Fn(&Server) -> u32) -> Option<usize> {
+    pub(crate) fn choose(
+        &self,
+        table: &BalanceTable,
+        wish: Wish,
+        limit: &impl Fn(&Server) -> u32,
+    ) -> Option<usize> {
         match self.method {
-            Method::Turns => self.next_turn(table, wish.avoid, limit),
-            Method::Map => match wish.hash {
+            PickMethod::Turns => self.next_turn(table, wish.avoid, limit),
+            PickMethod::Map => match wish.hash {
                 Some(hash) if !table.order.is_empty() => {
                     let index = table.order[hash as usize % table.order.len()] as usize;
                     // HAProxy would try what just failed again.
@@ -27,25 +32,25 @@ impl Core {
                 }
                 _ => self.next_turn(table, wish.avoid, limit),
             },
-            Method::Ring => match wish.hash {
+            PickMethod::Ring => match wish.hash {
                 Some(hash) => table.ring.find(hash, |index| self.fits(table, index, wish, limit)),
                 None => self.next_around(table, wish.avoid, limit),
             },
-            Method::Loads => {
+            PickMethod::Loads => {
                 let position = self.position();
                 let (index, next) = self.loads.as_ref()?.best(position.load(Relaxed), wish.avoid)?;
                 position.store(next, Relaxed);
                 Some(index)
             }
-            Method::Random(draws) => self.random(table, draws, wish, limit),
-            Method::PeakEwma { decay_us } => self.peak_ewma(table, decay_us, wish, limit),
-            Method::Sticky => table.usable.first().map(|&index| index as usize),
+            PickMethod::Random(draws) => self.random(table, draws, wish, limit),
+            PickMethod::PeakEwma { decay_us } => self.peak_ewma(table, decay_us, wish, limit),
+            PickMethod::Sticky => table.usable.first().map(|&index| index as usize),
         }
     }
 
     /// Whether a request would be served by `index` at once.
     #[inline]
-    fn has_room(&self, table: &Table, index: usize, limit: &impl Fn(&Server) -> u32) -> bool {
+    fn has_room(&self, table: &BalanceTable, index: usize, limit: &impl Fn(&Server) -> u32) -> bool {
         // Where no server has a limit, none need be looked at.
         if !table.limited {
             return true;
@@ -58,7 +63,7 @@ impl Core {
     #[inline]
     fn next_turn(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
@@ -77,7 +82,7 @@ impl Core {
     #[cold]
     fn later_turn(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         at: usize,
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
@@ -100,7 +105,7 @@ impl Core {
     /// A request without a key takes turns around the ring, as in HAProxy.
     fn next_around(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         avoid: Option<usize>,
         limit: &impl Fn(&Server) -> u32,
     ) -> Option<usize> {
@@ -115,7 +120,7 @@ impl Core {
 
     /// Whether a consistent hash may stop at `index`.
     #[inline]
-    fn fits(&self, table: &Table, index: usize, wish: Wish, limit: &impl Fn(&Server) -> u32) -> bool {
+    fn fits(&self, table: &BalanceTable, index: usize, wish: Wish, limit: &impl Fn(&Server) -> u32) -> bool {
         if Some(index) == wish.avoid || !self.within_factor(table, index, wish.now_us) {
             return false;
         }
@@ -142,7 +147,7 @@ impl Core {
     /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight,
     /// what remains spread over the servers in order, and nobody has none.
     #[inline]
-    fn within_factor(&self, table: &Table, index: usize, now_us: u64) -> bool {
+    fn within_factor(&self, table: &BalanceTable, index: usize, now_us: u64) -> bool {
         let Some(in_flight) = &self.in_flight else { return true };
         let served = u64::from(self.load(index));
         if served == 0 {
@@ -162,7 +167,7 @@ impl Core {
     /// late.
     fn random(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         draws: u32,
         wish: Wish,
         limit: &impl Fn(&Server) -> u32,
@@ -186,7 +191,7 @@ impl Core {
     #[inline]
     fn drawn(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         last: Option<usize>,
         wish: Wish,
         limit: &impl Fn(&Server) -> u32,
@@ -201,7 +206,7 @@ impl Core {
     #[cold]
     fn drawn_again(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         index: usize,
         last: Option<usize>,
         wish: Wish,
@@ -221,7 +226,7 @@ impl Core {
     }
 
     /// Whether `other` had fewer requests than `best` within the last second, by weight.
-    fn used_less(&self, table: &Table, other: usize, best: usize, now_us: u64) -> bool {
+    fn used_less(&self, table: &BalanceTable, other: usize, best: usize, now_us: u64) -> bool {
         let rate = |index: usize, against: usize| {
             self.served[index].recent.per_second(now_us) * u64::from(table.weights[against])
         };
@@ -232,7 +237,7 @@ impl Core {
     /// times how many are waited for, by weight.
     fn peak_ewma(
         &self,
-        table: &Table,
+        table: &BalanceTable,
         decay_us: u32,
         wish: Wish,
         limit: &impl Fn(&Server) -> u32,

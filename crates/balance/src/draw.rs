@@ -6,10 +6,10 @@
 
 /// Columns: the threshold, the owner, the other.
 #[derive(Debug, Default)]
-pub struct Draw(Box<[Column]>);
+pub struct Draw(Box<[DrawColumn]>);
 
 #[derive(Debug, Clone, Copy)]
-struct Column {
+struct DrawColumn {
     threshold: u32,
     own: u32,
     other: u32,
@@ -27,8 +27,8 @@ impl Draw {
         let total: u64 = servers.iter().map(|(_, weight)| weight).sum();
         // Each server brings weight × count; a column holds `total`.
         let mut left: Vec<u64> = servers.iter().map(|(_, weight)| weight * count).collect();
-        let mut columns: Vec<Column> =
-            servers.iter().map(|&(own, _)| Column { threshold: u32::MAX, own, other: own }).collect();
+        let mut columns: Vec<DrawColumn> =
+            servers.iter().map(|&(own, _)| DrawColumn { threshold: u32::MAX, own, other: own }).collect();
         let (mut poor, mut rich): (Vec<usize>, Vec<usize>) =
             (0..servers.len()).partition(|&server| left[server] < total);
         while let (Some(taker), Some(giver)) = (poor.pop(), rich.pop()) {

@@ -8,25 +8,25 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use state::performance::{Cause, Record, Standing, Totals};
-use state::{Answer, Server};
+use state::performance::{EjectionCause, EjectionRecord, OutlierState, Totals};
+use state::{AttemptOutcome, Server};
 
-use crate::outliers::{self, Outliers, Seen};
+use crate::outliers::{self, Outliers, ServerObservation};
 
 /// A server was ejected or is back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct EjectionEvent {
     /// Its place among the servers.
     pub server: usize,
     /// What became of it.
-    pub what: Change,
+    pub what: EjectionChange,
 }
 
 /// What became of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum EjectionChange {
     /// It gets nothing for so many ms.
-    Ejected(Cause, u64),
+    Ejected(EjectionCause, u64),
     /// It gets requests again.
     Back,
 }
@@ -55,7 +55,7 @@ struct Rounds {
     /// When the interval ends, in ms; 0 before the first.
     ends: u64,
     /// What nobody was told of yet.
-    events: Vec<Event>,
+    events: Vec<EjectionEvent>,
 }
 
 impl Ejection {
@@ -72,12 +72,12 @@ impl Ejection {
         index: usize,
         now_us: u64,
         taken_us: u64,
-        answer: Answer,
+        answer: AttemptOutcome,
     ) {
         let performance = servers[index].measure();
         match answer {
-            Answer::Good => performance.answered(taken_us),
-            Answer::Bad => {
+            AttemptOutcome::Good => performance.answered(taken_us),
+            AttemptOutcome::Bad => {
                 let in_a_row = performance.failed();
                 let now_ms = now_us / 1000;
                 if self.settings.errors.is_some_and(|most| in_a_row >= most) && performance.trust() > 0 {
@@ -96,7 +96,8 @@ impl Ejection {
     #[cold]
     fn failed(&self, servers: &[Arc<Server>], index: usize, now_ms: u64) {
         let Ok(mut rounds) = self.rounds.try_lock() else { return };
-        let seen: Vec<Seen> = servers.iter().map(|server| seen(server, Totals::default())).collect();
+        let seen: Vec<ServerObservation> =
+            servers.iter().map(|server| seen(server, Totals::default())).collect();
         let mut records = records(servers);
         if outliers::fail(&self.settings, index, &seen, &mut records, now_ms) {
             rounds.events.extend(event(index, &records[index], now_ms));
@@ -106,7 +107,7 @@ impl Ejection {
 
     /// Lets time pass, and looks at the interval if it is over; gives what happened since the last
     /// call.
-    pub(crate) fn judge(&self, servers: &[Arc<Server>], now_ms: u64) -> Vec<Event> {
+    pub(crate) fn judge(&self, servers: &[Arc<Server>], now_ms: u64) -> Vec<EjectionEvent> {
         let mut rounds = self.rounds.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.look(servers, &mut rounds, now_ms);
         std::mem::take(&mut rounds.events)
@@ -118,10 +119,10 @@ impl Ejection {
         for (index, (server, record)) in servers.iter().zip(&mut records).enumerate() {
             let before = *record;
             outliers::advance(&self.settings, server.effective_weight() > 0, record, now_ms);
-            let was_ejected = matches!(before.standing, Standing::Ejected { .. });
-            if was_ejected && !matches!(record.standing, Standing::Ejected { .. }) {
+            let was_ejected = matches!(before.standing, OutlierState::Ejected { .. });
+            if was_ejected && !matches!(record.standing, OutlierState::Ejected { .. }) {
                 server.measure().forgive();
-                rounds.events.push(Event { server: index, what: Change::Back });
+                rounds.events.push(EjectionEvent { server: index, what: EjectionChange::Back });
             }
         }
         if rounds.ends == 0 {
@@ -130,7 +131,8 @@ impl Ejection {
             rounds.ends = now_ms + self.settings.interval;
             let totals: Vec<Totals> = servers.iter().map(|server| server.measure().totals()).collect();
             let since = totals.iter().zip(&rounds.before).map(|(now, before)| now.since(before));
-            let seen: Vec<Seen> = servers.iter().zip(since).map(|(server, of)| seen(server, of)).collect();
+            let seen: Vec<ServerObservation> =
+                servers.iter().zip(since).map(|(server, of)| seen(server, of)).collect();
             rounds.before = totals;
             for index in outliers::judge(&self.settings, &seen, &mut records, now_ms) {
                 rounds.events.extend(event(index, &records[index], now_ms));
@@ -141,7 +143,7 @@ impl Ejection {
         rounds.events.drain(..too_many);
     }
 
-    fn apply(&self, servers: &[Arc<Server>], records: &[Record], now_ms: u64) {
+    fn apply(&self, servers: &[Arc<Server>], records: &[EjectionRecord], now_ms: u64) {
         for (server, record) in servers.iter().zip(records) {
             *server.measure().record() = *record;
             server.set_trust(outliers::trust(&self.settings, record, now_ms));
@@ -149,12 +151,12 @@ impl Ejection {
     }
 }
 
-fn records(servers: &[Arc<Server>]) -> Vec<Record> {
+fn records(servers: &[Arc<Server>]) -> Vec<EjectionRecord> {
     servers.iter().map(|server| *server.measure().record()).collect()
 }
 
-fn seen(server: &Server, totals: Totals) -> Seen {
-    Seen {
+fn seen(server: &Server, totals: Totals) -> ServerObservation {
+    ServerObservation {
         usable: server.effective_weight() > 0 && !server.removed.load(Relaxed),
         backup: server.backup,
         failed_in_a_row: server.measure().failed_in_a_row(),
@@ -162,7 +164,7 @@ fn seen(server: &Server, totals: Totals) -> Seen {
     }
 }
 
-fn event(server: usize, record: &Record, now_ms: u64) -> Option<Event> {
-    let Standing::Ejected { until } = record.standing else { return None };
-    Some(Event { server, what: Change::Ejected(record.cause?, until.saturating_sub(now_ms)) })
+fn event(server: usize, record: &EjectionRecord, now_ms: u64) -> Option<EjectionEvent> {
+    let OutlierState::Ejected { until } = record.standing else { return None };
+    Some(EjectionEvent { server, what: EjectionChange::Ejected(record.cause?, until.saturating_sub(now_ms)) })
 }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use state::{Extra, Histogram};
+use state::{ExtraAttempts, Histogram};
 
 /// What `hedge` says.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +42,7 @@ const LEAST_US: u64 = 1000;
 impl Hedge {
     /// How long to wait at `now_ms`, in µs; `None` as long as too little is known of how long requests
     /// take.
-    pub fn delay_us(&self, extra: &Extra, now_ms: u64) -> Option<u64> {
+    pub fn delay_us(&self, extra: &ExtraAttempts, now_ms: u64) -> Option<u64> {
         let quantile = match self.after {
             After::Time(ms) => return Some(u64::from(ms) * 1000),
             After::Quantile(quantile) => quantile,
@@ -55,7 +55,7 @@ impl Hedge {
 
     /// Whether one more hedge is within the share, of so many `requests` in all so far. Who has it
     /// makes it.
-    pub fn take(&self, extra: &Extra, requests: u64) -> bool {
+    pub fn take(&self, extra: &ExtraAttempts, requests: u64) -> bool {
         // Another decides at this moment: one hedge less does no harm.
         let Ok(mut pace) = extra.pace.try_lock() else { return false };
         let came = requests.saturating_sub(pace.requests);
@@ -71,7 +71,7 @@ impl Hedge {
 
 /// Works the quantile out of the times of late.
 #[cold]
-fn look_again(extra: &Extra, quantile: f64, now_ms: u64) {
+fn look_again(extra: &ExtraAttempts, quantile: f64, now_ms: u64) {
     let Ok(mut pace) = extra.pace.try_lock() else { return };
     extra.due_ms.store(now_ms + PERIOD_MS, Relaxed);
     let now = Histogram::of(extra.counters.all().map(|own| &own.times));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_delay_is_the_quantile_of_the_times_of_late_once_there_are_enough() {
-        let (hedge, extra) = (Hedge { after: After::Quantile(0.9), share: 10 }, Extra::default());
+        let (hedge, extra) = (Hedge { after: After::Quantile(0.9), share: 10 }, ExtraAttempts::default());
         let times = &extra.counters.mine().times;
         assert_eq!(hedge.delay_us(&extra, 1_000), None);
         (0..40).for_each(|_| times.add(10_000));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn hedges_are_no_more_than_their_share_and_what_is_saved_up() {
-        let (hedge, extra) = (Hedge { after: After::Time(5), share: 5 }, Extra::default());
+        let (hedge, extra) = (Hedge { after: After::Time(5), share: 5 }, ExtraAttempts::default());
         let (mut random, mut requests, mut made) = (fastrand::Rng::with_seed(5), 0u64, 0u64);
         for round in 0..20_000 {
             requests += 1;

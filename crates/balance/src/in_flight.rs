@@ -10,18 +10,18 @@ use runtime::{Gauge, Sharded};
 
 /// Requests by worker.
 #[derive(Debug, Default)]
-pub struct InFlight(Sharded<Own>);
+pub struct InFlight(Sharded<WorkerLoad>);
 
 /// One worker's: written by it alone.
 #[derive(Debug)]
-struct Own {
+struct WorkerLoad {
     requests: Gauge,
     /// What the others had, and in which millisecond that was.
     others: AtomicI64,
     seen_in: AtomicU64,
 }
 
-impl Default for Own {
+impl Default for WorkerLoad {
     fn default() -> Self {
         Self { requests: Gauge::default(), others: AtomicI64::new(0), seen_in: AtomicU64::new(u64::MAX) }
     }
@@ -52,7 +52,7 @@ impl InFlight {
     }
 
     #[cold]
-    fn look(&self, own: &Own, now: u64) {
+    fn look(&self, own: &WorkerLoad, now: u64) {
         let all: i64 = self.0.all().map(|one| one.requests.get()).sum();
         own.others.store(all - own.requests.get(), Relaxed);
         own.seen_in.store(now, Relaxed);

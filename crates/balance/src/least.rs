@@ -43,15 +43,15 @@ const WIDTH: usize = 16;
 /// Sixteen keys, or minima of sixteen lines each: one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Line([AtomicU32; WIDTH]);
+struct CacheLine([AtomicU32; WIDTH]);
 
-impl Default for Line {
+impl Default for CacheLine {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU32::new(NEVER)))
     }
 }
 
-impl Line {
+impl CacheLine {
     #[inline]
     fn minimum(&self) -> u32 {
         self.0.iter().fold(NEVER, |least, key| least.min(key.load(SeqCst)))
@@ -92,20 +92,20 @@ const TOGETHER: usize = 16;
 
 /// Counts by number, which several trees may stand on.
 #[derive(Debug, Clone, Default)]
-pub struct Counts(Vec<Arc<[Line; TOGETHER]>>);
+pub struct CountTree(Vec<Arc<[CacheLine; TOGETHER]>>);
 
-impl Counts {
+impl CountTree {
     /// Room for `count` of them; those that are there go on.
     #[must_use]
     pub fn grown(&self, count: usize) -> Self {
         let mut all = self.0.clone();
-        let empty = || Line(std::array::from_fn(|_| AtomicU32::new(0)));
+        let empty = || CacheLine(std::array::from_fn(|_| AtomicU32::new(0)));
         all.resize_with(count.div_ceil(WIDTH * TOGETHER), || Arc::new(std::array::from_fn(|_| empty())));
         Self(all)
     }
 
     #[inline]
-    fn line(&self, line: usize) -> &Line {
+    fn line(&self, line: usize) -> &CacheLine {
         &self.0[line / TOGETHER][line % TOGETHER]
     }
 
@@ -147,10 +147,10 @@ impl Counts {
 #[derive(Debug)]
 enum Base {
     /// Written as they are.
-    Keys(Box<[Line]>),
+    Keys(Box<[CacheLine]>),
     /// Made of counts.
     Counts {
-        counts: Counts,
+        counts: CountTree,
         terms: Box<[Term]>,
         /// Whether all that are there may be picked, weigh one, and take any number.
         plain: AtomicBool,
@@ -162,7 +162,7 @@ enum Base {
 pub struct Least {
     base: Base,
     /// The minima of the base's lines first, one line as the root last.
-    levels: Vec<Box<[Line]>>,
+    levels: Vec<Box<[CacheLine]>>,
     count: usize,
 }
 
@@ -170,12 +170,12 @@ impl Least {
     /// `count` keys, all [`NEVER`].
     pub fn of_keys(count: usize) -> Self {
         let lines = count.div_ceil(WIDTH).max(1);
-        Self::over(Base::Keys((0..lines).map(|_| Line::default()).collect()), count)
+        Self::over(Base::Keys((0..lines).map(|_| CacheLine::default()).collect()), count)
     }
 
     /// Over `count` counts, none of which may be picked until [`weigh`](Self::weigh) says what they
     /// weigh.
-    pub fn of_counts(counts: Counts, count: usize) -> Self {
+    pub fn of_counts(counts: CountTree, count: usize) -> Self {
         let whole = count.div_ceil(WIDTH).max(1) * WIDTH;
         let terms = (0..whole).map(|_| Term::default()).collect();
         let counts = counts.grown(whole);
@@ -187,7 +187,7 @@ impl Least {
         let mut lines = count.div_ceil(WIDTH).max(1);
         loop {
             lines = lines.div_ceil(WIDTH);
-            levels.push((0..lines).map(|_| Line::default()).collect());
+            levels.push((0..lines).map(|_| CacheLine::default()).collect());
             if lines == 1 {
                 return Self { base, levels, count };
             }
@@ -195,7 +195,7 @@ impl Least {
     }
 
     /// The counts that it stands on.
-    pub fn counts(&self) -> Option<&Counts> {
+    pub fn counts(&self) -> Option<&CountTree> {
         match &self.base {
             Base::Keys(_) => None,
             Base::Counts { counts, .. } => Some(counts),
@@ -471,7 +471,7 @@ mod tests {
     fn over_counts_it_finds_what_a_scan_finds_whatever_they_weigh() {
         for count in [1, 16, 17, 256, 257, 1_000] {
             let mut random = fastrand::Rng::with_seed(count as u64);
-            let mut least = Least::of_counts(Counts::default(), count);
+            let mut least = Least::of_counts(CountTree::default(), count);
             assert_eq!(least.find(0), None, "nobody may be picked yet");
             let mut counts = vec![0u32; count];
             for round in 0..6 {
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn counts_and_their_minima_are_right_once_all_threads_are_done() {
-        let least = Least::of_counts(Counts::default(), 300);
+        let least = Least::of_counts(CountTree::default(), 300);
         least.weigh((0..300).map(|at| (1 + at % 3, 0)));
         std::thread::scope(|scope| {
             for seed in 0..4 {

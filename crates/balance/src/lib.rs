@@ -1,6 +1,6 @@
 //! Load-balancing algorithms: pure.
 //!
-//! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
+//! [`BalanceSettings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
 //! [`key`] how a request's key becomes a hash. A picker reads the servers' state and takes no lock.
 //! What may be tried again is decided by [`budget`] and [`hedge`], who is left out by [`outliers`].
 //! Called by `proxy`.
@@ -29,6 +29,6 @@ pub use hedge::Hedge;
 pub use outliers::Outliers;
 pub use picker::{Picker, Wish};
 pub use settings::{
-    Algorithm, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, Settings, UriPart,
+    Algorithm, BalanceSettings, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, UriPart,
 };
 pub use table::Member;

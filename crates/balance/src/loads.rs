@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use state::Server;
-use state::served::Row;
+use state::server_load::LoadGroup;
 
-use crate::least::{Counts, FULL, Least, NEVER};
+use crate::least::{CountTree, FULL, Least, NEVER};
 use crate::map::gcd;
-use crate::table::Table;
+use crate::table::BalanceTable;
 
 /// Servers that are looked at one by one.
 const FEW: usize = 16;
@@ -30,7 +30,7 @@ pub enum By {
 
 /// Where the servers' loads are.
 #[derive(Debug)]
-enum Order {
+enum LoadOrder {
     /// With the servers, which are looked at one by one.
     Few,
     /// With the servers; keys made of them stand in a tree.
@@ -44,13 +44,13 @@ enum Order {
 pub struct Loads {
     by: By,
     servers: Vec<Arc<Server>>,
-    served: Row,
+    served: LoadGroup,
     /// The server of each place in the order of ties, and the place of each server.
     server_at: Vec<u32>,
     place_of: Vec<u32>,
     /// What one request weighs, by server; 0 for who must not be chosen.
     units: Vec<AtomicU32>,
-    order: Order,
+    order: LoadOrder,
 }
 
 impl Loads {
@@ -70,18 +70,18 @@ impl Loads {
         // any more.
         let order = match before.map(|before| &before.order) {
             None if count > FEW && by == By::Load => {
-                Order::Counts(Least::of_counts(Counts::default(), count))
+                LoadOrder::Counts(Least::of_counts(CountTree::default(), count))
             }
-            Some(Order::Counts(before)) => {
-                Order::Counts(Least::of_counts(before.counts().cloned().unwrap_or_default(), count))
+            Some(LoadOrder::Counts(before)) => {
+                LoadOrder::Counts(Least::of_counts(before.counts().cloned().unwrap_or_default(), count))
             }
-            _ if count > FEW => Order::Keys(Least::of_keys(count)),
-            _ => Order::Few,
+            _ if count > FEW => LoadOrder::Keys(Least::of_keys(count)),
+            _ => LoadOrder::Few,
         };
         Self {
             by,
             units: servers.iter().map(|_| AtomicU32::new(0)).collect(),
-            served: Row::new(servers.iter().map(|server| server.served.0.clone())),
+            served: LoadGroup::new(servers.iter().map(|server| server.served.0.clone())),
             order,
             servers,
             server_at,
@@ -92,11 +92,11 @@ impl Loads {
     /// Whether the requests of a server are counted here, and need not be where all workers see
     /// them.
     pub fn counts(&self) -> bool {
-        matches!(self.order, Order::Counts(_))
+        matches!(self.order, LoadOrder::Counts(_))
     }
 
     /// Takes over who may be chosen and the weights.
-    pub fn weigh(&self, table: &Table) {
+    pub fn weigh(&self, table: &BalanceTable) {
         let divisor = table.weights.iter().copied().fold(0, gcd).max(1);
         let heaviest = table.weights.iter().copied().max().unwrap_or(0) / divisor;
         // Of equal weights a request is simply one. Otherwise its share of the heaviest server's,
@@ -107,7 +107,7 @@ impl Loads {
             heaviest * 256
         };
         let unit = |weight: u32| if weight == 0 { 0 } else { (whole / (weight / divisor)).max(1) };
-        if let Order::Counts(tree) = &self.order {
+        if let LoadOrder::Counts(tree) = &self.order {
             tree.weigh(self.servers.iter().zip(&table.weights).map(|(server, weight)| {
                 let limit = server.maxconn.load(Relaxed);
                 (unit(*weight), if limit > 0 { limit.saturating_add(server.maxqueue) } else { 0 })
@@ -123,7 +123,7 @@ impl Loads {
     /// The key of `server` as it is now.
     #[inline]
     fn key(&self, server: usize) -> u32 {
-        if let Order::Counts(tree) = &self.order {
+        if let LoadOrder::Counts(tree) = &self.order {
             return tree.key(server);
         }
         let unit = self.units[server].load(Relaxed);
@@ -155,9 +155,9 @@ impl Loads {
     #[inline]
     pub fn came(&self, server: usize) {
         match &self.order {
-            Order::Few => {}
-            Order::Keys(_) => self.moved(server),
-            Order::Counts(tree) => tree.count(server, true),
+            LoadOrder::Few => {}
+            LoadOrder::Keys(_) => self.moved(server),
+            LoadOrder::Counts(tree) => tree.count(server, true),
         }
     }
 
@@ -165,16 +165,16 @@ impl Loads {
     #[inline]
     pub fn went(&self, server: usize) {
         match &self.order {
-            Order::Few => {}
-            Order::Keys(_) => self.moved(server),
-            Order::Counts(tree) => tree.count(server, false),
+            LoadOrder::Few => {}
+            LoadOrder::Keys(_) => self.moved(server),
+            LoadOrder::Counts(tree) => tree.count(server, false),
         }
     }
 
     /// Works the key of `server` out anew.
     #[inline]
     fn moved(&self, server: usize) {
-        let Order::Keys(keys) = &self.order else { return };
+        let LoadOrder::Keys(keys) = &self.order else { return };
         let Some(&place) = self.place_of.get(server) else { return };
         loop {
             let key = self.key(server);
@@ -194,7 +194,7 @@ impl Loads {
         let from = if self.by == By::Room { 0 } else { from };
         self.look_again();
         let place = match &self.order {
-            Order::Keys(tree) | Order::Counts(tree) if avoid.is_none() => {
+            LoadOrder::Keys(tree) | LoadOrder::Counts(tree) if avoid.is_none() => {
                 tree.find(from).map(|(place, _)| place)
             }
             _ => self.scan(from, avoid),
@@ -207,14 +207,14 @@ impl Loads {
     /// tell of that.
     #[inline]
     fn look_again(&self) {
-        if matches!(self.order, Order::Few) {
+        if matches!(self.order, LoadOrder::Few) {
             return;
         }
         let random = fastrand::u32(..);
         if random.is_multiple_of(16) {
             let server = ((u64::from(random) * self.servers.len() as u64) >> 32) as usize;
             match &self.order {
-                Order::Counts(tree) => tree.look_again(server),
+                LoadOrder::Counts(tree) => tree.look_again(server),
                 _ => self.moved(server),
             }
         }

@@ -9,7 +9,7 @@
 //! is over, with more of its weight step by step; the next ejection is longer, unless it behaved in
 //! between. Called by [`crate::ejection`].
 
-use state::performance::{Cause, Record, Standing, Totals};
+use state::performance::{EjectionCause, EjectionRecord, OutlierState, Totals};
 
 /// What `outlier-ejection` says. Times are in ms.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ impl Default for Outliers {
 
 /// What is known of a server.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct ServerObservation {
     /// Whether it may get requests, but for what is decided here.
     pub usable: bool,
     /// Whether it is a backup: a peer of the other backups alone.
@@ -87,11 +87,11 @@ pub fn allowed(servers: usize, share: u32) -> usize {
 }
 
 /// The share of the weight that counts at `now`, in percent.
-pub fn trust(settings: &Outliers, record: &Record, now: u64) -> u32 {
+pub fn trust(settings: &Outliers, record: &EjectionRecord, now: u64) -> u32 {
     match record.standing {
-        Standing::Full => 100,
-        Standing::Ejected { .. } => 0,
-        Standing::Recovering { since } => {
+        OutlierState::Full => 100,
+        OutlierState::Ejected { .. } => 0,
+        OutlierState::Recovering { since } => {
             let step = now.saturating_sub(since) * STEPS / settings.recover.max(1) + 1;
             (step.min(STEPS) * 100 / STEPS) as u32
         }
@@ -100,26 +100,28 @@ pub fn trust(settings: &Outliers, record: &Record, now: u64) -> u32 {
 
 /// Lets time pass: who was ejected comes back, who is back and behaves is forgiven, who is down or
 /// held back is nobody's outlier.
-pub fn advance(settings: &Outliers, usable: bool, record: &mut Record, now: u64) {
+pub fn advance(settings: &Outliers, usable: bool, record: &mut EjectionRecord, now: u64) {
     if !usable {
-        if record.standing != Standing::Full {
-            record.standing = Standing::Full;
+        if record.standing != OutlierState::Full {
+            record.standing = OutlierState::Full;
             record.calm_since = now;
         }
         return;
     }
     match record.standing {
-        Standing::Ejected { until } if now >= until => {
+        OutlierState::Ejected { until } if now >= until => {
             record.standing = match settings.recover {
-                0 => Standing::Full,
-                _ => Standing::Recovering { since: now },
+                0 => OutlierState::Full,
+                _ => OutlierState::Recovering { since: now },
             };
             record.calm_since = now;
         }
-        Standing::Recovering { since } if now >= since + settings.recover => record.standing = Standing::Full,
+        OutlierState::Recovering { since } if now >= since + settings.recover => {
+            record.standing = OutlierState::Full
+        }
         _ => {}
     }
-    if record.standing == Standing::Full && record.in_a_row > 0 {
+    if record.standing == OutlierState::Full && record.in_a_row > 0 {
         let calm = settings.ejection_time.max(settings.recover).max(1);
         if now >= record.calm_since + calm {
             record.in_a_row -= 1;
@@ -130,7 +132,13 @@ pub fn advance(settings: &Outliers, usable: bool, record: &mut Record, now: u64)
 
 /// Whether `server`, which has just failed once more, is to be ejected for that; changes its record if
 /// so.
-pub fn fail(settings: &Outliers, server: usize, seen: &[Seen], records: &mut [Record], now: u64) -> bool {
+pub fn fail(
+    settings: &Outliers,
+    server: usize,
+    seen: &[ServerObservation],
+    records: &mut [EjectionRecord],
+    now: u64,
+) -> bool {
     let Some(most) = settings.errors else { return false };
     let too_many = seen.get(server).is_some_and(|own| own.usable && own.failed_in_a_row >= most);
     if !too_many || is_ejected(&records[server]) {
@@ -142,14 +150,19 @@ pub fn fail(settings: &Outliers, server: usize, seen: &[Seen], records: &mut [Re
     if failing * 2 > others().count() || room(settings, server, seen, records) == 0 {
         return false;
     }
-    eject(settings, &mut records[server], Cause::Errors, now);
+    eject(settings, &mut records[server], EjectionCause::Errors, now);
     true
 }
 
 /// Looks at an interval that is over: ejects who stands out by failures or by latency, the worst
 /// first. Gives those servers.
-pub fn judge(settings: &Outliers, seen: &[Seen], records: &mut [Record], now: u64) -> Vec<usize> {
-    let mut found: Vec<(f64, usize, Cause)> = Vec::new();
+pub fn judge(
+    settings: &Outliers,
+    seen: &[ServerObservation],
+    records: &mut [EjectionRecord],
+    now: u64,
+) -> Vec<usize> {
+    let mut found: Vec<(f64, usize, EjectionCause)> = Vec::new();
     for server in 0..seen.len() {
         let enough = |at: usize| {
             let attempts = seen[at].totals.attempts();
@@ -162,9 +175,9 @@ pub fn judge(settings: &Outliers, seen: &[Seen], records: &mut [Record], now: u6
         let slow = by_latency(settings, server, seen, &others);
         records[server].slow = if slow.is_some() { records[server].slow + 1 } else { 0 };
         if let Some(excess) = by_errors(settings, server, seen, &others) {
-            found.push((1e6 + excess, server, Cause::ErrorRate));
+            found.push((1e6 + excess, server, EjectionCause::ErrorRate));
         } else if let Some(excess) = slow.filter(|_| records[server].slow >= SLOW_INTERVALS) {
-            found.push((excess, server, Cause::Latency));
+            found.push((excess, server, EjectionCause::Latency));
         }
     }
     found.sort_by(|one, other| other.0.total_cmp(&one.0));
@@ -179,7 +192,12 @@ pub fn judge(settings: &Outliers, seen: &[Seen], records: &mut [Record], now: u6
 }
 
 /// How much too often it fails: its own share of failures is too large, and twice that of its peers.
-fn by_errors(settings: &Outliers, server: usize, seen: &[Seen], others: &[usize]) -> Option<f64> {
+fn by_errors(
+    settings: &Outliers,
+    server: usize,
+    seen: &[ServerObservation],
+    others: &[usize],
+) -> Option<f64> {
     let most = f64::from(settings.error_rate?);
     let rate = |at: usize| 100.0 * seen[at].totals.failed as f64 / seen[at].totals.attempts().max(1) as f64;
     let own = rate(server);
@@ -188,7 +206,12 @@ fn by_errors(settings: &Outliers, server: usize, seen: &[Seen], others: &[usize]
 }
 
 /// How many times slower than the median of its peers it is, if that is too slow.
-fn by_latency(settings: &Outliers, server: usize, seen: &[Seen], others: &[usize]) -> Option<f64> {
+fn by_latency(
+    settings: &Outliers,
+    server: usize,
+    seen: &[ServerObservation],
+    others: &[usize],
+) -> Option<f64> {
     let latency = settings.latency?;
     let time = |at: usize| {
         let answered = &seen[at].totals.answered;
@@ -211,29 +234,29 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-fn is_ejected(record: &Record) -> bool {
-    matches!(record.standing, Standing::Ejected { .. })
+fn is_ejected(record: &EjectionRecord) -> bool {
+    matches!(record.standing, OutlierState::Ejected { .. })
 }
 
 /// The other servers that could serve instead of it.
-fn peers(server: usize, seen: &[Seen]) -> impl Iterator<Item = usize> + '_ {
+fn peers(server: usize, seen: &[ServerObservation]) -> impl Iterator<Item = usize> + '_ {
     let backup = seen[server].backup;
     let is_peer = move |at: &usize| *at != server && seen[*at].usable && seen[*at].backup == backup;
     (0..seen.len()).filter(is_peer)
 }
 
 /// How many more of the servers of its kind may be ejected.
-fn room(settings: &Outliers, server: usize, seen: &[Seen], records: &[Record]) -> usize {
+fn room(settings: &Outliers, server: usize, seen: &[ServerObservation], records: &[EjectionRecord]) -> usize {
     let others = peers(server, seen).count();
     let ejected = peers(server, seen).filter(|at| is_ejected(&records[*at])).count();
     allowed(others + 1, settings.max_ejected).saturating_sub(ejected)
 }
 
-fn eject(settings: &Outliers, record: &mut Record, cause: Cause, now: u64) {
+fn eject(settings: &Outliers, record: &mut EjectionRecord, cause: EjectionCause, now: u64) {
     let doubled = 1u64 << record.in_a_row.min(32);
     let time = settings.ejection_time.saturating_mul(doubled);
     let time = time.min(settings.max_ejection_time.max(settings.ejection_time));
-    record.standing = Standing::Ejected { until: now.saturating_add(time) };
+    record.standing = OutlierState::Ejected { until: now.saturating_add(time) };
     record.in_a_row += 1;
     record.slow = 0;
     record.cause = Some(cause);

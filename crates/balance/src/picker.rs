@@ -15,16 +15,16 @@ use std::sync::atomic::{
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
 use runtime::shared::Shared as _;
-use state::served::Row;
 use state::server::changes;
-use state::{Answer, Server};
+use state::server_load::LoadGroup;
+use state::{AttemptOutcome, Server};
 
-use crate::ejection::{Ejection, Event};
+use crate::ejection::{Ejection, EjectionEvent};
 use crate::in_flight::InFlight;
-use crate::least::Counts;
+use crate::least::CountTree;
 use crate::loads::{By, Loads};
-use crate::settings::{Algorithm, HashKind, PreserveAffinity, Settings};
-use crate::table::{self, Member, Shape, Table};
+use crate::settings::{Algorithm, BalanceSettings, HashKind, PreserveAffinity};
+use crate::table::{self, BalanceTable, Member, Shape};
 
 /// What a request asks of the choice.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,8 +58,8 @@ pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
     /// Their counts, one step nearer.
-    pub(crate) served: Row,
-    pub(crate) method: Method,
+    pub(crate) served: LoadGroup,
+    pub(crate) method: PickMethod,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
     all_backups: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     seen: AtomicU64,
     /// Set while somebody looks after the table.
     busy: AtomicBool,
-    table: ArcSwap<Table>,
+    table: ArcSwap<BalanceTable>,
     /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has
     /// one a worker: the loads that all see spread its requests, turns only among equals.
     positions: Box<[Padded<AtomicUsize>]>,
@@ -76,7 +76,7 @@ pub(crate) struct Core {
     pub(crate) in_flight: Option<Arc<InFlight>>,
     /// Requests at each of many servers, for `hash-balance-factor` only: sixteen counts to a line
     /// of memory instead of one.
-    pub(crate) counts: Option<Counts>,
+    pub(crate) counts: Option<CountTree>,
     pub(crate) loads: Option<Loads>,
     /// Whether anybody wants to know how attempts end.
     wants_answers: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Core {
 
 /// How servers are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum PickMethod {
     Turns,
     Map,
     Ring,
@@ -96,8 +96,8 @@ pub(crate) enum Method {
     Sticky,
 }
 
-impl Method {
-    fn of(settings: &Settings) -> Self {
+impl PickMethod {
+    fn of(settings: &BalanceSettings) -> Self {
         match &settings.algorithm {
             Algorithm::RoundRobin => Self::Turns,
             Algorithm::StaticRr => Self::Map,
@@ -134,24 +134,24 @@ impl Method {
 
 impl Picker {
     /// A picker over `members`, which are referred to by their place.
-    pub fn new(settings: &Settings, members: Vec<Member>) -> Self {
+    pub fn new(settings: &BalanceSettings, members: Vec<Member>) -> Self {
         Self::with(settings, members, None)
     }
 
     /// One over more members, which takes this one's place: what is being served goes on to count.
     #[must_use]
-    pub fn renewed(&self, settings: &Settings, members: Vec<Member>) -> Self {
+    pub fn renewed(&self, settings: &BalanceSettings, members: Vec<Member>) -> Self {
         Self::with(settings, members, Some(&self.core))
     }
 
     /// Whether servers may be added to what it chooses from: its algorithm does not place them once
     /// and for all.
     pub fn is_dynamic(&self) -> bool {
-        self.core.method != Method::Map
+        self.core.method != PickMethod::Map
     }
 
-    fn with(settings: &Settings, members: Vec<Member>, before: Option<&Core>) -> Self {
-        let method = Method::of(settings);
+    fn with(settings: &BalanceSettings, members: Vec<Member>, before: Option<&Core>) -> Self {
+        let method = PickMethod::of(settings);
         let servers: Vec<Arc<Server>> = members.iter().map(|member| member.server.clone()).collect();
         let by = if matches!(settings.algorithm, Algorithm::First) { By::Room } else { By::Load };
         let in_flight = match before {
@@ -161,18 +161,18 @@ impl Picker {
         let counts = match before {
             Some(before) => before.counts.as_ref().map(|counts| counts.grown(servers.len())),
             None if in_flight.is_some() && servers.len() > MANY => {
-                Some(Counts::default().grown(servers.len()))
+                Some(CountTree::default().grown(servers.len()))
             }
             None => None,
         };
-        let loads = (method == Method::Loads).then(|| {
+        let loads = (method == PickMethod::Loads).then(|| {
             let before = before.and_then(|before| before.loads.as_ref());
             Loads::new(by, servers.clone(), before)
         });
         let counted = counts.is_some() || loads.as_ref().is_some_and(Loads::counts);
         let apart = counted || (!method.compares() && settings.balance_factor == 0);
         servers.iter().for_each(|server| server.counts_apart.store(apart, Relaxed));
-        let positions = if method == Method::Loads { shard::workers() } else { shard::groups() };
+        let positions = if method == PickMethod::Loads { shard::workers() } else { shard::groups() };
         let core = Core {
             method,
             balance_factor: settings.balance_factor,
@@ -184,9 +184,9 @@ impl Picker {
             positions: (0..positions).map(|_| Padded(AtomicUsize::new(0))).collect(),
             in_flight,
             counts,
-            served: Row::new(servers.iter().map(|server| server.served.0.clone())),
+            served: LoadGroup::new(servers.iter().map(|server| server.served.0.clone())),
             loads,
-            wants_answers: matches!(method, Method::PeakEwma { .. })
+            wants_answers: matches!(method, PickMethod::PeakEwma { .. })
                 || settings.outliers.is_some()
                 || settings.hedge.is_some(),
             ejection: settings.outliers.as_deref().map(|own| Box::new(Ejection::new(own, &servers))),
@@ -234,8 +234,8 @@ impl Picker {
             }
         }
         match self.core.method {
-            Method::Random(2..) => self.core.served[index].recent.tick(now_us),
-            Method::PeakEwma { .. } if self.core.load(index) == 1 => {
+            PickMethod::Random(2..) => self.core.served[index].recent.tick(now_us),
+            PickMethod::PeakEwma { .. } if self.core.load(index) == 1 => {
                 self.core.served[index].latency.begin(now_us);
             }
             _ => {}
@@ -279,8 +279,8 @@ impl Picker {
 
     /// Says how an attempt at `index` ended that took `taken_us`.
     #[inline]
-    pub fn answered(&self, index: usize, now_us: u64, taken_us: u64, answer: Answer) {
-        if let Method::PeakEwma { decay_us } = self.core.method {
+    pub fn answered(&self, index: usize, now_us: u64, taken_us: u64, answer: AttemptOutcome) {
+        if let PickMethod::PeakEwma { decay_us } = self.core.method {
             self.core.served[index].latency.record(now_us, taken_us, answer, decay_us);
         }
         if let Some(ejection) = &self.core.ejection {
@@ -299,7 +299,7 @@ impl Picker {
     /// Lets time pass for servers that were ejected, and looks for others that are to be; gives what
     /// happened since the last call. Where outliers are ejected it is to be called several times in
     /// each of the times that `outlier-ejection` names.
-    pub fn judge(&self, now_ms: u64) -> Vec<Event> {
+    pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         let core = &self.core;
         core.ejection.as_ref().map_or_else(Vec::new, |ejection| ejection.judge(&core.servers, now_ms))
     }
@@ -356,7 +356,7 @@ impl Core {
         let (before, after) = (self.table.load().order.len(), table.order.len());
         self.table.store(Arc::new(table));
         self.seen.store(now, Relaxed);
-        if self.method == Method::Map && before != after {
+        if self.method == PickMethod::Map && before != after {
             self.positions.iter().for_each(|position| place_in(&position.0, before, after));
         }
     }
@@ -373,7 +373,8 @@ impl Core {
     /// The next turn of this thread's group, or its own.
     #[inline]
     pub(crate) fn position(&self) -> &AtomicUsize {
-        let own = if self.method == Method::Loads { shard::current_worker() } else { shard::current_group() };
+        let own =
+            if self.method == PickMethod::Loads { shard::current_worker() } else { shard::current_group() };
         &self.positions.get(own).unwrap_or(&self.positions[0]).0
     }
 

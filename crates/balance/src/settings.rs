@@ -10,7 +10,7 @@ use crate::outliers::Outliers;
 
 /// How a backend shares requests out.
 #[derive(Debug, Default)]
-pub struct Settings {
+pub struct BalanceSettings {
     /// `balance`.
     pub algorithm: Algorithm,
     /// `hash-type`.

@@ -52,7 +52,7 @@ pub enum Shape {
 
 /// What was worked out.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct BalanceTable {
     /// The sum of the servers' versions it was made for.
     pub version: u64,
     /// Who may be chosen: the active ones, or the backups when no active one is left.
@@ -97,7 +97,7 @@ pub fn work_out(
     members: &[Member],
     (all_backups, max_ejected): (bool, u32),
     version: u64,
-) -> Table {
+) -> BalanceTable {
     let group = |backup: bool| -> Vec<(usize, u32)> {
         let wanted = members.iter().enumerate().filter(|(_, member)| member.server.backup == backup);
         wanted
@@ -118,13 +118,13 @@ pub fn work_out(
         usable.sort_by_key(|(index, _)| members[*index].server.turn.load(Relaxed));
         usable.truncate(1);
     }
-    let mut table = Table {
+    let mut table = BalanceTable {
         version,
         usable: usable.iter().map(|(index, _)| *index as u32).collect(),
         weights: vec![0; members.len()],
         shares: vec![(0, 0); members.len()],
         limited: members.iter().any(|member| member.server.maxconn.load(Relaxed) > 0),
-        ..Table::default()
+        ..BalanceTable::default()
     };
     for &(index, weight) in &usable {
         table.weights[index] = weight;

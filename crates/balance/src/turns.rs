@@ -26,7 +26,7 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
         .map(|&(index, weight)| (index as u32, (u64::from(weight / divisor) / scale).max(1)))
         .collect();
     let total: u64 = shares.iter().map(|(_, share)| share).sum();
-    let mut line = Line::new(shares);
+    let mut line = Rotation::new(shares);
     let first: Vec<u32> = (0..total).map(|place| line.take(place, total)).collect();
     // Some servers may come into the first round one turn early, at the cost of others. The rounds
     // behind it are all alike.
@@ -39,19 +39,19 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
 
 /// A server's next turn: its place, the rest of a place in parts of the server's weight less that
 /// weight, and when it was queued.
-type Turn = (u64, i64, u64);
+type ServerTurn = (u64, i64, u64);
 
 /// Servers on their way from turn to turn.
-struct Line {
+struct Rotation {
     /// Index and share.
     shares: Vec<(u32, u64)>,
     /// Those that had no turn yet, the next one last.
     fresh: Vec<usize>,
-    queued: BinaryHeap<Reverse<(Turn, usize)>>,
+    queued: BinaryHeap<Reverse<(ServerTurn, usize)>>,
     count: u64,
 }
 
-impl Line {
+impl Rotation {
     fn new(shares: Vec<(u32, u64)>) -> Self {
         let mut fresh: Vec<usize> = (0..shares.len()).collect();
         fresh.sort_by_key(|server| Reverse(shares[*server].1));

@@ -9,17 +9,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use balance::{Algorithm, HashKind, HashType, Member, Picker, PreserveAffinity, Settings, UriPart, Wish};
+use balance::{
+    Algorithm, BalanceSettings, HashKind, HashType, Member, Picker, PreserveAffinity, UriPart, Wish,
+};
 use common::{Farm, server};
-use state::{Admin, Answer, Operational};
+use state::{Admin, AttemptOutcome, Operational};
 
 const PEAK: Algorithm = Algorithm::PeakEwma { decay: Duration::from_secs(10) };
 const URI: Algorithm = Algorithm::Uri(UriPart { length: None, depth: None, whole: false, path_only: false });
 
 /// Every way of choosing: algorithm and hash type.
-fn methods() -> Vec<Settings> {
+fn methods() -> Vec<BalanceSettings> {
     let consistent = HashType { kind: HashKind::Consistent, ..HashType::default() };
-    let of = |algorithm, hash| Settings { algorithm, hash, ..Settings::default() };
+    let of = |algorithm, hash| BalanceSettings { algorithm, hash, ..BalanceSettings::default() };
     vec![
         of(Algorithm::RoundRobin, HashType::default()),
         of(Algorithm::StaticRr, HashType::default()),
@@ -86,7 +88,8 @@ fn backups_serve_only_when_no_active_server_is_left_and_then_the_first_alone() {
 
 #[test]
 fn all_backups_share_where_the_configuration_says_so() {
-    let settings = Settings { algorithm: Algorithm::RoundRobin, all_backups: true, ..Settings::default() };
+    let settings =
+        BalanceSettings { algorithm: Algorithm::RoundRobin, all_backups: true, ..BalanceSettings::default() };
     let farm = Farm::with(settings, vec![server(0, 1, false), server(1, 1, true), server(2, 1, true)]);
     farm.servers[0].set_operational(Operational::Stopped, 1);
     let mut picks = farm.picks(4);
@@ -193,7 +196,7 @@ fn leastconn_over_many_servers_is_exactly_a_scan() {
 fn leastconn_goes_on_counting_when_more_servers_come() {
     let farm = Farm::new(Algorithm::LeastConn, &[1; 40]);
     (0..5).for_each(|_| farm.enter(7));
-    let settings = Settings { algorithm: Algorithm::LeastConn, ..Settings::default() };
+    let settings = BalanceSettings { algorithm: Algorithm::LeastConn, ..BalanceSettings::default() };
     let all = farm.servers.iter().cloned().chain([server(40, 1, false)]);
     let more = farm.picker.renewed(&settings, all.map(Member::from).collect());
     let picks = |picker: &Picker, count| -> Vec<usize> {
@@ -217,7 +220,10 @@ fn first_fills_one_server_before_the_next_in_the_order_of_ids() {
             order.sort_by_key(|at| servers[*at].id);
             order
         };
-        let farm = Farm::with(Settings { algorithm: Algorithm::First, ..Settings::default() }, servers);
+        let farm = Farm::with(
+            BalanceSettings { algorithm: Algorithm::First, ..BalanceSettings::default() },
+            servers,
+        );
         for server in &farm.servers {
             server.set_maxconn(2);
         }
@@ -301,11 +307,11 @@ fn random_prefers_the_less_loaded_of_two() {
 
 #[test]
 fn a_bounded_load_sends_keys_of_a_full_server_on_and_back() {
-    let settings = || Settings {
+    let settings = || BalanceSettings {
         algorithm: URI,
         hash: HashType { kind: HashKind::Consistent, ..HashType::default() },
         balance_factor: 150,
-        ..Settings::default()
+        ..BalanceSettings::default()
     };
     // Of many servers the counts stand elsewhere.
     for servers in [4, 200] {
@@ -331,7 +337,8 @@ fn a_bounded_load_sends_keys_of_a_full_server_on_and_back() {
 fn a_full_server_keeps_its_keys_or_not_as_the_affinity_says() {
     let farm = |preserve_affinity| {
         let hash = HashType { kind: HashKind::Consistent, ..HashType::default() };
-        let settings = Settings { algorithm: URI, hash, preserve_affinity, ..Settings::default() };
+        let settings =
+            BalanceSettings { algorithm: URI, hash, preserve_affinity, ..BalanceSettings::default() };
         let farm = Farm::with(settings, (0..3).map(|at| server(at, 16, false)).collect());
         for server in &farm.servers {
             server.set_maxconn(1);
@@ -360,11 +367,11 @@ fn a_full_server_keeps_its_keys_or_not_as_the_affinity_says() {
 
 #[test]
 fn peak_ewma_leaves_slow_and_failing_servers_alone() {
-    for (slow_us, answer) in [(100_000, Answer::Good), (50, Answer::Bad)] {
+    for (slow_us, answer) in [(100_000, AttemptOutcome::Good), (50, AttemptOutcome::Bad)] {
         let farm = Farm::new(PEAK, &[1; 4]);
         let start = runtime::timer::now_us() + 1;
         for at in 0..4 {
-            farm.picker.answered(at, start, 1_000, Answer::Good);
+            farm.picker.answered(at, start, 1_000, AttemptOutcome::Good);
         }
         for step in 1..20 {
             farm.picker.answered(2, start + step * 100_000, slow_us, answer);
@@ -376,7 +383,7 @@ fn peak_ewma_leaves_slow_and_failing_servers_alone() {
 #[test]
 fn peak_ewma_asks_a_new_server_once_before_it_trusts_it() {
     let farm = Farm::new(PEAK, &[1; 2]);
-    farm.picker.answered(0, runtime::timer::now_us(), 1_000, Answer::Good);
+    farm.picker.answered(0, runtime::timer::now_us(), 1_000, AttemptOutcome::Good);
     assert_eq!(farm.pick(Wish::default()), Some(1));
     farm.enter(1);
     assert!(farm.picks(50).iter().all(|at| *at == 0));
@@ -384,10 +391,10 @@ fn peak_ewma_asks_a_new_server_once_before_it_trusts_it() {
 
 #[test]
 fn a_change_of_many_servers_of_a_large_ring_is_followed_in_the_background_and_never_picks_who_is_down() {
-    let settings = Settings {
+    let settings = BalanceSettings {
         algorithm: URI,
         hash: HashType { kind: HashKind::Consistent, ..HashType::default() },
-        ..Settings::default()
+        ..BalanceSettings::default()
     };
     let farm = Farm::with(settings, (0..500).map(|at| server(at, 20, false)).collect());
     for round in 0..20 {
@@ -399,10 +406,10 @@ fn a_change_of_many_servers_of_a_large_ring_is_followed_in_the_background_and_ne
     }
     // Once the table is made, keys stand where a farm without these servers would have them.
     let fresh = Farm::with(
-        Settings {
+        BalanceSettings {
             algorithm: URI,
             hash: HashType { kind: HashKind::Consistent, ..HashType::default() },
-            ..Settings::default()
+            ..BalanceSettings::default()
         },
         farm.servers.clone(),
     );

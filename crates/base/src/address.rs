@@ -14,7 +14,7 @@ pub struct Address {
     /// What the prefix forces, if anything (sections 2.9.2 and 2.9.3).
     pub transport: Transport,
     /// Where.
-    pub place: Place,
+    pub place: Destination,
 }
 
 /// The kind of socket an address forces.
@@ -34,7 +34,7 @@ pub enum Transport {
 
 /// Where an address points.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Destination {
     /// An IP address or host name, with ports.
     Ip {
         /// The address or name.
@@ -179,7 +179,7 @@ pub const UNIX_PATH_MAX: usize = 107;
 
 /// What stands behind a prefix.
 #[derive(Clone, Copy)]
-enum Kind {
+enum AddressPrefix {
     Ip(Option<Family>),
     Unix,
     Abns,
@@ -190,16 +190,16 @@ enum Kind {
 }
 
 /// The families, which `stream+`, `dgram+` and `quic+` may stand before.
-const FAMILIES: &[(&str, Kind)] = &[
-    ("ip", Kind::Ip(None)),
-    ("ipv4", Kind::Ip(Some(Family::V4))),
-    ("ipv6", Kind::Ip(Some(Family::V6))),
-    ("unix", Kind::Unix),
-    ("abns", Kind::Abns),
-    ("abnsz", Kind::Abnsz),
-    ("fd", Kind::Fd),
-    ("sockpair", Kind::SockPair),
-    ("rhttp", Kind::ReverseHttp),
+const FAMILIES: &[(&str, AddressPrefix)] = &[
+    ("ip", AddressPrefix::Ip(None)),
+    ("ipv4", AddressPrefix::Ip(Some(Family::V4))),
+    ("ipv6", AddressPrefix::Ip(Some(Family::V6))),
+    ("unix", AddressPrefix::Unix),
+    ("abns", AddressPrefix::Abns),
+    ("abnsz", AddressPrefix::Abnsz),
+    ("fd", AddressPrefix::Fd),
+    ("sockpair", AddressPrefix::SockPair),
+    ("rhttp", AddressPrefix::ReverseHttp),
 ];
 
 /// The transports that may be named before a family or an address.
@@ -207,20 +207,20 @@ const TRANSPORTS: &[(&str, Transport)] =
     &[("stream+", Transport::Stream), ("dgram+", Transport::Datagram), ("quic+", Transport::Quic)];
 
 /// The aliases that name a family and a transport at once.
-const PROTOCOLS: &[(&str, Transport, Kind)] = &[
-    ("tcp", Transport::Stream, Kind::Ip(None)),
-    ("tcp4", Transport::Stream, Kind::Ip(Some(Family::V4))),
-    ("tcp6", Transport::Stream, Kind::Ip(Some(Family::V6))),
-    ("udp", Transport::Datagram, Kind::Ip(None)),
-    ("udp4", Transport::Datagram, Kind::Ip(Some(Family::V4))),
-    ("udp6", Transport::Datagram, Kind::Ip(Some(Family::V6))),
-    ("quic4", Transport::Quic, Kind::Ip(Some(Family::V4))),
-    ("quic6", Transport::Quic, Kind::Ip(Some(Family::V6))),
-    ("mptcp", Transport::Mptcp, Kind::Ip(None)),
-    ("mptcp4", Transport::Mptcp, Kind::Ip(Some(Family::V4))),
-    ("mptcp6", Transport::Mptcp, Kind::Ip(Some(Family::V6))),
-    ("uxst", Transport::Stream, Kind::Unix),
-    ("uxdg", Transport::Datagram, Kind::Unix),
+const PROTOCOLS: &[(&str, Transport, AddressPrefix)] = &[
+    ("tcp", Transport::Stream, AddressPrefix::Ip(None)),
+    ("tcp4", Transport::Stream, AddressPrefix::Ip(Some(Family::V4))),
+    ("tcp6", Transport::Stream, AddressPrefix::Ip(Some(Family::V6))),
+    ("udp", Transport::Datagram, AddressPrefix::Ip(None)),
+    ("udp4", Transport::Datagram, AddressPrefix::Ip(Some(Family::V4))),
+    ("udp6", Transport::Datagram, AddressPrefix::Ip(Some(Family::V6))),
+    ("quic4", Transport::Quic, AddressPrefix::Ip(Some(Family::V4))),
+    ("quic6", Transport::Quic, AddressPrefix::Ip(Some(Family::V6))),
+    ("mptcp", Transport::Mptcp, AddressPrefix::Ip(None)),
+    ("mptcp4", Transport::Mptcp, AddressPrefix::Ip(Some(Family::V4))),
+    ("mptcp6", Transport::Mptcp, AddressPrefix::Ip(Some(Family::V6))),
+    ("uxst", Transport::Stream, AddressPrefix::Unix),
+    ("uxdg", Transport::Datagram, AddressPrefix::Unix),
 ];
 
 impl Address {
@@ -234,13 +234,13 @@ impl Address {
         let place = match kind {
             None if rest.starts_with('/') => unix_path(rest, at)?,
             None => parse_ip(rest, at, None)?,
-            Some(Kind::Ip(family)) => parse_ip(rest, at, family)?,
-            Some(Kind::Unix) => unix_path(rest, at)?,
-            Some(Kind::Abns) => Place::Abns(socket_name(rest, at)?),
-            Some(Kind::Abnsz) => Place::Abnsz(socket_name(rest, at)?),
-            Some(Kind::Fd) => Place::Fd(descriptor(rest, at)?),
-            Some(Kind::SockPair) => Place::SockPair(descriptor(rest, at)?),
-            Some(Kind::ReverseHttp) => Place::ReverseHttp(rest.to_owned()),
+            Some(AddressPrefix::Ip(family)) => parse_ip(rest, at, family)?,
+            Some(AddressPrefix::Unix) => unix_path(rest, at)?,
+            Some(AddressPrefix::Abns) => Destination::Abns(socket_name(rest, at)?),
+            Some(AddressPrefix::Abnsz) => Destination::Abnsz(socket_name(rest, at)?),
+            Some(AddressPrefix::Fd) => Destination::Fd(descriptor(rest, at)?),
+            Some(AddressPrefix::SockPair) => Destination::SockPair(descriptor(rest, at)?),
+            Some(AddressPrefix::ReverseHttp) => Destination::ReverseHttp(rest.to_owned()),
         };
         Ok(Self { transport, place })
     }
@@ -248,7 +248,7 @@ impl Address {
     /// Checks the port part against what the statement accepts. The offset of an error is 0: it
     /// concerns the whole.
     pub fn check(&self, accepts: Accepts) -> Result<(), AddressError> {
-        let Place::Ip { ports, .. } = &self.place else { return Ok(()) };
+        let Destination::Ip { ports, .. } = &self.place else { return Ok(()) };
         let kind = match (ports, accepts.port) {
             (Ports::None, PortRule::Required) => AddressErrorKind::MissingPort,
             (Ports::One(0) | Ports::Range(0, _), PortRule::Required) => AddressErrorKind::Zero,
@@ -264,8 +264,10 @@ impl Address {
     /// The socket address, when the host is a literal and the port is one or none (then 0).
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match &self.place {
-            Place::Ip { host: Host::Ip(ip), ports: Ports::One(port) } => Some(SocketAddr::new(*ip, *port)),
-            Place::Ip { host: Host::Ip(ip), ports: Ports::None } => Some(SocketAddr::new(*ip, 0)),
+            Destination::Ip { host: Host::Ip(ip), ports: Ports::One(port) } => {
+                Some(SocketAddr::new(*ip, *port))
+            }
+            Destination::Ip { host: Host::Ip(ip), ports: Ports::None } => Some(SocketAddr::new(*ip, 0)),
             _ => None,
         }
     }
@@ -283,7 +285,7 @@ impl Ports {
     }
 }
 
-fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressError> {
+fn split_prefix(text: &str) -> Result<(Transport, Option<AddressPrefix>, usize), AddressError> {
     // `stream+`, `dgram+` and `quic+` may stand before an address without a family too.
     for (prefix, transport) in TRANSPORTS {
         if let Some(rest) = text.strip_prefix(prefix)
@@ -311,7 +313,7 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressE
     Ok((transport, Some(*kind), at_sign + 1))
 }
 
-fn parse_ip(text: &str, at: usize, family: Option<Family>) -> Result<Place, AddressError> {
+fn parse_ip(text: &str, at: usize, family: Option<Family>) -> Result<Destination, AddressError> {
     // The last colon splits host and port unless it lies within brackets, so that `:::80` is `::`
     // and 80.
     let split = text.rfind([':', ']']).filter(|position| text.as_bytes()[*position] == b':');
@@ -321,17 +323,17 @@ fn parse_ip(text: &str, at: usize, family: Option<Family>) -> Result<Place, Addr
         if let (Ok(host), Ok(ports)) = (&host, &ports)
             && !matches!(host, Host::Name { name, .. } if name.contains(':'))
         {
-            return Ok(Place::Ip { host: host.clone(), ports: *ports });
+            return Ok(Destination::Ip { host: host.clone(), ports: *ports });
         }
         // An IPv6 address without a port, such as `fe80::1:a`.
         if family != Some(Family::V4)
             && let Ok(v6) = text.parse::<Ipv6Addr>()
         {
-            return Ok(Place::Ip { host: Host::Ip(v6.into()), ports: Ports::None });
+            return Ok(Destination::Ip { host: Host::Ip(v6.into()), ports: Ports::None });
         }
-        return Ok(Place::Ip { host: host?, ports: ports? });
+        return Ok(Destination::Ip { host: host?, ports: ports? });
     }
-    Ok(Place::Ip { host: parse_host(text, at, family)?, ports: Ports::None })
+    Ok(Destination::Ip { host: parse_host(text, at, family)?, ports: Ports::None })
 }
 
 fn parse_host(text: &str, at: usize, family: Option<Family>) -> Result<Host, AddressError> {
@@ -386,8 +388,8 @@ fn parse_ports(text: &str, at: usize) -> Result<Ports, AddressError> {
     }
 }
 
-fn unix_path(text: &str, at: usize) -> Result<Place, AddressError> {
-    socket_name(text, at).map(Place::Unix)
+fn unix_path(text: &str, at: usize) -> Result<Destination, AddressError> {
+    socket_name(text, at).map(Destination::Unix)
 }
 
 fn socket_name(text: &str, at: usize) -> Result<String, AddressError> {
@@ -420,16 +422,16 @@ impl fmt::Display for Address {
             Transport::Mptcp => "mptcp",
         };
         let (host, ports) = match &self.place {
-            Place::Unix(path) if self.transport == Transport::Default && path.starts_with('/') => {
+            Destination::Unix(path) if self.transport == Transport::Default && path.starts_with('/') => {
                 return f.write_str(path);
             }
-            Place::Unix(path) => return write!(f, "{prefix}unix@{path}"),
-            Place::Abns(name) => return write!(f, "{prefix}abns@{name}"),
-            Place::Abnsz(name) => return write!(f, "{prefix}abnsz@{name}"),
-            Place::Fd(number) => return write!(f, "{prefix}fd@{number}"),
-            Place::SockPair(number) => return write!(f, "{prefix}sockpair@{number}"),
-            Place::ReverseHttp(name) => return write!(f, "{prefix}rhttp@{name}"),
-            Place::Ip { host, ports } => (host, ports),
+            Destination::Unix(path) => return write!(f, "{prefix}unix@{path}"),
+            Destination::Abns(name) => return write!(f, "{prefix}abns@{name}"),
+            Destination::Abnsz(name) => return write!(f, "{prefix}abnsz@{name}"),
+            Destination::Fd(number) => return write!(f, "{prefix}fd@{number}"),
+            Destination::SockPair(number) => return write!(f, "{prefix}sockpair@{number}"),
+            Destination::ReverseHttp(name) => return write!(f, "{prefix}rhttp@{name}"),
+            Destination::Ip { host, ports } => (host, ports),
         };
         let family = match host {
             Host::Name { family: Some(Family::V4), .. } => "v4",
@@ -461,18 +463,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ip(host: &str, ports: Ports) -> Place {
-        Place::Ip { host: Host::Ip(host.parse().unwrap()), ports }
+    fn ip(host: &str, ports: Ports) -> Destination {
+        Destination::Ip { host: Host::Ip(host.parse().unwrap()), ports }
     }
 
-    fn name(host: &str, family: Option<Family>, ports: Ports) -> Place {
-        Place::Ip { host: Host::Name { name: host.to_owned(), family }, ports }
+    fn name(host: &str, family: Option<Family>, ports: Ports) -> Destination {
+        Destination::Ip { host: Host::Name { name: host.to_owned(), family }, ports }
     }
 
     #[test]
     fn every_form_of_section_2_9_is_understood() {
         use Transport::*;
-        let cases: Vec<(&str, Transport, Place)> = vec![
+        let cases: Vec<(&str, Transport, Destination)> = vec![
             ("*:80", Default, ip("0.0.0.0", Ports::One(80))),
             (":80", Default, ip("0.0.0.0", Ports::One(80))),
             ("[::]:80", Default, ip("::", Ports::One(80))),
@@ -501,18 +503,18 @@ mod tests {
             ("stream+ip@10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
             ("stream+10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
             ("dgram+[::1]:1", Datagram, ip("::1", Ports::One(1))),
-            ("/run/a@b.sock", Default, Place::Unix("/run/a@b.sock".into())),
-            ("unix@relative", Default, Place::Unix("relative".into())),
-            ("uxdg@/run/log", Datagram, Place::Unix("/run/log".into())),
-            ("uxst@/run/log", Stream, Place::Unix("/run/log".into())),
-            ("abns@name", Default, Place::Abns("name".into())),
-            ("abnsz@name", Default, Place::Abnsz("name".into())),
-            ("fd@3", Default, Place::Fd(3)),
-            ("stream+fd@3", Stream, Place::Fd(3)),
-            ("dgram+fd@3", Datagram, Place::Fd(3)),
+            ("/run/a@b.sock", Default, Destination::Unix("/run/a@b.sock".into())),
+            ("unix@relative", Default, Destination::Unix("relative".into())),
+            ("uxdg@/run/log", Datagram, Destination::Unix("/run/log".into())),
+            ("uxst@/run/log", Stream, Destination::Unix("/run/log".into())),
+            ("abns@name", Default, Destination::Abns("name".into())),
+            ("abnsz@name", Default, Destination::Abnsz("name".into())),
+            ("fd@3", Default, Destination::Fd(3)),
+            ("stream+fd@3", Stream, Destination::Fd(3)),
+            ("dgram+fd@3", Datagram, Destination::Fd(3)),
             ("stream+10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
-            ("sockpair@7", Default, Place::SockPair(7)),
-            ("rhttp@be/srv", Default, Place::ReverseHttp("be/srv".into())),
+            ("sockpair@7", Default, Destination::SockPair(7)),
+            ("rhttp@be/srv", Default, Destination::ReverseHttp("be/srv".into())),
         ];
         for (text, transport, place) in cases {
             assert_eq!(Address::parse(text), Ok(Address { transport, place }), "{text}");

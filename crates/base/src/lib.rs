@@ -8,14 +8,14 @@
 
 pub mod address;
 pub mod clock;
+pub mod event_counter;
 pub mod file;
 pub mod hash;
+pub mod keyword_support;
 pub mod memory;
 pub mod network;
 pub mod outgoing;
 pub mod output;
-pub mod rare;
 pub mod raw;
-pub mod support;
 pub mod units;
 pub mod varint;

@@ -22,7 +22,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 /// An open file that can be written without waiting.
 #[derive(Debug)]
-enum Open {
+enum OutputFile {
     /// Regular files, and pipes and devices with `O_NONBLOCK`.
     File(OwnedFd),
     /// Sockets: each call asks not to wait.
@@ -32,7 +32,7 @@ enum Open {
 /// A descriptor to which text is written without waiting for its reader. Threads share it.
 #[derive(Debug)]
 pub struct Output {
-    open: RwLock<Open>,
+    open: RwLock<OutputFile>,
     /// Whether the latest text was written in part, so that the next one begins a new line.
     cut: AtomicBool,
 }
@@ -43,7 +43,7 @@ impl Output {
     /// # Errors
     /// The error of fstat(2) or fcntl(2).
     pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        Ok(Self { open: RwLock::new(Open::new(descriptor)?), cut: AtomicBool::new(false) })
+        Ok(Self { open: RwLock::new(OutputFile::new(descriptor)?), cut: AtomicBool::new(false) })
     }
 
     /// Writes `text`, which ends with a line feed, in one system call: up to `PIPE_BUF` bytes to a
@@ -57,8 +57,8 @@ impl Output {
         let parts = [IoSlice::new(b"\n"), IoSlice::new(text)];
         let parts = if was_cut { &parts[..] } else { &parts[1..] };
         let written = match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
-            Open::File(file) => rustix::io::retry_on_intr(|| rustix::io::writev(file, parts)),
-            Open::Socket(socket) => rustix::io::retry_on_intr(|| {
+            OutputFile::File(file) => rustix::io::retry_on_intr(|| rustix::io::writev(file, parts)),
+            OutputFile::Socket(socket) => rustix::io::retry_on_intr(|| {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 let mut nothing: [MaybeUninit<u8>; 0] = [];
                 rustix::net::sendmsg(socket, parts, &mut SendAncillaryBuffer::new(&mut nothing), flags)
@@ -81,14 +81,14 @@ impl Output {
     }
 
     fn replace(&self, descriptor: OwnedFd) -> io::Result<()> {
-        let open = Open::new(descriptor)?;
+        let open = OutputFile::new(descriptor)?;
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = open;
         self.cut.store(false, Relaxed);
         Ok(())
     }
 }
 
-impl Open {
+impl OutputFile {
     fn new(descriptor: OwnedFd) -> io::Result<Self> {
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode);
         match kind {

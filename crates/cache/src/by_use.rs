@@ -2,7 +2,7 @@
 //!
 //! A use is a store in the thing itself, by whoever looks it up; the order learns of it when the
 //! thing's turn to leave would come. It stands under its owner's lock, in [`Order`](crate::order) and
-//! [`Files`](crate::Files).
+//! [`Files`](crate::StoreFiles).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const MOST_PASSED_OVER: usize = 64;
 
 /// Something that is used.
-pub(crate) trait Used {
+pub(crate) trait UsedItem {
     /// The number that tells it from others, which is given once.
     fn number(&self) -> u64;
 
@@ -33,7 +33,7 @@ impl<T> Default for ByUse<T> {
     }
 }
 
-impl<T: Used> ByUse<T> {
+impl<T: UsedItem> ByUse<T> {
     pub(crate) fn insert(&mut self, thing: Arc<T>) {
         self.0.insert((thing.placed_ms().load(Relaxed), thing.number()), thing);
     }

@@ -1,11 +1,11 @@
 //! What is known of one file: for what it answers, how long it may be used, how much it takes. Kept by
-//! [`Files`](crate::Files).
+//! [`Files`](crate::StoreFiles).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use crate::by_use::Used;
+use crate::by_use::UsedItem;
 use crate::identity::Identity;
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// Memory that an entry takes beside its key, what it varies on and its tags.
@@ -19,7 +19,7 @@ pub struct Entry {
     pub(crate) variant: Variant,
     /// Its tags, spaces between them.
     pub(crate) tags: Box<[u8]>,
-    pub(crate) times: Times,
+    pub(crate) times: FreshnessTimes,
     /// The number of its file.
     pub number: u64,
     /// Bytes of the file.
@@ -41,7 +41,7 @@ impl Entry {
     pub(crate) fn new(
         Identity { hash, key, variant }: Identity,
         tags: Box<[u8]>,
-        times: Times,
+        times: FreshnessTimes,
         number: u64,
         size: u64,
         used_ms: u64,
@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-impl Used for Entry {
+impl UsedItem for Entry {
     fn number(&self) -> u64 {
         self.number
     }

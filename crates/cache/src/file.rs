@@ -11,7 +11,7 @@ use http::Head;
 use twox_hash::XxHash3_64;
 
 use crate::object::Object;
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// Bytes of the header.
@@ -49,7 +49,7 @@ pub struct Wrong;
 
 /// What a header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct FileHeader {
     /// The number of the file, which its name says too.
     pub number: u64,
     /// Bytes of the description.
@@ -59,7 +59,7 @@ pub struct Header {
     sum: u64,
 }
 
-impl Header {
+impl FileHeader {
     /// Bytes of the whole file.
     pub fn size(&self) -> u64 {
         self.blocks_at() + self.body + self.blocks() * SUM as u64
@@ -104,7 +104,7 @@ pub struct Described {
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
     pub(crate) head: Head,
-    pub(crate) times: Times,
+    pub(crate) times: FreshnessTimes,
 }
 
 /// Whether a field is left out of a description: the length of the body is that of the file's.
@@ -138,7 +138,13 @@ pub fn describe(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
     text
 }
 
-pub(crate) fn described(key: &[u8], variant: &Variant, head: &Head, times: &Times, now: Clocks) -> Vec<u8> {
+pub(crate) fn described(
+    key: &[u8],
+    variant: &Variant,
+    head: &Head,
+    times: &FreshnessTimes,
+    now: Clocks,
+) -> Vec<u8> {
     let mut text = Vec::with_capacity(head.written_len() + key.len() + 128);
     put(&mut text, key);
     let Variant { codings, referer, origin } = variant;
@@ -176,7 +182,7 @@ pub fn header(number: u64, body: u64, described: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// It is not the one that was written.
-pub fn read(header: &Header, bytes: &[u8], now: Clocks) -> Result<Described, Wrong> {
+pub fn read(header: &FileHeader, bytes: &[u8], now: Clocks) -> Result<Described, Wrong> {
     if bytes.len() as u64 != u64::from(header.described)
         || XxHash3_64::oneshot_with_seed(header.number, bytes) != header.sum
     {
@@ -215,7 +221,7 @@ pub fn read(header: &Header, bytes: &[u8], now: Clocks) -> Result<Described, Wro
 }
 
 /// Instants of the calendar as those of the monotonic clock.
-fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<Times, Wrong> {
+fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<FreshnessTimes, Wrong> {
     let wall = now.wall_ms;
     let since = |instant: i64| instant.checked_sub(wall).and_then(|since| since.checked_add(now.ms as i64));
     let [stored, expires, revalidate, error] = instants;
@@ -226,7 +232,7 @@ fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<Tim
     // What came before the clock began is older by as much.
     let before = u32::try_from((-stored).max(0) / 1000).map_err(|_| Wrong)?;
     let ms = |instant: i64| since(instant).map(|ms| ms.max(0) as u64).ok_or(Wrong);
-    Ok(Times {
+    Ok(FreshnessTimes {
         age: age.checked_add(before).ok_or(Wrong)?,
         modified,
         stored_ms: stored.max(0) as u64,

@@ -1,6 +1,6 @@
 //! What of a cache stands in files (`disk`): where each response is, which was used the longest time
 //! ago, and the work for the threads that read and write. No I/O: the crate `disk` asks for work
-//! ([`Files::next_change`], [`Files::next_read`]) and tells what came of it.
+//! ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and tells what came of it.
 //!
 //! Looking up takes no lock. A file that is not wanted any more is known as gone before anything
 //! else is done about it, so that nobody gets what was purged.
@@ -15,15 +15,15 @@ use http::Head;
 use crate::blocks::{Blocks, Fetch, Fetches};
 use crate::by_use::ByUse;
 use crate::entry::{ENTRY, Entry};
-use crate::file::{self, Described, Header};
+use crate::file::{self, Described, FileHeader};
 use crate::identity::Identity;
-use crate::jobs::{Change, Queue, Read, locked};
-use crate::loading::Load;
+use crate::jobs::{FileChange, FileRead, JobQueue, locked};
+use crate::loading::ObjectRead;
 use crate::long::Long;
 use crate::object::Object;
 use crate::purge::{OwnedPurge, Purge};
-use crate::request::Request;
-use crate::settings::{Disk, Settings};
+use crate::request::CacheRequest;
+use crate::settings::{CacheSettings, Disk};
 use crate::spooled::Spooled;
 use crate::vary::Variant;
 
@@ -42,7 +42,7 @@ const MOST_KEYS: usize = 1 << 20;
 
 /// The files of one store.
 #[derive(Debug)]
-pub struct Files {
+pub struct StoreFiles {
     /// What the section says.
     pub settings: Disk,
     /// The name of the section.
@@ -56,12 +56,12 @@ pub struct Files {
     /// Bytes of a body that memory may hold.
     most_in_memory: u64,
     buckets: Box<[ArcSwapOption<Vec<Arc<Entry>>>]>,
-    order: Mutex<Order>,
-    changes: Queue<Change>,
-    reads: Queue<Read>,
+    order: Mutex<FileOrder>,
+    changes: JobQueue<FileChange>,
+    reads: JobQueue<FileRead>,
     /// What is being read, by the numbers of files: no more than may wait. Held for a moment only, by
     /// who comes for what memory does not have.
-    loads: Mutex<HashMap<u64, Weak<Load>>>,
+    loads: Mutex<HashMap<u64, Weak<ObjectRead>>>,
     /// How many long responses are being sent. Written by who begins and who ends.
     longs: AtomicUsize,
     /// Whether files are read and written: the directory is this process's, and was looked through.
@@ -71,12 +71,12 @@ pub struct Files {
     /// Whether threads were started.
     is_served: AtomicBool,
     /// What happened. Written by workers and by the threads that read and write.
-    pub counts: Counts,
+    pub counts: FileCounts,
 }
 
 /// What happened to files.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct FileCounts {
     /// Responses that were read.
     pub hits: AtomicU64,
     /// Responses that were written.
@@ -92,7 +92,7 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-struct Order {
+struct FileOrder {
     by_use: ByUse<Entry>,
     /// The last number given.
     number: u64,
@@ -144,9 +144,9 @@ impl Meanwhile {
     }
 }
 
-impl Files {
-    pub(crate) fn new(disk: Disk, settings: &Settings) -> Arc<Self> {
-        let memory = u64::from(settings.blocks) * Settings::BLOCK;
+impl StoreFiles {
+    pub(crate) fn new(disk: Disk, settings: &CacheSettings) -> Arc<Self> {
+        let memory = u64::from(settings.blocks) * CacheSettings::BLOCK;
         let most_memory = usize::try_from(memory / 4).unwrap_or(usize::MAX);
         let count = (most_memory / ENTRY).next_power_of_two().clamp(16, 1 << 20);
         let tags = settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
@@ -159,14 +159,14 @@ impl Files {
             tags,
             buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
             order: Mutex::default(),
-            changes: Queue::default(),
-            reads: Queue::default(),
+            changes: JobQueue::default(),
+            reads: JobQueue::default(),
             loads: Mutex::default(),
             longs: AtomicUsize::new(0),
             is_open: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_served: AtomicBool::new(false),
-            counts: Counts::default(),
+            counts: FileCounts::default(),
         })
     }
 
@@ -174,14 +174,14 @@ impl Files {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    fn order(&self) -> MutexGuard<'_, Order> {
+    fn order(&self) -> MutexGuard<'_, FileOrder> {
         locked(&self.order)
     }
 
     /// What is in a file for a request, fresh or of use all the same, as `is_of_use` says.
     pub(crate) fn find(
         &self,
-        request: &Request,
+        request: &CacheRequest,
         head: &Head,
         now_ms: u64,
         is_of_use: impl Fn(&Entry) -> bool,
@@ -203,13 +203,14 @@ impl Files {
     }
 
     /// Has an entry read. `None`: too much waits to be read.
-    pub(crate) fn load(&self, entry: &Arc<Entry>) -> Option<Arc<Load>> {
+    pub(crate) fn load(&self, entry: &Arc<Entry>) -> Option<Arc<ObjectRead>> {
         let mut loads = locked(&self.loads);
         if let Some(load) = loads.get(&entry.number).and_then(Weak::upgrade) {
             return Some(load);
         }
-        let new = Load::new();
-        if !self.is_open.load(Relaxed) || !self.reads.push(Read::Load(entry.clone(), new.clone()), MOST_READS)
+        let new = ObjectRead::new();
+        if !self.is_open.load(Relaxed)
+            || !self.reads.push(FileRead::Load(entry.clone(), new.clone()), MOST_READS)
         {
             return None;
         }
@@ -242,11 +243,11 @@ impl Files {
         if is_alone {
             object.release();
         }
-        self.changes.push(Change::Write(entry, object.clone()), usize::MAX);
+        self.changes.push(FileChange::Write(entry, object.clone()), usize::MAX);
     }
 
     /// Puts an entry in, for which others make room.
-    fn add(&self, entry: Entry, order: &mut Order) -> Arc<Entry> {
+    fn add(&self, entry: Entry, order: &mut FileOrder) -> Arc<Entry> {
         let entry = Arc::new(entry);
         order.bytes += entry.size;
         order.memory += entry.memory();
@@ -259,7 +260,7 @@ impl Files {
         entry
     }
 
-    fn make_room(&self, order: &mut Order) {
+    fn make_room(&self, order: &mut FileOrder) {
         while order.bytes + order.reserved > self.settings.size || order.memory > self.most_memory {
             let Some(oldest) = order.by_use.least_used() else { break };
             self.counts.evicted.fetch_add(1, Relaxed);
@@ -268,7 +269,7 @@ impl Files {
     }
 
     /// Takes an entry out, and has its file removed.
-    fn take_out(&self, entry: &Arc<Entry>, order: &mut Order) {
+    fn take_out(&self, entry: &Arc<Entry>, order: &mut FileOrder) {
         if entry.is_gone.swap(true, Relaxed) {
             return;
         }
@@ -282,11 +283,11 @@ impl Files {
         order.memory -= entry.memory();
         // One that is being written is removed by who writes it.
         if entry.is_there.load(Relaxed) {
-            self.changes.push(Change::Remove(entry.number), usize::MAX);
+            self.changes.push(FileChange::Remove(entry.number), usize::MAX);
         }
     }
 
-    fn remove_shadowed(&self, new: &Entry, order: &mut Order) {
+    fn remove_shadowed(&self, new: &Entry, order: &mut FileOrder) {
         let bucket = self.bucket(new.hash).load_full();
         let is_shadowed = |old: &&Arc<Entry>| {
             old.key == new.key && (new.variant.is_for_all() || old.variant == new.variant)
@@ -353,7 +354,7 @@ impl Files {
 }
 
 /// Long responses, which go to their files as they come, and out of them in blocks.
-impl Files {
+impl StoreFiles {
     /// The number of a new file, where files are written.
     pub(crate) fn next_number(&self) -> Option<u64> {
         self.is_open().then(|| {
@@ -381,7 +382,7 @@ impl Files {
     }
 
     /// Has `change` made, which has so many bytes in memory; false where too much waits.
-    pub(crate) fn change(&self, change: Change, bytes: u64) -> bool {
+    pub(crate) fn change(&self, change: FileChange, bytes: u64) -> bool {
         if bytes > 0 {
             let mut order = self.order();
             if order.waiting + bytes > self.most_waiting || self.is_closed() {
@@ -415,7 +416,7 @@ impl Files {
         self.remove_shadowed(&entry, &mut order);
         let entry = self.add(entry, &mut order);
         drop(order);
-        self.changes.push(Change::Commit(own.clone(), entry, body), usize::MAX)
+        self.changes.push(FileChange::Commit(own.clone(), entry, body), usize::MAX)
     }
 
     /// One more or one less that is being sent.
@@ -444,14 +445,14 @@ impl Files {
 /// A file out of which something is sent.
 #[derive(Debug)]
 struct OpenFile {
-    files: Arc<Files>,
+    files: Arc<StoreFiles>,
     entry: Arc<Entry>,
     blocks: Arc<dyn Blocks>,
 }
 
 impl Fetches for OpenFile {
     fn fetch(&self, block: u64, fetch: &Arc<Fetch>) {
-        let read = Read::Block(self.entry.clone(), self.blocks.clone(), block, fetch.clone());
+        let read = FileRead::Block(self.entry.clone(), self.blocks.clone(), block, fetch.clone());
         self.files.reads.push(read, usize::MAX);
     }
 }
@@ -463,7 +464,7 @@ impl Drop for OpenFile {
 }
 
 /// What the threads do that read and write.
-impl Files {
+impl StoreFiles {
     /// Whether threads were started.
     pub fn is_served(&self) -> bool {
         self.is_served.load(Relaxed)
@@ -476,7 +477,7 @@ impl Files {
 
     /// Adds what was found in a file of an earlier process, of that many bytes. False: it is not
     /// wanted, and to be removed.
-    pub(crate) fn found(&self, hash: u64, described: &Described, header: &Header, now_ms: u64) -> bool {
+    pub(crate) fn found(&self, hash: u64, described: &Described, header: &FileHeader, now_ms: u64) -> bool {
         let Described { key, variant, head, times } = described;
         let tags = self.tags_of(head);
         let identity = Identity { hash, key: key.clone(), variant: variant.clone() };
@@ -519,9 +520,9 @@ impl Files {
         self.is_closed.store(true, Relaxed);
         self.is_open.store(false, Relaxed);
         // What was purged is not to be there for the next process.
-        drop(self.changes.take(|change| matches!(change, Change::Remove(_))));
-        for read in self.reads.take(|read| matches!(read, Read::Block(..))) {
-            if let Read::Load(_, load) = read {
+        drop(self.changes.take(|change| matches!(change, FileChange::Remove(_))));
+        for read in self.reads.take(|read| matches!(read, FileRead::Block(..))) {
+            if let FileRead::Load(_, load) = read {
                 load.end(None);
             }
         }
@@ -530,7 +531,7 @@ impl Files {
             entry.is_gone.store(true, Relaxed);
         }
         let number = order.number;
-        *order = Order { number, ..Order::default() };
+        *order = FileOrder { number, ..FileOrder::default() };
         self.buckets.iter().for_each(|bucket| bucket.store(None));
     }
 
@@ -540,26 +541,26 @@ impl Files {
     }
 
     /// The next change that is to be made; `None` once all is over. Waits for one.
-    pub fn next_change(&self) -> Option<Change> {
+    pub fn next_change(&self) -> Option<FileChange> {
         self.changes.next(|| self.is_closed())
     }
 
     /// The next response that is to be read; `None` once all is over. Waits for one. Who waits for
     /// it hears when `Load` is dropped, or told.
-    pub fn next_read(&self) -> Option<Read> {
+    pub fn next_read(&self) -> Option<FileRead> {
         // What is being sent comes to its end.
         self.reads.next(|| self.is_closed() && self.longs.load(Relaxed) == 0)
     }
 
     /// A change that waits, if one does.
     #[cfg(test)]
-    pub(crate) fn waiting_change(&self) -> Option<Change> {
+    pub(crate) fn waiting_change(&self) -> Option<FileChange> {
         locked(&self.changes.jobs).pop_front()
     }
 
     /// A read that waits, if one does.
     #[cfg(test)]
-    pub(crate) fn waiting_read(&self) -> Option<Read> {
+    pub(crate) fn waiting_read(&self) -> Option<FileRead> {
         locked(&self.reads.jobs).pop_front()
     }
 

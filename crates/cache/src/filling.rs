@@ -10,13 +10,13 @@ use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
 use crate::growing::{Feed, Growing};
 use crate::identity::Identity;
-use crate::object::{Body, Object, blocks_of, memory};
-use crate::request::Request;
+use crate::object::{Object, StoredBody, blocks_of, memory};
+use crate::request::CacheRequest;
 use crate::room::Room;
 use crate::settings::Hints;
 use crate::spool::Spool;
 use crate::store::{Store, kept_head};
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// What the object will be, apart from its body.
@@ -62,7 +62,7 @@ impl Store {
     /// not to be kept, does not fit, or is being filled already.
     pub fn begin(
         self: &Arc<Self>,
-        request: &Request,
+        request: &CacheRequest,
         response: &Head,
         length: Option<u64>,
         now: Now,
@@ -113,7 +113,7 @@ impl Filling {
     fn spool(&mut self, length: Option<u64>) -> bool {
         let (Some(plan), Some(files)) = (&self.plan, &self.store.files) else { return false };
         let of = (plan.hash, plan.key.clone(), plan.variant.clone(), plan.head.clone());
-        self.spool = Spool::begin(files, of, Times::of(plan.lifetime, self.began), length);
+        self.spool = Spool::begin(files, of, FreshnessTimes::of(plan.lifetime, self.began), length);
         self.spool.is_some()
     }
 
@@ -251,8 +251,8 @@ impl Filling {
         head.shrink(0);
         // The line that was just added counts with the head.
         let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
-        let times = Times::of(lifetime, self.began);
-        let body = Body::new(body.into_boxed_slice(), room);
+        let times = FreshnessTimes::of(lifetime, self.began);
+        let body = StoredBody::new(body.into_boxed_slice(), room);
         let identity = Identity { hash, key, variant };
         let object = Object::new(identity, head, body, times, self.store.no_room(), now_ms);
         // Who waits for what was taken out meanwhile asks anew.

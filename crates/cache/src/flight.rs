@@ -43,11 +43,11 @@ pub(crate) struct Flights {
 #[derive(Debug)]
 struct Flight {
     key: Box<[u8]>,
-    state: Mutex<State>,
+    state: Mutex<FlightState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FlightState {
     landed: Option<Landed>,
     /// What comes of it, from its first bytes on.
     begun: Option<Arc<Growing>>,
@@ -59,7 +59,7 @@ struct State {
 
 /// Whose turn it is.
 #[derive(Debug)]
-pub enum Turn {
+pub enum FlightTurn {
     /// The request's own: it goes to the server, for the others too.
     Leads(Lead),
     /// Another request's, which may be waited for.
@@ -111,22 +111,22 @@ impl Flights {
         key: &[u8],
         now_ms: u64,
         suits: impl Fn(&Growing) -> bool,
-    ) -> Turn {
+    ) -> FlightTurn {
         if self.was_passed(hash, now_ms) {
-            return Turn::Alone;
+            return FlightTurn::Alone;
         }
         let mut open = locked(&self.open);
         let flights = open.entry(hash).or_default();
         for flight in flights.iter().filter(|flight| *flight.key == *key) {
             match &locked(&flight.state).begun {
-                None => return Turn::Follows(Follow { flight: flight.clone(), number: None }),
-                Some(growing) if suits(growing) => return Turn::Joins(growing.feed()),
+                None => return FlightTurn::Follows(Follow { flight: flight.clone(), number: None }),
+                Some(growing) if suits(growing) => return FlightTurn::Joins(growing.feed()),
                 Some(_) => {}
             }
         }
         let flight = Arc::new(Flight { key: key.into(), state: Mutex::default() });
         flights.push(flight.clone());
-        Turn::Leads(Lead { flights: self.clone(), hash, flight })
+        FlightTurn::Leads(Lead { flights: self.clone(), hash, flight })
     }
 
     /// Nobody else gets what has begun to come under such keys.
@@ -223,10 +223,12 @@ mod tests {
     #[test]
     fn who_waits_no_more_leaves_nothing() {
         let flights = Arc::new(Flights::new());
-        let Turn::Leads(lead) = flights.board(1, b"key", 0, |_| true) else { panic!("nobody leads") };
+        let FlightTurn::Leads(lead) = flights.board(1, b"key", 0, |_| true) else { panic!("nobody leads") };
         let mut context = Context::from_waker(Waker::noop());
         let follow = |context: &mut Context<'_>| {
-            let Turn::Follows(mut follow) = flights.board(1, b"key", 0, |_| true) else { panic!("two lead") };
+            let FlightTurn::Follows(mut follow) = flights.board(1, b"key", 0, |_| true) else {
+                panic!("two lead")
+            };
             assert_eq!(follow.poll_landed(context), Poll::Pending);
             follow
         };

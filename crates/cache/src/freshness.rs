@@ -3,7 +3,7 @@
 
 use http::{Head, KnownName};
 
-use crate::settings::Settings;
+use crate::settings::CacheSettings;
 
 /// An instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Said {
 impl Lifetime {
     /// The lifetime of a response with this head, at most as long as the section allows; `None` where
     /// it is not to be kept.
-    pub fn of(response: &Head, settings: &Settings, now: Now) -> Option<Self> {
+    pub fn of(response: &Head, settings: &CacheSettings, now: Now) -> Option<Self> {
         let longest = settings.max_age;
         if response.status() != 200 {
             return None;
@@ -168,7 +168,7 @@ mod tests {
         for (name, value) in fields {
             head.append(name.as_bytes(), value.as_bytes());
         }
-        Lifetime::of(&head, &Settings::new("c", 1024), NOW).map(|lifetime| lifetime.left)
+        Lifetime::of(&head, &CacheSettings::new("c", 1024), NOW).map(|lifetime| lifetime.left)
     }
 
     #[test]
@@ -219,8 +219,11 @@ mod tests {
             ("s-maxage=5", (0, 0)),
             ("s-maxage=5, stale-if-error=9", (0, 9)),
         ];
-        let settings =
-            Settings { stale_while_revalidate: 30, stale_if_error: 300, ..Settings::new("c", 1024) };
+        let settings = CacheSettings {
+            stale_while_revalidate: 30,
+            stale_if_error: 300,
+            ..CacheSettings::new("c", 1024)
+        };
         for (control, wanted) in cases {
             let mut head = Head::new();
             head.start_response(200, None);
@@ -235,6 +238,6 @@ mod tests {
         let mut head = Head::new();
         head.start_response(404, None);
         head.append(b"Cache-Control", b"max-age=5");
-        assert_eq!(Lifetime::of(&head, &Settings::new("c", 1024), NOW), None);
+        assert_eq!(Lifetime::of(&head, &CacheSettings::new("c", 1024), NOW), None);
     }
 }

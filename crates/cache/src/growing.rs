@@ -38,7 +38,7 @@ pub(crate) struct Growing {
     began_ms: u64,
     /// How many read it. Written by who begins and who ends.
     readers: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<GrowingState>,
 }
 
 /// What became of it.
@@ -56,7 +56,7 @@ enum Fate {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GrowingState {
     pieces: VecDeque<Arc<[u8]>>,
     /// How many pieces there were before the first of these.
     gone: usize,
@@ -100,7 +100,7 @@ impl Growing {
         Arc::new(Self { head, variant, length, lifetime, began_ms: began.ms, readers, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GrowingState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -207,7 +207,7 @@ impl Growing {
 }
 
 /// Wakes the task that fetches the response, without the lock.
-fn wake_filler(mut state: MutexGuard<'_, State>) {
+fn wake_filler(mut state: MutexGuard<'_, GrowingState>) {
     let filler = state.filler.take();
     drop(state);
     if let Some(filler) = filler {
@@ -216,7 +216,7 @@ fn wake_filler(mut state: MutexGuard<'_, State>) {
 }
 
 /// Wakes who waits, without the lock.
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, GrowingState>) {
     let waiting = std::mem::take(&mut state.waiting);
     drop(state);
     waiting.into_values().for_each(Waker::wake);

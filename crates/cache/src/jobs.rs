@@ -5,13 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::blocks::{Blocks, Fetch};
 use crate::entry::Entry;
-use crate::loading::Load;
+use crate::loading::ObjectRead;
 use crate::object::Object;
 use crate::spooled::Spooled;
 
 /// What is to be done to files.
 #[derive(Debug)]
-pub enum Change {
+pub enum FileChange {
     /// A response is to be written.
     Write(Arc<Entry>, Arc<Object>),
     /// The file with this number is to be removed.
@@ -28,21 +28,21 @@ pub enum Change {
 
 /// What is to be read.
 #[derive(Debug)]
-pub enum Read {
+pub enum FileRead {
     /// A response, or the head of a long one.
-    Load(Arc<Entry>, Arc<Load>),
+    Load(Arc<Entry>, Arc<ObjectRead>),
     /// A block of a long one.
     Block(Arc<Entry>, Arc<dyn Blocks>, u64, Arc<Fetch>),
 }
 
 /// Work that waits for a thread.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(crate) struct JobQueue<T> {
     pub(crate) jobs: Mutex<VecDeque<T>>,
     bell: Condvar,
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for JobQueue<T> {
     fn default() -> Self {
         Self { jobs: Mutex::default(), bell: Condvar::new() }
     }
@@ -52,7 +52,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl<T> Queue<T> {
+impl<T> JobQueue<T> {
     /// False: `most` wait already.
     pub(crate) fn push(&self, job: T, most: usize) -> bool {
         let mut jobs = locked(&self.jobs);

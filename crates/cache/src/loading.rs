@@ -29,12 +29,12 @@ impl Loaded {
 
 /// One reading.
 #[derive(Debug, Default)]
-pub struct Load {
-    state: Mutex<State>,
+pub struct ObjectRead {
+    state: Mutex<LoadingState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LoadingState {
     /// What came of it.
     outcome: Option<Option<Loaded>>,
     /// Those who wait, by when they came.
@@ -46,17 +46,17 @@ struct State {
 /// One that waits for it.
 #[derive(Debug)]
 pub struct Loading {
-    load: Arc<Load>,
+    load: Arc<ObjectRead>,
     /// Which of those who wait it is, once it does.
     number: Option<u64>,
 }
 
-impl Load {
+impl ObjectRead {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoadingState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -72,7 +72,7 @@ impl Load {
 }
 
 impl Loading {
-    pub(crate) fn new(load: Arc<Load>) -> Self {
+    pub(crate) fn new(load: Arc<ObjectRead>) -> Self {
         Self { load, number: None }
     }
 

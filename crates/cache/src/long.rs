@@ -10,13 +10,13 @@ use http::Head;
 use crate::blocks::{Fetch, Fetches};
 use crate::file::{BLOCK, Described};
 use crate::growing::Piece;
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 
 /// A response in an open file.
 #[derive(Debug)]
 pub struct Long {
     head: Head,
-    times: Times,
+    times: FreshnessTimes,
     length: u64,
     source: Box<dyn Fetches>,
 }

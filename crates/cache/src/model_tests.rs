@@ -10,9 +10,9 @@ use http::Head;
 use proptest::prelude::*;
 
 use crate::{
-    BLOCK, Blocks, Change, Clocks, Described, Disk, Feed, FileFeed, Filling, Found, HEADER, Header, Loaded,
-    Now, Object, Piece, Purge, Read, Request, Settings, Store, Turn, ask_whether, describe, header, is_about,
-    may_validate, read, sum,
+    BLOCK, Blocks, CacheRequest, CacheSettings, Clocks, Described, Disk, Feed, FileChange, FileFeed,
+    FileHeader, FileRead, Filling, FlightTurn, HEADER, Loaded, Lookup, Now, Object, Piece, Purge, Store,
+    ask_whether, describe, header, is_about, may_validate, read, sum,
 };
 
 const WALL: i64 = 1_700_000_000;
@@ -21,8 +21,8 @@ fn at(ms: u64) -> Now {
     Now { ms, wall: WALL + ms as i64 / 1000 }
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> CacheSettings {
+    CacheSettings {
         blocks: 24,
         max_object: 12_000,
         vary: true,
@@ -30,7 +30,7 @@ fn settings() -> Settings {
         wait_ms: 1000,
         tags: Some("cache-tag".into()),
         disk: Some(Disk { directory: "/".into(), size: 40_000 }),
-        ..Settings::new("c", 24)
+        ..CacheSettings::new("c", 24)
     }
 }
 
@@ -79,8 +79,8 @@ impl Files {
         {
             most -= 1;
             match change {
-                Change::Remove(number) => _ = self.0.remove(&number),
-                Change::Write(entry, object) => {
+                FileChange::Remove(number) => _ = self.0.remove(&number),
+                FileChange::Write(entry, object) => {
                     if entry.is_gone() {
                         files.written(&entry, false);
                         continue;
@@ -90,12 +90,12 @@ impl Files {
                     self.0.insert(entry.number, bytes);
                     assert!(files.written(&entry, true));
                 }
-                Change::Create(own) => self.1 = own.describe(clocks(ms)),
-                Change::Append(_, bytes) => {
+                FileChange::Create(own) => self.1 = own.describe(clocks(ms)),
+                FileChange::Append(_, bytes) => {
                     files.changed(bytes.len() as u64);
                     self.2.extend(bytes);
                 }
-                Change::Commit(own, entry, body) => {
+                FileChange::Commit(own, entry, body) => {
                     let (described, blocks) = (std::mem::take(&mut self.1), std::mem::take(&mut self.2));
                     let bytes = [header(own.number, body, &described), described, blocks].concat();
                     assert_eq!(bytes.len() as u64, entry.size);
@@ -103,14 +103,14 @@ impl Files {
                         self.0.insert(own.number, bytes);
                     }
                 }
-                Change::Abort(_) => (self.1, self.2) = (Vec::new(), Vec::new()),
+                FileChange::Abort(_) => (self.1, self.2) = (Vec::new(), Vec::new()),
             }
         }
     }
 
-    fn described(&self, number: u64, ms: u64) -> Option<(Header, Described)> {
+    fn described(&self, number: u64, ms: u64) -> Option<(FileHeader, Described)> {
         let bytes = self.0.get(&number)?;
-        let header = Header::read(bytes).ok()?;
+        let header = FileHeader::read(bytes).ok()?;
         if header.number != number || header.size() != bytes.len() as u64 {
             return None;
         }
@@ -118,7 +118,7 @@ impl Files {
         Some((header, read(&header, text, clocks(ms)).ok()?))
     }
 
-    fn body(&self, header: &Header) -> Option<Vec<u8>> {
+    fn body(&self, header: &FileHeader) -> Option<Vec<u8>> {
         let mut rest = self.0.get(&header.number)?.get(header.blocks_at() as usize..)?;
         let mut body = Vec::new();
         for block in 0..header.blocks() {
@@ -138,7 +138,7 @@ impl Files {
     fn read(&mut self, store: &Arc<Store>, ms: u64) {
         let files = store.files.as_ref().expect("files");
         while let Some(read) = files.waiting_read() {
-            let Read::Load(entry, load) = read else { continue };
+            let FileRead::Load(entry, load) = read else { continue };
             if entry.is_long() {
                 let described = self.described(entry.number, ms);
                 let long = described.and_then(|(header, described)| {
@@ -286,11 +286,11 @@ enum Hit {
 }
 
 impl Hit {
-    fn of(found: Found) -> Self {
+    fn of(found: Lookup) -> Self {
         match found {
-            Found::Fresh(object) => Self::Fresh(object.body.to_vec()),
-            Found::Stale(object) => Self::Stale(object),
-            Found::Hints(_) | Found::Nothing => Self::Nothing,
+            Lookup::Fresh(object) => Self::Fresh(object.body.to_vec()),
+            Lookup::Stale(object) => Self::Stale(object),
+            Lookup::Hints(_) | Lookup::Nothing => Self::Nothing,
         }
     }
 }
@@ -306,7 +306,7 @@ impl World {
                 Poll::Ready(Piece::End) => return body,
                 Poll::Ready(Piece::Cut) => panic!("what was whole is cut"),
                 Poll::Pending => match self.store.files.as_ref().and_then(|files| files.waiting_read()) {
-                    Some(Read::Block(_, blocks, block, fetch)) => fetch.end(blocks.read(block)),
+                    Some(FileRead::Block(_, blocks, block, fetch)) => fetch.end(blocks.read(block)),
                     other => panic!("{other:?}"),
                 },
             }
@@ -333,11 +333,11 @@ impl World {
         }
     }
 
-    fn find(&mut self, request: &Request, head: &Head) -> Hit {
+    fn find(&mut self, request: &CacheRequest, head: &Head) -> Hit {
         match self.store.find(request, head, self.ms) {
-            Found::Fresh(object) => Hit::Fresh(object.body.to_vec()),
+            Lookup::Fresh(object) => Hit::Fresh(object.body.to_vec()),
             found => {
-                let is_stale = matches!(found, Found::Stale(_));
+                let is_stale = matches!(found, Lookup::Stale(_));
                 let Some(mut loading) = self.store.find_file(request, head, self.ms, is_stale) else {
                     return Hit::of(found);
                 };
@@ -399,7 +399,7 @@ impl World {
         let version = &mut self.versions[number];
         let before = std::mem::replace(&mut version.fresh_until, 0);
         version.lives(until);
-        if !matches!(self.store.find(&request, &head, ms), Found::Fresh(_)) {
+        if !matches!(self.store.find(&request, &head, ms), Lookup::Fresh(_)) {
             // It may not have been kept: what was there before may be used as long as it could be.
             version.fresh_until = version.fresh_until.max(before);
         }
@@ -498,11 +498,11 @@ proptest! {
         end in 0..3usize,
         part in prop::option::of((0..20_000u64, 0..20_000u64)),
     ) {
-        let store = Store::new(Settings { disk: None, ..settings() });
+        let store = Store::new(CacheSettings { disk: None, ..settings() });
         let head = get("/a", "one");
         let mut request = store.request(&head).expect("a resource");
         store.prepare(&mut request, &head);
-        let Turn::Leads(lead) = store.board(&request, &head, 1) else { panic!("nobody leads") };
+        let FlightTurn::Leads(lead) = store.board(&request, &head, 1) else { panic!("nobody leads") };
         let told = response(200, "1", 9, "/a");
         let mut filling = store.begin(&request, &told, None, at(1)).expect("it may be kept");
         filling.lead(Some(lead));
@@ -513,7 +513,7 @@ proptest! {
             sent.extend_from_slice(&piece);
             for (number, _) in joins.iter().enumerate().filter(|(_, join)| **join == at) {
                 // Of what has grown too long nobody gets the rest.
-                if let Turn::Joins(feed) = store.board(&request, &head, 1) {
+                if let FlightTurn::Joins(feed) = store.board(&request, &head, 1) {
                     readers.push((number, Reader::new(feed, part)));
                 }
             }

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::Head;
 
-use crate::by_use::Used;
+use crate::by_use::UsedItem;
 use crate::entry::Entry;
 use crate::identity::Identity;
 use crate::room::Room;
-use crate::settings::Settings;
-use crate::times::Times;
+use crate::settings::CacheSettings;
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// A body, and the memory that it takes as long as anybody holds it.
 #[derive(Debug)]
-pub struct Body {
+pub struct StoredBody {
     bytes: Box<[u8]>,
     room: Room,
 }
 
-impl Body {
+impl StoredBody {
     pub(crate) fn new(bytes: Box<[u8]>, room: Room) -> Arc<Self> {
         Arc::new(Self { bytes, room })
     }
@@ -30,7 +30,7 @@ impl Body {
     }
 }
 
-impl std::ops::Deref for Body {
+impl std::ops::Deref for StoredBody {
     type Target = [u8];
 
     #[inline]
@@ -49,7 +49,7 @@ pub struct Object {
     /// the length of its body. Of hints, the `Link` fields alone.
     pub head: Head,
     /// The body. A response and what it was before its head was freshened share it.
-    pub body: Arc<Body>,
+    pub body: Arc<StoredBody>,
     /// Whether only hints are left of it.
     pub is_hints: bool,
     /// The file that has it too, if it came from one.
@@ -58,7 +58,7 @@ pub struct Object {
     pub(crate) room: Room,
     /// Its number, in the order in which objects came.
     pub(crate) number: u64,
-    pub(crate) times: Times,
+    pub(crate) times: FreshnessTimes,
     /// When it was used last. Written by any worker, at most once in a millisecond each.
     pub(crate) used_ms: AtomicU64,
     /// Under what instant it stands in the order of use. Written under the lock of that.
@@ -67,7 +67,7 @@ pub struct Object {
 
 /// What `show cache` tells of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ObjectSummary {
     /// The first 32 bits of the hash of its key.
     pub hash: u32,
     /// What it varies on, as one number; 0 for nothing.
@@ -86,8 +86,8 @@ impl Object {
     pub(crate) fn new(
         Identity { hash, key, variant }: Identity,
         head: Head,
-        body: Arc<Body>,
-        times: Times,
+        body: Arc<StoredBody>,
+        times: FreshnessTimes,
         room: Room,
         used_ms: u64,
     ) -> Self {
@@ -152,8 +152,8 @@ impl Object {
     }
 
     /// What is told of it.
-    pub fn shown(&self, now_ms: u64) -> Shown {
-        Shown {
+    pub fn shown(&self, now_ms: u64) -> ObjectSummary {
+        ObjectSummary {
             hash: (self.hash >> 32) as u32,
             variant: self.variant.number(),
             is_hints: self.is_hints,
@@ -164,7 +164,7 @@ impl Object {
     }
 }
 
-impl Used for Object {
+impl UsedItem for Object {
     fn number(&self) -> u64 {
         self.number
     }
@@ -185,5 +185,5 @@ pub(crate) fn memory(head: &Head, key: &[u8], variant: &Variant) -> u64 {
 
 /// The blocks that hold so many bytes.
 pub(crate) fn blocks_of(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(Settings::BLOCK)).unwrap_or(u32::MAX)
+    u32::try_from(bytes.div_ceil(CacheSettings::BLOCK)).unwrap_or(u32::MAX)
 }

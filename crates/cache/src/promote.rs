@@ -6,11 +6,11 @@ use std::sync::Arc;
 use http::Head;
 
 use crate::entry::Entry;
-use crate::file::{Described, Header};
+use crate::file::{Described, FileHeader};
 use crate::identity::Identity;
 use crate::loading::Loading;
-use crate::object::{Body, Object, blocks_of, memory};
-use crate::request::Request;
+use crate::object::{Object, StoredBody, blocks_of, memory};
+use crate::request::CacheRequest;
 use crate::room::Room;
 use crate::store::{Bucket, Store};
 
@@ -23,7 +23,7 @@ impl Store {
     /// stale: then `fresh_only`. What is found is being read.
     pub fn find_file(
         &self,
-        request: &Request,
+        request: &CacheRequest,
         head: &Head,
         now_ms: u64,
         fresh_only: bool,
@@ -38,7 +38,7 @@ impl Store {
     }
 
     /// Adds a file of an earlier process. False: it is to be removed.
-    pub fn found_file(&self, described: &Described, header: &Header, now_ms: u64) -> bool {
+    pub fn found_file(&self, described: &Described, header: &FileHeader, now_ms: u64) -> bool {
         let hash = self.hash(&described.key);
         self.files.as_ref().is_some_and(|files| files.found(hash, described, header, now_ms))
     }
@@ -49,7 +49,7 @@ impl Store {
         &self,
         entry: &Entry,
         described: &Described,
-        header: &Header,
+        header: &FileHeader,
         now_ms: u64,
     ) -> Option<Reserved> {
         if !Self::is_that(entry, described, header) {
@@ -66,7 +66,7 @@ impl Store {
     }
 
     /// Whether what a file has is what it is known to have.
-    pub fn is_that(entry: &Entry, described: &Described, header: &Header) -> bool {
+    pub fn is_that(entry: &Entry, described: &Described, header: &FileHeader) -> bool {
         described.key == entry.key
             && described.variant == entry.variant
             && header.number == entry.number
@@ -84,7 +84,7 @@ impl Store {
         now_ms: u64,
     ) -> Option<Arc<Object>> {
         let Described { key, variant, head, times } = described;
-        let body = Body::new(body.into_boxed_slice(), reserved.0);
+        let body = StoredBody::new(body.into_boxed_slice(), reserved.0);
         let identity = Identity { hash: entry.hash, key, variant };
         let new = Object::new(identity, head, body, times, self.no_room(), now_ms);
         let new = Object { file: Some(entry.clone()), ..new };

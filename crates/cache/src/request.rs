@@ -6,7 +6,7 @@ use crate::key::write_key;
 
 /// A request, as a cache sees it.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct CacheRequest {
     /// What its response is kept under.
     pub(crate) key: Box<[u8]>,
     /// The key's hash in the store that it was looked up in.
@@ -19,7 +19,7 @@ pub struct Request {
     pub may_store: bool,
 }
 
-impl Request {
+impl CacheRequest {
     /// Reads `head`; `None` where it names no resource.
     pub(crate) fn read(head: &Head) -> Option<Self> {
         let mut key = Vec::new();
@@ -114,7 +114,7 @@ mod tests {
         for (name, value) in fields {
             head.append(name.as_bytes(), value.as_bytes());
         }
-        let own = Request::read(&head).unwrap();
+        let own = CacheRequest::read(&head).unwrap();
         (own.may_use, own.may_store)
     }
 

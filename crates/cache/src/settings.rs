@@ -23,7 +23,7 @@ pub struct Disk {
 
 /// A section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct CacheSettings {
     /// Its name.
     pub name: Box<str>,
     /// `total-max-size`, in blocks.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub tags: Option<Box<str>>,
 }
 
-impl Settings {
+impl CacheSettings {
     /// The unit in which memory is counted, in bytes.
     pub const BLOCK: u64 = 1024;
 

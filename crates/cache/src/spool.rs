@@ -7,17 +7,17 @@ use std::sync::Arc;
 use http::Head;
 
 use crate::file::{self, BLOCK};
-use crate::files::Files;
-use crate::jobs::Change;
+use crate::files::StoreFiles;
+use crate::jobs::FileChange;
 use crate::spooled::Spooled;
 use crate::store::Store;
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// A response on its way there. Dropped, it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    files: Arc<Files>,
+    files: Arc<StoreFiles>,
     own: Arc<Spooled>,
     /// The block that is being filled, and which one it is.
     block: Vec<u8>,
@@ -32,9 +32,9 @@ pub(crate) struct Spool {
 impl Spool {
     /// Begins, with a body of so many bytes if that is known; `None` where there is no place for it.
     pub(crate) fn begin(
-        files: &Arc<Files>,
+        files: &Arc<StoreFiles>,
         of: (u64, Box<[u8]>, Variant, Head),
-        times: Times,
+        times: FreshnessTimes,
         length: Option<u64>,
     ) -> Option<Self> {
         let own = Spooled::new(files.next_number()?, of, times);
@@ -42,7 +42,7 @@ impl Spool {
         if !files.reserve(reserved) {
             return None;
         }
-        files.change(Change::Create(own.clone()), 0);
+        files.change(FileChange::Create(own.clone()), 0);
         let (files, block) = (files.clone(), Vec::with_capacity(BLOCK));
         Some(Self { files, own, block, at: 0, came: 0, reserved, is_over: false })
     }
@@ -75,7 +75,7 @@ impl Spool {
         block.extend_from_slice(&sum);
         self.at += 1;
         let length = block.len() as u64;
-        !self.own.has_failed() && self.files.change(Change::Append(self.own.clone(), block), length)
+        !self.own.has_failed() && self.files.change(FileChange::Append(self.own.clone(), block), length)
     }
 
     /// The body has come to its end. `number` is that under which it is noted in `store` that it is
@@ -98,7 +98,7 @@ impl Drop for Spool {
     fn drop(&mut self) {
         if !self.is_over {
             self.files.release(self.reserved);
-            self.files.change(Change::Abort(self.own.number), 0);
+            self.files.change(FileChange::Abort(self.own.number), 0);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::Head;
 
 use crate::file::{self, Clocks};
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// What the file is to say of the response.
@@ -19,13 +19,13 @@ pub struct Spooled {
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
     pub(crate) head: Head,
-    pub(crate) times: Times,
+    pub(crate) times: FreshnessTimes,
     /// Whether it could not be written. Written by the thread that does.
     has_failed: AtomicBool,
 }
 
 impl Spooled {
-    pub(crate) fn new(number: u64, of: (u64, Box<[u8]>, Variant, Head), times: Times) -> Arc<Self> {
+    pub(crate) fn new(number: u64, of: (u64, Box<[u8]>, Variant, Head), times: FreshnessTimes) -> Arc<Self> {
         let (hash, key, variant, head) = of;
         Arc::new(Self { number, hash, key, variant, head, times, has_failed: AtomicBool::new(false) })
     }

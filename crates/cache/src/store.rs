@@ -9,18 +9,18 @@ use arc_swap::ArcSwapOption;
 use http::{Head, KnownName};
 
 use crate::entry::Entry;
-use crate::files::Files;
-use crate::flight::{Flights, Turn};
+use crate::files::StoreFiles;
+use crate::flight::{FlightTurn, Flights};
 use crate::freshness::{Lifetime, Now};
 use crate::hints::hints;
 use crate::identity::Identity;
-use crate::object::{Body, Object, blocks_of, memory};
+use crate::object::{Object, StoredBody, blocks_of, memory};
 use crate::order::Order;
 use crate::purge::{self, Purge};
-use crate::request::{Request, is_of_message};
+use crate::request::{CacheRequest, is_of_message};
 use crate::room::{Free, Room};
-use crate::settings::{Hints, Settings};
-use crate::times::Times;
+use crate::settings::{CacheSettings, Hints};
+use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
 /// Objects whose keys have hashes that end alike; the newest first.
@@ -31,7 +31,7 @@ const MOST_BUCKETS: usize = 1 << 20;
 
 /// What a look-up gave.
 #[derive(Debug)]
-pub enum Found {
+pub enum Lookup {
     /// A response that may be used.
     Fresh(Arc<Object>),
     /// One that is not fresh any more, and may be of use all the same.
@@ -46,14 +46,14 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Store {
     /// Its section.
-    pub settings: Settings,
+    pub settings: CacheSettings,
     buckets: Box<[ArcSwapOption<Bucket>]>,
     hasher: RandomState,
     free: Free,
     order: Mutex<Order>,
     flights: Arc<Flights>,
     /// What stands in files, where the section has a directory.
-    pub files: Option<Arc<Files>>,
+    pub files: Option<Arc<StoreFiles>>,
 }
 
 impl Drop for Store {
@@ -66,7 +66,7 @@ impl Drop for Store {
 
 impl Store {
     /// An empty store.
-    pub fn new(settings: Settings) -> Arc<Self> {
+    pub fn new(settings: CacheSettings) -> Arc<Self> {
         let count = (settings.blocks as usize / 4).next_power_of_two().clamp(16, MOST_BUCKETS);
         Arc::new(Self {
             buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
@@ -74,14 +74,14 @@ impl Store {
             free: Arc::new(AtomicU32::new(settings.blocks)),
             order: Mutex::default(),
             flights: Arc::new(Flights::new()),
-            files: settings.disk.clone().map(|disk| Files::new(disk, &settings)),
+            files: settings.disk.clone().map(|disk| StoreFiles::new(disk, &settings)),
             settings,
         })
     }
 
     /// What the request of that head is here; `None` where it names no resource.
-    pub fn request(&self, head: &Head) -> Option<Request> {
-        let mut request = Request::read(head)?;
+    pub fn request(&self, head: &Head) -> Option<CacheRequest> {
+        let mut request = CacheRequest::read(head)?;
         request.hash = self.hasher.hash_one(&*request.key);
         Some(request)
     }
@@ -91,22 +91,22 @@ impl Store {
     }
 
     /// Has `request`, made for another store, stand for the same resource here.
-    pub fn adopt(&self, request: &mut Request) {
+    pub fn adopt(&self, request: &mut CacheRequest) {
         request.hash = self.hasher.hash_one(&*request.key);
     }
 
     /// Notes of a request that nothing answered what its response may vary on.
-    pub fn prepare(&self, request: &mut Request, head: &Head) {
+    pub fn prepare(&self, request: &mut CacheRequest, head: &Head) {
         if self.settings.vary && request.may_store {
             request.keep_varying(head);
         }
     }
 
     /// Looks for what answers a request. Whether it may be used is the caller's matter
-    /// ([`Request::may_use`]).
-    pub fn find(&self, request: &Request, head: &Head, now_ms: u64) -> Found {
+    /// ([`CacheRequest::may_use`]).
+    pub fn find(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> Lookup {
         let bucket = self.bucket(request.hash).load();
-        let Some(bucket) = &*bucket else { return Found::Nothing };
+        let Some(bucket) = &*bucket else { return Lookup::Nothing };
         let (mut accepts, mut hinting) = (None, None);
         for object in bucket.iter() {
             if object.hash != request.hash || object.key != request.key {
@@ -117,16 +117,16 @@ impl Store {
             }
             if !object.is_hints && object.is_fresh(now_ms) {
                 object.touch(now_ms);
-                return Found::Fresh(object.clone());
+                return Lookup::Fresh(object.clone());
             }
             hinting = hinting.or(Some(object));
         }
         match hinting {
             Some(object) if !object.is_hints && self.is_of_use(object, now_ms) => {
-                Found::Stale(object.clone())
+                Lookup::Stale(object.clone())
             }
-            Some(object) if self.settings.hints != Hints::Off => Found::Hints(object.clone()),
-            _ => Found::Nothing,
+            Some(object) if self.settings.hints != Hints::Off => Lookup::Hints(object.clone()),
+            _ => Lookup::Nothing,
         }
     }
 
@@ -151,7 +151,7 @@ impl Store {
     }
 
     /// What the response is for; `None` where it may not be kept for what it varies on.
-    pub(crate) fn variant(&self, request: &Request, response: &Head) -> Option<Variant> {
+    pub(crate) fn variant(&self, request: &CacheRequest, response: &Head) -> Option<Variant> {
         if response.get_known(KnownName::Vary).is_none() {
             return Some(Variant::default());
         }
@@ -161,7 +161,7 @@ impl Store {
 
     /// Notes that a response of this kind is being filled, under a number. `None`: that is so already,
     /// or there are as many variants of what is requested as there may be, none of them too old.
-    pub(crate) fn enter(&self, request: &Request, variant: &Variant, now_ms: u64) -> Option<u64> {
+    pub(crate) fn enter(&self, request: &CacheRequest, variant: &Variant, now_ms: u64) -> Option<u64> {
         let mut gone = Bucket::new();
         let mut order = self.order();
         let has_place = self.has_place_for(request, variant, now_ms, &mut order, &mut gone);
@@ -170,7 +170,7 @@ impl Store {
 
     fn has_place_for(
         &self,
-        request: &Request,
+        request: &CacheRequest,
         variant: &Variant,
         now_ms: u64,
         order: &mut Order,
@@ -195,16 +195,16 @@ impl Store {
     }
 
     /// Whose turn it is to fetch what is requested, by a request with this head.
-    pub fn board(&self, request: &Request, head: &Head, now_ms: u64) -> Turn {
+    pub fn board(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> FlightTurn {
         if !request.may_store || !request.may_use {
-            return Turn::Alone;
+            return FlightTurn::Alone;
         }
         self.flights.board(request.hash, &request.key, now_ms, |growing| growing.suits(head))
     }
 
     /// Makes what nobody may use any more of a request for which the server did something
     /// (RFC 9111, 4.4): all variants.
-    pub fn remove(&self, request: &Request) {
+    pub fn remove(&self, request: &CacheRequest) {
         self.forget(|key| *key == *request.key);
         if let Some(files) = &self.files {
             files.remove(request.hash, &request.key, |_| true);
@@ -363,20 +363,20 @@ impl Store {
     /// Keeps what a response's links tell of it, and nothing else.
     pub(crate) fn keep_hints(
         &self,
-        request: &Request,
+        request: &CacheRequest,
         variant: Variant,
         head: &Head,
         lifetime: Lifetime,
         now: Now,
     ) {
         let Some(head) = hint_head(head) else { return };
-        let times = Times::of(lifetime, now);
+        let times = FreshnessTimes::of(lifetime, now);
         let identity = Identity { hash: request.hash, key: request.key.clone(), variant };
         self.add_hints(self.hints_object(identity, head, times));
     }
 
-    fn hints_object(&self, identity: Identity, head: Head, times: Times) -> Object {
-        let (body, times) = (Body::new(Box::default(), self.no_room()), times.of_hints());
+    fn hints_object(&self, identity: Identity, head: Head, times: FreshnessTimes) -> Object {
+        let (body, times) = (StoredBody::new(Box::default(), self.no_room()), times.of_hints());
         let own = Object::new(identity, head, body, times, self.no_room(), times.stored_ms);
         Object { is_hints: true, ..own }
     }

@@ -8,8 +8,8 @@ use crate::{Landed, Lead, Now};
 
 const WALL: i64 = 1_700_000_000;
 
-fn store(change: impl FnOnce(&mut Settings)) -> Arc<Store> {
-    let mut settings = Settings::new("c", 1024);
+fn store(change: impl FnOnce(&mut CacheSettings)) -> Arc<Store> {
+    let mut settings = CacheSettings::new("c", 1024);
     settings.max_object = 300_000;
     change(&mut settings);
     Store::new(settings)
@@ -58,7 +58,7 @@ fn check(store: &Store) {
 fn body_of(store: &Store, request: &Head, ms: u64) -> Option<Vec<u8>> {
     let own = store.request(request)?;
     match store.find(&own, request, ms) {
-        Found::Fresh(object) if own.may_use => Some(object.body.to_vec()),
+        Lookup::Fresh(object) if own.may_use => Some(object.body.to_vec()),
         _ => None,
     }
 }
@@ -183,7 +183,7 @@ fn what_is_sent_takes_memory_until_nobody_holds_it() {
         let head = get("h", path, &[]);
         keep(&store, &head, &fresh, &body, 1);
         match store.find(&store.request(&head).unwrap(), &head, 2) {
-            Found::Fresh(object) => Some(object),
+            Lookup::Fresh(object) => Some(object),
             _ => None,
         }
     };
@@ -213,7 +213,7 @@ fn hints_stay_where_a_response_makes_room() {
     assert_eq!((hints, store.objects().len()), (10, 13));
     let own = store.request(&get("h", "/16", &[])).unwrap();
     let found = store.find(&own, &get("h", "/16", &[]), 30);
-    let Found::Hints(object) = found else { panic!("{found:?}") };
+    let Lookup::Hints(object) = found else { panic!("{found:?}") };
     assert_eq!(crate::hints(&object.head), [b"</a>; rel=preload".to_vec()]);
 }
 
@@ -224,9 +224,9 @@ fn what_is_stale_waits_or_helps_as_long_as_it_may() {
     assert!(keep(&store, &request, &response(&[("Cache-Control", "max-age=5")]), b"old", 0));
     let own = store.request(&request).unwrap();
     let at = |ms| match store.find(&own, &request, ms) {
-        Found::Fresh(_) => "fresh",
-        Found::Stale(object) if object.may_wait(ms) => "waits",
-        Found::Stale(object) if object.may_help(ms) => "helps",
+        Lookup::Fresh(_) => "fresh",
+        Lookup::Stale(object) if object.may_wait(ms) => "waits",
+        Lookup::Stale(object) if object.may_help(ms) => "helps",
         _ => "gone",
     };
     assert_eq!(
@@ -242,7 +242,7 @@ fn one_leads_and_the_others_follow() {
     let request = store.request(&get("h", "/", &[])).unwrap();
     let other = store.request(&get("h", "/other", &[])).unwrap();
     let follow = || match store.board(&request, &get("h", "/", &[]), 0) {
-        Turn::Follows(follow) => follow,
+        FlightTurn::Follows(follow) => follow,
         turn => panic!("{turn:?}"),
     };
     let mut context = Context::from_waker(Waker::noop());
@@ -251,8 +251,10 @@ fn one_leads_and_the_others_follow() {
         (drop, Landed::Abandoned),
         (|lead| lead.pass(0), Landed::Passed),
     ] {
-        let Turn::Leads(lead) = store.board(&request, &get("h", "/", &[]), 0) else { panic!("nobody leads") };
-        assert!(matches!(store.board(&other, &get("h", "/other", &[]), 0), Turn::Leads(_)));
+        let FlightTurn::Leads(lead) = store.board(&request, &get("h", "/", &[]), 0) else {
+            panic!("nobody leads")
+        };
+        assert!(matches!(store.board(&other, &get("h", "/other", &[]), 0), FlightTurn::Leads(_)));
         let (mut one, mut two) = (follow(), follow());
         assert_eq!(one.poll_landed(&mut context), Poll::Pending);
         assert_eq!(one.poll_landed(&mut context), Poll::Pending);
@@ -262,8 +264,8 @@ fn one_leads_and_the_others_follow() {
         assert_eq!(two.poll_landed(&mut context), Poll::Ready(landed));
     }
     // What is not for others is not waited for, for a while.
-    assert!(matches!(store.board(&request, &get("h", "/", &[]), 1_999), Turn::Alone));
-    assert!(matches!(store.board(&request, &get("h", "/", &[]), 2_000), Turn::Leads(_)));
+    assert!(matches!(store.board(&request, &get("h", "/", &[]), 1_999), FlightTurn::Alone));
+    assert!(matches!(store.board(&request, &get("h", "/", &[]), 2_000), FlightTurn::Leads(_)));
 }
 
 #[test]
@@ -413,7 +415,7 @@ proptest! {
             let mut fields = vec![("Cache-Control", CONTROLS[control])];
             fields.extend((!VARIES[vary].is_empty()).then_some(("Vary", VARIES[vary])));
             fields.extend((!CODINGS[coding].is_empty()).then_some(("Content-Encoding", CODINGS[coding])));
-            if Request::is_unsafe(head.method_id()) {
+            if CacheRequest::is_unsafe(head.method_id()) {
                 store.remove(&store.request(&head).unwrap());
                 // What was sent before is not to come again.
                 let is_other = |sent: &Sent| !sent.request.is_same_resource(&request);

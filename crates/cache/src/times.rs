@@ -4,7 +4,7 @@ use crate::freshness::{Lifetime, Now};
 
 /// From when to when a response may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Times {
+pub(crate) struct FreshnessTimes {
     /// How old it was when it came, in seconds.
     pub(crate) age: u32,
     /// What `If-Modified-Since` is compared with, in seconds since 1970.
@@ -19,7 +19,7 @@ pub(crate) struct Times {
     pub(crate) error_ms: u64,
 }
 
-impl Times {
+impl FreshnessTimes {
     /// Those of a response that came `now`.
     pub(crate) fn of(lifetime: Lifetime, now: Now) -> Self {
         let expires_ms = now.ms + u64::from(lifetime.left) * 1000;

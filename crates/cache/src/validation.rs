@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::object::{Object, blocks_of, memory};
 use crate::request::is_of_message;
 use crate::store::{Bucket, Store};
-use crate::times::Times;
+use crate::times::FreshnessTimes;
 
 /// Conditions that say what a cache has.
 const CONDITIONS: [KnownName; 2] = [KnownName::IfNoneMatch, KnownName::IfModifiedSince];
@@ -112,7 +112,7 @@ impl Store {
         };
         let stale =
             Lifetime { left: 0, age: 0, modified: old.times.modified, while_revalidate: 0, if_error: 0 };
-        let times = Times::of(lifetime.unwrap_or(stale), now);
+        let times = FreshnessTimes::of(lifetime.unwrap_or(stale), now);
         let (key, variant, body) = (old.key.clone(), old.variant.clone(), old.body.clone());
         // The memory of the body is counted already, and that of the head as it was.
         let taken = blocks_of(memory(&head, &key, &variant) + body.len() as u64);

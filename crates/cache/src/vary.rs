@@ -32,7 +32,7 @@ const CODINGS: &[(&[u8], Codings)] = &[
 const MOST_CODINGS: usize = 16;
 
 /// What a request accepts; `None` where it says too much of it.
-pub(crate) type Accepted = Option<Codings>;
+pub(crate) type AcceptedCodings = Option<Codings>;
 
 fn coding(token: &[u8]) -> Codings {
     let found = CODINGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(token));
@@ -40,7 +40,7 @@ fn coding(token: &[u8]) -> Codings {
 }
 
 /// The codings that a request accepts (RFC 9110, 12.5.3): all of them where it does not say.
-pub(crate) fn accepted(request: &Head) -> Accepted {
+pub(crate) fn accepted(request: &Head) -> AcceptedCodings {
     let name = KnownName::AcceptEncoding.into();
     let mut lines = request.get_all(&name).peekable();
     if lines.peek().is_none() {
@@ -132,7 +132,7 @@ impl Variant {
 
     /// Whether `request` may be answered with it; `accepts` is what it accepts, once that was asked.
     #[inline]
-    pub fn suits(&self, request: &Head, accepts: &mut Option<Accepted>) -> bool {
+    pub fn suits(&self, request: &Head, accepts: &mut Option<AcceptedCodings>) -> bool {
         let same =
             |kept: &Option<Box<[u8]>>, name| kept.as_ref().is_none_or(|kept| **kept == *said(request, name));
         self.codings.is_none_or(|codings| {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_accepted_is_what_the_field_says() {
         let all = |names: &[&[u8]]| names.iter().map(|name| coding(name)).fold(0, |all, bit| all | bit);
-        let cases: &[(&[&str], Accepted)] = &[
+        let cases: &[(&[&str], AcceptedCodings)] = &[
             (&[], Some(Codings::MAX)),
             (&[""], Some(IDENTITY)),
             (&["GZIP"], Some(all(&[b"gzip", b"identity"]))),

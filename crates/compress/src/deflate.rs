@@ -56,7 +56,7 @@ pub(crate) struct Quick {
     /// harm: bytes are compared, and what is out of the window is not taken. Of a new body all are its
     /// beginning. The upper half is more of the hash, which tells nearly all that differ apart without
     /// a look at the place: that is in farther memory than the table.
-    table: Box<Table>,
+    table: Box<CodeTable>,
     /// Bits that do not fill a byte yet.
     bits: u64,
     count: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Quick {
 }
 
 type Ring = [u8; BUFFER + SLACK];
-type Table = [u32; 1 << HASH_BITS];
+type CodeTable = [u32; 1 << HASH_BITS];
 
 /// Eight bytes from a place on. The remainder, which is a mask, spares a branch.
 #[inline(always)]
@@ -289,7 +289,7 @@ struct Candidate {
 impl Candidate {
     /// What the table has for a place, which takes its turn there.
     #[inline(always)]
-    fn of<const SHORTEST: usize>(buffer: &Ring, table: &mut Table, at: usize) -> Self {
+    fn of<const SHORTEST: usize>(buffer: &Ring, table: &mut CodeTable, at: usize) -> Self {
         let word = load8(buffer, at);
         let hash = hash::<SHORTEST>(word);
         let own = (hash >> 16) as u32 & 0xffff_0000 | u32::from(at as u16);
@@ -348,7 +348,7 @@ impl Match {
 #[inline(never)]
 fn content<const SHORTEST: usize>(
     buffer: &Ring,
-    table: &mut Table,
+    table: &mut CodeTable,
     start: usize,
     end: usize,
     bits: &mut Bits<'_>,
@@ -369,7 +369,7 @@ fn content<const SHORTEST: usize>(
 #[inline(always)]
 fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     buffer: &Ring,
-    table: &mut Table,
+    table: &mut CodeTable,
     start: usize,
     end: usize,
     bits: &mut Bits<'_>,

@@ -16,7 +16,7 @@ mod wrapper;
 mod zlib;
 mod zstd;
 
-pub use pool::{Encoder, Settings, memory_used};
+pub use pool::{CoderSettings, Encoder, memory_used};
 
 /// A coding, as `compression algo` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

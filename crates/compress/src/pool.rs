@@ -25,7 +25,7 @@ pub fn memory_used() -> usize {
 
 /// What a coder is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct CoderSettings {
     /// 1 (quick) to 9 (small).
     pub level: u8,
     /// `tune.zlib.windowsize`, in bits.
@@ -36,39 +36,39 @@ pub struct Settings {
     pub most_memory: usize,
 }
 
-enum State {
+enum CoderState {
     Quick(Box<Quick>),
     Zlib(Box<Zlib>),
     Zstd(Box<Zstd>),
     Brotli(Box<Brotli>),
 }
 
-impl State {
-    fn kind(&self) -> Kind {
+impl CoderState {
+    fn kind(&self) -> CoderKind {
         match self {
-            Self::Quick(_) => Kind::Quick,
-            Self::Zlib(_) => Kind::Zlib,
-            Self::Zstd(_) => Kind::Zstd,
-            Self::Brotli(_) => Kind::Brotli,
+            Self::Quick(_) => CoderKind::Quick,
+            Self::Zlib(_) => CoderKind::Zlib,
+            Self::Zstd(_) => CoderKind::Zstd,
+            Self::Brotli(_) => CoderKind::Brotli,
         }
     }
 }
 
-impl Drop for State {
+impl Drop for CoderState {
     fn drop(&mut self) {
         USED.fetch_sub(self.kind().memory(), Relaxed);
     }
 }
 
 thread_local! {
-    static FREE: RefCell<Vec<State>> = const { RefCell::new(Vec::new()) };
+    static FREE: RefCell<Vec<CoderState>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One body's coder.
 pub struct Encoder {
     algorithm: Algorithm,
     wrapper: Wrapper,
-    state: Option<State>,
+    state: Option<CoderState>,
     /// Whether something was written since the last flush.
     is_dirty: bool,
     has_begun: bool,
@@ -82,14 +82,14 @@ impl std::fmt::Debug for Encoder {
 
 /// What codes with an algorithm at a level.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CoderKind {
     Quick,
     Zlib,
     Zstd,
     Brotli,
 }
 
-impl Kind {
+impl CoderKind {
     fn of(algorithm: Algorithm, level: u8) -> Option<Self> {
         match algorithm {
             Algorithm::Identity => None,
@@ -111,16 +111,16 @@ impl Kind {
 }
 
 /// A state of the thread's, as new, or a new one; `None` where the limit forbids that.
-fn take(kind: Kind, settings: &Settings) -> Option<State> {
+fn take(kind: CoderKind, settings: &CoderSettings) -> Option<CoderState> {
     let kept = FREE.with_borrow_mut(|free| {
         free.iter().rposition(|state| state.kind() == kind).map(|index| free.swap_remove(index))
     });
     if let Some(mut state) = kept {
         match &mut state {
-            State::Quick(quick) => quick.reset(),
-            State::Zlib(zlib) => zlib.reset(settings.level),
-            State::Zstd(zstd) => zstd.reset(settings.level),
-            State::Brotli(_) => {}
+            CoderState::Quick(quick) => quick.reset(),
+            CoderState::Zlib(zlib) => zlib.reset(settings.level),
+            CoderState::Zstd(zstd) => zstd.reset(settings.level),
+            CoderState::Brotli(_) => {}
         }
         return Some(state);
     }
@@ -131,19 +131,19 @@ fn take(kind: Kind, settings: &Settings) -> Option<State> {
         return None;
     }
     Some(match kind {
-        Kind::Quick => State::Quick(Box::new(Quick::new())),
-        Kind::Zlib => {
-            State::Zlib(Box::new(Zlib::new(settings.level, settings.window_bits, settings.memory_level)))
+        CoderKind::Quick => CoderState::Quick(Box::new(Quick::new())),
+        CoderKind::Zlib => {
+            CoderState::Zlib(Box::new(Zlib::new(settings.level, settings.window_bits, settings.memory_level)))
         }
-        Kind::Zstd => State::Zstd(Box::new(Zstd::new(settings.level))),
-        Kind::Brotli => State::Brotli(Box::new(Brotli::new(settings.level))),
+        CoderKind::Zstd => CoderState::Zstd(Box::new(Zstd::new(settings.level))),
+        CoderKind::Brotli => CoderState::Brotli(Box::new(Brotli::new(settings.level))),
     })
 }
 
 impl Encoder {
     /// A coder for one body; `None` where the limit of memory is reached.
-    pub fn new(algorithm: Algorithm, settings: &Settings) -> Option<Self> {
-        let state = match Kind::of(algorithm, settings.level) {
+    pub fn new(algorithm: Algorithm, settings: &CoderSettings) -> Option<Self> {
+        let state = match CoderKind::of(algorithm, settings.level) {
             None => None,
             Some(kind) => Some(take(kind, settings)?),
         };
@@ -192,10 +192,10 @@ impl Encoder {
         self.wrapper.add(data);
         match &mut self.state {
             None => out.extend_from_slice(data),
-            Some(State::Quick(quick)) => quick.write(data, until, out),
-            Some(State::Zlib(zlib)) => zlib.write(data, until, out),
-            Some(State::Zstd(zstd)) => zstd.write(data, until, out),
-            Some(State::Brotli(brotli)) => brotli.write(data, until, out),
+            Some(CoderState::Quick(quick)) => quick.write(data, until, out),
+            Some(CoderState::Zlib(zlib)) => zlib.write(data, until, out),
+            Some(CoderState::Zstd(zstd)) => zstd.write(data, until, out),
+            Some(CoderState::Brotli(brotli)) => brotli.write(data, until, out),
         }
     }
 }
@@ -204,7 +204,7 @@ impl Drop for Encoder {
     /// Keeps the state for the next body.
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        if matches!(state, State::Brotli(_)) {
+        if matches!(state, CoderState::Brotli(_)) {
             return;
         }
         // At the end of a thread there is no pool any more.

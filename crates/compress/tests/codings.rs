@@ -3,10 +3,10 @@
 
 use std::io::Read;
 
-use compress::{Algorithm, Encoder, Settings, memory_used};
+use compress::{Algorithm, CoderSettings, Encoder, memory_used};
 use proptest::prelude::*;
 
-const SETTINGS: Settings = Settings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
+const SETTINGS: CoderSettings = CoderSettings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
 
 /// What a decoder makes of it; of a body that is not whole, what there is.
 fn decoded(algorithm: Algorithm, coded: &[u8]) -> Vec<u8> {
@@ -65,7 +65,7 @@ proptest! {
         level in prop_oneof![Just(1u8), Just(2), Just(6)],
     ) {
         for (_, algorithm) in Algorithm::ALL {
-            let mut encoder = Encoder::new(algorithm, &Settings { level, ..SETTINGS }).unwrap();
+            let mut encoder = Encoder::new(algorithm, &CoderSettings { level, ..SETTINGS }).unwrap();
             let (mut coded, mut rest, mut at) = (Vec::new(), &content[..], 0);
             while !rest.is_empty() {
                 let (piece, more) = rest.split_at(pieces[at % pieces.len()].min(rest.len()));
@@ -137,7 +137,7 @@ fn an_empty_body_is_one_of_its_coding() {
 #[test]
 fn states_that_a_limit_has_no_room_for_are_not_made() {
     // What other tests of this process use counts too, so that the limit is below one state.
-    let tight = Settings { most_memory: 1, level: 9, ..SETTINGS };
+    let tight = CoderSettings { most_memory: 1, level: 9, ..SETTINGS };
     assert!(Encoder::new(Algorithm::Brotli, &tight).is_none());
     assert!(Encoder::new(Algorithm::Identity, &tight).is_some());
     let one = Encoder::new(Algorithm::Brotli, &SETTINGS).unwrap();

@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use compress::{Algorithm, Encoder, Settings};
+use compress::{Algorithm, CoderSettings, Encoder};
 use proptest::prelude::*;
 
-const SETTINGS: Settings = Settings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
+const SETTINGS: CoderSettings = CoderSettings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
 
 fn encoder() -> Encoder {
     Encoder::new(Algorithm::RawDeflate, &SETTINGS).expect("no limit of memory")

@@ -36,7 +36,7 @@ pub fn keywords() -> impl Iterator<Item = &'static str> {
 
 /// What `add server` asks for.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct AddServer<'a> {
     /// The backend's place in the plan.
     pub backend: ProxyIndex,
     /// The server's name.
@@ -51,7 +51,7 @@ pub struct Asked<'a> {
 
 /// Resolves it: in maintenance, its checks not running, its place not known yet. The error is for
 /// the operator.
-pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> {
+pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, String> {
     let proxy = &plan.proxies[asked.backend];
     // On a line of the configuration it is left out with a warning.
     let sends = |word: &String| word.starts_with("send-proxy");
@@ -135,7 +135,7 @@ fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<P
 
 /// A configuration of the one line, with the `default-server` lines that stood above the backend's
 /// own servers, and with the sections that these may name.
-fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
+fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
     let mut text = format!("{}backend {}\n", plan.kept.healthchecks, quoted(&proxy.state.name));
     text.push_str(&format!("  mode {}\n", proxy.mode.name()));
     for line in &proxy.lent.default_server {
@@ -161,7 +161,7 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
 
 /// The line of a configuration that has the server: as it was asked for, but that it is in service
 /// unless somebody says otherwise.
-fn line(asked: &Asked<'_>) -> String {
+fn line(asked: &AddServer<'_>) -> String {
     let Some((address, parameters)) = asked.words.split_first() else { return String::new() };
     let (from, parameters) = match parameters {
         [first, name, rest @ ..] if first == "from" => (quoted(name), rest),

@@ -6,14 +6,19 @@
 use std::path::{Path, PathBuf};
 
 use diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span};
-use syntax::{Facts, Line, Reader, Word};
+use syntax::{Line, ProgramFacts, Reader, Word};
 
-use crate::draft::{Draft, EngineFile, Kind, Section};
+use crate::draft::{Draft, EngineFile, Section, SectionKind};
 use crate::read::read_statement;
 use crate::system::error_text;
 
 /// Reads all that the lines of `draft` name.
-pub(crate) fn read(draft: &mut Draft, sources: &mut SourceMap, facts: &Facts, diagnostics: &mut Diagnostics) {
+pub(crate) fn read(
+    draft: &mut Draft,
+    sources: &mut SourceMap,
+    facts: &ProgramFacts,
+    diagnostics: &mut Diagnostics,
+) {
     for use_of in uses(draft, sources) {
         let same = |file: &&mut EngineFile| file.path == use_of.path && file.scope == use_of.scope;
         if let Some(known) = draft.engines.iter_mut().find(same) {
@@ -77,7 +82,7 @@ fn uses(draft: &Draft, sources: &SourceMap) -> Vec<UseOf> {
 /// it.
 fn located(draft: &Draft, sources: &SourceMap, section: &Section, name: &Word) -> PathBuf {
     let path = Path::new(name.as_str());
-    let globals = draft.sections.iter().filter(|section| section.kind == Kind::Global);
+    let globals = draft.sections.iter().filter(|section| section.kind == SectionKind::Global);
     let mut lines = globals.flat_map(|section| &section.statements);
     let Some(said) = lines.rfind(|line| line.keyword.name == "default-path") else {
         return path.to_owned();
@@ -111,9 +116,9 @@ fn sections(
             continue;
         }
         let kind = match first.as_str() {
-            "spoe-agent" => Kind::SpoeAgent,
-            "spoe-message" => Kind::SpoeMessage,
-            "spoe-group" => Kind::SpoeGroup,
+            "spoe-agent" => SectionKind::SpoeAgent,
+            "spoe-message" => SectionKind::SpoeMessage,
+            "spoe-group" => SectionKind::SpoeGroup,
             _ => {
                 let outcome = match sections.last_mut() {
                     Some(section) => {
@@ -144,7 +149,7 @@ fn outside(word: &Word) -> Diagnostic {
         .haproxy(format!("unknown keyword '{word}' out of section."))
 }
 
-fn open(kind: Kind, file: FileId, line: &Line) -> Result<Section, Diagnostic> {
+fn open(kind: SectionKind, file: FileId, line: &Line) -> Result<Section, Diagnostic> {
     let keyword = line.words[0].clone();
     let Some(name) = line.words.get(1).cloned() else {
         return Err(Diagnostic::alert(format!("`{keyword}` expects a name"))

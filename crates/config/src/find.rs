@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use diag::{Diagnostic, suggest};
 use syntax::Word;
 
-use crate::draft::keyword::{Apply, Keyword, Where, not_supported, sections};
-use crate::draft::{self, Kind, Section};
+use crate::draft::keyword::{Apply, Keyword};
+use crate::draft::row::{KeywordRow, Where, not_supported, sections};
+use crate::draft::{self, Section, SectionKind};
 use crate::surface;
 use crate::tables;
 
@@ -16,7 +17,7 @@ use crate::tables;
 const NAMES_OTHERS: &[&str] = &["default_backend", "monitor fail", "use-server", "use_backend"];
 
 /// The warning for such a line in a section that has no use for it.
-pub(crate) fn without_side(words: &[Word], row: &Keyword, within: &Section) -> Option<Diagnostic> {
+pub(crate) fn without_side(words: &[Word], row: &KeywordRow, within: &Section) -> Option<Diagnostic> {
     (!row.places.holds(within.kind.place())).then(|| misplaced(words, row, within))
 }
 
@@ -80,13 +81,13 @@ fn names(word: &Word, part: &str) -> bool {
 
 /// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the
 /// side it concerns.
-fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
+fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
     let (name, section) = (row.name, within.keyword.as_str());
     let span = words[0].span().to(words[row.words() - 1].span());
     let only_a_side = within.kind.is_proxy() && row.places.holds(PROXIES);
-    let side = if within.kind == Kind::Frontend { "backend" } else { "frontend" };
+    let side = if within.kind == SectionKind::Frontend { "backend" } else { "frontend" };
     if !only_a_side {
-        let haproxy = match row.places.holds(PROXIES) && within.kind == Kind::Defaults {
+        let haproxy = match row.places.holds(PROXIES) && within.kind == SectionKind::Defaults {
             true => format!("'{name}' not allowed in 'defaults' section."),
             false => format!("unknown keyword '{name}' in '{section}' section"),
         };

@@ -21,20 +21,20 @@ use std::path::PathBuf;
 use diag::{Diagnostics, FileId, SourceMap};
 use plan::Plan;
 use sample::pattern::PatternSets;
-use syntax::{Environment, Facts};
+use syntax::{Environment, ProgramFacts};
 
 pub use draft::Draft;
 pub use draft::keyword;
 pub use resolve::Setting;
-use resolve::around::Around;
-pub use resolve::kept::shown;
+pub use resolve::runtime_defaults::shown;
+use resolve::runtime_scope::Around;
 pub use tls::openssl_version;
 
 /// What a configuration is read with.
 #[derive(Debug, Clone, Default)]
 pub struct Boot {
     /// What conditions may ask about the program.
-    pub facts: Facts,
+    pub facts: ProgramFacts,
     /// The environment before the first line.
     pub environment: Environment,
     /// What the command line says.

@@ -4,11 +4,12 @@
 //! No value is looked at yet: that is `resolve`.
 
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
-use syntax::{Environment, Facts, Line, Reader, Word};
+use syntax::{Environment, Line, ProgramFacts, Reader, Word};
 
-use crate::draft::keyword::{Apply, Negation, Where, not_supported};
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::row::{Negation, Where, not_supported};
 use crate::draft::section::section_kind;
-use crate::draft::{Draft, Kind, Section, Statement, is_name_character, section_names};
+use crate::draft::{Draft, Section, SectionKind, Statement, is_name_character, section_names};
 use crate::find;
 use crate::tables::environment::LOCAL_PEER;
 
@@ -16,7 +17,7 @@ use crate::tables::environment::LOCAL_PEER;
 pub(crate) fn read(
     sources: &SourceMap,
     files: Vec<FileId>,
-    facts: &Facts,
+    facts: &ProgramFacts,
     environment: Environment,
     diagnostics: &mut Diagnostics,
 ) -> Draft {
@@ -42,12 +43,12 @@ pub(crate) fn read(
             inside.unknown = true;
             continue;
         };
-        if section.kind == Kind::Unsupported {
+        if section.kind == SectionKind::Unsupported {
             continue;
         }
         match read_statement(section, &mut line) {
             Ok(statement) => {
-                if let Apply::Environment(apply) = statement.keyword.apply {
+                if let Apply::Environment(apply) = apply_of(&statement) {
                     match environment_arity(&statement, &reader.environment) {
                         Ok(()) => apply(&mut reader.environment, statement.arguments()),
                         Err(error) => diagnostics.push(error),
@@ -97,7 +98,7 @@ fn outside(word: &Word) -> Diagnostic {
     }
 }
 
-fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> Section {
+fn open_section(kind: SectionKind, line: &mut Line, diagnostics: &mut Diagnostics) -> Section {
     let words = std::mem::take(&mut line.words);
     let keyword = words[0].clone();
     let mut rest = words[1..].iter();
@@ -110,7 +111,7 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
         statements: Vec::new(),
         keyword,
     };
-    if kind == Kind::Unsupported {
+    if kind == SectionKind::Unsupported {
         let name = section.keyword.as_str();
         diagnostics.push(
             Diagnostic::alert(format!("section `{name}` is not supported yet"))
@@ -119,22 +120,22 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
         );
         return section;
     }
-    if kind == Kind::Global {
+    if kind == SectionKind::Global {
         refuse_extra(&section, rest.next(), diagnostics);
         return section;
     }
     match rest.next() {
-        Some(word) if kind == Kind::Defaults && *word == "from" && words.len() > 2 => {
+        Some(word) if kind == SectionKind::Defaults && *word == "from" && words.len() > 2 => {
             section.from = rest.next().cloned();
         }
         Some(word) => {
             section.name = word.clone();
             // Any name will do where nothing but `from` names it.
-            if kind != Kind::Defaults {
+            if kind != SectionKind::Defaults {
                 check_name(&section, diagnostics);
             }
         }
-        None if matches!(kind, Kind::Defaults | Kind::CrtStore | Kind::Traces) => {}
+        None if matches!(kind, SectionKind::Defaults | SectionKind::CrtStore | SectionKind::Traces) => {}
         None => {
             let keyword = section.keyword.as_str();
             diagnostics.push(
@@ -167,7 +168,7 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
 fn refuse_extra(section: &Section, extra: Option<&Word>, diagnostics: &mut Diagnostics) {
     let Some(extra) = extra else { return };
     let keyword = section.keyword.as_str();
-    let ignored = matches!(section.kind, Kind::Defaults | Kind::Ring);
+    let ignored = matches!(section.kind, SectionKind::Defaults | SectionKind::Ring);
     let (severity, tail) =
         if ignored { (Severity::Warning, " It is ignored.") } else { (Severity::Alert, "") };
     diagnostics.push(
@@ -212,8 +213,14 @@ pub(crate) fn read_statement(section: &Section, line: &mut Line) -> Result<State
                 }
             }));
     }
-    let statement =
-        Statement { keyword, negation, words: words.drain(..).collect(), span: line.span, line: line.number };
+    let statement = Statement {
+        keyword: &keyword.row,
+        apply: &keyword.apply,
+        negation,
+        words: words.drain(..).collect(),
+        span: line.span,
+        line: line.number,
+    };
     match keyword.apply {
         Apply::Removed(version, way_out) => {
             Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))

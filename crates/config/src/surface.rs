@@ -4,13 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use crate::draft::keyword::Where;
+use crate::draft::row::Where;
 
 /// Kind, section or class, name, and for keywords of proxies the letters of the manual's matrix;
 /// one a line, separated by tabs.
 const NAMES: &str = include_str!("../data/surface.tsv");
 
-struct Names {
+struct SurfaceNames {
     all: HashSet<&'static str>,
     by_first: HashMap<&'static str, u32>,
     options: HashSet<&'static str>,
@@ -18,11 +18,11 @@ struct Names {
     server: HashSet<&'static str>,
 }
 
-static INDEX: OnceLock<Names> = OnceLock::new();
+static INDEX: OnceLock<SurfaceNames> = OnceLock::new();
 
-fn names() -> &'static Names {
+fn names() -> &'static SurfaceNames {
     INDEX.get_or_init(|| {
-        let mut names = Names {
+        let mut names = SurfaceNames {
             all: HashSet::new(),
             by_first: HashMap::new(),
             options: HashSet::new(),

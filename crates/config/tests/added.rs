@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use config::Boot;
-use config::dynamic::{Asked, resolve};
+use config::dynamic::{AddServer, resolve};
 
 #[test]
 fn resolving_a_server_to_be_added_leaves_what_the_process_has_one_of() {
@@ -13,7 +13,7 @@ fn resolving_a_server_to_be_added_leaves_what_the_process_has_one_of() {
     let before = process();
     assert_eq!(before, (4, 2));
     let words = ["127.0.0.1:2", "pool-conn-name", "path"].map(String::from);
-    let asked = Asked { backend: plan.backends["b"], name: "t", words: &words, id: 2, track: None };
+    let asked = AddServer { backend: plan.backends["b"], name: "t", words: &words, id: 2, track: None };
     let server = resolve(&plan, asked).unwrap();
     assert!(server.pool_conn_name.is_some());
     assert_eq!(process(), before);

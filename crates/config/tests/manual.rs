@@ -3,7 +3,7 @@
 
 mod common;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::Severity;
 use scratch::Scratch;
 

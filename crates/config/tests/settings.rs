@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use balance::{Algorithm, HashFunction, HashKind, PreserveAffinity, UriPart};
 use common::plan;
-use plan::bind::{BindAddress, Level, Shards};
-use plan::check::{Action, CheckKind, Script, Send, Text};
+use plan::bind::{AccessLevel, BindAddress, Shards};
+use plan::check::{CheckAction, CheckKind, CheckScript, CheckText, Send};
 use plan::log::{LogAddress, LogFormat, LogTarget};
 use plan::proxy::{ConnectionMode, CookieOperation, Proxy, RestrictNames, Reuse};
 use plan::server::{Observe, OnError, SendProxy, ServerSettings, UseSource};
@@ -124,7 +124,7 @@ fn global_keywords_set_the_process() {
         ("stats socket /run/w.sock level admin mode 600 expose-fd listeners", |g| {
             let socket = &g.stats_sockets[0];
             socket.address == BindAddress::Unix("/run/w.sock".into())
-                && (socket.level, socket.mode, socket.expose_fds) == (Level::Admin, Some(0o600), true)
+                && (socket.level, socket.mode, socket.expose_fds) == (AccessLevel::Admin, Some(0o600), true)
         }),
         ("stats socket ipv4@127.0.0.1:9999 level user", |g| {
             g.stats_sockets[0].address == BindAddress::Ip(([127, 0, 0, 1], 9999).into())
@@ -342,7 +342,7 @@ fn server_parameters_set_the_server() {
 }
 
 /// The script of the only server's check.
-fn script(plan: &Plan) -> &Script {
+fn script(plan: &Plan) -> &CheckScript {
     match &*plan.proxies[0].servers.fixed()[0].check.as_ref().expect("a check").kind {
         CheckKind::Script(script) => script,
         CheckKind::External { .. } => panic!("a script"),
@@ -350,25 +350,25 @@ fn script(plan: &Plan) -> &Script {
 }
 
 /// A script as one line: steps with their numbers.
-fn told(script: &Script) -> String {
+fn told(script: &CheckScript) -> String {
     let steps = script.steps.iter().map(|step| {
         let what = match &step.action {
-            Action::Connect(connect) if connect.implied => "(connect)".to_owned(),
-            Action::Connect(_) => "connect".to_owned(),
-            Action::Send(Send::Bytes(bytes)) => format!("send:{}", bytes.escape_ascii()),
-            Action::Send(_) => "send-lf".to_owned(),
-            Action::Request(request) => {
+            CheckAction::Connect(connect) if connect.implied => "(connect)".to_owned(),
+            CheckAction::Connect(_) => "connect".to_owned(),
+            CheckAction::Send(Send::Bytes(bytes)) => format!("send:{}", bytes.escape_ascii()),
+            CheckAction::Send(_) => "send-lf".to_owned(),
+            CheckAction::Request(request) => {
                 let uri = match &request.uri {
-                    Text::Fixed(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                    Text::Format(_) => "%".to_owned(),
+                    CheckText::Fixed(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    CheckText::Format(_) => "%".to_owned(),
                 };
                 let names: Vec<&str> = request.headers.iter().map(|(name, _)| &**name).collect();
                 format!("{} {uri} {}{names:?}", request.method, request.version)
             }
-            Action::Expect(expect) if expect.negate => "!expect".to_owned(),
-            Action::Expect(_) => "expect".to_owned(),
-            Action::SetVar(..) => "set".to_owned(),
-            Action::UnsetVar(_) => "unset".to_owned(),
+            CheckAction::Expect(expect) if expect.negate => "!expect".to_owned(),
+            CheckAction::Expect(_) => "expect".to_owned(),
+            CheckAction::SetVar(..) => "set".to_owned(),
+            CheckAction::UnsetVar(_) => "unset".to_owned(),
         };
         let comment = step.comment.as_ref().map(|comment| format!("#{comment}")).unwrap_or_default();
         format!("{} {what}{comment}", step.number)

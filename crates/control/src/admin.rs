@@ -10,7 +10,7 @@ use state::server::Operational;
 use state::transition::{self, WARNING};
 use state::{Admin, Proxy, Server};
 
-use crate::view::{ProxyView, Runtime, View};
+use crate::config_view::{ConfigView, ProxyView, Runtime};
 
 fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     if let Some(notify) = &runtime.notify {
@@ -54,12 +54,12 @@ pub(crate) fn set_flag(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: b
 }
 
 /// The backend of a server.
-fn backend<'a>(view: &'a View, server: &Arc<Server>) -> Option<&'a ProxyView> {
+fn backend<'a>(view: &'a ConfigView, server: &Arc<Server>) -> Option<&'a ProxyView> {
     view.backend(&server.proxy)
 }
 
 /// Changes administrative flags, tells it, and lets those that track the server inherit.
-fn change(runtime: &Runtime, view: &View, server: &Arc<Server>, set: u32, clear: u32) {
+fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
         let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
         transition::administer(&proxy.state, server, (set, clear), "", now_ms(), &tell);

@@ -5,17 +5,17 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use cache::Files;
+use cache::StoreFiles;
 
-use crate::call::{Call, Reply, error};
-use crate::view::View;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
 
 /// What is known of the files of a cache: the name of the column and of the metric, what it is, its
 /// value.
-type Row = (&'static str, &'static str, fn(&Files) -> u64);
+type DiskMetric = (&'static str, &'static str, fn(&StoreFiles) -> u64);
 
 #[rustfmt::skip]
-const STATES: &[Row] = &[
+const STATES: &[DiskMetric] = &[
     ("in_use",  "Whether the directory of a cache is this process's and was looked through.",   |own| own.is_open().into()),
     ("files",   "Responses that a cache has in files, those on their way into one included.",    |own| own.count() as u64),
     ("bytes",   "Bytes of the files of a cache.",                                                |own| own.bytes()),
@@ -23,7 +23,7 @@ const STATES: &[Row] = &[
 ];
 
 #[rustfmt::skip]
-const COUNTS: &[Row] = &[
+const COUNTS: &[DiskMetric] = &[
     ("hits",    "Responses that a cache read from files.",                                       |own| get(&own.counts.hits)),
     ("written", "Responses that a cache wrote to files.",                                        |own| get(&own.counts.written)),
     ("evicted", "Files that a cache removed to make room for others.",                           |own| get(&own.counts.evicted)),
@@ -37,11 +37,11 @@ fn get(count: &AtomicU64) -> u64 {
 }
 
 /// The caches that have files.
-fn disks(view: &View) -> impl Iterator<Item = &Arc<Files>> {
+fn disks(view: &ConfigView) -> impl Iterator<Item = &Arc<StoreFiles>> {
     view.caches.iter().filter_map(|store| store.files.as_ref())
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let (view, wanted) = (call.runtime.view(), call.arg(0).to_owned());
     let chosen: Vec<_> = disks(&view).filter(|own| wanted.is_empty() || *own.name == *wanted).collect();
     if chosen.is_empty() && !wanted.is_empty() {
@@ -59,11 +59,11 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
         }
         let _ = writeln!(out, " {}", own.settings.directory);
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// The metrics; `wanted` takes them by the kind of object and by name.
-pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> String {
+pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     if disks(view).next().is_none() {
         return out;

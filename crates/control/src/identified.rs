@@ -7,7 +7,7 @@ use state::{Listener, Proxy, Server};
 
 /// Whose counters they are.
 #[derive(Debug, Clone)]
-pub(crate) enum Object {
+pub(crate) enum CountedObject {
     Frontend(Arc<Proxy>),
     Listener(Arc<Listener>),
     Backend(Arc<Proxy>),
@@ -16,7 +16,7 @@ pub(crate) enum Object {
 
 /// Of which side of proxies they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ProxySide {
     Frontends,
     Backends,
 }
@@ -24,26 +24,27 @@ pub(crate) enum Side {
 /// What has an identifier, in the order of the configuration.
 pub(crate) fn objects<'p>(
     proxies: impl Iterator<Item = &'p Arc<Proxy>>,
-    side: Side,
-) -> Vec<(Box<str>, Object)> {
+    side: ProxySide,
+) -> Vec<(Box<str>, CountedObject)> {
     let mut found = Vec::new();
     for proxy in proxies {
         let own = proxy.guid.get().cloned();
-        if side == Side::Frontends && proxy.is_frontend {
-            found.extend(own.map(|guid| (guid, Object::Frontend(proxy.clone()))));
+        if side == ProxySide::Frontends && proxy.is_frontend {
+            found.extend(own.map(|guid| (guid, CountedObject::Frontend(proxy.clone()))));
             // Those that count nothing have nothing to tell.
             let counting = proxy.listeners.load();
             let counting = counting.iter().filter(|listener| listener.counters.get().is_some());
             let named = |listener: &Arc<Listener>| {
-                Some((listener.guid.get()?.clone(), Object::Listener(listener.clone())))
+                Some((listener.guid.get()?.clone(), CountedObject::Listener(listener.clone())))
             };
             found.extend(counting.filter_map(named));
-        } else if side == Side::Backends && proxy.is_backend {
+        } else if side == ProxySide::Backends && proxy.is_backend {
             let servers = proxy.servers.load();
-            let named =
-                |server: &Arc<Server>| Some((server.guid.get()?.clone(), Object::Server(server.clone())));
+            let named = |server: &Arc<Server>| {
+                Some((server.guid.get()?.clone(), CountedObject::Server(server.clone())))
+            };
             found.extend(servers.iter().filter_map(named));
-            found.extend(own.map(|guid| (guid, Object::Backend(proxy.clone()))));
+            found.extend(own.map(|guid| (guid, CountedObject::Backend(proxy.clone()))));
         }
     }
     found

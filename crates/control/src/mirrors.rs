@@ -7,14 +7,14 @@ use runtime::Count;
 use state::Mirror;
 use state::mirror::MirrorCounters;
 
-use crate::call::{Call, Reply, error};
-use crate::view::View;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
 
 /// What is counted of copies: the name of the metric and of the column, what it is, its value.
-type Row = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
+type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[MirrorMetric] = &[
     ("begun",        "Copies of requests that were sent on their way here.",                       |own| &own.begun),
     ("answered",     "Copies of requests that a server answered.",                                 |own| &own.answered),
     ("failed",       "Copies of requests that came to nothing.",                                   |own| &own.failed),
@@ -23,11 +23,11 @@ const ROWS: &[Row] = &[
 ];
 
 /// The backends that get copies.
-fn backends(view: &View) -> impl Iterator<Item = (&str, &Mirror)> {
+fn backends(view: &ConfigView) -> impl Iterator<Item = (&str, &Mirror)> {
     view.proxies.iter().filter_map(|proxy| Some((&*proxy.state.name, proxy.state.mirror()?)))
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let (view, wanted) = (call.runtime.view(), call.arg(0).to_owned());
     let chosen: Vec<_> = backends(&view).filter(|(name, _)| wanted.is_empty() || *name == wanted).collect();
     if chosen.is_empty() && !wanted.is_empty() {
@@ -45,11 +45,11 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
         }
         out.push('\n');
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// The metrics; `wanted` takes them by the kind of object and by name.
-pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> String {
+pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     if backends(view).next().is_none() {
         return out;

@@ -5,20 +5,20 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use state::extra::Load;
-use state::performance::{Cause, Standing};
-use state::{Extra, Server};
+use state::extra_attempts::BackendLoad;
+use state::performance::{EjectionCause, OutlierState};
+use state::{ExtraAttempts, Server};
 
-use crate::call::{Call, Reply, error};
-use crate::view::{PoliciesView, ProxyView, View};
+use crate::config_view::{ConfigView, PoliciesView, ProxyView};
+use crate::invocation::{Call, CommandReply, error};
 
 /// The backends that a command is about: those that have the policy, or the one that is named.
 fn chosen<'a>(
-    view: &'a View,
+    view: &'a ConfigView,
     name: &str,
     keyword: &str,
     has: impl Fn(&PoliciesView) -> bool,
-) -> Result<Vec<&'a ProxyView>, Reply> {
+) -> Result<Vec<&'a ProxyView>, CommandReply> {
     if name.is_empty() {
         return Ok(view.proxies.iter().filter(|proxy| has(&proxy.policies)).collect());
     }
@@ -30,7 +30,7 @@ fn chosen<'a>(
     }
 }
 
-pub(crate) fn show_outliers(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_outliers(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let proxies = match chosen(&view, call.arg(0), "outlier-ejection", |own| own.outliers) {
         Ok(proxies) => proxies,
@@ -38,7 +38,7 @@ pub(crate) fn show_outliers(call: &mut Call<'_>) -> Reply {
     };
     let mut out =
         "# be_name srv_name standing weight_percent left_ms failed_in_a_row ejections_in_a_row".to_owned();
-    for cause in Cause::ALL {
+    for cause in EjectionCause::ALL {
         let _ = write!(out, " by_{}", cause.name().replace('-', "_"));
     }
     out.push_str(" attempts failed p50_us p90_us\n");
@@ -48,16 +48,16 @@ pub(crate) fn show_outliers(call: &mut Call<'_>) -> Reply {
             outlier(&mut out, server, now);
         }
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 fn outlier(out: &mut String, server: &Server, now: u64) {
     let Some(own) = server.performance() else { return };
     let (record, totals) = (*own.record(), own.totals());
     let (standing, left) = match record.standing {
-        Standing::Full => ("full", 0),
-        Standing::Ejected { until } => ("ejected", until.saturating_sub(now)),
-        Standing::Recovering { .. } => ("recovering", 0),
+        OutlierState::Full => ("full", 0),
+        OutlierState::Ejected { until } => ("ejected", until.saturating_sub(now)),
+        OutlierState::Recovering { .. } => ("recovering", 0),
     };
     let _ = write!(
         out,
@@ -75,7 +75,7 @@ fn outlier(out: &mut String, server: &Server, now: u64) {
     let _ = writeln!(out, " {} {} {} {}", totals.attempts(), totals.failed, quantile(0.5), quantile(0.9));
 }
 
-pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let proxies = match chosen(&view, call.arg(0), "retry-budget", |own| own.budget.is_some()) {
         Ok(proxies) => proxies,
@@ -88,7 +88,7 @@ pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> Reply {
     for proxy in proxies {
         let state = &proxy.state;
         let (percent, min) = proxy.policies.budget.unwrap_or_default();
-        let Load { live, recent } = Load::of(&state.backend, now);
+        let BackendLoad { live, recent } = BackendLoad::of(&state.backend, now);
         let extra = state.extra();
         let (in_flight, window) =
             extra.map_or((0, 0), |own| (own.in_flight.load(Relaxed), own.recent.count(now)));
@@ -98,10 +98,10 @@ pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> Reply {
         let _ =
             writeln!(out, "{name} {percent} {min} {live} {recent} {in_flight} {window} {retries} {refused}");
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn show_hedge(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_hedge(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let proxies = match chosen(&view, call.arg(0), "hedge", |own| own.hedge.is_some()) {
         Ok(proxies) => proxies,
@@ -112,7 +112,7 @@ pub(crate) fn show_hedge(call: &mut Call<'_>) -> Reply {
     for proxy in proxies {
         let Some((after, fixed, max)) = &proxy.policies.hedge else { continue };
         let extra = proxy.state.extra();
-        let of = |count: fn(&state::extra::ExtraCounters) -> &runtime::Count| {
+        let of = |count: fn(&state::extra_attempts::ExtraCounters) -> &runtime::Count| {
             extra.map_or(0, |own| own.sum(count))
         };
         let delay = fixed.unwrap_or_else(|| extra.map_or(0, |own| own.delay_us.load(Relaxed)));
@@ -127,11 +127,11 @@ pub(crate) fn show_hedge(call: &mut Call<'_>) -> Reply {
             of(|own| &own.hedges_without_server),
         );
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// A metric of backends: name, type, help, labels beside the proxy's, value.
-type BackendMetric = (&'static str, &'static str, &'static str, &'static str, fn(&Extra) -> f64);
+type BackendMetric = (&'static str, &'static str, &'static str, &'static str, fn(&ExtraAttempts) -> f64);
 
 /// What backends count of attempts beyond the first.
 #[rustfmt::skip]
@@ -149,7 +149,7 @@ const BACKENDS: &[BackendMetric] = &[
 
 /// The metrics of backends and servers that have such policies; `wanted` takes them by the kind of
 /// object and by name.
-pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> String {
+pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     let backends = || {
         let has = |proxy: &&ProxyView| proxy.policies.budget.is_some() || proxy.policies.hedge.is_some();
@@ -186,7 +186,7 @@ pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> Strin
         out.push_str("# HELP weir_server_ejections_total How often the server was ejected.\n# TYPE weir_server_ejections_total counter\n");
         for (server, own) in servers() {
             let (proxy, name, record) = (&server.proxy, &server.name, *own.record());
-            for cause in Cause::ALL {
+            for cause in EjectionCause::ALL {
                 let (count, cause) = (record.ejections[cause as usize], cause.name());
                 let _ = writeln!(
                     out,

@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use state::table::Table;
 
+use crate::config_view::{ConfigView, Runtime};
 use crate::disks;
 use crate::mirrors;
 use crate::page::{PageRequest, PageResponse};
 use crate::policies;
-use crate::statistics::column::{C, COLUMNS, Kind, Row};
-use crate::statistics::field::Value;
+use crate::statistics::column::{C, COLUMNS, ObjectKind, ObjectRow};
+use crate::statistics::field::StatValue;
 use crate::statistics::info;
 use crate::statistics::pieces::StatPieces;
-use crate::statistics::stat::{Filter, Show};
-use crate::view::{Runtime, View};
-use query::Wanted;
+use crate::statistics::stat::{RowFilter, Show};
+use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 
 /// How many of a backend's servers are in each state, and have each check status.
@@ -41,15 +41,15 @@ impl Tally {
     }
 
     /// Counts a server by its row.
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, row: &ObjectRow) {
         if self.status.is_empty() {
-            let (names, _) = states(Kind::Server, "");
+            let (names, _) = states(ObjectKind::Server, "");
             self.status = names.iter().map(|name| (*name, 0)).collect();
             self.check = results().map(|name| (name, 0)).collect();
         }
         let text = row.text(C::status);
         let checked = row.text(C::check_status);
-        let (_, status) = states(Kind::Server, &text);
+        let (_, status) = states(ObjectKind::Server, &text);
         let check = checked.trim_start_matches("* ");
         for (counts, name) in [(&mut self.status, status), (&mut self.check, check)] {
             if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == name) {
@@ -60,11 +60,11 @@ impl Tally {
 }
 
 /// The objects whose metrics are asked for (`scope=`), in the order they are written.
-const SCOPES: &[(&str, Kind)] = &[
-    ("frontend", Kind::Frontend),
-    ("listener", Kind::Listener),
-    ("backend", Kind::Backend),
-    ("server", Kind::Server),
+const SCOPES: &[(&str, ObjectKind)] = &[
+    ("frontend", ObjectKind::Frontend),
+    ("listener", ObjectKind::Listener),
+    ("backend", ObjectKind::Backend),
+    ("server", ObjectKind::Server),
 ];
 
 /// Answers a scrape. GET and HEAD; the parameters are those of HAProxy's exporter:
@@ -82,12 +82,12 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
         return refuse(405, "Only GET and HEAD are answered here.");
     }
     let query = request.uri.split_once('?').map_or("", |(_, query)| query);
-    let wanted = match Wanted::read(query) {
+    let wanted = match MetricsQuery::read(query) {
         Ok(wanted) => wanted,
         Err(text) => return refuse(400, text),
     };
-    let filter = Filter { no_maintenance: wanted.no_maintenance, ..Filter::default() };
-    let kinds: Vec<Kind> = SCOPES.iter().filter(|row| wanted.scope(row.0)).map(|row| row.1).collect();
+    let filter = RowFilter { no_maintenance: wanted.no_maintenance, ..RowFilter::default() };
+    let kinds: Vec<ObjectKind> = SCOPES.iter().filter(|row| wanted.scope(row.0)).map(|row| row.1).collect();
     let process = wanted.scope("global").then(|| process_metrics(runtime, &wanted).into_bytes());
     let view = runtime.view();
     let resolvers = wanted.scope("resolver").then(|| {
@@ -103,7 +103,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
-    let rows = StatPieces::new(view, filter, Show::now(runtime, false), info::Format::Plain, false);
+    let rows = StatPieces::new(view, filter, Show::now(runtime, false), info::InfoFormat::Plain, false);
     let body: Box<dyn Iterator<Item = Vec<u8>>> = if request.method == http::Method::Head {
         Box::new(std::iter::empty())
     } else {
@@ -124,7 +124,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }
 
-fn process_metrics(runtime: &Runtime, wanted: &Wanted) -> String {
+fn process_metrics(runtime: &Runtime, wanted: &MetricsQuery) -> String {
     let mut out = String::new();
     let described = runtime.view().description.as_deref().filter(|_| wanted.describe).map(escape);
     let labels = described.as_ref().map_or_else(String::new, |text| format!("{{desc=\"{text}\"}}"));
@@ -167,7 +167,7 @@ fn process_metrics(runtime: &Runtime, wanted: &Wanted) -> String {
 }
 
 /// The metrics of stick tables, the last table first, as HAProxy has them.
-fn table_metrics(view: &View, wanted: &Wanted) -> String {
+fn table_metrics(view: &ConfigView, wanted: &MetricsQuery) -> String {
     let mut out = String::new();
     let metrics = [
         ("size", "Stick table size."),
@@ -208,12 +208,12 @@ fn write_help(out: &mut String, object: &str, name: &str, text: &str, kind: &str
 }
 
 /// What is kept of a row: kind, labels, and one value a metric.
-struct Found {
-    kind: Kind,
+struct MetricRow {
+    kind: ObjectKind,
     labels: String,
     /// Without one for what an object of its kind can have no value of; empty where it only has
     /// none now.
-    values: Box<[Option<Value>]>,
+    values: Box<[Option<StatValue>]>,
     /// Of a backend that has servers.
     servers: Tally,
 }
@@ -221,10 +221,10 @@ struct Found {
 /// Collects the rows, some at a time, then writes metric by metric, as the format demands.
 struct Exporter {
     rows: Option<StatPieces>,
-    found: Vec<Found>,
-    kinds: Vec<Kind>,
+    found: Vec<MetricRow>,
+    kinds: Vec<ObjectKind>,
     metrics: &'static [Metric],
-    wanted: Wanted,
+    wanted: MetricsQuery,
     /// The servers read since the last backend.
     servers: Tally,
     /// Of the proxies that have one, if they are asked for.
@@ -250,10 +250,10 @@ impl Iterator for Exporter {
                 };
                 // A backend's row comes behind those of its servers.
                 let servers = match row.kind {
-                    Kind::Backend => std::mem::take(&mut self.servers),
+                    ObjectKind::Backend => std::mem::take(&mut self.servers),
                     _ => Tally::default(),
                 };
-                if row.kind == Kind::Server {
+                if row.kind == ObjectKind::Server {
                     self.servers.add(&row);
                 }
                 if self.kinds.contains(&row.kind) {
@@ -267,10 +267,10 @@ impl Iterator for Exporter {
         let (_, index, start) = self.at;
         let metric = &self.metrics[index];
         if start == 0 {
-            let has = |found: &Found| match metric.form {
+            let has = |found: &MetricRow| match metric.form {
                 As::Tally(of) => found.kind == kind && !of(&found.servers).is_empty(),
                 _ => {
-                    let has = |value: &Value| *value != Value::Empty || metric.is_always(kind);
+                    let has = |value: &StatValue| *value != StatValue::Empty || metric.is_always(kind);
                     found.kind == kind && found.values[index].as_ref().is_some_and(has)
                 }
             };
@@ -300,11 +300,16 @@ impl Iterator for Exporter {
     }
 }
 
-fn object(kind: Kind) -> &'static str {
+fn object(kind: ObjectKind) -> &'static str {
     SCOPES.iter().find(|row| row.1 == kind).map_or("", |row| row.0)
 }
 
-fn keep(row: &Row, servers: Tally, metrics: &[Metric], descriptions: &HashMap<Box<str>, Box<str>>) -> Found {
+fn keep(
+    row: &ObjectRow,
+    servers: Tally,
+    metrics: &[Metric],
+    descriptions: &HashMap<Box<str>, Box<str>>,
+) -> MetricRow {
     let proxy = escape(&row.text(C::pxname));
     let own = escape(&row.text(C::svname));
     let mut labels = format!("proxy=\"{proxy}\"");
@@ -312,38 +317,39 @@ fn keep(row: &Row, servers: Tally, metrics: &[Metric], descriptions: &HashMap<Bo
         let _ = write!(labels, ",desc=\"{}\"", escape(description));
     }
     let _ = match row.kind {
-        Kind::Server => write!(labels, ",server=\"{own}\""),
-        Kind::Listener => write!(labels, ",listener=\"{own}\""),
+        ObjectKind::Server => write!(labels, ",server=\"{own}\""),
+        ObjectKind::Listener => write!(labels, ",listener=\"{own}\""),
         _ => Ok(()),
     };
     let is_http = row.text(C::mode) == state::Mode::Http.name();
     let values = metrics.iter().map(|metric| value(row, metric, is_http));
-    Found { kind: row.kind, labels, values: values.collect(), servers }
+    MetricRow { kind: row.kind, labels, values: values.collect(), servers }
 }
 
 /// What an object has of a metric.
-fn value(row: &Row, metric: &Metric, is_http: bool) -> Option<Value> {
+fn value(row: &ObjectRow, metric: &Metric, is_http: bool) -> Option<StatValue> {
     let own = || row.values[metric.column].clone();
     // Of those that are not asked nothing is known; before there is an answer, it is none.
     let of = |result: C| match (row.get(result), own()) {
-        (Value::Empty, _) => None,
-        (_, Value::Empty) => Some(Value::U32(0)),
+        (StatValue::Empty, _) => None,
+        (_, StatValue::Empty) => Some(StatValue::U32(0)),
         (_, own) => Some(own),
     };
     match (row.kind, metric.name) {
-        (Kind::Server, "active_servers" | "backup_servers") | (Kind::Backend, "active" | "backup") => None,
-        (Kind::Server, "check_status" | "check_code" | "check_duration_seconds") => of(C::check_status),
-        (Kind::Server, "agent_status" | "agent_code" | "agent_duration_seconds") => of(C::agent_status),
+        (ObjectKind::Server, "active_servers" | "backup_servers")
+        | (ObjectKind::Backend, "active" | "backup") => None,
+        (ObjectKind::Server, "check_status" | "check_code" | "check_duration_seconds") => of(C::check_status),
+        (ObjectKind::Server, "agent_status" | "agent_code" | "agent_duration_seconds") => of(C::agent_status),
         _ if metric.is_of_http() && !is_http => None,
-        _ => Some(own()).filter(|own| !matches!(metric.form, As::Module(_)) || *own != Value::Empty),
+        _ => Some(own()).filter(|own| !matches!(metric.form, As::Module(_)) || *own != StatValue::Empty),
     }
 }
 
-fn write_sample(out: &mut String, metric: &Metric, found: &Found, value: &Value) {
+fn write_sample(out: &mut String, metric: &Metric, found: &MetricRow, value: &StatValue) {
     let (object, labels, name) = (object(found.kind), &found.labels, metric.name);
     let mut text = String::new();
     value.write(&mut text);
-    if *value == Value::Empty && !matches!(metric.form, As::Status | As::Check) {
+    if *value == StatValue::Empty && !matches!(metric.form, As::Status | As::Check) {
         // What this object has no value of, others of its kind have.
         text.push_str("NaN");
     }
@@ -390,10 +396,10 @@ fn write_states(out: &mut String, name: &str, labels: &str, states: &[&str], pre
 }
 
 /// The states of a kind of object, and which of them a status is.
-fn states(kind: Kind, status: &str) -> (&'static [&'static str], &'static str) {
+fn states(kind: ObjectKind, status: &str) -> (&'static [&'static str], &'static str) {
     match kind {
-        Kind::Frontend => (&["DOWN", "UP"], if status == "STOP" { "DOWN" } else { "UP" }),
-        Kind::Listener => {
+        ObjectKind::Frontend => (&["DOWN", "UP"], if status == "STOP" { "DOWN" } else { "UP" }),
+        ObjectKind::Listener => {
             let state = match status {
                 "FULL" => "FULL",
                 "STOP" => "WAITING",
@@ -401,8 +407,8 @@ fn states(kind: Kind, status: &str) -> (&'static [&'static str], &'static str) {
             };
             (&["WAITING", "OPEN", "FULL"], state)
         }
-        Kind::Backend => (&["DOWN", "UP"], if status.starts_with("UP") { "UP" } else { "DOWN" }),
-        Kind::Server => {
+        ObjectKind::Backend => (&["DOWN", "UP"], if status.starts_with("UP") { "UP" } else { "DOWN" }),
+        ObjectKind::Server => {
             const STATES: [&str; 5] = ["DOWN", "UP", "MAINT", "DRAIN", "NOLB"];
             let state = STATES.into_iter().find(|state| status.starts_with(state));
             (&STATES, state.unwrap_or("UP"))

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Reply, Settings, Severity};
+use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::invocation::{CommandReply, ConnectionSettings, Severity};
 use crate::socket::table;
-use crate::view::{Level, Runtime, SeverityOutput};
 
 /// What came of a command.
 pub enum Ran {
@@ -18,12 +18,12 @@ pub enum Ran {
 
 /// Runs a command, given as its words, with what follows its line.
 pub fn command(runtime: &Arc<Runtime>, words: &[String], payload: Option<&str>) -> Ran {
-    let mut settings = Settings::new(Level::Admin, SeverityOutput::None, Duration::ZERO);
+    let mut settings = ConnectionSettings::new(AccessLevel::Admin, SeverityOutput::None, Duration::ZERO);
     match table::run(runtime, words, payload, &mut settings) {
-        Reply::Later(mut answer) => Ran::Later(Box::pin(async move {
+        CommandReply::Later(mut answer) => Ran::Later(Box::pin(async move {
             loop {
                 match answer.await {
-                    Reply::Later(next) => answer = next,
+                    CommandReply::Later(next) => answer = next,
                     reply => return read(reply),
                 }
             }
@@ -32,12 +32,14 @@ pub fn command(runtime: &Arc<Runtime>, words: &[String], payload: Option<&str>) 
     }
 }
 
-fn read(reply: Reply) -> Result<String, String> {
+fn read(reply: CommandReply) -> Result<String, String> {
     match reply {
-        Reply::Message(Severity::Error, text) => Err(text),
-        Reply::Text(text) | Reply::Message(_, text) => Ok(text),
-        Reply::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Reply::Pieces(pieces) => Ok(pieces.collect()),
-        Reply::Done | Reply::Follow(..) | Reply::Later(_) | Reply::Quit => Ok(String::new()),
+        CommandReply::Message(Severity::Error, text) => Err(text),
+        CommandReply::Text(text) | CommandReply::Message(_, text) => Ok(text),
+        CommandReply::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        CommandReply::Pieces(pieces) => Ok(pieces.collect()),
+        CommandReply::Done | CommandReply::Follow(..) | CommandReply::Later(_) | CommandReply::Quit => {
+            Ok(String::new())
+        }
     }
 }

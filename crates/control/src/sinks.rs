@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::clock::{Date, WallTime};
 use base::output;
 use runtime::shared::Shared as _;
-use runtime::trace::Output;
+use runtime::trace::TraceOutput;
 use runtime::trace::command::Outputs;
 use state::Ring;
 use state::ring::Stamp;
@@ -39,7 +39,7 @@ impl Outputs for Sinks<'_> {
         standard.chain(rings).collect()
     }
 
-    fn find(&self, name: &str) -> Option<Arc<dyn Output>> {
+    fn find(&self, name: &str) -> Option<Arc<dyn TraceOutput>> {
         if let Some((name, number, _)) = STANDARD.iter().find(|(known, ..)| *known == name) {
             return Some(Arc::new(Standard { name, number: *number }));
         }
@@ -54,7 +54,7 @@ struct Standard {
     number: u8,
 }
 
-impl Output for Standard {
+impl TraceOutput for Standard {
     fn name(&self) -> &str {
         self.name
     }
@@ -81,7 +81,7 @@ pub(crate) fn lost(number: u8) -> &'static AtomicU64 {
 /// A ring.
 struct InRing(Arc<Ring>);
 
-impl Output for InRing {
+impl TraceOutput for InRing {
     fn name(&self) -> &str {
         &self.0.name
     }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use state::saved::{Column, Row};
+use state::saved_state::{SavedServer, StateFileColumn};
 use state::server::{CHECK_STATUSES, CheckResult, Health, Operational, ServerAddress};
-use state::transition::{self, EMERGENCY, Tell};
+use state::transition::{self, EMERGENCY, NotifyFn};
 use state::{Admin, Server};
 
-use crate::view::ProxyView;
+use crate::config_view::ProxyView;
 
 /// A line whose numbers are as they may be.
-struct Line<'a> {
-    row: &'a Row<'a>,
+struct StateLine<'a> {
+    row: &'a SavedServer<'a>,
     operational: Operational,
     admin: u32,
     user_weight: u32,
@@ -35,12 +35,17 @@ struct Line<'a> {
 
 /// Reads the numbers of a line, and notes which of them cannot be.
 struct Numbers<'a> {
-    row: &'a Row<'a>,
+    row: &'a SavedServer<'a>,
     wrong: Vec<String>,
 }
 
 impl Numbers<'_> {
-    fn read<N: FromStr>(&mut self, column: Column, name: &str, allowed: impl Fn(&N) -> bool) -> Option<N> {
+    fn read<N: FromStr>(
+        &mut self,
+        column: StateFileColumn,
+        name: &str,
+        allowed: impl Fn(&N) -> bool,
+    ) -> Option<N> {
         let text = self.row.get(column);
         let number = text.parse().ok().filter(allowed);
         if number.is_none() {
@@ -69,9 +74,9 @@ const ADMIN_STATES: [u32; 6] = [
     Admin::CONFIGURED_MAINT | Admin::FORCED_DRAIN,
 ];
 
-impl<'a> Line<'a> {
+impl<'a> StateLine<'a> {
     /// All that is wrong with a line, where anything is.
-    fn parse(row: &'a Row<'a>) -> Result<Self, Vec<String>> {
+    fn parse(row: &'a SavedServer<'a>) -> Result<Self, Vec<String>> {
         let mut numbers = Numbers { row, wrong: Vec::new() };
         let n = &mut numbers;
         let own =
@@ -79,22 +84,24 @@ impl<'a> Line<'a> {
         let weight = |weight: &u32| *weight <= 256;
         let flags = |flags: &u32| *flags <= CHECK_FLAGS;
         let truth = |number: &u32| *number <= 1;
-        let operational = n.read(Column::OperationalState, "srv_op_state", |state: &u32| *state <= 3);
-        let admin = n
-            .read(Column::AdminState, "srv_admin_state", |admin: &u32| ADMIN_STATES.contains(&(admin & own)));
-        let user_weight = n.read(Column::UserWeight, "srv_uweight", weight);
-        let initial_weight = n.read(Column::InitialWeight, "srv_iweight", weight);
-        let since = n.read(Column::TimeSinceLastChange, "srv_last_time_change", |_: &i64| true);
+        let operational =
+            n.read(StateFileColumn::OperationalState, "srv_op_state", |state: &u32| *state <= 3);
+        let admin = n.read(StateFileColumn::AdminState, "srv_admin_state", |admin: &u32| {
+            ADMIN_STATES.contains(&(admin & own))
+        });
+        let user_weight = n.read(StateFileColumn::UserWeight, "srv_uweight", weight);
+        let initial_weight = n.read(StateFileColumn::InitialWeight, "srv_iweight", weight);
+        let since = n.read(StateFileColumn::TimeSinceLastChange, "srv_last_time_change", |_: &i64| true);
         let check_status =
-            n.read(Column::CheckStatus, "srv_check_status", |status: &u32| *status <= LAST_STATUS);
-        n.read(Column::CheckResult, "srv_check_result", |result: &u32| *result <= 4);
+            n.read(StateFileColumn::CheckStatus, "srv_check_status", |status: &u32| *status <= LAST_STATUS);
+        n.read(StateFileColumn::CheckResult, "srv_check_result", |result: &u32| *result <= 4);
         // The level itself follows from the state.
-        n.read(Column::CheckHealth, "srv_check_health", |_: &i64| true);
-        let checks = n.read(Column::CheckState, "srv_check_state", flags);
-        let agent = n.read(Column::AgentState, "srv_agent_state", flags);
-        n.read(Column::BackendForcedId, "bk_f_forced_id", truth);
-        n.read(Column::ServerForcedId, "srv_f_forced_id", truth);
-        let port = n.read(Column::Port, "srv_port", |_: &u16| true);
+        n.read(StateFileColumn::CheckHealth, "srv_check_health", |_: &i64| true);
+        let checks = n.read(StateFileColumn::CheckState, "srv_check_state", flags);
+        let agent = n.read(StateFileColumn::AgentState, "srv_agent_state", flags);
+        n.read(StateFileColumn::BackendForcedId, "bk_f_forced_id", truth);
+        n.read(StateFileColumn::ServerForcedId, "srv_f_forced_id", truth);
+        let port = n.read(StateFileColumn::Port, "srv_port", |_: &u16| true);
         let is_off = |state: u32| state & CONFIGURED_AND_ENABLED == CONFIGURED;
         let line = (|| {
             Some(Self {
@@ -122,7 +129,8 @@ impl<'a> Line<'a> {
     /// address itself is what `init-addr` makes of it. An error says why the record's name and port
     /// are not put back.
     fn apply_name(&self, server: &Server, now: u64) -> Result<(), String> {
-        let (record, fqdn) = (self.row.word(Column::SrvRecord), self.row.word(Column::Fqdn));
+        let (record, fqdn) =
+            (self.row.word(StateFileColumn::SrvRecord), self.row.word(StateFileColumn::Fqdn));
         match (server.srv_record.get().map(|own| &**own), record) {
             (Some(own), Some(record)) if own != record => {
                 return Err(format!(
@@ -166,7 +174,7 @@ impl<'a> Line<'a> {
     }
 
     /// What checks found. A server that tracks another is what that one is.
-    fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, tell: Tell<'_>) {
+    fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, tell: NotifyFn<'_>) {
         if let Some(&(status, ..)) = CHECK_STATUSES.iter().find(|row| row.2 == self.check_status) {
             server.health.last.store(Arc::new(CheckResult { status, ..CheckResult::default() }));
         }
@@ -188,7 +196,7 @@ impl<'a> Line<'a> {
     /// What an administrator did to the server. Where the configuration now says `disabled` and did
     /// not, or no longer does, that counts and not what was done; draining that came from a weight
     /// of 0 ends with it. Only what ends is told.
-    fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, tell: Tell<'_>) {
+    fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, tell: NotifyFn<'_>) {
         let was = |flag| self.admin & flag != 0;
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
         let maintenance =
@@ -203,13 +211,13 @@ impl<'a> Line<'a> {
         if drains {
             server.change_admin(Admin::FORCED_DRAIN, 0, now);
         }
-        transition::inherit(server, now, &|_, _, _| ());
+        transition::inherit(proxy, server, now, &|_, _, _| ());
     }
 
     /// Whether checks and the agent run, and where they ask. An error says why the latter is not
     /// put back.
     fn apply_checks(&self, server: &Server) -> Result<(), String> {
-        use Column::{AgentAddress, AgentPort, CheckAddress, CheckPort};
+        use StateFileColumn::{AgentAddress, AgentPort, CheckAddress, CheckPort};
         let parts = [
             ("health", &server.health, &server.checked, self.checks_off, (CheckAddress, CheckPort)),
             ("agent", &server.agent, &server.agent_checked, self.agent_off, (AgentAddress, AgentPort)),
@@ -227,7 +235,7 @@ impl<'a> Line<'a> {
 
     /// Puts the state back; the weight only if the configuration's is still the one it was set
     /// against. What of it could not be.
-    fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: Tell<'_>) -> Vec<String> {
+    fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: NotifyFn<'_>) -> Vec<String> {
         let now = now_ms();
         let named = self.apply_name(server, now);
         if self.initial_weight == server.initial_weight() {
@@ -267,7 +275,7 @@ fn apply_place(
 }
 
 /// Lines by the names of backend and server.
-pub type Rows<'a> = HashMap<(&'a str, &'a str), Row<'a>>;
+pub type Rows<'a> = HashMap<(&'a str, &'a str), SavedServer<'a>>;
 
 /// Puts the states of the servers of one backend back; what no longer exists is passed over. `say`
 /// hears of what changes and of what could not be put back.
@@ -282,7 +290,7 @@ pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     for server in proxy.servers.load().iter() {
         let name = server.name.to_string();
         let Some(row) = rows.get(&(&*proxy.name, &*name)) else { continue };
-        let (how, wrong) = match Line::parse(row) {
+        let (how, wrong) = match StateLine::parse(row) {
             Ok(line) => ("partially applied", line.apply(proxy, server, &tell)),
             Err(wrong) => ("application failed", wrong),
         };
@@ -293,11 +301,15 @@ pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
 }
 
 /// The rows of a file of one backend's own that are about it; `say` hears of the others.
-pub fn of_backend<'a>(rows: Vec<Row<'a>>, backend: &ProxyView, say: &dyn Fn(&str)) -> Vec<Row<'a>> {
+pub fn of_backend<'a>(
+    rows: Vec<SavedServer<'a>>,
+    backend: &ProxyView,
+    say: &dyn Fn(&str),
+) -> Vec<SavedServer<'a>> {
     let proxy = &backend.state;
-    let is_own = |row: &Row<'_>| {
-        let (name, id) = (row.get(Column::BackendName), row.get(Column::BackendId));
-        let server = row.get(Column::ServerName);
+    let is_own = |row: &SavedServer<'_>| {
+        let (name, id) = (row.get(StateFileColumn::BackendName), row.get(StateFileColumn::BackendId));
+        let server = row.get(StateFileColumn::ServerName);
         if *name != *proxy.name {
             say(&format!(
                 "backend name mismatch: from server state file: '{name}', from running config '{}'",

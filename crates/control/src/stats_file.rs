@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use runtime::{Count, Sharded};
 use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic};
 
-use crate::call::{Call, Reply};
-use crate::identified::{self, Object, Side};
-use crate::view::View;
+use crate::config_view::ConfigView;
+use crate::identified::{self, CountedObject, ProxySide};
+use crate::invocation::{Call, CommandReply};
 
 /// The columns of frontends and of their listeners. Of those without a counter here the value is 0.
 const FRONTEND: &[&str] = &[
@@ -171,7 +171,7 @@ fn shards<'c, T>(shards: &'c Sharded<T>, of: impl Fn(&'c T) -> Option<&'c Count>
     shards.with_others().filter_map(of).collect()
 }
 
-impl Object {
+impl CountedObject {
     /// What the workers counted of a column, each for itself.
     fn counts(&self, column: &str) -> Vec<&Count> {
         match self {
@@ -217,15 +217,17 @@ impl Object {
     }
 }
 
-pub(crate) fn dump(call: &mut Call<'_>) -> Reply {
+pub(crate) fn dump(call: &mut Call<'_>) -> CommandReply {
     call.runtime.refresh_counters();
-    Reply::Text(text(&call.runtime.view()))
+    CommandReply::Text(text(&call.runtime.view()))
 }
 
 /// The file's text.
-pub fn text(view: &View) -> String {
+pub fn text(view: &ConfigView) -> String {
     let mut out = String::new();
-    for (side, title, columns) in [(Side::Frontends, "fe", FRONTEND), (Side::Backends, "be", BACKEND)] {
+    for (side, title, columns) in
+        [(ProxySide::Frontends, "fe", FRONTEND), (ProxySide::Backends, "be", BACKEND)]
+    {
         let _ = writeln!(out, "#{title} guid,{},", columns.join(","));
         for (guid, object) in identified::objects(view.states(), side) {
             let _ = write!(out, "{guid},");
@@ -244,10 +246,10 @@ pub fn text(view: &View) -> String {
 ///
 /// # Errors
 /// The numbers of lines that are no header, or no line of values, and that were passed over.
-pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
+pub fn load(text: &str, view: &ConfigView) -> Result<(), Vec<usize>> {
     let known = |side| identified::objects(view.states(), side).into_iter().collect::<HashMap<_, _>>();
-    let (frontends, backends) = (known(Side::Frontends), known(Side::Backends));
-    let mut section: Option<Section<'_>> = None;
+    let (frontends, backends) = (known(ProxySide::Frontends), known(ProxySide::Backends));
+    let mut section: Option<StatsPart<'_>> = None;
     let mut wrong = Vec::new();
     for (number, line) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
         if line.is_empty() || line.starts_with("//") {
@@ -267,7 +269,7 @@ pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
             continue;
         }
         let Some((side, columns)) = &section else { continue };
-        let objects = if *side == Side::Frontends { &frontends } else { &backends };
+        let objects = if *side == ProxySide::Frontends { &frontends } else { &backends };
         let Some(object) = objects.get(guid) else { continue };
         for (column, value) in columns.iter().zip(values) {
             if let Ok(value) = value.parse() {
@@ -279,16 +281,16 @@ pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
 }
 
 /// A part and its columns.
-type Section<'t> = (Side, Vec<&'t str>);
+type StatsPart<'t> = (ProxySide, Vec<&'t str>);
 
 /// `fe guid,…,`: the part that follows, `Some(None)` where it is not known and passed over; `None`
 /// if it is no header.
-fn parse_header(header: &str) -> Option<Option<Section<'_>>> {
+fn parse_header(header: &str) -> Option<Option<StatsPart<'_>>> {
     let (title, columns) = header.split_once(' ')?;
     let columns = columns.strip_suffix(',').filter(|_| !title.is_empty())?;
     let side = match title {
-        "fe" => Side::Frontends,
-        "be" => Side::Backends,
+        "fe" => ProxySide::Frontends,
+        "be" => ProxySide::Backends,
         _ => return Some(None),
     };
     let mut columns = columns.split(',');

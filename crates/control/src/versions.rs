@@ -7,11 +7,11 @@ use sample::pattern::NewLine as Entry;
 
 /// Versions of lists that were prepared, by the list's number.
 #[derive(Debug, Default)]
-pub(crate) struct Versions(pub(crate) HashMap<u32, Prepared>);
+pub(crate) struct Versions(pub(crate) HashMap<u32, PreparedVersions>);
 
 /// The versions of one list.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedVersions {
     /// The version matched against now.
     pub(crate) current: u32,
     /// The last version made.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{be, proxy, runtime, server};
 use control::page::{PageRequest, PageSettings, respond};
-use control::{Runtime, View};
+use control::{ConfigView, Runtime};
 use state::server::Operational;
 
 fn page(
@@ -109,7 +109,8 @@ fn a_form_reaches_only_what_the_page_shows() {
 fn names_cannot_break_out_of_the_page() {
     let process = Arc::new(state::Process::default());
     let evil = proxy(2, "<b>\"&", false, true, vec![server(1, "'><i>", false, false)]);
-    let runtime = Arc::new(Runtime::new(process, View { proxies: vec![evil], ..View::default() }));
+    let runtime =
+        Arc::new(Runtime::new(process, ConfigView { proxies: vec![evil], ..ConfigView::default() }));
     let html = page(&runtime, http::Method::Get, "/stats;st=<u>;scope=%3Cb", "", true).2;
     assert!(!html.contains("<b>") && !html.contains("<i>") && !html.contains("<u>"));
 }
@@ -118,7 +119,7 @@ fn names_cannot_break_out_of_the_page() {
 fn a_huge_table_is_made_in_small_pieces() {
     let process = Arc::new(state::Process::default());
     let servers = (1..=10_000).map(|id| server(id, &format!("s{id}"), false, false)).collect();
-    let view = View { proxies: vec![proxy(2, "be", false, true, servers)], ..View::default() };
+    let view = ConfigView { proxies: vec![proxy(2, "be", false, true, servers)], ..ConfigView::default() };
     let runtime = Arc::new(Runtime::new(process, view));
     let settings = PageSettings { uri: "/".into(), ..PageSettings::default() };
     for uri in ["/", "/;csv", "/;json"] {

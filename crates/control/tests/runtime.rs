@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use common::{ask, ask_at, be, runtime};
-use control::{Level, Runtime, View};
+use control::{AccessLevel, ConfigView, Runtime};
 
 #[test]
 fn a_line_of_commands_is_answered_and_the_connection_closed() {
@@ -121,10 +121,10 @@ fn levels_go_down_and_bind() {
         ask(&runtime, "operator;show cli level;set weight be/s1 1;user;operator;show env\n"),
         "\noperator\n\nPermission denied\n\n\nPermission denied\n\nPermission denied\n\n"
     );
-    assert_eq!(ask_at(&runtime, Level::Operator, "clear counters all\n"), "Permission denied\n\n");
-    assert_eq!(ask_at(&runtime, Level::Operator, "clear counters\n"), "\n");
-    assert!(!ask_at(&runtime, Level::User, "show stat\n").contains("127.0.0.1:8001"));
-    assert!(ask_at(&runtime, Level::Operator, "show stat\n").contains("127.0.0.1:8001"));
+    assert_eq!(ask_at(&runtime, AccessLevel::Operator, "clear counters all\n"), "Permission denied\n\n");
+    assert_eq!(ask_at(&runtime, AccessLevel::Operator, "clear counters\n"), "\n");
+    assert!(!ask_at(&runtime, AccessLevel::User, "show stat\n").contains("127.0.0.1:8001"));
+    assert!(ask_at(&runtime, AccessLevel::Operator, "show stat\n").contains("127.0.0.1:8001"));
     let severity = ask(
         &runtime,
         "set severity-output number;get weight be/x;set severity-output string;get weight be/x\n",
@@ -167,7 +167,7 @@ fn patterns(_: &str) -> Result<Vec<u8>, String> {
 fn a_payload_beyond_its_limit_changes_nothing() {
     let mut sets = sample::pattern::PatternSets::default();
     sets.file("m.map", true, patterns).unwrap();
-    let view = View { patterns: Arc::new(sets), payload_length: 8, ..View::default() };
+    let view = ConfigView { patterns: Arc::new(sets), payload_length: 8, ..ConfigView::default() };
     let runtime = Arc::new(Runtime::new(Arc::default(), view));
     assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n/d 4\n\n"), "Payload too large\n");
     assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n\n"), "\n");
@@ -179,7 +179,7 @@ fn lists_are_shown_changed_and_replaced_at_once() {
     let mut sets = sample::pattern::PatternSets::default();
     sets.file("m.map", true, patterns).unwrap();
     sets.file("a.lst", false, patterns).unwrap();
-    let view = View { patterns: Arc::new(sets), ..View::default() };
+    let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
     let runtime = Arc::new(Runtime::new(Arc::default(), view));
     #[rustfmt::skip]
     let cases = [

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{ask, be, runtime};
-use control::{Runtime, View, state_file};
+use control::{ConfigView, Runtime, state_file};
 use state::server::{CheckResult, Operational, ServerAddress, ServerSeed};
 use state::{Proxy, Server};
 
@@ -26,7 +26,7 @@ fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, Strin
 
 /// Puts the states of a dump back; all of them can be.
 fn restore(runtime: &Arc<Runtime>, dump: &str) {
-    let rows = state::saved::by_name(state::saved::read(dump).unwrap());
+    let rows = state::saved_state::by_name(state::saved_state::read(dump).unwrap());
     for backend in runtime.view().proxies.iter().filter(|proxy| proxy.state.is_backend) {
         state_file::restore(&rows, backend, &|said| {
             assert!(!said.starts_with("server-state "), "{said}");
@@ -136,7 +136,7 @@ fn a_server_leaves_maintenance_as_init_state_says() {
 fn maintenance_is_inherited_by_the_servers_that_track() {
     let runtime = runtime();
     let backend = be(&runtime);
-    backend.server("s2").unwrap().track(&backend, &backend.server("s1").unwrap());
+    backend.server("s2").unwrap().track(&backend, &backend, &backend.server("s1").unwrap());
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
     ask(&runtime, "set server be/s1 state ready\n");
@@ -349,7 +349,7 @@ fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
 #[test]
 fn the_value_of_a_dynamic_cookie_is_shown() {
     let runtime = runtime();
-    let mut view = View::clone(&runtime.view());
+    let mut view = ConfigView::clone(&runtime.view());
     view.proxies[1].servers.get_mut(&2).unwrap().cookie = None;
     runtime.replace(view);
     be(&runtime).dynamic_cookies.store(true, Relaxed);

@@ -13,7 +13,7 @@ use net::dial::unspecified;
 use net::{Dial, Target};
 use plan::ServerSettings;
 use plan::global::Tune;
-use plan::server::{Source, UseSource};
+use plan::server::{SourceAddress, UseSource};
 use state::server::ServerAddress;
 
 /// The kernel's buffers towards servers (`tune.rcvbuf.server`, `tune.sndbuf.server`,
@@ -64,7 +64,7 @@ pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Targ
 
 /// The address to connect from as far as the line says it: a fixed one of `usesrc`, or our own.
 /// What `usesrc` takes from a client is the caller's to know.
-pub fn own_address(source: &Source, target: &Target) -> Option<SocketAddr> {
+pub fn own_address(source: &SourceAddress, target: &Target) -> Option<SocketAddr> {
     let Target::Ip(target) = target else { return None };
     if let UseSource::Fixed(address) = source.transparent {
         return Some(address);

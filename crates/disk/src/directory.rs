@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// Who is to own a directory that is made: user and group, where the process becomes another.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Owner {
+pub struct DirectoryOwner {
     /// The user.
     pub user: Option<u32>,
     /// The group.
@@ -31,7 +31,7 @@ impl Directory {
     ///
     /// # Errors
     /// What the system refuses.
-    pub fn open(path: &Path, owner: Owner) -> io::Result<Self> {
+    pub fn open(path: &Path, owner: DirectoryOwner) -> io::Result<Self> {
         let is_new = match fs::mkdir(path, Mode::RWXU) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,

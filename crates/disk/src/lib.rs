@@ -14,5 +14,5 @@ mod spools;
 mod threads;
 mod transfer;
 
-pub use directory::{Directory, Owner};
-pub use threads::{Tell, serve};
+pub use directory::{Directory, DirectoryOwner};
+pub use threads::{ReportFn, serve};

@@ -7,7 +7,7 @@ use base::clock::{WallTime, now_ms};
 use cache::{Clocks, Store};
 
 use crate::directory::{Directory, number};
-use crate::transfer::{self, Failed};
+use crate::transfer::{self, ReadFailed};
 
 /// The instant, on both clocks.
 pub(crate) fn now() -> Clocks {
@@ -55,12 +55,12 @@ pub(crate) fn scan(
 fn is_of_use(directory: &Directory, store: &Store, name: &str, number: u64) -> bool {
     let described = directory
         .read(name)
-        .map_err(Failed::from)
+        .map_err(ReadFailed::from)
         .and_then(|mut file| transfer::describe(&mut file, number, now()));
     match described {
         Ok((header, described)) => store.found_file(&described, &header, now_ms()),
-        Err(Failed::Wrong) => false,
+        Err(ReadFailed::Wrong) => false,
         // What cannot be read now may be next time.
-        Err(Failed::System(_)) => true,
+        Err(ReadFailed::System(_)) => true,
     }
 }

@@ -7,15 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use cache::{Change, Entry, Files, Loaded, Object, Read, Store};
+use cache::{Entry, FileChange, FileRead, Loaded, Object, Store, StoreFiles};
 
 use crate::directory::{Directory, name};
 use crate::scan::{now, scan};
 use crate::spools::Spools;
-use crate::transfer::{self, Failed, OpenFile};
+use crate::transfer::{self, OpenFile, ReadFailed};
 
 /// Told what the system refuses.
-pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+pub type ReportFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How often it is looked whether another process has let go of the directory.
 const RETRY: Duration = Duration::from_millis(50);
@@ -27,11 +27,11 @@ const READERS: usize = 2;
 const SILENCE: u64 = 60_000;
 
 /// What the threads of one cache share.
-struct Work {
+struct ThreadWork {
     store: Weak<Store>,
-    files: Arc<Files>,
+    files: Arc<StoreFiles>,
     directory: Directory,
-    tell: Tell,
+    tell: ReportFn,
     /// When something was told last, in ms of the monotonic clock; 0 for never.
     told_ms: AtomicU64,
 }
@@ -40,10 +40,10 @@ struct Work {
 ///
 /// # Errors
 /// There are no threads left.
-pub fn serve(store: &Arc<Store>, directory: Directory, tell: Tell) -> io::Result<()> {
+pub fn serve(store: &Arc<Store>, directory: Directory, tell: ReportFn) -> io::Result<()> {
     let Some(files) = store.files.clone().filter(|files| files.begin()) else { return Ok(()) };
     let (store, told_ms) = (Arc::downgrade(store), AtomicU64::new(0));
-    let work = Arc::new(Work { store, files, directory, tell, told_ms });
+    let work = Arc::new(ThreadWork { store, files, directory, tell, told_ms });
     let own = work.clone();
     spawn(move || own.change())?;
     for _ in 0..READERS {
@@ -57,7 +57,7 @@ fn spawn(main: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("cache-files".into()).spawn(main).map(drop)
 }
 
-impl Work {
+impl ThreadWork {
     /// Has the directory, once nobody else has, looks through it, and makes changes to the end.
     fn change(&self) {
         let lock = loop {
@@ -88,8 +88,8 @@ impl Work {
         let mut spools = Spools::default();
         while let Some(change) = self.files.next_change() {
             match change {
-                Change::Write(entry, object) => self.write(&entry, &object),
-                Change::Remove(number) => self.remove(number),
+                FileChange::Write(entry, object) => self.write(&entry, &object),
+                FileChange::Remove(number) => self.remove(number),
                 change => self.spool(&mut spools, change),
             }
         }
@@ -112,26 +112,26 @@ impl Work {
     }
 
     /// Takes what comes of a response that goes into its file as it comes.
-    fn spool(&self, spools: &mut Spools, change: Change) {
+    fn spool(&self, spools: &mut Spools, change: FileChange) {
         let failed = |spools: &mut Spools, number, error: &io::Error| {
             self.refused("write to", error);
             spools.abort(&self.directory, number);
         };
         match change {
-            Change::Create(own) => {
+            FileChange::Create(own) => {
                 if let Err(error) = spools.create(&self.directory, &own, now()) {
                     own.fail();
                     failed(spools, own.number, &error);
                 }
             }
-            Change::Append(own, bytes) => {
+            FileChange::Append(own, bytes) => {
                 if let Err(error) = spools.append(own.number, &bytes) {
                     own.fail();
                     failed(spools, own.number, &error);
                 }
                 self.files.changed(bytes.len() as u64);
             }
-            Change::Commit(own, entry, body) => {
+            FileChange::Commit(own, entry, body) => {
                 let written = spools.commit(&self.directory, own.number, body);
                 if let Err(error) = &written {
                     failed(spools, own.number, error);
@@ -140,8 +140,8 @@ impl Work {
                     self.remove(own.number);
                 }
             }
-            Change::Abort(number) => spools.abort(&self.directory, number),
-            Change::Write(..) | Change::Remove(_) => {}
+            FileChange::Abort(number) => spools.abort(&self.directory, number),
+            FileChange::Write(..) | FileChange::Remove(_) => {}
         }
     }
 
@@ -155,8 +155,8 @@ impl Work {
     fn read(&self) {
         while let Some(read) = self.files.next_read() {
             match read {
-                Read::Load(entry, load) => load.end(self.load(&entry)),
-                Read::Block(entry, blocks, block, fetch) => {
+                FileRead::Load(entry, load) => load.end(self.load(&entry)),
+                FileRead::Block(entry, blocks, block, fetch) => {
                     let data = blocks.read(block);
                     if data.is_none() {
                         self.wrong(&entry);
@@ -174,12 +174,12 @@ impl Work {
         match self.load_from(entry) {
             Ok(loaded) => loaded,
             // It was removed meanwhile.
-            Err(Failed::Wrong) if entry.is_gone() => None,
-            Err(Failed::Wrong) => {
+            Err(ReadFailed::Wrong) if entry.is_gone() => None,
+            Err(ReadFailed::Wrong) => {
                 self.wrong(entry);
                 None
             }
-            Err(Failed::System(error)) => {
+            Err(ReadFailed::System(error)) => {
                 self.refused("read", &error);
                 None
             }
@@ -191,12 +191,12 @@ impl Work {
         self.say(&format!("a file of {} was not what was written, and is removed", self.place()));
     }
 
-    fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Loaded>, Failed> {
+    fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Loaded>, ReadFailed> {
         let Some(store) = self.store.upgrade() else { return Ok(None) };
         let mut file = self.directory.read(&name(entry.number))?;
         let (header, described) = transfer::describe(&mut file, entry.number, now())?;
         if !Store::is_that(entry, &described, &header) {
-            return Err(Failed::Wrong);
+            return Err(ReadFailed::Wrong);
         }
         if entry.is_long() {
             let blocks = Arc::new(OpenFile { file, header });

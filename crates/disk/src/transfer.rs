@@ -4,26 +4,26 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt as _;
 
-use cache::{BLOCK, Blocks, Clocks, Described, HEADER, Header, Object, SUM, Wrong};
+use cache::{BLOCK, Blocks, Clocks, Described, FileHeader, HEADER, Object, SUM, Wrong};
 
 use crate::directory::{Directory, name};
 
 /// Why a response could not be read.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum ReadFailed {
     /// The file is not what it should be.
     Wrong,
     /// What the system refused.
     System(io::Error),
 }
 
-impl From<Wrong> for Failed {
+impl From<Wrong> for ReadFailed {
     fn from(Wrong: Wrong) -> Self {
         Self::Wrong
     }
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for ReadFailed {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             // It is shorter than it says, or somebody removed it.
@@ -65,16 +65,20 @@ fn write_all(mut file: File, number: u64, object: &Object, now: Clocks) -> io::R
 ///
 /// # Errors
 /// It is wrong, or cannot be read.
-pub(crate) fn describe(file: &mut File, number: u64, now: Clocks) -> Result<(Header, Described), Failed> {
+pub(crate) fn describe(
+    file: &mut File,
+    number: u64,
+    now: Clocks,
+) -> Result<(FileHeader, Described), ReadFailed> {
     let facts = file.metadata()?;
     if !facts.is_file() {
-        return Err(Failed::Wrong);
+        return Err(ReadFailed::Wrong);
     }
     let mut header = [0; HEADER];
     file.read_exact(&mut header)?;
-    let header = Header::read(&header)?;
+    let header = FileHeader::read(&header)?;
     if header.number != number || header.size() != facts.len() {
-        return Err(Failed::Wrong);
+        return Err(ReadFailed::Wrong);
     }
     let mut text = vec![0; header.described as usize];
     file.read_exact(&mut text)?;
@@ -85,7 +89,7 @@ pub(crate) fn describe(file: &mut File, number: u64, now: Clocks) -> Result<(Hea
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) file: File,
-    pub(crate) header: Header,
+    pub(crate) header: FileHeader,
 }
 
 impl Blocks for OpenFile {
@@ -104,7 +108,7 @@ impl Blocks for OpenFile {
 ///
 /// # Errors
 /// It is wrong, or cannot be read.
-pub(crate) fn body(file: &mut File, header: &Header) -> Result<Vec<u8>, Failed> {
+pub(crate) fn body(file: &mut File, header: &FileHeader) -> Result<Vec<u8>, ReadFailed> {
     let length = usize::try_from(header.body).map_err(|_| Wrong)?;
     let mut body = Vec::with_capacity(length);
     let mut sum = [0; SUM];
@@ -115,7 +119,7 @@ pub(crate) fn body(file: &mut File, header: &Header) -> Result<Vec<u8>, Failed> 
         file.read_exact(&mut body[start..])?;
         file.read_exact(&mut sum)?;
         if cache::sum(header.number, block, &body[start..]) != sum {
-            return Err(Failed::Wrong);
+            return Err(ReadFailed::Wrong);
         }
     }
     Ok(body)

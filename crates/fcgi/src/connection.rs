@@ -16,10 +16,10 @@ use http::{Head, Method, ParseOptions};
 
 use crate::record::{self, HEADER, kind};
 use crate::response::Gathered;
-use crate::stream::{Body, Key, Stream};
+use crate::stream::{BodyProgress, RequestStream, StreamKey};
 use crate::{Pairs, Parameters};
 pub use receive::Closed;
-use receive::Reading;
+use receive::ReadState;
 
 /// Bytes of output that wait before streams have to.
 const OUTPUT: usize = 64 * 1024;
@@ -61,7 +61,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
-    streams: Vec<Option<Stream>>,
+    streams: Vec<Option<RequestStream>>,
     /// How many places are taken, and how many of them the caller has forgotten.
     live: usize,
     orphans: usize,
@@ -71,7 +71,7 @@ pub struct Connection {
     choked: usize,
     /// Requests begun so far.
     total: u32,
-    reading: Reading,
+    reading: ReadState,
     /// The message of the last event.
     head: Head,
     message: Vec<u8>,
@@ -81,7 +81,7 @@ pub struct Connection {
     /// How much of it may be sent while the application was not heard.
     question: Option<usize>,
     /// Streams that wait for room.
-    waiting: VecDeque<Key>,
+    waiting: VecDeque<StreamKey>,
 }
 
 impl Connection {
@@ -106,7 +106,7 @@ impl Connection {
             has_aborted: false,
             choked: 0,
             total: 0,
-            reading: Reading::Header,
+            reading: ReadState::Header,
             head: Head::new(),
             message: Vec::new(),
             spare: None,
@@ -151,7 +151,12 @@ impl Connection {
     ///
     /// # Errors
     /// There is no place for it.
-    pub fn open(&mut self, parameters: &Parameters, method: Method, ends: bool) -> Result<Key, OpenError> {
+    pub fn open(
+        &mut self,
+        parameters: &Parameters,
+        method: Method,
+        ends: bool,
+    ) -> Result<StreamKey, OpenError> {
         if self.free() == 0 {
             return Err(OpenError::Full);
         }
@@ -159,8 +164,8 @@ impl Connection {
         // No more than `max-reqs`, which fits.
         let slot = u16::try_from(slot).map_err(|_| OpenError::Full)?;
         self.total = self.total.wrapping_add(1);
-        let stream = Stream::new(self.total, method);
-        let key = Key { slot, number: stream.number };
+        let stream = RequestStream::new(self.total, method);
+        let key = StreamKey { slot, number: stream.number };
         match self.streams.get_mut(usize::from(slot)) {
             Some(place) => *place = Some(stream),
             None => self.streams.push(Some(stream)),
@@ -179,7 +184,7 @@ impl Connection {
     /// Writes a part of a request's body; how many bytes were taken. With `end` nothing follows,
     /// once all of `data` is taken. Where nothing was, [`next_writable`](Self::next_writable) tells
     /// when there is room.
-    pub fn send_data(&mut self, key: Key, data: &[u8], end: bool) -> usize {
+    pub fn send_data(&mut self, key: StreamKey, data: &[u8], end: bool) -> usize {
         let room = (OUTPUT + HEADER).saturating_sub(self.pending());
         let output = self.output.end();
         let Some(stream) = find(&mut self.streams, key) else { return data.len() };
@@ -206,7 +211,7 @@ impl Connection {
     }
 
     /// The next stream that waited for room and has it now.
-    pub fn next_writable(&mut self) -> Option<Key> {
+    pub fn next_writable(&mut self) -> Option<StreamKey> {
         if self.pending() >= OUTPUT {
             return None;
         }
@@ -220,7 +225,7 @@ impl Connection {
     }
 
     /// The caller has used so many bytes of the stream's body.
-    pub fn consume(&mut self, key: Key, count: usize) {
+    pub fn consume(&mut self, key: StreamKey, count: usize) {
         if let Some(stream) = find(&mut self.streams, key) {
             let was_choked = stream.held >= HELD;
             stream.held = stream.held.saturating_sub(count);
@@ -230,7 +235,7 @@ impl Connection {
 
     /// The caller forgets the stream. One that is not over is aborted; its place is free once the
     /// application has ended it.
-    pub fn release(&mut self, key: Key) {
+    pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = find(&mut self.streams, key) else { return };
         self.choked -= usize::from(stream.held >= HELD);
         stream.held = 0;
@@ -240,7 +245,7 @@ impl Connection {
         }
         stream.is_released = true;
         self.orphans += 1;
-        if !matches!(stream.body, Body::Over) || !stream.is_sent {
+        if !matches!(stream.body, BodyProgress::Over) || !stream.is_sent {
             stream.is_sent = true;
             self.has_aborted = true;
             record::write_end(kind::ABORT_REQUEST, key.slot + 1, self.output.end());
@@ -318,7 +323,7 @@ impl Connection {
 }
 
 /// The stream of a key, unless the caller has forgotten it.
-fn find(streams: &mut [Option<Stream>], key: Key) -> Option<&mut Stream> {
+fn find(streams: &mut [Option<RequestStream>], key: StreamKey) -> Option<&mut RequestStream> {
     let stream = streams.get_mut(key.index())?.as_mut()?;
     (stream.number == key.number && !stream.is_released).then_some(stream)
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use http::ErrorKind;
 
-use crate::Key;
+use crate::StreamKey;
 
 /// What came from the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,26 +12,26 @@ pub enum Event {
     /// The head of a response, in [`crate::Connection::head_mut`].
     Head {
         /// The stream.
-        key: Key,
+        key: StreamKey,
     },
     /// Part of a body. The caller owes a [`crate::Connection::consume`] of as many bytes.
     Data {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// Where in the input the bytes are.
         range: Range<usize>,
     },
     /// The end of the response; trailers, where there are any, in [`crate::Connection::head_mut`].
     End {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// Whether there are trailers.
         trailers: bool,
     },
     /// There will be no response, or no more of it.
     Broken {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// What is wrong.
         how: Broken,
     },

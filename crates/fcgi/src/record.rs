@@ -42,7 +42,7 @@ pub mod status {
 
 /// The beginning of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct RecordHeader {
     /// See [`kind`].
     pub kind: u8,
     /// The request; 0 where it is about the connection.
@@ -53,13 +53,13 @@ pub struct Header {
     pub padding: u8,
 }
 
-impl Header {
+impl RecordHeader {
     /// Reads one; `None` where there are too few bytes. The version is not looked at, as in HAProxy.
     #[must_use]
-    pub fn read(bytes: &[u8]) -> Option<Header> {
+    pub fn read(bytes: &[u8]) -> Option<RecordHeader> {
         let &[_, kind, id1, id0, length1, length0, padding, _] = bytes.first_chunk::<HEADER>()?;
         let (id, length) = (u16::from_be_bytes([id1, id0]), u16::from_be_bytes([length1, length0]));
-        Some(Header { kind, id, length, padding })
+        Some(RecordHeader { kind, id, length, padding })
     }
 
     /// Its bytes.
@@ -75,14 +75,14 @@ pub fn write(kind: u8, id: u16, content: &[u8], out: &mut Vec<u8>) {
     for piece in content.chunks(MOST) {
         // A piece is no longer than its field can tell.
         let length = u16::try_from(piece.len()).unwrap_or(u16::MAX);
-        out.extend_from_slice(&Header { kind, id, length, padding: 0 }.bytes());
+        out.extend_from_slice(&RecordHeader { kind, id, length, padding: 0 }.bytes());
         out.extend_from_slice(piece);
     }
 }
 
 /// Writes an empty record, which ends a stream of its kind.
 pub fn write_end(kind: u8, id: u16, out: &mut Vec<u8>) {
-    out.extend_from_slice(&Header { kind, id, length: 0, padding: 0 }.bytes());
+    out.extend_from_slice(&RecordHeader { kind, id, length: 0, padding: 0 }.bytes());
 }
 
 /// Writes the record that begins a request.
@@ -98,18 +98,18 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let header = Header { kind: kind::STDOUT, id: 0x1234, length: 0xabcd, padding: 7 };
-        assert_eq!(Header::read(&header.bytes()), Some(header));
+        let header = RecordHeader { kind: kind::STDOUT, id: 0x1234, length: 0xabcd, padding: 7 };
+        assert_eq!(RecordHeader::read(&header.bytes()), Some(header));
         assert_eq!(header.bytes(), [1, 6, 0x12, 0x34, 0xab, 0xcd, 7, 0]);
-        assert_eq!(Header::read(&header.bytes()[..7]), None);
+        assert_eq!(RecordHeader::read(&header.bytes()[..7]), None);
     }
 
     #[test]
     fn long_content_takes_several_records() {
         let (content, mut out) = (vec![b'x'; MOST + 3], Vec::new());
         write(kind::STDIN, 1, &content, &mut out);
-        let first = Header::read(&out).unwrap();
-        let second = Header::read(&out[HEADER + MOST..]).unwrap();
+        let first = RecordHeader::read(&out).unwrap();
+        let second = RecordHeader::read(&out[HEADER + MOST..]).unwrap();
         assert_eq!((first.length, second.length), (65535, 3));
         assert_eq!(out.len(), 2 * HEADER + content.len());
     }

@@ -32,24 +32,24 @@ pub fn hides(name: &[u8]) -> bool {
 
 /// A parameter that a rule sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
+pub struct ParamValue {
     /// Its name, as a variable.
     pub name: Box<[u8]>,
     /// Not empty.
     pub value: Vec<u8>,
 }
 
-impl Value {
+impl ParamValue {
     /// One whose name is spelled as variables are.
     #[must_use]
-    pub fn new(name: &[u8], value: Vec<u8>) -> Value {
-        Value { name: name.iter().map(|byte| variable(*byte)).collect(), value }
+    pub fn new(name: &[u8], value: Vec<u8>) -> ParamValue {
+        ParamValue { name: name.iter().map(|byte| variable(*byte)).collect(), value }
     }
 }
 
 /// What runs, and what is told to it: both parts of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct ScriptPath {
     /// The path up to the script's name.
     pub name: Vec<u8>,
     /// What is behind it.
@@ -58,7 +58,7 @@ pub struct Script {
 
 /// What parameters are made of.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct FcgiRequest<'a> {
     /// The request.
     pub head: &'a Head,
     /// The target as the client wrote it.
@@ -66,7 +66,7 @@ pub struct Request<'a> {
     /// `docroot`.
     pub docroot: &'a [u8],
     /// What the path means.
-    pub script: &'a Script,
+    pub script: &'a ScriptPath,
     /// The end of the client's connection that is the client's.
     pub client: Option<SocketAddr>,
     /// The other one.
@@ -78,12 +78,12 @@ pub struct Request<'a> {
     /// Hidden fields that are passed all the same.
     pub passed: &'a [Box<[u8]>],
     /// Parameters that rules set, no two of one name.
-    pub set: &'a [Value],
+    pub set: &'a [ParamValue],
     /// What serves.
     pub software: &'a str,
 }
 
-impl Request<'_> {
+impl FcgiRequest<'_> {
     /// Writes all parameters.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Request<'_> {
                 out.add_field(name, value)?;
             }
         }
-        for Value { name, value } in self.set {
+        for ParamValue { name, value } in self.set {
             out.add(name, value)?;
         }
         self.write_defaults(has_length, out)
@@ -173,11 +173,11 @@ mod tests {
     use crate::Pairs;
     use http::{ParseOptions, parse_request};
 
-    fn parameters(text: &str, passed: &[Box<[u8]>], set: &[Value]) -> Vec<String> {
+    fn parameters(text: &str, passed: &[Box<[u8]>], set: &[ParamValue]) -> Vec<String> {
         let mut head = Head::new();
         parse_request(text.as_bytes(), &mut head, &ParseOptions::default()).unwrap();
-        let script = Script { name: b"/a.php".to_vec(), path_info: b"/b c".to_vec() };
-        let request = Request {
+        let script = ScriptPath { name: b"/a.php".to_vec(), path_info: b"/b c".to_vec() };
+        let request = FcgiRequest {
             head: &head,
             target: head.target(),
             docroot: b"/srv",
@@ -233,7 +233,8 @@ mod tests {
                 "SERVER_SOFTWARE=Weir",
             ]
         );
-        let set = [Value::new(b"document-root", b"/x".to_vec()), Value::new(b"HTTPS", b"no".to_vec())];
+        let set =
+            [ParamValue::new(b"document-root", b"/x".to_vec()), ParamValue::new(b"HTTPS", b"no".to_vec())];
         let all = parameters(text, &[], &set);
         for wanted in ["DOCUMENT_ROOT=/x", "SCRIPT_FILENAME=/x/a.php", "PATH_TRANSLATED=/x/b c", "HTTPS=no"] {
             assert_eq!(all.iter().filter(|pair| *pair == wanted).count(), 1, "{wanted}: {all:?}");

@@ -1,7 +1,7 @@
 //! The head of a response out of what an application writes (RFC 3875, 6): header fields as in
 //! HTTP, of which `Status` is the status line.
 
-use http::{BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseError, ParseOptions, Status};
+use http::{BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseError, ParseOptions, ParseStatus};
 
 /// What an application leaves out.
 const STATUS_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
@@ -32,9 +32,9 @@ impl Gathered {
         self.text.extend_from_slice(taken);
         let options = ParseOptions { max_bytes: most, ..*options };
         match http::parse_response(&self.text, &mut self.head, &options) {
-            Ok(Status::Complete { len }) => Ok(Some(self.text.len() - len + piece.len() - taken.len())),
-            Ok(Status::Partial) if self.text.len() > most => Err(ErrorKind::HeadTooLarge),
-            Ok(Status::Partial) => Ok(None),
+            Ok(ParseStatus::Complete { len }) => Ok(Some(self.text.len() - len + piece.len() - taken.len())),
+            Ok(ParseStatus::Partial) if self.text.len() > most => Err(ErrorKind::HeadTooLarge),
+            Ok(ParseStatus::Partial) => Ok(None),
             Err(ParseError { kind, .. }) => Err(kind),
         }
     }

@@ -6,12 +6,12 @@ use crate::response::Gathered;
 
 /// A stream for the caller. It is never mistaken for a later one in the same place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct StreamKey {
     pub(crate) slot: u16,
     pub(crate) number: u32,
 }
 
-impl Key {
+impl StreamKey {
     /// The place: small, dense, and reused after the release; for the caller's own table.
     #[must_use]
     pub fn index(self) -> usize {
@@ -27,7 +27,7 @@ impl Key {
 
 /// How far the response is.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum BodyProgress {
     /// Its head is being gathered; `None` before its first byte.
     Head(Option<Box<Gathered>>),
     /// So many bytes are to come.
@@ -46,10 +46,10 @@ pub(crate) enum Body {
 
 /// One request.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct RequestStream {
     pub(crate) number: u32,
     pub(crate) method: Method,
-    pub(crate) body: Body,
+    pub(crate) body: BodyProgress,
     /// Bytes of the body that were told and not consumed.
     pub(crate) held: usize,
     /// Whether all of the request was written.
@@ -62,12 +62,12 @@ pub(crate) struct Stream {
     pub(crate) is_released: bool,
 }
 
-impl Stream {
-    pub(crate) fn new(number: u32, method: Method) -> Stream {
-        Stream {
+impl RequestStream {
+    pub(crate) fn new(number: u32, method: Method) -> RequestStream {
+        RequestStream {
             number,
             method,
-            body: Body::Head(None),
+            body: BodyProgress::Head(None),
             held: 0,
             is_sent: false,
             waits: false,
@@ -78,6 +78,6 @@ impl Stream {
 
     /// Whether what comes for it is of no use.
     pub(crate) fn is_deaf(&self) -> bool {
-        self.is_released || matches!(self.body, Body::Broken)
+        self.is_released || matches!(self.body, BodyProgress::Broken)
     }
 }

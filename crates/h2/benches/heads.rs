@@ -10,8 +10,8 @@ use std::hint::black_box;
 
 use common::literal;
 use criterion::{Criterion, criterion_group, criterion_main};
+use fields::{Rules, Scheme, read_request, read_response, write_request, write_response};
 use h2::hpack::{Decoder, Encoder};
-use h2::message::{Rules, Scheme, read_request, read_response, write_request, write_response};
 use http::Head;
 
 const RULES: Rules = Rules { max_bytes: 15_360, max_fields: 100, relaxed: false, connect_protocol: true };
@@ -108,12 +108,13 @@ fn requests(bench: &mut Criterion) {
             let (mut decoder, mut head) = (Decoder::new(4096), Head::new());
             decoder.decode(&fill, &mut |_| true).expect("fields");
             bench.bench_function(&format!("read {name} {kind}"), |bench| {
-                bench.iter(|| read_request(&mut decoder, black_box(&block), true, &RULES, &mut head).is_ok());
+                bench
+                    .iter(|| read_request(decoder.block(black_box(&block)), true, &RULES, &mut head).is_ok());
             });
             bench.bench_function(&format!("decode {name} {kind}"), |bench| {
                 bench.iter(|| {
                     let mut sum = 0;
-                    let each = &mut |field: h2::hpack::Field<'_>| {
+                    let each = &mut |field: fields::Field<'_>| {
                         sum += field.value.len();
                         true
                     };
@@ -143,11 +144,11 @@ fn requests(bench: &mut Criterion) {
         }
         let (mut head, mut encoder, mut out) = (Head::new(), Encoder::new(), Vec::new());
         let block = literals(fields, false);
-        read_request(&mut Decoder::new(4096), &block, true, &RULES, &mut head).expect("a request");
+        read_request(Decoder::new(4096).block(&block), true, &RULES, &mut head).expect("a request");
         bench.bench_function(&format!("write {name} to HTTP/2"), |bench| {
             bench.iter(|| {
                 out.clear();
-                write_request(&mut encoder, black_box(&head), Scheme::Https, &mut out);
+                write_request(&mut encoder.writer(&mut out), black_box(&head), Scheme::Https);
                 out.len()
             });
         });
@@ -165,7 +166,7 @@ fn responses(bench: &mut Criterion) {
     let (mut head, mut decoder) = (Head::new(), Decoder::new(4096));
     let block = literals(RESPONSE, false);
     bench.bench_function("read response plain", |bench| {
-        bench.iter(|| read_response(&mut decoder, black_box(&block), false, &RULES, &mut head).is_ok());
+        bench.iter(|| read_response(decoder.block(black_box(&block)), false, &RULES, &mut head).is_ok());
     });
     for (kind, limit) in [("indexed", 4096), ("without table", 0)] {
         let (mut encoder, mut out) = (Encoder::new(), Vec::new());
@@ -173,7 +174,7 @@ fn responses(bench: &mut Criterion) {
         bench.bench_function(&format!("write response {kind}"), |bench| {
             bench.iter(|| {
                 out.clear();
-                write_response(&mut encoder, black_box(&head), &mut out);
+                write_response(&mut encoder.writer(&mut out), black_box(&head));
                 out.len()
             });
         });

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::fault::Reason;
-use crate::{Code, Key};
+use crate::{Code, StreamKey};
 
 /// What came from the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Event {
     /// A request (of a stream that this opens) or a response, in [`crate::Connection::head_mut`].
     Head {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// Whether the message ends with it.
         end: bool,
         /// An extended CONNECT (RFC 8441).
@@ -20,12 +20,12 @@ pub enum Event {
     /// Trailers, in [`crate::Connection::head_mut`], and the end of the message.
     Trailers {
         /// The stream.
-        key: Key,
+        key: StreamKey,
     },
     /// Part of a body. The caller owes a [`crate::Connection::consume`] of as many bytes.
     Data {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// Where in the input the bytes are.
         range: Range<usize>,
         /// Whether the message ends with them.
@@ -34,13 +34,13 @@ pub enum Event {
     /// The end of the message, without further bytes.
     End {
         /// The stream.
-        key: Key,
+        key: StreamKey,
     },
     /// The stream is over in both directions; it is to be released. A response whose end came
     /// before is still good.
     Reset {
         /// The stream.
-        key: Key,
+        key: StreamKey,
         /// The code received or sent.
         code: Code,
         /// Who ended it.

@@ -1,10 +1,10 @@
 //! What a peer did wrong: one value for each rule, with the code that is sent and a text.
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
+use fields::Cause;
 
 use crate::Code;
-use crate::message::Cause;
 
 macro_rules! breaches {
     ($($name:ident $code:ident $text:literal)*) => {
@@ -14,8 +14,8 @@ macro_rules! breaches {
         pub enum Breach { $($name),* }
 
         /// How often each was seen.
-        pub(crate) static BREACHES: [Rare; [$(Breach::$name),*].len()] =
-            [$(rare!(Glitch, concat!("Breach::", stringify!($name)), $text)),*];
+        pub(crate) static BREACHES: [EventCounter; [$(Breach::$name),*].len()] =
+            [$(event_counter!(Glitch, concat!("Breach::", stringify!($name)), $text)),*];
 
         impl Breach {
             /// The code that tells the peer.
@@ -80,13 +80,16 @@ impl Breach {
 }
 
 /// A window that SETTINGS made smaller: allowed, and counted as a glitch all the same.
-pub(crate) static SHRUNK: Rare = rare!(Glitch, "settings_end()", "SETTINGS makes windows smaller");
+pub(crate) static SHRUNK: EventCounter =
+    event_counter!(Glitch, "settings_end()", "SETTINGS makes windows smaller");
 
 /// The same of a request that its client resets.
-pub(crate) static GIVEN_UP: Rare = rare!(Glitch, "reset_frame()", "a client resets its request");
+pub(crate) static GIVEN_UP: EventCounter =
+    event_counter!(Glitch, "reset_frame()", "a client resets its request");
 
 /// The same of a header block in many pieces.
-pub(crate) static PIECES: Rare = rare!(Glitch, "continuation_frame()", "a header block comes in many frames");
+pub(crate) static PIECES: EventCounter =
+    event_counter!(Glitch, "continuation_frame()", "a header block comes in many frames");
 
 /// Why the engine refused or reset a stream on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,6 +106,15 @@ impl Reason {
         match self {
             Reason::Breach(breach) => breach.note(),
             Reason::Message(cause) => cause.note(),
+        }
+    }
+
+    /// The error code to send. For a malformed message it is PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Reason::Breach(breach) => breach.code(),
+            Reason::Message(_) => Code::ProtocolError,
         }
     }
 

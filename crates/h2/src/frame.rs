@@ -41,7 +41,7 @@ pub(crate) mod flag {
 
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     /// Bytes of the payload.
     pub(crate) length: usize,
     pub(crate) kind: u8,
@@ -50,14 +50,14 @@ pub(crate) struct Header {
     pub(crate) stream: u32,
 }
 
-impl Header {
+impl FrameHeader {
     /// The header at the start of `input`, once all of it is there.
     #[inline]
-    pub(crate) fn read(input: &[u8]) -> Option<Header> {
+    pub(crate) fn read(input: &[u8]) -> Option<FrameHeader> {
         let [a, b, c, kind, flags, id @ ..] = *input.first_chunk::<HEADER>()?;
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
         let stream = u32::from_be_bytes(id) & 0x7fff_ffff;
-        Some(Header { length, kind, flags, stream })
+        Some(FrameHeader { length, kind, flags, stream })
     }
 
     #[inline]
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_header_reads_as_it_was_written() {
-        let header = Header { length: 0x01_0203, kind: 9, flags: 4, stream: 0x7fff_fff1 };
-        assert_eq!(Header::read(&header.bytes()), Some(header));
+        let header = FrameHeader { length: 0x01_0203, kind: 9, flags: 4, stream: 0x7fff_fff1 };
+        assert_eq!(FrameHeader::read(&header.bytes()), Some(header));
         let mut reserved = header.bytes();
         reserved[5] |= 0x80;
-        assert_eq!(Header::read(&reserved), Some(header), "the reserved bit is ignored");
-        assert_eq!(Header::read(&reserved[..8]), None);
+        assert_eq!(FrameHeader::read(&reserved), Some(header), "the reserved bit is ignored");
+        assert_eq!(FrameHeader::read(&reserved[..8]), None);
     }
 }

@@ -1,8 +1,8 @@
 //! HTTP/2 without sockets, clock or threads: RFC 9113, 7541, 8441 and 9218.
 //!
-//! [`hpack`] knows header blocks, [`message`] knows what a request, a response and trailers are in
-//! HTTP/2 and what of them becomes a [`http::Head`]. [`Connection`] is everything else: frames,
-//! streams, windows, priorities and limits, for both sides. Caller: `proxy`.
+//! [`hpack`] compresses header blocks, which [`fields`] reads and writes as messages. [`Connection`]
+//! is everything else: frames, streams, windows, priorities and limits, for both sides. Callers:
+//! `proxy`, `health`.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,6 @@ mod fault;
 pub mod frame;
 pub mod hpack;
 mod limits;
-pub mod message;
 mod output;
 mod priority;
 mod rare;
@@ -33,5 +32,5 @@ pub use limits::Config;
 pub use rare::rare;
 pub use role::Role;
 pub use settings::PeerSettings;
-pub use stream::Key;
-pub use watch::Frame;
+pub use stream::StreamKey;
+pub use watch::WatchedFrame;

@@ -1,8 +1,9 @@
 //! Limits: what the configuration says (`tune.h2.*`), and the bounds that are always there.
 
+use fields::Rules;
+
 use crate::frame::WINDOW_MAX;
 use crate::frame::{MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT};
-use crate::message::Rules;
 
 /// Payload and frames that may wait in the output before streams have to wait, in bytes.
 pub(crate) const OUTPUT: usize = 64 * 1024;
@@ -109,7 +110,7 @@ impl Config {
 
 /// What the peer used up of its limits.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct UsedLimits {
     pub(crate) glitches: u32,
     /// Frames that brought nothing.
     waste: u32,
@@ -117,7 +118,7 @@ pub(crate) struct Used {
     resets_at_once: u32,
 }
 
-impl Used {
+impl UsedLimits {
     /// A read begins.
     pub(crate) fn begin_turn(&mut self) {
         self.waste = self.waste.saturating_sub(WASTE_FORGIVEN);

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
-use crate::frame::{HEADER, Header, flag, kind};
+use crate::frame::{FrameHeader, HEADER, flag, kind};
 use crate::limits;
-use crate::watch::Watch;
+use crate::watch::FrameWatch;
 
 /// A gathered payload, cut into frames of `chunk` bytes whose headers are copied bytes.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Owned<B> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Output<B> {
+pub(crate) struct FrameOutput<B> {
     copied: Vec<u8>,
     /// Copied bytes that are sent already.
     start: usize,
@@ -40,12 +40,12 @@ pub(crate) struct Output<B> {
     heads: [usize; 2],
     mark: u64,
     /// Frames made, where they are to be noted.
-    pub(crate) watch: Watch,
+    pub(crate) watch: FrameWatch,
 }
 
-impl<B: AsRef<[u8]>> Output<B> {
-    pub(crate) fn new() -> Output<B> {
-        Output {
+impl<B: AsRef<[u8]>> FrameOutput<B> {
+    pub(crate) fn new() -> FrameOutput<B> {
+        FrameOutput {
             copied: Vec::new(),
             start: 0,
             position: 0,
@@ -54,14 +54,14 @@ impl<B: AsRef<[u8]>> Output<B> {
             answers: [0; 2],
             heads: [0; 2],
             mark: 0,
-            watch: Watch::default(),
+            watch: FrameWatch::default(),
         }
     }
 
     /// The same for payloads of another kind; `None` where some wait.
-    pub(crate) fn repacked<C>(self) -> Option<Output<C>> {
-        let Output { copied, start, position, owned, gathered, answers, heads, mark, watch } = self;
-        owned.is_empty().then(|| Output {
+    pub(crate) fn repacked<C>(self) -> Option<FrameOutput<C>> {
+        let FrameOutput { copied, start, position, owned, gathered, answers, heads, mark, watch } = self;
+        owned.is_empty().then(|| FrameOutput {
             copied,
             start,
             position,
@@ -107,7 +107,7 @@ impl<B: AsRef<[u8]>> Output<B> {
     /// A frame of a fixed payload.
     #[inline]
     pub(crate) fn frame<const N: usize>(&mut self, kind: u8, flags: u8, stream: u32, payload: [u8; N]) {
-        let header = Header { length: N, kind, flags, stream };
+        let header = FrameHeader { length: N, kind, flags, stream };
         self.watch.note(header, true);
         self.copied.extend_from_slice(&header.bytes());
         self.copied.extend_from_slice(&payload);
@@ -128,7 +128,7 @@ impl<B: AsRef<[u8]>> Output<B> {
         let length = self.copied.len() - at - HEADER;
         let end = if end { flag::END_STREAM } else { 0 };
         let last = if length <= max { flag::END_HEADERS } else { 0 };
-        let header = Header { length: length.min(max), kind: kind::HEADERS, flags: end | last, stream };
+        let header = FrameHeader { length: length.min(max), kind: kind::HEADERS, flags: end | last, stream };
         self.watch.note(header, true);
         self.copied[at..at + HEADER].copy_from_slice(&header.bytes());
         if length > max {
@@ -141,7 +141,7 @@ impl<B: AsRef<[u8]>> Output<B> {
         while at < self.copied.len() {
             let left = self.copied.len() - at;
             let flags = if left <= max { flag::END_HEADERS } else { 0 };
-            let header = Header { length: left.min(max), kind: kind::CONTINUATION, flags, stream };
+            let header = FrameHeader { length: left.min(max), kind: kind::CONTINUATION, flags, stream };
             self.watch.note(header, true);
             self.copied.splice(at..at, header.bytes());
             at += HEADER + header.length;
@@ -155,7 +155,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             let (piece, behind) = rest.split_at(rest.len().min(max));
             rest = behind;
             let flags = if end && rest.is_empty() { flag::END_STREAM } else { 0 };
-            let header = Header { length: piece.len(), kind: kind::DATA, flags, stream };
+            let header = FrameHeader { length: piece.len(), kind: kind::DATA, flags, stream };
             self.watch.note(header, true);
             self.copied.extend_from_slice(&header.bytes());
             self.copied.extend_from_slice(piece);
@@ -174,7 +174,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             let length = left.min(max);
             left -= length;
             let flags = if end && left == 0 { flag::END_STREAM } else { 0 };
-            let header = Header { length, kind: kind::DATA, flags, stream };
+            let header = FrameHeader { length, kind: kind::DATA, flags, stream };
             self.watch.note(header, true);
             self.copied.extend_from_slice(&header.bytes());
         }
@@ -281,14 +281,14 @@ impl<B: AsRef<[u8]>> Output<B> {
 mod tests {
     use super::*;
 
-    fn flat(output: &Output<Vec<u8>>, slices: usize) -> Vec<u8> {
+    fn flat(output: &FrameOutput<Vec<u8>>, slices: usize) -> Vec<u8> {
         let mut list = vec![IoSlice::new(&[]); slices];
         let count = output.slices(&mut list);
         list[..count].iter().flat_map(|slice| slice.to_vec()).collect()
     }
 
-    fn filled() -> Output<Vec<u8>> {
-        let mut output = Output::new();
+    fn filled() -> FrameOutput<Vec<u8>> {
+        let mut output = FrameOutput::new();
         output.frame(kind::PING, 0, 0, [7; 8]);
         output.gather(1, vec![1; 100], 10..95, false, 30);
         output.gather(3, vec![2; 10], 0..10, true, 30);
@@ -318,11 +318,11 @@ mod tests {
 
     #[test]
     fn a_block_larger_than_a_frame_is_continued() {
-        let mut output = Output::<Vec<u8>>::new();
+        let mut output = FrameOutput::<Vec<u8>>::new();
         output.headers(1, true, 10, |out| out.extend_from_slice(b"0123456789abcdefghijKLM"));
         let bytes = flat(&output, 1);
         let (mut rest, mut block, mut seen) = (&bytes[..], Vec::new(), Vec::new());
-        while let Some(header) = Header::read(rest) {
+        while let Some(header) = FrameHeader::read(rest) {
             block.extend_from_slice(&rest[HEADER..HEADER + header.length]);
             seen.push((header.kind, header.flags, header.length));
             rest = &rest[HEADER + header.length..];
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn answers_are_counted_until_they_are_sent() {
-        let mut output = Output::<Vec<u8>>::new();
+        let mut output = FrameOutput::<Vec<u8>>::new();
         for _ in 0..100 {
             output.answer(kind::PING, 1, 0, [0; 8]);
         }

@@ -4,8 +4,9 @@
 //! whose client did say and not "incremental" goes on until its end, as the RFC has it. Only streams
 //! that have something to send and a window are in a queue.
 
-use crate::message::Priority;
-use crate::stream::{NONE, QUEUED, Stream, Streams};
+use fields::Priority;
+
+use crate::stream::{NONE, QUEUED, StreamState, Streams};
 
 /// Urgencies.
 const LEVELS: usize = 8;
@@ -16,16 +17,16 @@ type Ends = [(u32, u32); LEVELS];
 
 /// Queues of streams that may send, one an urgency.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct SendQueues {
     /// The first and last of each; none before anything waited, as most connections never have it.
     ends: Option<Box<Ends>>,
     /// A bit for each queue that is not empty.
     filled: u8,
 }
 
-impl Ready {
-    pub(crate) fn new() -> Ready {
-        Ready { ends: None, filled: 0 }
+impl SendQueues {
+    pub(crate) fn new() -> SendQueues {
+        SendQueues { ends: None, filled: 0 }
     }
 
     fn ends(&mut self) -> &mut Ends {
@@ -73,7 +74,7 @@ impl Ready {
             return;
         }
         stream.flags &= !QUEUED;
-        let Stream { urgency, previous, next, .. } = *stream;
+        let StreamState { urgency, previous, next, .. } = *stream;
         let level = urgency as usize;
         let ends = &mut self.ends()[level];
         match previous {
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn queues_serve_urgency_first_and_then_in_turns() {
-        let (mut streams, mut ready) = (Streams::new(), Ready::new());
+        let (mut streams, mut ready) = (Streams::new(), SendQueues::new());
         for (n, urgency) in [3, 3, 0, 7, 3].into_iter().enumerate() {
             let key = streams.open(2 * n as u32 + 1, 0, 0);
             streams.at(key.slot).urgency = urgency;

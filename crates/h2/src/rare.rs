@@ -1,12 +1,11 @@
-//! What is counted of peers that break the rules, breach by breach (`debug counters`). Listed for the
-//! binary; counted where it happens.
+//! Counters of protocol violations, one for each breach (`debug counters`). Those of malformed messages
+//! are in [`fields::rare`].
 
-use base::rare::Rare;
+use base::event_counter::EventCounter;
 
 use crate::fault::{BREACHES, GIVEN_UP, PIECES, SHRUNK};
-use crate::message::CAUSES;
 
 /// All counters of this crate.
-pub fn rare() -> impl Iterator<Item = &'static Rare> {
-    BREACHES.iter().chain([&SHRUNK, &GIVEN_UP, &PIECES]).chain(&CAUSES)
+pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
+    BREACHES.iter().chain([&SHRUNK, &GIVEN_UP, &PIECES])
 }

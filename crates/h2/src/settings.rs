@@ -2,7 +2,7 @@
 
 use crate::fault::Breach;
 use crate::frame::WINDOW_MAX;
-use crate::frame::{Header, MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT, kind};
+use crate::frame::{FrameHeader, MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT, kind};
 use crate::limits::Config;
 use crate::role::Role;
 
@@ -103,7 +103,7 @@ pub(crate) fn write_ours(role: Role, began: Role, config: &Config, out: &mut Vec
     add(HEADER_TABLE_SIZE, config.header_table_size, Some(TABLE_DEFAULT));
     add(INITIAL_WINDOW_SIZE, config.initial_window(), Some(WINDOW_DEFAULT));
     add(MAX_FRAME_SIZE, config.max_frame_size(), Some(MAX_SIZE_DEFAULT));
-    let header = Header { length: count * SETTING, kind: kind::SETTINGS, flags: 0, stream: 0 };
+    let header = FrameHeader { length: count * SETTING, kind: kind::SETTINGS, flags: 0, stream: 0 };
     out.extend_from_slice(&header.bytes());
     for (id, value) in &settings[..count] {
         out.extend_from_slice(&id.to_be_bytes());

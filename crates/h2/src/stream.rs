@@ -4,16 +4,16 @@
 //! until the caller releases it, however it ended: a peer that makes us reset streams cannot have
 //! more of them at work than it may have open (the "MadeYouReset" attack).
 
-use crate::message::Priority;
+use fields::Priority;
 
 /// A stream for the caller. It is never mistaken for a later one in the same place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct StreamKey {
     pub(crate) slot: u32,
     pub(crate) id: u32,
 }
 
-impl Key {
+impl StreamKey {
     /// The place: small, dense, and reused after the release; for the caller's own table.
     #[must_use]
     pub fn index(self) -> usize {
@@ -63,7 +63,7 @@ pub(crate) const RESET: u16 = RESET_BY_PEER | RESET_BY_US;
 pub(crate) const ENDED: u16 = REMOTE_ENDED | LOCAL_ENDED;
 
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct StreamState {
     /// 0 in a place that is free.
     pub(crate) id: u32,
     pub(crate) flags: u16,
@@ -81,7 +81,7 @@ pub(crate) struct Stream {
     pub(crate) next: u32,
 }
 
-impl Stream {
+impl StreamState {
     #[inline]
     pub(crate) fn has(&self, flags: u16) -> bool {
         self.flags & flags != 0
@@ -120,7 +120,7 @@ pub(crate) enum Gone {
 
 /// Where a number of a stream stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StreamSlot {
     Here(u32),
     Gone(Gone),
     Idle,
@@ -131,7 +131,7 @@ const REMEMBERED: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Streams {
-    slots: Vec<Stream>,
+    slots: Vec<StreamState>,
     free: u32,
     /// Numbers and places of those that are there, by number.
     index: Vec<(u32, u32)>,
@@ -166,10 +166,10 @@ impl Streams {
     }
 
     /// Opens a stream whose number is higher than all before.
-    pub(crate) fn open(&mut self, id: u32, sendable: i32, credit: i32) -> Key {
+    pub(crate) fn open(&mut self, id: u32, sendable: i32, credit: i32) -> StreamKey {
         let next = NONE;
         let (flags, urgency, held, due, previous) = (0, 3, 0, ANY_LENGTH, NONE);
-        let stream = Stream { id, flags, urgency, sendable, credit, held, due, previous, next };
+        let stream = StreamState { id, flags, urgency, sendable, credit, held, due, previous, next };
         let slot = self.free;
         let slot = match self.slots.get_mut(slot as usize) {
             Some(place) => {
@@ -189,19 +189,19 @@ impl Streams {
         };
         self.last = id;
         self.index.push((id, slot));
-        Key { slot, id }
+        StreamKey { slot, id }
     }
 
     /// Where that number stands. Even numbers are never opened.
-    pub(crate) fn find(&self, id: u32) -> Place {
+    pub(crate) fn find(&self, id: u32) -> StreamSlot {
         if id > self.last || id.is_multiple_of(2) {
-            return Place::Idle;
+            return StreamSlot::Idle;
         }
         if let Ok(at) = self.index.binary_search_by_key(&id, |entry| entry.0) {
-            return Place::Here(self.index[at].1);
+            return StreamSlot::Here(self.index[at].1);
         }
         let known = self.gone.iter().find(|entry| **entry & 0x3fff_ffff == id >> 1);
-        Place::Gone(match known.map(|entry| entry >> 30) {
+        StreamSlot::Gone(match known.map(|entry| entry >> 30) {
             Some(1) => Gone::Ended,
             Some(2) => Gone::ResetByPeer,
             Some(_) => Gone::ResetByUs,
@@ -211,12 +211,12 @@ impl Streams {
     }
 
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<&Stream> {
+    pub(crate) fn get(&self, key: StreamKey) -> Option<&StreamState> {
         self.slots.get(key.slot as usize).filter(|stream| stream.id == key.id)
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
+    pub(crate) fn get_mut(&mut self, key: StreamKey) -> Option<&mut StreamState> {
         self.slots.get_mut(key.slot as usize).filter(|stream| stream.id == key.id)
     }
 
@@ -227,12 +227,12 @@ impl Streams {
 
     /// The stream at a place that `find` gave.
     #[inline]
-    pub(crate) fn at(&mut self, slot: u32) -> &mut Stream {
+    pub(crate) fn at(&mut self, slot: u32) -> &mut StreamState {
         &mut self.slots[slot as usize]
     }
 
     /// Frees the stream's place and remembers how it ended.
-    pub(crate) fn remove(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: StreamKey) {
         let free = self.free;
         let Some(stream) = self.get_mut(key) else { return };
         let gone = match stream.flags {
@@ -284,12 +284,12 @@ impl Streams {
     }
 
     /// Those that are there, the newest last.
-    pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = Key> {
-        self.index.iter().map(|&(id, slot)| Key { slot, id })
+    pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = StreamKey> {
+        self.index.iter().map(|&(id, slot)| StreamKey { slot, id })
     }
 
     /// All that are there, in the order of their places.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Stream)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut StreamState)> {
         self.slots.iter_mut().enumerate().filter(|(_, s)| s.id != 0).map(|(slot, s)| (slot as u32, s))
     }
 
@@ -302,7 +302,7 @@ impl Streams {
 
     /// Bytes of memory on the heap.
     pub(crate) fn heap(&self) -> usize {
-        self.slots.capacity() * size_of::<Stream>()
+        self.slots.capacity() * size_of::<StreamState>()
             + self.index.capacity() * size_of::<(u32, u32)>()
             + self.gone.capacity() * size_of::<u32>()
     }
@@ -332,16 +332,16 @@ mod tests {
             streams.at(key.slot).flags = flags;
             streams.remove(key);
         }
-        assert_eq!(streams.find(1), Place::Gone(Gone::Ended));
-        assert_eq!(streams.find(3), Place::Gone(Gone::Skipped));
-        assert_eq!(streams.find(5), Place::Gone(Gone::ResetByPeer));
-        assert_eq!(streams.find(7), Place::Gone(Gone::ResetByUs));
-        assert_eq!((streams.find(9), streams.find(2)), (Place::Idle, Place::Idle));
+        assert_eq!(streams.find(1), StreamSlot::Gone(Gone::Ended));
+        assert_eq!(streams.find(3), StreamSlot::Gone(Gone::Skipped));
+        assert_eq!(streams.find(5), StreamSlot::Gone(Gone::ResetByPeer));
+        assert_eq!(streams.find(7), StreamSlot::Gone(Gone::ResetByUs));
+        assert_eq!((streams.find(9), streams.find(2)), (StreamSlot::Idle, StreamSlot::Idle));
         for id in 0..REMEMBERED as u32 {
             let key = streams.open(9 + 2 * id, 0, 0);
             streams.remove(key);
         }
-        assert_eq!(streams.find(5), Place::Gone(Gone::Unknown));
+        assert_eq!(streams.find(5), StreamSlot::Gone(Gone::Unknown));
         assert_eq!(streams.slots.len(), 1, "places are reused");
     }
 }

@@ -1,10 +1,10 @@
 //! Frames noted as they come and go, for whoever traces a connection: nothing is where nobody asked.
 
-use crate::frame::Header;
+use crate::frame::FrameHeader;
 
 /// One frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame {
+pub struct WatchedFrame {
     /// The number of its kind (RFC 9113 section 6).
     pub kind: u8,
     /// Its flags.
@@ -17,7 +17,7 @@ pub struct Frame {
     pub is_sent: bool,
 }
 
-impl Frame {
+impl WatchedFrame {
     /// The name of its kind.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -45,27 +45,27 @@ const MOST: usize = 256;
 // Boxed: there are two for every connection, and hardly any is used.
 #[allow(clippy::box_collection)]
 #[derive(Debug, Default)]
-pub(crate) struct Watch(Option<Box<Vec<Frame>>>);
+pub(crate) struct FrameWatch(Option<Box<Vec<WatchedFrame>>>);
 
-impl Watch {
+impl FrameWatch {
     /// Notes a frame, where that is wanted.
     #[inline]
-    pub(crate) fn note(&mut self, header: Header, is_sent: bool) {
+    pub(crate) fn note(&mut self, header: FrameHeader, is_sent: bool) {
         if self.0.is_some() {
             self.keep(header, is_sent);
         }
     }
 
     #[cold]
-    fn keep(&mut self, header: Header, is_sent: bool) {
-        let Header { length, kind, flags, stream } = header;
+    fn keep(&mut self, header: FrameHeader, is_sent: bool) {
+        let FrameHeader { length, kind, flags, stream } = header;
         if let Some(frames) = self.0.as_mut().filter(|frames| frames.len() < MOST) {
-            frames.push(Frame { kind, flags, stream, length, is_sent });
+            frames.push(WatchedFrame { kind, flags, stream, length, is_sent });
         }
     }
 
     /// Those noted since the last call; from now on they are.
-    pub(crate) fn take(&mut self) -> Vec<Frame> {
+    pub(crate) fn take(&mut self) -> Vec<WatchedFrame> {
         std::mem::take(self.0.get_or_insert_default())
     }
 

@@ -14,7 +14,7 @@
 
 use crate::frame::WINDOW_MAX;
 use crate::limits::Config;
-use crate::stream::Stream;
+use crate::stream::StreamState;
 
 /// The receive buffers of a connection.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Pool {
     }
 
     /// What a stream has beyond its own.
-    pub(crate) fn extra_of(&self, stream: &Stream) -> u64 {
+    pub(crate) fn extra_of(&self, stream: &StreamState) -> u64 {
         (i64::from(stream.credit) + i64::from(stream.held) - i64::from(self.own)).max(0) as u64
     }
 
@@ -51,7 +51,7 @@ impl Pool {
 
     /// How much credit to grant to a stream now; 0 when that is not worth a frame. The stream's
     /// credit and what the pool counts are not changed.
-    pub(crate) fn due(&self, stream: &Stream, open: usize) -> u32 {
+    pub(crate) fn due(&self, stream: &StreamState, open: usize) -> u32 {
         let has = i64::from(stream.credit) + i64::from(stream.held);
         let shared = self.shared(open);
         let share = shared / u64::from(self.unit) / u64::from(self.receivers.max(1)) * u64::from(self.unit);
@@ -64,17 +64,17 @@ impl Pool {
     }
 
     /// A stream is open with the credit of the initial window.
-    pub(crate) fn opened(&mut self, stream: &Stream) {
+    pub(crate) fn opened(&mut self, stream: &StreamState) {
         self.extra += self.extra_of(stream);
     }
 
     /// Grants credit.
-    pub(crate) fn grant(&mut self, stream: &mut Stream, credit: u32) {
+    pub(crate) fn grant(&mut self, stream: &mut StreamState, credit: u32) {
         self.change(stream, |stream| stream.credit += credit as i32);
     }
 
     /// Changes credit or what is held, and keeps the sum of what streams have beyond their own.
-    pub(crate) fn change(&mut self, stream: &mut Stream, change: impl FnOnce(&mut Stream)) {
+    pub(crate) fn change(&mut self, stream: &mut StreamState, change: impl FnOnce(&mut StreamState)) {
         self.extra -= self.extra_of(stream);
         change(stream);
         self.extra += self.extra_of(stream);

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use h2::message::Scheme;
+use fields::Scheme;
 use h2::{Config, Connection, Event, Role};
 use http::Head;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};

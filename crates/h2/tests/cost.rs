@@ -7,8 +7,8 @@ mod common;
 use std::alloc::System;
 
 use common::literal;
+use fields::{Rules, Scheme, read_request, read_response, write_request, write_response};
 use h2::hpack::{Decoder, Encoder};
-use h2::message::{Rules, Scheme, read_request, read_response, write_request, write_response};
 use http::Head;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -56,12 +56,12 @@ fn heads_are_read_and_written_without_allocation() {
     let (mut head, mut response, mut out) = (Head::new(), Head::new(), Vec::new());
     let mut round = |blocks: &[Vec<u8>]| {
         for block in blocks {
-            assert!(read_request(&mut decoder, block, true, &RULES, &mut head).is_ok());
+            assert!(read_request(decoder.block(block), true, &RULES, &mut head).is_ok());
             out.clear();
-            write_request(&mut encoder, &head, Scheme::Https, &mut out);
-            assert!(read_response(&mut from_server, &answer, false, &RULES, &mut response).is_ok());
+            write_request(&mut encoder.writer(&mut out), &head, Scheme::Https);
+            assert!(read_response(from_server.block(&answer), false, &RULES, &mut response).is_ok());
             out.clear();
-            write_response(&mut encoder, &response, &mut out);
+            write_response(&mut encoder.writer(&mut out), &response);
         }
     };
     round(&blocks);

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Pair, decode, hex, lines};
-use h2::hpack::{Decoder, Encoder, Error, FieldName, Pseudo};
+use fields::CodingError::{Huffman, Integer, Padding, Truncated};
+use fields::{FieldName, Pseudo};
+use h2::hpack::{DecodeError, Decoder, Encoder};
 use http::KnownName;
 
 /// Blocks and what they hold, one decoder for each sequence.
@@ -90,37 +92,37 @@ fn the_examples_of_appendix_c_decode() {
 fn what_the_rfc_calls_an_error_is_one() {
     for (block, error) in [
         // Indices: none, behind the tables, of names, and far beyond all.
-        ("80", Error::Index),
-        ("be", Error::Index),
-        ("ff00", Error::Index),
-        ("7f0001 61", Error::Index),
-        ("4001 6101 61 bf", Error::Index),
-        ("ff ff ff ff 7f", Error::Integer),
-        ("ff ff ff ff ff ff ff ff ff ff 01", Error::Integer),
-        ("ff 80 80 80 80 80 80 00", Error::Integer),
+        ("80", DecodeError::Index),
+        ("be", DecodeError::Index),
+        ("ff00", DecodeError::Index),
+        ("7f0001 61", DecodeError::Index),
+        ("4001 6101 61 bf", DecodeError::Index),
+        ("ff ff ff ff 7f", DecodeError::Coding(Integer)),
+        ("ff ff ff ff ff ff ff ff ff ff 01", DecodeError::Coding(Integer)),
+        ("ff 80 80 80 80 80 80 00", DecodeError::Coding(Integer)),
         // What ends too early.
-        ("ff", Error::Truncated),
-        ("ff 80", Error::Truncated),
-        ("40", Error::Truncated),
-        ("40 03 61 61", Error::Truncated),
-        ("40 01 61", Error::Truncated),
-        ("40 01 61 05 61", Error::Truncated),
-        ("40 01 61 7f ff ff ff 7f 61", Error::Integer),
-        ("40 01 61 7f ff ff 7f 61", Error::Truncated),
-        ("3f", Error::Truncated),
-        ("01", Error::Truncated),
+        ("ff", DecodeError::Coding(Truncated)),
+        ("ff 80", DecodeError::Coding(Truncated)),
+        ("40", DecodeError::Coding(Truncated)),
+        ("40 03 61 61", DecodeError::Coding(Truncated)),
+        ("40 01 61", DecodeError::Coding(Truncated)),
+        ("40 01 61 05 61", DecodeError::Coding(Truncated)),
+        ("40 01 61 7f ff ff ff 7f 61", DecodeError::Coding(Integer)),
+        ("40 01 61 7f ff ff 7f 61", DecodeError::Coding(Truncated)),
+        ("3f", DecodeError::Coding(Truncated)),
+        ("01", DecodeError::Coding(Truncated)),
         // Huffman codes, of names and of values.
-        ("40 81 00 01 61", Error::Padding),
-        ("40 01 61 81 06", Error::Padding),
-        ("40 01 61 82 07ff", Error::Padding),
-        ("40 01 61 84 ffffffff", Error::Huffman),
-        ("40 84 ffffffff 01 61", Error::Huffman),
+        ("40 81 00 01 61", DecodeError::Coding(Padding)),
+        ("40 01 61 81 06", DecodeError::Coding(Padding)),
+        ("40 01 61 82 07ff", DecodeError::Coding(Padding)),
+        ("40 01 61 84 ffffffff", DecodeError::Coding(Huffman)),
+        ("40 84 ffffffff 01 61", DecodeError::Coding(Huffman)),
         // Sizes: above ours, behind a field.
-        ("3f e2 1f", Error::TableSize),
-        ("3f ff ff ff 07", Error::TableSize),
-        ("82 20", Error::TableSize),
-        ("20 82 20", Error::TableSize),
-        ("40 01 61 01 61 3f 01", Error::TableSize),
+        ("3f e2 1f", DecodeError::TableSize),
+        ("3f ff ff ff 07", DecodeError::TableSize),
+        ("82 20", DecodeError::TableSize),
+        ("20 82 20", DecodeError::TableSize),
+        ("40 01 61 01 61 3f 01", DecodeError::TableSize),
     ] {
         assert_eq!(decode(&mut Decoder::new(4096), &hex(block)), Err(error), "{block}");
     }
@@ -133,19 +135,19 @@ fn sizes_change_at_the_start_of_a_block_up_to_our_own() {
     assert!(decode(&mut decoder, &hex("4001 6101 62 4001 6301 64 be bf")).is_ok());
     assert!(decode(&mut decoder, &hex("be bf")).is_ok());
     assert_eq!(decode(&mut decoder, &hex("20 3f e1 1f")), Ok(vec![]), "sizes alone are a block");
-    assert_eq!(decode(&mut decoder, &hex("be")), Err(Error::Index));
+    assert_eq!(decode(&mut decoder, &hex("be")), Err(DecodeError::Index));
     // A table of one entry keeps the newest, a table of none takes nothing.
     assert!(decode(&mut decoder, &hex("3f 03 4001 6101 62 4001 6301 64 be")).is_ok());
-    assert_eq!(decode(&mut decoder, &hex("bf")), Err(Error::Index));
-    assert_eq!(decode(&mut decoder, &hex("20 4001 6101 62 be")), Err(Error::Index));
+    assert_eq!(decode(&mut decoder, &hex("bf")), Err(DecodeError::Index));
+    assert_eq!(decode(&mut decoder, &hex("20 4001 6101 62 be")), Err(DecodeError::Index));
     // An entry larger than the table empties it and is no error.
     let mut small = Decoder::new(64);
     assert!(decode(&mut small, &hex("4001 6101 62 be")).is_ok());
     let mut large = hex("40 01 61 40");
     large.extend([b'x'; 64]);
     assert!(decode(&mut small, &large).is_ok());
-    assert_eq!(decode(&mut small, &hex("be")), Err(Error::Index));
-    assert_eq!(decode(&mut Decoder::new(0), &hex("21")), Err(Error::TableSize));
+    assert_eq!(decode(&mut small, &hex("be")), Err(DecodeError::Index));
+    assert_eq!(decode(&mut Decoder::new(0), &hex("21")), Err(DecodeError::TableSize));
     assert_eq!(decode(&mut Decoder::new(0), &hex("20 82")).map(|fields| fields.len()), Ok(1));
 }
 
@@ -175,16 +177,16 @@ fn after_no_the_rest_is_decoded_and_not_given() {
     let fields = decode(&mut decoder, &hex("be bf c0")).unwrap();
     assert_eq!(lines(&fields), "abcde: !\nc: d\na: b\n");
     // Errors are still found.
-    assert_eq!(decoder.decode(&hex("82 fe"), &mut |_| false), Err(Error::Index));
-    assert_eq!(decoder.decode(&hex("82 80"), &mut |_| false), Err(Error::Index));
-    assert_eq!(decoder.decode(&hex("82 20"), &mut |_| false), Err(Error::TableSize));
+    assert_eq!(decoder.decode(&hex("82 fe"), &mut |_| false), Err(DecodeError::Index));
+    assert_eq!(decoder.decode(&hex("82 80"), &mut |_| false), Err(DecodeError::Index));
+    assert_eq!(decoder.decode(&hex("82 20"), &mut |_| false), Err(DecodeError::TableSize));
 }
 
 #[test]
 fn secrets_are_marked_as_such() {
     let mut marks = Vec::new();
     let block = hex("1f08 0161 0f08 0161 5701 61");
-    let each = &mut |field: h2::hpack::Field<'_>| {
+    let each = &mut |field: fields::Field<'_>| {
         marks.push((field.name == FieldName::Known(KnownName::Authorization), field.never_indexed));
         true
     };

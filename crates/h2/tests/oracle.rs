@@ -6,8 +6,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use h2::message::Scheme;
-use h2::{Config, Connection, Event, Key, Role};
+use fields::Scheme;
+use h2::{Config, Connection, Event, Role, StreamKey};
 use http::Head;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -91,7 +91,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn push(&mut self, engine: &mut Connection<Vec<u8>>, key: Key) {
+    fn push(&mut self, engine: &mut Connection<Vec<u8>>, key: StreamKey) {
         while let Some(data) = self.waiting.pop_front() {
             let (length, end) = (data.len(), self.ended && !self.trailers && self.waiting.is_empty());
             if let Err((data, range)) = engine.send_owned(key, data, 0..length, end) {
@@ -116,7 +116,7 @@ impl Outgoing {
 /// Echoes whatever comes until the peer leaves.
 async fn serve(pipe: DuplexStream) {
     let mut ours = Ours::new(Role::Server, pipe);
-    let mut flows: HashMap<Key, Outgoing> = HashMap::new();
+    let mut flows: HashMap<StreamKey, Outgoing> = HashMap::new();
     loop {
         ours.send().await;
         let Some(events) = ours.read().await else { return };
@@ -143,7 +143,7 @@ async fn serve(pipe: DuplexStream) {
         while let Some(key) = ours.engine.next_writable() {
             flows.get_mut(&key).expect("it waits").push(&mut ours.engine, key);
         }
-        let sent: Vec<Key> = flows.keys().copied().filter(|key| ours.engine.is_sent(*key)).collect();
+        let sent: Vec<StreamKey> = flows.keys().copied().filter(|key| ours.engine.is_sent(*key)).collect();
         for key in sent {
             flows.remove(&key);
             ours.engine.release(key);
@@ -238,7 +238,7 @@ async fn ask(pipe: DuplexStream) {
     let mut request = Head::new();
     request.start_request(b"POST", b"/echo");
     request.append(b"host", b"example.com");
-    let mut flows: HashMap<Key, (usize, Outgoing, Vec<u8>)> = HashMap::new();
+    let mut flows: HashMap<StreamKey, (usize, Outgoing, Vec<u8>)> = HashMap::new();
     let mut whole = 0;
     for number in 0..STREAMS {
         let key = ours.engine.open(&request, Scheme::Https, false).expect("a stream");

@@ -16,10 +16,10 @@ use state::server::{Operational, ServerAddress};
 use state::transition;
 use state::{Admin, Server};
 
-use crate::link::{ConnectError, Link, LinkError, open_plain};
-use crate::outcome::{Outcome, Verdict, connection_error};
-use crate::verdict::{Asked, keep, logs, reason, tell_check};
-use crate::{Context, Peer, verdict};
+use crate::link::{CheckLink, ConnectError, LinkError, open_plain};
+use crate::outcome::{CheckOutcome, CheckVerdict, connection_error};
+use crate::verdict::{Prober, keep, logs, reason, tell_check};
+use crate::{CheckContext, CheckedServer, verdict};
 
 /// What an agent said.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl<'a> Report<'a> {
 }
 
 /// Asks the agent once and does what it says.
-pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Context>) {
+pub(crate) async fn ask(peer: &CheckedServer, settings: &AgentSettings, context: &Arc<CheckContext>) {
     let (server, start) = (peer.server(), now_ms());
     server.agent.running.store(true, Relaxed);
     let answer = converse(peer, settings, context).await;
@@ -96,12 +96,12 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
             let last = server.agent.last.load().clone();
             let status = if last.status.is_empty() { "L7TOUT" } else { last.status };
             let code = last.code.unwrap_or_default();
-            let outcome = Outcome {
+            let outcome = CheckOutcome {
                 duration: took,
-                ..Outcome::new(status, code, "Ignoring incomplete line from agent")
+                ..CheckOutcome::new(status, code, "Ignoring incomplete line from agent")
             };
             if keep(&server.agent, &outcome) != status {
-                tell_check(peer, &Outcome { info: String::new(), ..outcome }, Asked::Agent, context);
+                tell_check(peer, &CheckOutcome { info: String::new(), ..outcome }, Prober::Agent, context);
             }
         }
         Err(outcome) => {
@@ -111,11 +111,16 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
 }
 
 /// Keeps a result and tells it where it changed.
-fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -> Outcome {
-    let outcome = Outcome { duration: took, ..outcome };
+fn note(
+    peer: &CheckedServer,
+    outcome: CheckOutcome,
+    took: Duration,
+    context: &Arc<CheckContext>,
+) -> CheckOutcome {
+    let outcome = CheckOutcome { duration: took, ..outcome };
     let before = keep(&peer.server().agent, &outcome);
     if before != outcome.status && outcome.status != "CHECKED" {
-        tell_check(peer, &outcome, Asked::Agent, context);
+        tell_check(peer, &outcome, Prober::Agent, context);
     }
     outcome
 }
@@ -124,24 +129,24 @@ fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -
 /// text can be made of it; and the connection, which ends when what was said is done: who sees it
 /// closed sees the rest done too.
 async fn converse(
-    peer: &Peer,
+    peer: &CheckedServer,
     settings: &AgentSettings,
-    context: &Context,
-) -> Result<(Option<String>, Link<'static>), Outcome> {
+    context: &CheckContext,
+) -> Result<(Option<String>, CheckLink<'static>), CheckOutcome> {
     let broken = |error: LinkError| match error {
-        LinkError::Timeout => Outcome::new("L7TOUT", 0, ""),
-        LinkError::Io(error) => Outcome::new("SOCKERR", 0, connection_error(&error)),
+        LinkError::Timeout => CheckOutcome::new("L7TOUT", 0, ""),
+        LinkError::Io(error) => CheckOutcome::new("SOCKERR", 0, connection_error(&error)),
     };
-    let target = target(peer.server()).ok_or_else(|| Outcome::new("SOCKERR", 0, ""))?;
+    let target = target(peer.server()).ok_or_else(|| CheckOutcome::new("SOCKERR", 0, ""))?;
     let limit = settings.timeout.unwrap_or(settings.inter);
     let opened = open_plain(peer, context, &target, settings.connect_timeout, limit).await;
     let mut link = opened.map_err(|error| match error {
-        ConnectError::Timeout => Outcome::new("L4TOUT", 0, ""),
-        ConnectError::Failed(error) => Outcome::new("L4CON", 0, connection_error(&error)),
-        ConnectError::Broken(error) => Outcome::new("L4CON", 0, connection_error(&error)),
-        ConnectError::Tls(text) => Outcome::new("L6RSP", 0, text),
-        ConnectError::TlsTimeout => Outcome::new("L6TOUT", 0, ""),
-        ConnectError::Unknown(text) => Outcome::new("SOCKERR", 0, text),
+        ConnectError::Timeout => CheckOutcome::new("L4TOUT", 0, ""),
+        ConnectError::Failed(error) => CheckOutcome::new("L4CON", 0, connection_error(&error)),
+        ConnectError::Broken(error) => CheckOutcome::new("L4CON", 0, connection_error(&error)),
+        ConnectError::Tls(text) => CheckOutcome::new("L6RSP", 0, text),
+        ConnectError::TlsTimeout => CheckOutcome::new("L6TOUT", 0, ""),
+        ConnectError::Unknown(text) => CheckOutcome::new("SOCKERR", 0, text),
     })?;
     let send = peer.server().agent.send.load_full();
     if let Some(send) = send {
@@ -159,7 +164,7 @@ async fn converse(
         }
     }
     match line.is_empty() {
-        true => Err(Outcome::new("L7RSP", 0, "TCPCHK got an empty response at step 2")),
+        true => Err(CheckOutcome::new("L7RSP", 0, "TCPCHK got an empty response at step 2")),
         false => Ok((None, link)),
     }
 }
@@ -179,7 +184,7 @@ fn target(server: &Server) -> Option<Target> {
 }
 
 /// Does what a line says.
-fn apply(peer: &Peer, line: &str, took: Duration, context: &Arc<Context>) {
+fn apply(peer: &CheckedServer, line: &str, took: Duration, context: &Arc<CheckContext>) {
     let report = Report::parse(line);
     if let Some(state) = report.admin {
         administer(peer, state, context);
@@ -206,7 +211,7 @@ fn apply(peer: &Peer, line: &str, took: Duration, context: &Arc<Context>) {
             };
             let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
             let status = if up { "L7OK" } else { "L7STS" };
-            let outcome = Outcome::new(status, 0, format!("via agent : {word}{said}"));
+            let outcome = CheckOutcome::new(status, 0, format!("via agent : {word}{said}"));
             settle(peer, &note(peer, outcome, took, context), context);
         }
         _ => {
@@ -215,7 +220,7 @@ fn apply(peer: &Peer, line: &str, took: Duration, context: &Arc<Context>) {
                 (None, Some(warning)) => format!("agent warns : {warning}"),
                 (None, None) => String::new(),
             };
-            note(peer, Outcome::new("CHECKED", 0, info), took, context);
+            note(peer, CheckOutcome::new("CHECKED", 0, info), took, context);
         }
     }
     if let Some((level, text)) = transition::refresh_backend(&peer.backend.state, now_ms()) {
@@ -224,26 +229,26 @@ fn apply(peer: &Peer, line: &str, took: Duration, context: &Arc<Context>) {
 }
 
 /// Brings the server's state in line with what the agent says of it.
-fn settle(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
+fn settle(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckContext>) {
     let server = peer.server();
     let why = if logs(peer) { String::new() } else { reason(outcome) };
     let stopped = server.operational() == Operational::Stopped;
-    if outcome.verdict == Verdict::Failed {
+    if outcome.verdict == CheckVerdict::Failed {
         if !stopped {
-            verdict::go(peer, Operational::Stopped, (&why, Asked::Agent), context);
+            verdict::go(peer, Operational::Stopped, (&why, Prober::Agent), context);
         }
         return;
     }
     let level = server.health.level.load(Relaxed);
     let healthy = !server.checked.load(Relaxed) || level >= server.health.rise.load(Relaxed);
     if healthy && stopped {
-        verdict::go(peer, Operational::Running, (&why, Asked::Agent), context);
+        verdict::go(peer, Operational::Running, (&why, Prober::Agent), context);
     }
 }
 
 /// `50%` of the configured weight, or a weight. The error is what is told of a value that cannot
 /// be.
-fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
+fn set_weight(peer: &CheckedServer, text: &str) -> Result<(), &'static str> {
     let server = peer.server();
     let weight = match text.split_once('%') {
         Some((digits, "")) => {
@@ -263,7 +268,7 @@ fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn set_maxconn(peer: &Peer, text: &str) -> Result<(), &'static str> {
+fn set_maxconn(peer: &CheckedServer, text: &str) -> Result<(), &'static str> {
     let limit = text.parse().map_err(|_| match text.as_bytes().first() {
         None => "Require <maxconn>.",
         Some(b'0'..=b'9') => "Trailing garbage in maxconn string",
@@ -276,7 +281,7 @@ fn set_maxconn(peer: &Peer, text: &str) -> Result<(), &'static str> {
 }
 
 /// `ready`, `drain`, `maint`: as an administrator would set it.
-fn administer(peer: &Peer, state: &str, context: &Arc<Context>) {
+fn administer(peer: &CheckedServer, state: &str, context: &Arc<CheckContext>) {
     let server = peer.server();
     let (set, clear) = match state {
         "ready" => (0, Admin::FORCED_MAINT | Admin::FORCED_DRAIN),

@@ -3,15 +3,15 @@
 //!
 //! HTTP/1 is read here, HTTP/2 in [`crate::multiplexed`], FastCGI in [`crate::fastcgi`].
 
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, Status};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, ParseStatus};
 
-use crate::facts::Facts;
-use crate::multiplexed::Progress;
+use crate::check_env::CheckEnv;
+use crate::multiplexed::AnswerProgress;
 use crate::{fastcgi, multiplexed};
 
 /// Where reading is.
 #[derive(Debug)]
-enum State {
+enum AnswerState {
     Head,
     Length(u64),
     Chunked(ChunkDecoder),
@@ -24,12 +24,12 @@ enum State {
 }
 
 /// The one request of a connection on which bytes come in frames.
-pub(crate) enum Exchange {
-    Http2(Box<multiplexed::Exchange>),
-    FastCgi(Box<fastcgi::Exchange>),
+pub(crate) enum ProbeExchange {
+    Http2(Box<multiplexed::MultiplexedProbe>),
+    FastCgi(Box<fastcgi::FastcgiProbe>),
 }
 
-impl Exchange {
+impl ProbeExchange {
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         match self {
             Self::Http2(exchange) => exchange.take_output(),
@@ -37,14 +37,14 @@ impl Exchange {
         }
     }
 
-    fn receive(&mut self, input: &[u8], facts: &mut Facts, limit: usize) -> usize {
+    fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         match self {
             Self::Http2(exchange) => exchange.receive(input, facts, limit),
             Self::FastCgi(exchange) => exchange.receive(input, facts, limit),
         }
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> AnswerProgress {
         match self {
             Self::Http2(exchange) => exchange.progress(),
             Self::FastCgi(exchange) => exchange.progress(),
@@ -53,25 +53,25 @@ impl Exchange {
 }
 
 /// An answer being received.
-pub(crate) struct Answer {
+pub(crate) struct CheckAnswer {
     method: Method,
-    state: State,
+    state: AnswerState,
     /// Bytes not understood yet.
     pub(crate) raw: Vec<u8>,
     limit: usize,
     /// The connection, where that is not of HTTP/1.
-    exchange: Option<Exchange>,
+    exchange: Option<ProbeExchange>,
 }
 
-impl Answer {
+impl CheckAnswer {
     /// Before the first byte of the answer to a request of `method`; `limit` is the buffer's size.
     pub(crate) fn new(method: &str, limit: usize) -> Self {
         let method = Method::from_bytes(method.as_bytes());
-        Self { method, state: State::Head, raw: Vec::new(), limit, exchange: None }
+        Self { method, state: AnswerState::Head, raw: Vec::new(), limit, exchange: None }
     }
 
     /// The same on a connection that has been asked in another protocol than HTTP/1.
-    pub(crate) fn of_exchange(exchange: Exchange, limit: usize) -> Self {
+    pub(crate) fn of_exchange(exchange: ProbeExchange, limit: usize) -> Self {
         Self { exchange: Some(exchange), ..Self::new("", limit) }
     }
 
@@ -82,42 +82,42 @@ impl Answer {
 
     /// Whether the head is there.
     pub(crate) fn has_head(&self) -> bool {
-        !matches!(self.state, State::Head | State::Broken)
+        !matches!(self.state, AnswerState::Head | AnswerState::Broken)
     }
 
     /// Whether it cannot be understood.
     pub(crate) fn is_broken(&self) -> bool {
-        matches!(self.state, State::Broken)
+        matches!(self.state, AnswerState::Broken)
     }
 
     /// Whether nothing more of it is to come or to be kept.
-    pub(crate) fn is_complete(&self, facts: &Facts) -> bool {
-        matches!(self.state, State::Done | State::Broken) || facts.received.len() >= self.limit
+    pub(crate) fn is_complete(&self, facts: &CheckEnv) -> bool {
+        matches!(self.state, AnswerState::Done | AnswerState::Broken) || facts.received.len() >= self.limit
     }
 
     /// Whether all of it came, and nothing else, and whoever sent it goes on listening for this
     /// proxy and for its clients alike.
-    pub(crate) fn leaves_open(&self, facts: &Facts) -> bool {
+    pub(crate) fn leaves_open(&self, facts: &CheckEnv) -> bool {
         let head = &facts.transaction.response;
         let bound = matches!(head.status(), 101 | 401 | 407);
-        let whole = matches!(self.state, State::Done) && self.raw.is_empty() && self.exchange.is_none();
+        let whole = matches!(self.state, AnswerState::Done) && self.raw.is_empty() && self.exchange.is_none();
         whole && head.keep_alive() && !bound
     }
 
     /// Understands what is in `raw`.
-    pub(crate) fn advance(&mut self, facts: &mut Facts) {
+    pub(crate) fn advance(&mut self, facts: &mut CheckEnv) {
         if let Some(exchange) = &mut self.exchange {
             let taken = exchange.receive(&self.raw, facts, self.limit);
             self.raw.drain(..taken);
             self.state = match exchange.progress() {
-                Progress::Nothing => State::Head,
-                Progress::Head => State::Stream,
-                Progress::Whole => State::Done,
-                Progress::Broken => State::Broken,
+                AnswerProgress::Nothing => AnswerState::Head,
+                AnswerProgress::Head => AnswerState::Stream,
+                AnswerProgress::Whole => AnswerState::Done,
+                AnswerProgress::Broken => AnswerState::Broken,
             };
             return;
         }
-        while matches!(self.state, State::Head) && !self.raw.is_empty() {
+        while matches!(self.state, AnswerState::Head) && !self.raw.is_empty() {
             if !self.head(facts) {
                 break;
             }
@@ -126,16 +126,16 @@ impl Answer {
     }
 
     /// Reads a head; whether another may follow at once, because this one was interim.
-    fn head(&mut self, facts: &mut Facts) -> bool {
+    fn head(&mut self, facts: &mut CheckEnv) -> bool {
         let options = ParseOptions { max_bytes: self.limit, ..ParseOptions::default() };
         let head = &mut facts.transaction.response;
         let length = match http::parse_response(&self.raw, head, &options) {
-            Ok(Status::Complete { len }) => len,
-            Ok(Status::Partial) if self.raw.len() < self.limit && begins_like_http(&self.raw) => {
+            Ok(ParseStatus::Complete { len }) => len,
+            Ok(ParseStatus::Partial) if self.raw.len() < self.limit && begins_like_http(&self.raw) => {
                 return false;
             }
-            Ok(Status::Partial) | Err(_) => {
-                self.state = State::Broken;
+            Ok(ParseStatus::Partial) | Err(_) => {
+                self.state = AnswerState::Broken;
                 return false;
             }
         };
@@ -145,39 +145,39 @@ impl Answer {
             return true;
         }
         self.state = match head.response_body(self.method) {
-            BodyLength::None | BodyLength::Length(0) => State::Done,
-            BodyLength::Length(length) => State::Length(length),
-            BodyLength::Chunked => State::Chunked(ChunkDecoder::new()),
-            BodyLength::UntilClose => State::UntilClose,
+            BodyLength::None | BodyLength::Length(0) => AnswerState::Done,
+            BodyLength::Length(length) => AnswerState::Length(length),
+            BodyLength::Chunked => AnswerState::Chunked(ChunkDecoder::new()),
+            BodyLength::UntilClose => AnswerState::UntilClose,
         };
         facts.transaction.has_response = true;
         facts.transaction.is_http = true;
         false
     }
 
-    fn body(&mut self, facts: &mut Facts) {
+    fn body(&mut self, facts: &mut CheckEnv) {
         match &mut self.state {
-            State::Head | State::Stream | State::Done | State::Broken => {}
-            State::Length(left) => {
+            AnswerState::Head | AnswerState::Stream | AnswerState::Done | AnswerState::Broken => {}
+            AnswerState::Length(left) => {
                 let take = self.raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= take as u64;
                 let done = *left == 0;
                 facts.keep(&self.raw[..take], self.limit);
                 self.raw.drain(..take);
                 if done {
-                    self.state = State::Done;
+                    self.state = AnswerState::Done;
                 }
             }
-            State::UntilClose => {
+            AnswerState::UntilClose => {
                 facts.keep(&self.raw, self.limit);
                 self.raw.clear();
             }
-            State::Chunked(_) => self.chunks(facts),
+            AnswerState::Chunked(_) => self.chunks(facts),
         }
     }
 
-    fn chunks(&mut self, facts: &mut Facts) {
-        let State::Chunked(decoder) = &mut self.state else { return };
+    fn chunks(&mut self, facts: &mut CheckEnv) {
+        let AnswerState::Chunked(decoder) = &mut self.state else { return };
         let mut at = 0;
         loop {
             match decoder.decode(&self.raw, at) {
@@ -188,9 +188,9 @@ impl Answer {
                 Ok(ChunkEvent::More) => break self.raw.clear(),
                 Ok(ChunkEvent::Done { consumed }) => {
                     self.raw.drain(..consumed);
-                    break self.state = State::Done;
+                    break self.state = AnswerState::Done;
                 }
-                Err(_) => break self.state = State::Broken,
+                Err(_) => break self.state = AnswerState::Broken,
             }
         }
     }
@@ -198,11 +198,13 @@ impl Answer {
     /// The other side will send nothing more.
     pub(crate) fn end(&mut self) {
         match self.state {
-            State::UntilClose | State::Stream => self.state = State::Done,
+            AnswerState::UntilClose | AnswerState::Stream => self.state = AnswerState::Done,
             // What there is of a body that was cut short can still be looked at.
-            State::Length(_) | State::Chunked(_) => self.state = State::Done,
-            State::Head if !self.raw.is_empty() && self.exchange.is_none() => self.state = State::Broken,
-            State::Head | State::Done | State::Broken => {}
+            AnswerState::Length(_) | AnswerState::Chunked(_) => self.state = AnswerState::Done,
+            AnswerState::Head if !self.raw.is_empty() && self.exchange.is_none() => {
+                self.state = AnswerState::Broken
+            }
+            AnswerState::Head | AnswerState::Done | AnswerState::Broken => {}
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Judging what was received against one `expect` step.
 
-use plan::check::{Expect, HeaderMatcher, Matcher, Method, Pattern};
+use plan::check::{CompareMethod, Expect, HeaderMatcher, Matcher, Pattern};
 
-use crate::facts::Facts;
+use crate::check_env::CheckEnv;
 use crate::grpc;
-use crate::protocol::{self, Reading};
+use crate::protocol::{self, AnswerReading};
 use crate::request::text;
 
 /// What a step makes of an answer.
@@ -17,12 +17,12 @@ pub(crate) enum Judgement {
     /// As expected, and the answer itself says what is told.
     PassedSaying(Vec<u8>),
     /// Not as expected.
-    Failed(Failure),
+    Failed(ExpectFailure),
 }
 
 /// How an answer is not as expected.
 #[derive(Debug, Default)]
-pub(crate) struct Failure {
+pub(crate) struct ExpectFailure {
     /// The status, when the step says none or has no say.
     pub(crate) status: &'static str,
     /// Whether `error-status` of the step has no say.
@@ -38,11 +38,16 @@ pub(crate) struct Failure {
 const EMPTY_FORMAT: &[u8] = b"log-format string evaluated to an empty string";
 
 fn fixed(info: &[u8]) -> Judgement {
-    Judgement::Failed(Failure { status: "L7RSP", fixed: true, info: info.to_vec(), ..Failure::default() })
+    Judgement::Failed(ExpectFailure {
+        status: "L7RSP",
+        fixed: true,
+        info: info.to_vec(),
+        ..ExpectFailure::default()
+    })
 }
 
 /// Judges raw bytes. `complete`: nothing more will come, or more has no room.
-pub(crate) fn judge_bytes(expect: &Expect, facts: &Facts, complete: bool) -> Judgement {
+pub(crate) fn judge_bytes(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let received = &facts.received[..];
     if received.is_empty() {
         let wait = !complete;
@@ -94,12 +99,14 @@ pub(crate) fn judge_bytes(expect: &Expect, facts: &Facts, complete: bool) -> Jud
     decide(expect, matched, "L7RSP", b"")
 }
 
-fn reading(reading: Reading<'_>, complete: bool) -> Judgement {
+fn reading(reading: AnswerReading<'_>, complete: bool) -> Judgement {
     match reading {
-        Reading::Short if !complete => Judgement::Wait,
-        Reading::Short => Judgement::Failed(Failure { status: "L7RSP", fixed: true, ..Failure::default() }),
-        Reading::Good(info) => Judgement::PassedSaying(info.to_vec()),
-        Reading::Bad(status, code, info) => Judgement::Failed(Failure {
+        AnswerReading::Short if !complete => Judgement::Wait,
+        AnswerReading::Short => {
+            Judgement::Failed(ExpectFailure { status: "L7RSP", fixed: true, ..ExpectFailure::default() })
+        }
+        AnswerReading::Good(info) => Judgement::PassedSaying(info.to_vec()),
+        AnswerReading::Bad(status, code, info) => Judgement::Failed(ExpectFailure {
             status,
             fixed: true,
             info: info.to_vec(),
@@ -114,11 +121,11 @@ fn decide(expect: &Expect, matched: bool, status: &'static str, info: &[u8]) -> 
         return Judgement::Passed;
     }
     let info = if expect.on_error.is_some() { Vec::new() } else { info.to_vec() };
-    Judgement::Failed(Failure { status, info, matched, ..Failure::default() })
+    Judgement::Failed(ExpectFailure { status, info, matched, ..ExpectFailure::default() })
 }
 
 /// Judges an answer of HTTP whose head is there.
-pub(crate) fn judge_http(expect: &Expect, facts: &Facts, complete: bool) -> Judgement {
+pub(crate) fn judge_http(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let head = &facts.transaction.response;
     let status = head.status();
     match &expect.what {
@@ -152,7 +159,7 @@ pub(crate) fn judge_http(expect: &Expect, facts: &Facts, complete: bool) -> Judg
 
 fn body(
     expect: &Expect,
-    facts: &Facts,
+    facts: &CheckEnv,
     complete: bool,
     least: usize,
     matches: impl Fn(&[u8]) -> bool,
@@ -161,7 +168,7 @@ fn body(
     if body.is_empty() {
         let info = b"HTTP content check could not find a response body";
         let info = if expect.on_error.is_some() { Vec::new() } else { info.to_vec() };
-        let failure = Failure { status: "L7RSP", info, ..Failure::default() };
+        let failure = ExpectFailure { status: "L7RSP", info, ..ExpectFailure::default() };
         return if complete { Judgement::Failed(failure) } else { Judgement::Wait };
     }
     if !complete && body.len() < least.max(expect.min_recv.unwrap_or(0)) {
@@ -180,10 +187,10 @@ fn body(
 
 /// Whether a header is there whose name and value match; `None` when a format gives nothing to
 /// compare with.
-fn header(matcher: &HeaderMatcher, facts: &Facts) -> Option<bool> {
-    let name = Wanted::new(&matcher.name, facts)?;
+fn header(matcher: &HeaderMatcher, facts: &CheckEnv) -> Option<bool> {
+    let name = ExpectedPattern::new(&matcher.name, facts)?;
     let value = match &matcher.value {
-        Some(value) => Some(Wanted::new(value, facts)?),
+        Some(value) => Some(ExpectedPattern::new(value, facts)?),
         None => None,
     };
     let fields = facts.transaction.response.fields();
@@ -195,13 +202,13 @@ fn header(matcher: &HeaderMatcher, facts: &Facts) -> Option<bool> {
 }
 
 /// A pattern whose text is known.
-enum Wanted<'a> {
-    Text(Method, Vec<u8>),
+enum ExpectedPattern<'a> {
+    Text(CompareMethod, Vec<u8>),
     Regex(&'a sample::regex::Regex),
 }
 
-impl<'a> Wanted<'a> {
-    fn new(pattern: &'a Pattern, facts: &Facts) -> Option<Self> {
+impl<'a> ExpectedPattern<'a> {
+    fn new(pattern: &'a Pattern, facts: &CheckEnv) -> Option<Self> {
         match pattern {
             Pattern::Regex(regex) => Some(Self::Regex(regex)),
             Pattern::Text(method, wanted) => {
@@ -222,10 +229,10 @@ impl<'a> Wanted<'a> {
         match self {
             Self::Regex(regex) => regex.is_match(own),
             Self::Text(_, wanted) if own.len() < wanted.len() => false,
-            Self::Text(Method::Exact, wanted) => same(own, wanted),
-            Self::Text(Method::Begin, wanted) => same(&own[..wanted.len()], wanted),
-            Self::Text(Method::End, wanted) => same(&own[own.len() - wanted.len()..], wanted),
-            Self::Text(Method::Inside, wanted) => {
+            Self::Text(CompareMethod::Exact, wanted) => same(own, wanted),
+            Self::Text(CompareMethod::Begin, wanted) => same(&own[..wanted.len()], wanted),
+            Self::Text(CompareMethod::End, wanted) => same(&own[own.len() - wanted.len()..], wanted),
+            Self::Text(CompareMethod::Inside, wanted) => {
                 own.windows(wanted.len().max(1)).any(|part| same(part, wanted))
             }
         }

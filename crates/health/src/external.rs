@@ -11,8 +11,8 @@ use state::Mode;
 use state::server::ServerAddress;
 
 use crate::Subject;
-use crate::outcome::{Outcome, error_text};
-use crate::program::Program;
+use crate::outcome::{CheckOutcome, error_text};
+use crate::program::CheckProgram;
 
 /// What stands for an address or a port that there is none of.
 const NOT_USED: &str = "NOT_USED";
@@ -25,10 +25,10 @@ pub(crate) async fn run(
     path: Option<&str>,
     preserve_env: bool,
     forks: bool,
-) -> Outcome {
+) -> CheckOutcome {
     if !forks {
         let why = "Resource temporarily unavailable (likely caused by missing 'insecure-fork-wanted')";
-        return Outcome::new("SOCKERR", 0, why);
+        return CheckOutcome::new("SOCKERR", 0, why);
     }
     let [proxy_address, proxy_port] = listener(subject);
     let (address, port) = match &**subject.server().address.load() {
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // What threads hold back, the program would.
     process::hold_signals(false);
-    let started = Program::start(&mut program);
+    let started = CheckProgram::start(&mut program);
     process::hold_signals(true);
     let program = match started {
         Ok(program) => program,
@@ -61,7 +61,7 @@ pub(crate) async fn run(
             base::output::to_standard_error(&format!(
                 "[ALERT]    ({pid}) : Failed to exec process for external health check: {why}. Aborting.\n"
             ));
-            return Outcome::new("PROCERR", 255, why);
+            return CheckOutcome::new("PROCERR", 255, why);
         }
     };
     let settings = &subject.settings;
@@ -71,10 +71,10 @@ pub(crate) async fn run(
         None => settings.inter,
     };
     match timeout(limit, program.ended()).await {
-        Ok(Ok(status)) if status.success() => Outcome::new("PROCOK", 0, ""),
-        Ok(Ok(status)) => Outcome::new("PROCERR", status.code().unwrap_or(-1), ""),
-        Ok(Err(error)) => Outcome::new("SOCKERR", 0, error_text(&error)),
-        Err(_) => Outcome::new("PROCTOUT", 0, ""),
+        Ok(Ok(status)) if status.success() => CheckOutcome::new("PROCOK", 0, ""),
+        Ok(Ok(status)) => CheckOutcome::new("PROCERR", status.code().unwrap_or(-1), ""),
+        Ok(Err(error)) => CheckOutcome::new("SOCKERR", 0, error_text(&error)),
+        Err(_) => CheckOutcome::new("PROCTOUT", 0, ""),
     }
 }
 

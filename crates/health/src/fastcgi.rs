@@ -1,34 +1,34 @@
 //! One request and its answer on a connection of FastCGI, which serves nothing else.
 //!
-//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::Link`], by way
-//! of [`crate::answer::Answer`]. What the section of the application says counts but for its rules,
+//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], by way
+//! of [`crate::answer::CheckAnswer`]. What the section of the application says counts but for its rules,
 //! which are for requests of clients.
 
 use std::net::SocketAddr;
 
-use fcgi::{Config, Connection, Event, Key, Parameters, Request};
+use fcgi::{Config, Connection, Event, FcgiRequest, Parameters, StreamKey};
 use http::{Name, ParseOptions};
 use plan::fcgi::{App, SOFTWARE};
 
-use crate::facts::Facts;
-use crate::multiplexed::Progress;
-use crate::request::Message;
+use crate::check_env::CheckEnv;
+use crate::multiplexed::AnswerProgress;
+use crate::request::CheckMessage;
 
 /// The connection with its one request.
-pub(crate) struct Exchange {
+pub(crate) struct FastcgiProbe {
     engine: Connection,
-    key: Key,
+    key: StreamKey,
     /// What is still to be sent of the request's body.
     body: Vec<u8>,
-    progress: Progress,
+    progress: AnswerProgress,
 }
 
-impl Exchange {
+impl FastcgiProbe {
     /// A connection between `ends` whose request is in the output. `None` where the request cannot be
     /// made: its target means no script, or its parameters are too long.
     pub(crate) fn begin(
         app: &App,
-        message: &Message<'_>,
+        message: &CheckMessage<'_>,
         ends: Option<(SocketAddr, SocketAddr)>,
         limit: usize,
     ) -> Option<Self> {
@@ -42,14 +42,15 @@ impl Exchange {
             head: ParseOptions { max_bytes: limit, ..ParseOptions::default() },
         });
         let key = open(&mut engine, app, message, ends, limit)?;
-        let mut exchange = Self { engine, key, body: message.body.clone(), progress: Progress::Nothing };
+        let mut exchange =
+            Self { engine, key, body: message.body.clone(), progress: AnswerProgress::Nothing };
         if !exchange.body.is_empty() {
             exchange.send();
         }
         Some(exchange)
     }
 
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> AnswerProgress {
         self.progress
     }
 
@@ -74,10 +75,10 @@ impl Exchange {
         out
     }
 
-    /// As [`crate::multiplexed::Exchange::receive`].
-    pub(crate) fn receive(&mut self, input: &[u8], facts: &mut Facts, limit: usize) -> usize {
+    /// As [`crate::multiplexed::FastcgiProbe::receive`].
+    pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
-        while !matches!(self.progress, Progress::Whole | Progress::Broken) {
+        while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {
             let Ok((taken, event)) = self.engine.receive(&input[at..]) else {
                 self.progress.cut();
                 break;
@@ -93,12 +94,12 @@ impl Exchange {
     }
 
     /// `input` is what the event's ranges are of.
-    fn happen(&mut self, event: Event, input: &[u8], facts: &mut Facts, limit: usize) {
+    fn happen(&mut self, event: Event, input: &[u8], facts: &mut CheckEnv, limit: usize) {
         match event {
             Event::Head { .. } => {
                 std::mem::swap(&mut facts.transaction.response, self.engine.head_mut());
                 (facts.transaction.has_response, facts.transaction.is_http) = (true, true);
-                self.progress = Progress::Head;
+                self.progress = AnswerProgress::Head;
             }
             Event::Data { key, range } => {
                 let payload = input.get(range).unwrap_or_default();
@@ -109,7 +110,7 @@ impl Exchange {
                 if trailers {
                     std::mem::swap(&mut facts.trailers, self.engine.head_mut());
                 }
-                self.progress = Progress::Whole;
+                self.progress = AnswerProgress::Whole;
             }
             Event::Broken { .. } => self.progress.cut(),
             Event::Message => {}
@@ -121,10 +122,10 @@ impl Exchange {
 fn open(
     engine: &mut Connection,
     app: &App,
-    message: &Message<'_>,
+    message: &CheckMessage<'_>,
     ends: Option<(SocketAddr, SocketAddr)>,
     limit: usize,
-) -> Option<Key> {
+) -> Option<StreamKey> {
     let mut head = message.head();
     if head.get(&Name::new(b"connection")).is_none() {
         // HTTP/1.0 need not say it; applications are told all the same.
@@ -132,7 +133,7 @@ fn open(
     }
     let target = head.plain_target();
     let script = app.script(target)?;
-    let request = Request {
+    let request = FcgiRequest {
         head: &head,
         target,
         docroot: app.docroot.as_bytes(),

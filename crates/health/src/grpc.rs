@@ -5,7 +5,7 @@
 
 use http::{Head, Name};
 
-use crate::protocol::Reading;
+use crate::protocol::AnswerReading;
 
 /// The names of the codes of gRPC, from 0.
 const CODES: [&str; 17] = [
@@ -31,14 +31,15 @@ const CODES: [&str; 17] = [
 /// The names of what a service can be, from 0.
 const STATES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
-const NO_GRPC: Reading<'static> = Reading::Bad("L7RSP", 0, b"gRPC: no grpc-status");
-const NO_ANSWER: Reading<'static> = Reading::Bad("L7RSP", 0, b"gRPC: no answer of a health check");
+const NO_GRPC: AnswerReading<'static> = AnswerReading::Bad("L7RSP", 0, b"gRPC: no grpc-status");
+const NO_ANSWER: AnswerReading<'static> =
+    AnswerReading::Bad("L7RSP", 0, b"gRPC: no answer of a health check");
 
 /// What a whole answer says of the service. A call that fails at once has its status among the
 /// fields of its head.
-pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> Reading<'a> {
+pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> AnswerReading<'a> {
     if head.status() != 200 {
-        return Reading::Bad("L7STS", i32::from(head.status()), head.reason());
+        return AnswerReading::Bad("L7STS", i32::from(head.status()), head.reason());
     }
     let field = |name: &'static [u8]| {
         let name = Name::new(name);
@@ -52,17 +53,17 @@ pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> Re
             let name =
                 CODES.get(usize::from(code)).map_or(&b"gRPC: an unknown code"[..], |name| name.as_bytes());
             let told = field(b"grpc-message").filter(|message| !message.is_empty());
-            Reading::Bad("L7STS", i32::from(code), told.unwrap_or(name))
+            AnswerReading::Bad("L7STS", i32::from(code), told.unwrap_or(name))
         }
     }
 }
 
 /// Only who is serving is up.
-fn state(state: u64) -> Reading<'static> {
+fn state(state: u64) -> AnswerReading<'static> {
     let name = usize::try_from(state).ok().and_then(|state| STATES.get(state));
     match name {
-        Some(&"SERVING") => Reading::Good(b"SERVING"),
-        Some(name) => Reading::Bad("L7STS", 0, name.as_bytes()),
+        Some(&"SERVING") => AnswerReading::Good(b"SERVING"),
+        Some(name) => AnswerReading::Bad("L7STS", 0, name.as_bytes()),
         None => NO_ANSWER,
     }
 }
@@ -131,12 +132,12 @@ mod tests {
     #[test]
     fn only_who_is_serving_is_up() {
         let (head, trailers) = heads(200, &[("grpc-status", "0")]);
-        let cases: [(&[u8], Reading<'_>); 8] = [
-            (b"\0\0\0\0\x02\x08\x01", Reading::Good(b"SERVING")),
-            (b"\0\0\0\0\x06\x12\x02ab\x08\x01", Reading::Good(b"SERVING")),
-            (b"\0\0\0\0\x02\x08\x02", Reading::Bad("L7STS", 0, b"NOT_SERVING")),
-            (b"\0\0\0\0\x02\x08\x03", Reading::Bad("L7STS", 0, b"SERVICE_UNKNOWN")),
-            (b"\0\0\0\0\0", Reading::Bad("L7STS", 0, b"UNKNOWN")),
+        let cases: [(&[u8], AnswerReading<'_>); 8] = [
+            (b"\0\0\0\0\x02\x08\x01", AnswerReading::Good(b"SERVING")),
+            (b"\0\0\0\0\x06\x12\x02ab\x08\x01", AnswerReading::Good(b"SERVING")),
+            (b"\0\0\0\0\x02\x08\x02", AnswerReading::Bad("L7STS", 0, b"NOT_SERVING")),
+            (b"\0\0\0\0\x02\x08\x03", AnswerReading::Bad("L7STS", 0, b"SERVICE_UNKNOWN")),
+            (b"\0\0\0\0\0", AnswerReading::Bad("L7STS", 0, b"UNKNOWN")),
             (b"\x01\0\0\0\x02\x08\x01", NO_ANSWER),
             (b"\0\0\0\0\x03\x08\x01", NO_ANSWER),
             (b"", NO_ANSWER),
@@ -148,19 +149,23 @@ mod tests {
 
     #[test]
     fn a_call_that_fails_tells_its_code_and_message() {
-        let fails = |status: u16, fields: &[(&str, &str)], wanted: Reading<'_>| {
+        let fails = |status: u16, fields: &[(&str, &str)], wanted: AnswerReading<'_>| {
             let (head, trailers) = heads(status, fields);
             assert_eq!(serving(&head, &trailers, b""), wanted, "{fields:?}");
         };
-        fails(503, &[], Reading::Bad("L7STS", 503, b""));
+        fails(503, &[], AnswerReading::Bad("L7STS", 503, b""));
         fails(200, &[], NO_GRPC);
-        fails(200, &[("grpc-status", "12")], Reading::Bad("L7STS", 12, b"UNIMPLEMENTED"));
-        fails(200, &[("grpc-status", "5"), ("grpc-message", "none")], Reading::Bad("L7STS", 5, b"none"));
-        fails(200, &[("grpc-status", "99")], Reading::Bad("L7STS", 99, b"gRPC: an unknown code"));
+        fails(200, &[("grpc-status", "12")], AnswerReading::Bad("L7STS", 12, b"UNIMPLEMENTED"));
+        fails(
+            200,
+            &[("grpc-status", "5"), ("grpc-message", "none")],
+            AnswerReading::Bad("L7STS", 5, b"none"),
+        );
+        fails(200, &[("grpc-status", "99")], AnswerReading::Bad("L7STS", 99, b"gRPC: an unknown code"));
         // In the head, where nothing else follows.
         let (mut head, trailers) = heads(200, &[]);
         head.append(b"grpc-status", b"14");
-        assert_eq!(serving(&head, &trailers, b""), Reading::Bad("L7STS", 14, b"UNAVAILABLE"));
+        assert_eq!(serving(&head, &trailers, b""), AnswerReading::Bad("L7STS", 14, b"UNAVAILABLE"));
     }
 
     #[test]

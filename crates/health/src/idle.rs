@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use net::stream::Stream;
 use plan::Proxy;
-use plan::check::{Connect, Family, Protocol, Script};
+use plan::check::{CheckScript, Connect, Family, Protocol};
 use plan::server::{SendProxy, ServerSettings};
 
-use crate::{Context, Subject};
+use crate::{CheckContext, Subject};
 
 /// Whose connections are meant.
 #[derive(Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct IdleRequest<'a> {
     /// The backend.
     pub backend: &'a Proxy,
     /// The server.
@@ -33,15 +33,15 @@ pub type Reaching<'a> = Pin<Box<dyn Future<Output = Option<Stream>> + 'a>>;
 /// Keeps idle connections to servers.
 pub trait Idle: Send + Sync {
     /// Takes one that is idle, if there is one.
-    fn take<'a>(&'a self, wanted: Wanted<'a>) -> Taking<'a>;
+    fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> Taking<'a>;
 
     /// A way to a server whose connections clients bring (`rhttp@`), over one of these; nothing where
     /// there is none.
-    fn reach<'a>(&'a self, wanted: Wanted<'a>) -> Reaching<'a>;
+    fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
 
     /// Keeps one that a check opened when the server's address had changed `moves` times, or closes
     /// it.
-    fn keep(&self, wanted: Wanted<'_>, stream: Stream, moves: u32);
+    fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32);
 }
 
 /// A connection that was idle. Dropping it closes it.
@@ -55,19 +55,19 @@ pub trait Lent {
 
 /// Who keeps the idle connections of a server.
 #[derive(Clone, Copy)]
-pub(crate) struct Home<'a> {
+pub(crate) struct IdleOwner<'a> {
     pub(crate) idle: &'a dyn Idle,
-    pub(crate) wanted: Wanted<'a>,
+    pub(crate) wanted: IdleRequest<'a>,
 }
 
 /// Where this step's connection is shared with requests; `None` where it is to be one of its own,
 /// or is told more or other things than those of requests are.
 pub(crate) fn home<'a>(
     subject: &'a Subject,
-    context: &'a Context,
-    script: &Script,
+    context: &'a CheckContext,
+    script: &CheckScript,
     step: &Connect,
-) -> Option<Home<'a>> {
+) -> Option<IdleOwner<'a>> {
     let (settings, own, health) = (&subject.settings, subject.own(), &subject.server().health);
     let (name, idle) = (settings.reuse.as_deref()?, context.idle.as_deref()?);
     let elsewhere = health.port.load(Relaxed) != 0 || health.address.load().is_some();
@@ -82,5 +82,8 @@ pub(crate) fn home<'a>(
     {
         return None;
     }
-    Some(Home { idle, wanted: Wanted { backend: &subject.peer.backend, server: &subject.peer.own, name } })
+    Some(IdleOwner {
+        idle,
+        wanted: IdleRequest { backend: &subject.peer.backend, server: &subject.peer.own, name },
+    })
 }

@@ -1,7 +1,7 @@
 //! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
 //!
 //! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once,
-//! [`Checks::start`] is called on every worker and takes its share; the returned [`Running`] ends
+//! [`Checks::start`] is called on every worker and takes its share; the returned [`RunningChecks`] ends
 //! those that are then on that worker when it is dropped. A check stays where it is until its own
 //! wake-up finds its worker too busy (`balance`). Results go into [`state::Server`], messages to a
 //! [`Notify`] that the binary wires to the logs.
@@ -11,16 +11,17 @@
 mod agent;
 mod answer;
 mod balance;
+mod check_env;
 mod expect;
 mod external;
-mod facts;
 mod fastcgi;
+pub mod fuzzing;
 mod grpc;
 mod idle;
 mod link;
-mod marks;
 mod multiplexed;
 mod observe;
+mod on_marked;
 mod outcome;
 mod program;
 mod protocol;
@@ -28,7 +29,6 @@ mod request;
 mod rise;
 mod script;
 mod task;
-pub mod trial;
 mod verdict;
 mod watch;
 
@@ -43,23 +43,23 @@ use plan::server::ServerSettings;
 use state::server::Demand;
 use state::{Process, Server};
 
-pub use idle::{Idle, Lent, Reaching, Taking, Wanted};
-pub use outcome::{Outcome, Verdict};
-pub use task::Running;
+pub use idle::{Idle, IdleRequest, Lent, Reaching, Taking};
+pub use outcome::{CheckOutcome, CheckVerdict};
+pub use task::RunningChecks;
 
 /// Takes a message: the backend it is about, its syslog level, its text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
 /// A server of a plan.
 #[derive(Clone)]
-pub(crate) struct Peer {
+pub(crate) struct CheckedServer {
     /// The backend.
     backend: Arc<Proxy>,
     /// The server line. Who holds it keeps its place from becoming another's.
     own: Arc<ServerSettings>,
 }
 
-impl Peer {
+impl CheckedServer {
     /// The server line.
     fn own(&self) -> &ServerSettings {
         &self.own
@@ -74,7 +74,7 @@ impl Peer {
 /// A server with its check.
 #[derive(Clone)]
 pub(crate) struct Subject {
-    peer: Peer,
+    peer: CheckedServer,
     /// What is asked, and when.
     settings: Arc<CheckSettings>,
 }
@@ -93,7 +93,7 @@ impl Subject {
     }
 
     /// Runs the check once; `then` is done before its connection ends.
-    async fn check<T>(&self, context: &Context, then: impl FnOnce(Outcome) -> T) -> T {
+    async fn check<T>(&self, context: &CheckContext, then: impl FnOnce(CheckOutcome) -> T) -> T {
         let start = base::clock::now_ms();
         observe::begins(self);
         let (mut outcome, _link) = match &*self.settings.kind {
@@ -110,7 +110,7 @@ impl Subject {
 }
 
 /// What all checks of a plan share, on whatever worker they are.
-pub(crate) struct Context {
+pub(crate) struct CheckContext {
     /// Where messages go.
     notify: Notify,
     /// Who keeps idle connections to servers, if anybody does.
@@ -135,14 +135,14 @@ pub(crate) struct Context {
     keep: tls::Keep,
     /// Servers that follow another's state, by the one followed. Written when one is added or
     /// removed at run time.
-    followers: RwLock<HashMap<Followed, Vec<Peer>>>,
+    followers: RwLock<HashMap<Followed, Vec<CheckedServer>>>,
 }
 
-impl Context {
+impl CheckContext {
     /// The servers that follow `server`, the latest declared first.
-    fn followers(&self, server: &Arc<Server>) -> Vec<Peer> {
+    fn followers(&self, server: &Arc<Server>) -> Vec<CheckedServer> {
         let followers = self.followers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let latest_first = |peers: &Vec<Peer>| peers.iter().rev().cloned().collect();
+        let latest_first = |peers: &Vec<CheckedServer>| peers.iter().rev().cloned().collect();
         followers.get(&Followed::of(server)).map(latest_first).unwrap_or_default()
     }
 }
@@ -160,9 +160,9 @@ impl Followed {
 
 /// The checks of a plan.
 pub struct Checks {
-    context: Arc<Context>,
+    context: Arc<CheckContext>,
     subjects: Vec<Subject>,
-    agents: Vec<(Peer, AgentSettings)>,
+    agents: Vec<(CheckedServer, AgentSettings)>,
     /// Over how long the first checks are spread.
     spread: Duration,
 }
@@ -173,7 +173,11 @@ impl Checks {
         let peers = || {
             let backends = plan.proxies.iter().filter(|proxy| !proxy.disabled);
             backends.flat_map(|backend| {
-                backend.servers.fixed().iter().map(|own| Peer { backend: backend.clone(), own: own.clone() })
+                backend
+                    .servers
+                    .fixed()
+                    .iter()
+                    .map(|own| CheckedServer { backend: backend.clone(), own: own.clone() })
             })
         };
         let subjects: Vec<Subject> = peers()
@@ -182,17 +186,17 @@ impl Checks {
                 Some(Subject { peer, settings })
             })
             .collect();
-        let agents: Vec<(Peer, AgentSettings)> =
+        let agents: Vec<(CheckedServer, AgentSettings)> =
             peers().filter_map(|peer| peer.own().agent.clone().map(|agent| (peer, agent))).collect();
         let checks = subjects.iter().map(|subject| subject.settings.inter);
         let shortest = checks.chain(agents.iter().map(|(_, agent)| agent.inter)).min().unwrap_or_default();
-        let mut followers: HashMap<Followed, Vec<Peer>> = HashMap::new();
+        let mut followers: HashMap<Followed, Vec<CheckedServer>> = HashMap::new();
         for peer in peers() {
             if let Some((_, followed)) = &peer.own().track {
                 followers.entry(Followed::of(followed)).or_default().push(peer);
             }
         }
-        let context = Context {
+        let context = CheckContext {
             notify,
             idle,
             process,
@@ -220,7 +224,7 @@ impl Checks {
         let context = Arc::new(context);
         peers().for_each(|peer| {
             rise::prepare(&peer, &context);
-            marks::prepare(&peer);
+            on_marked::prepare(&peer);
         });
         // Before any worker serves: whoever asks for a server's state, or sends it a request, finds
         // the state that it begins with.
@@ -231,21 +235,21 @@ impl Checks {
 
     /// Checks a server that was added to `backend` at run time. Its checks end when it is removed.
     pub fn add(&self, backend: &Arc<Proxy>, server: &Arc<ServerSettings>) {
-        let peer = Peer { backend: backend.clone(), own: server.clone() };
+        let peer = CheckedServer { backend: backend.clone(), own: server.clone() };
         if let Some((_, followed)) = &peer.own().track {
             let mut followers =
                 self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
             followers.entry(Followed::of(followed)).or_default().push(peer.clone());
         }
         rise::prepare(&peer, &self.context);
-        marks::prepare(&peer);
+        on_marked::prepare(&peer);
         if let Some(settings) = peer.own().check.clone() {
             let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
             watch::prepare(&subject);
-            task::begin(&self.context, server.index, task::Task::check(subject, Duration::ZERO));
+            task::begin(&self.context, server.index, task::CheckTask::check(subject, Duration::ZERO));
         }
         if let Some(agent) = peer.own().agent.clone() {
-            task::begin(&self.context, server.index, task::Task::agent(peer, agent, Duration::ZERO));
+            task::begin(&self.context, server.index, task::CheckTask::agent(peer, agent, Duration::ZERO));
         }
     }
 
@@ -260,19 +264,19 @@ impl Checks {
 
     /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the
     /// first ones are spread over the shortest interval so that they do not all fall together.
-    pub fn start(&self) -> Running {
-        let running = Running::enter(&self.context);
+    pub fn start(&self) -> RunningChecks {
+        let running = RunningChecks::enter(&self.context);
         let (workers, own) = (runtime::shard::workers(), runtime::current_worker());
         let count = (self.subjects.len() + self.agents.len()) as u32;
         let mine = |index: usize| (index % workers == own).then(|| self.spread * index as u32 / count);
         for (index, subject) in self.subjects.iter().enumerate() {
             if let Some(delay) = mine(index) {
-                running.spawn(task::Task::check(subject.clone(), delay));
+                running.spawn(task::CheckTask::check(subject.clone(), delay));
             }
         }
         for (index, (peer, agent)) in self.agents.iter().enumerate() {
             if let Some(delay) = mine(self.subjects.len() + index) {
-                running.spawn(task::Task::agent(peer.clone(), agent.clone(), delay));
+                running.spawn(task::CheckTask::agent(peer.clone(), agent.clone(), delay));
             }
         }
         running

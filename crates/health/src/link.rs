@@ -17,15 +17,15 @@ use plan::server::SendProxy;
 use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;
 
-use crate::facts::Facts;
-use crate::idle::{Home, Lent, Wanted};
-use crate::{Context, Peer, Subject};
+use crate::check_env::CheckEnv;
+use crate::idle::{IdleOwner, IdleRequest, Lent};
+use crate::{CheckContext, CheckedServer, Subject};
 
 /// Bytes read by one call.
 const ROOM: usize = 4096;
 
 /// A connection under check.
-pub(crate) struct Link<'a> {
+pub(crate) struct CheckLink<'a> {
     /// `None` once it was given away.
     carrier: Option<Carrier>,
     /// In ms of the worker's clock.
@@ -33,7 +33,7 @@ pub(crate) struct Link<'a> {
     /// Ends as usual instead of by a reset.
     linger: bool,
     /// Where it may be left to requests.
-    home: Option<Home<'a>>,
+    home: Option<IdleOwner<'a>>,
     settled: bool,
     /// Whether it is HTTP/1 whatever the server speaks.
     pub(crate) is_bridged: bool,
@@ -53,8 +53,8 @@ pub(crate) enum LinkError {
     Io(io::Error),
 }
 
-impl<'a> Link<'a> {
-    fn new(carrier: Carrier, deadline: u64, linger: bool, home: Option<Home<'a>>) -> Self {
+impl<'a> CheckLink<'a> {
+    fn new(carrier: Carrier, deadline: u64, linger: bool, home: Option<IdleOwner<'a>>) -> Self {
         Self { carrier: Some(carrier), deadline, linger, home, settled: false, is_bridged: false }
     }
 
@@ -121,10 +121,10 @@ impl<'a> Link<'a> {
     }
 }
 
-impl Drop for Link<'_> {
+impl Drop for CheckLink<'_> {
     fn drop(&mut self) {
         if self.settled
-            && let Some(Home { idle, wanted }) = self.home
+            && let Some(IdleOwner { idle, wanted }) = self.home
         {
             match self.carrier.take() {
                 Some(Carrier::Own(stream, moves)) => idle.keep(wanted, stream, moves),
@@ -174,16 +174,16 @@ pub(crate) enum ConnectError {
 /// over which what precedes the conversation was sent.
 pub(crate) async fn obtain<'a>(
     subject: &Subject,
-    context: &Context,
+    context: &CheckContext,
     step: &Connect,
-    facts: &Facts,
-    home: Option<Home<'a>>,
-) -> Result<Link<'a>, ConnectError> {
-    if let Some(Home { idle, wanted }) = home
+    facts: &CheckEnv,
+    home: Option<IdleOwner<'a>>,
+) -> Result<CheckLink<'a>, ConnectError> {
+    if let Some(IdleOwner { idle, wanted }) = home
         && let Some(lent) = idle.take(wanted).await
     {
         let allowed = subject.settings.timeout.unwrap_or(subject.settings.inter);
-        return Ok(Link::new(Carrier::Lent(lent), after(now_ms(), allowed), false, home));
+        return Ok(CheckLink::new(Carrier::Lent(lent), after(now_ms(), allowed), false, home));
     }
     if **subject.server().address.load() == ServerAddress::Reverse {
         return reach(subject, context, step).await;
@@ -192,7 +192,11 @@ pub(crate) async fn obtain<'a>(
 }
 
 /// The way to a server that cannot be connected to: over a connection that a client brought.
-async fn reach<'a>(subject: &Subject, context: &Context, step: &Connect) -> Result<Link<'a>, ConnectError> {
+async fn reach<'a>(
+    subject: &Subject,
+    context: &CheckContext,
+    step: &Connect,
+) -> Result<CheckLink<'a>, ConnectError> {
     let none = || ConnectError::Unknown("no client has brought a connection");
     let is_http =
         matches!(&*subject.settings.kind, CheckKind::Script(script) if script.family == Family::Http);
@@ -200,23 +204,23 @@ async fn reach<'a>(subject: &Subject, context: &Context, step: &Connect) -> Resu
         return Err(ConnectError::Unknown("checks of servers behind reverse HTTP are requests of HTTP"));
     }
     let name = subject.settings.reuse.as_deref().unwrap_or_default();
-    let wanted = Wanted { backend: &subject.peer.backend, server: &subject.peer.own, name };
+    let wanted = IdleRequest { backend: &subject.peer.backend, server: &subject.peer.own, name };
     let idle = context.idle.as_deref().ok_or_else(none)?;
     let settings = &subject.settings;
     let deadline = after(now_ms(), settings.timeout.unwrap_or(settings.inter));
     let reached = timeout_at(deadline, idle.reach(wanted)).await.map_err(|_| ConnectError::Timeout)?;
-    let mut link = Link::new(Carrier::Own(reached.ok_or_else(none)?, 0), deadline, true, None);
+    let mut link = CheckLink::new(Carrier::Own(reached.ok_or_else(none)?, 0), deadline, true, None);
     link.is_bridged = true;
     Ok(link)
 }
 
 async fn open<'a>(
     subject: &Subject,
-    context: &Context,
+    context: &CheckContext,
     step: &Connect,
-    facts: &Facts,
-    home: Option<Home<'a>>,
-) -> Result<Link<'a>, ConnectError> {
+    facts: &CheckEnv,
+    home: Option<IdleOwner<'a>>,
+) -> Result<CheckLink<'a>, ConnectError> {
     let settings = &subject.settings;
     // Before the address: a change between the two makes the connection outdated, never current by
     // mistake.
@@ -237,7 +241,7 @@ async fn open<'a>(
         Ok(Err(error)) => return Err(ConnectError::Failed(error)),
         Err(_) => return Err(ConnectError::Timeout),
     };
-    let mut link = Link::new(Carrier::Own(stream, moves), connect_by, step.linger, home);
+    let mut link = CheckLink::new(Carrier::Own(stream, moves), connect_by, step.linger, home);
     let prepared = async {
         if via.is_some() {
             tunnel(&mut link, &target).await?;
@@ -258,13 +262,13 @@ async fn open<'a>(
 
 /// Makes the handshake of TLS on a connection that stands.
 async fn secure(
-    link: &mut Link<'_>,
+    link: &mut CheckLink<'_>,
     connector: &tls::Connector,
     name: Option<&str>,
     keep: tls::Keep,
 ) -> Result<(), ConnectError> {
     let failed = |error: tls::Error| match (error.kind, error.kind.facts().2) {
-        (tls::Kind::TooMany, text) => ConnectError::Unknown(text),
+        (tls::FailureKind::TooMany, text) => ConnectError::Unknown(text),
         (_, text) => ConnectError::Tls(text),
     };
     let deadline = link.deadline;
@@ -278,17 +282,17 @@ async fn secure(
 
 /// Opens a plain connection to `target` for a conversation that is to be over after `limit`.
 pub(crate) async fn open_plain(
-    peer: &Peer,
-    context: &Context,
+    peer: &CheckedServer,
+    context: &CheckContext,
     target: &Target,
     connect_limit: Option<Duration>,
     limit: Duration,
-) -> Result<Link<'static>, ConnectError> {
+) -> Result<CheckLink<'static>, ConnectError> {
     let start = now_ms();
     let connect_by = after(start, connect_limit.unwrap_or(limit).min(limit));
     let dial = dial::to_server(peer.own(), context.sockets, target);
     match timeout_at(connect_by, dial.connect(target)).await {
-        Ok(Ok(stream)) => Ok(Link::new(Carrier::Own(stream, 0), after(start, limit), false, None)),
+        Ok(Ok(stream)) => Ok(CheckLink::new(Carrier::Own(stream, 0), after(start, limit), false, None)),
         Ok(Err(error)) => Err(ConnectError::Failed(error)),
         Err(_) => Err(ConnectError::Timeout),
     }
@@ -296,7 +300,7 @@ pub(crate) async fn open_plain(
 
 /// Where the check goes: what the step says, then what the server line or the runtime socket says
 /// of checks, then the server's address.
-fn target(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Target, &'static str> {
+fn target(subject: &Subject, step: &Connect, facts: &CheckEnv) -> Result<Target, &'static str> {
     let health = &subject.server().health;
     let address = subject.server().address.load();
     let asked = match &step.port {
@@ -331,7 +335,7 @@ fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
     }
 }
 
-async fn introduce(link: &mut Link<'_>, version: SendProxy, never_local: bool) -> Result<(), LinkError> {
+async fn introduce(link: &mut CheckLink<'_>, version: SendProxy, never_local: bool) -> Result<(), LinkError> {
     if version == SendProxy::None {
         return Ok(());
     }
@@ -349,7 +353,7 @@ async fn introduce(link: &mut Link<'_>, version: SendProxy, never_local: bool) -
 }
 
 /// Asks a SOCKS4 proxy to connect to `target`.
-async fn tunnel(link: &mut Link<'_>, target: &Target) -> Result<(), LinkError> {
+async fn tunnel(link: &mut CheckLink<'_>, target: &Target) -> Result<(), LinkError> {
     let Target::Ip(SocketAddr::V4(target)) = target else {
         let error = io::Error::new(io::ErrorKind::Unsupported, "SOCKS4 knows IPv4 addresses only");
         return Err(LinkError::Io(error));

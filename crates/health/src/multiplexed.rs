@@ -1,23 +1,23 @@
 //! One request and its answer on a connection of HTTP/2, which serves nothing else.
 //!
-//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::Link`], by way of
-//! [`crate::answer::Answer`], which keeps what was received and tells what it means.
+//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::CheckLink`], by way of
+//! [`crate::answer::CheckAnswer`], which keeps what was received and tells what it means.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use h2::message::Scheme;
-use h2::{Config, Connection, Event, Key, Role};
+use fields::Scheme;
+use h2::{Config, Connection, Event, Role, StreamKey};
 
-use crate::facts::Facts;
-use crate::request::Message;
+use crate::check_env::CheckEnv;
+use crate::request::CheckMessage;
 
 /// The scheme of requests whose target tells none, as those of the proxy's clients are sent.
 const SCHEME: Scheme = Scheme::Https;
 
 /// How far the answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum AnswerProgress {
     /// No head is there.
     Nothing,
     /// The body is coming.
@@ -28,7 +28,7 @@ pub(crate) enum Progress {
     Broken,
 }
 
-impl Progress {
+impl AnswerProgress {
     /// Nothing more will come. What there is of a body can still be looked at.
     pub(crate) fn cut(&mut self) {
         *self = match self {
@@ -39,27 +39,27 @@ impl Progress {
 }
 
 /// The connection with its one stream.
-pub(crate) struct Exchange {
+pub(crate) struct MultiplexedProbe {
     engine: Connection<Vec<u8>>,
     /// `None` where the stream could not be opened.
-    key: Option<Key>,
+    key: Option<StreamKey>,
     /// What is still to be sent of the request's body.
     body: Vec<u8>,
-    progress: Progress,
+    progress: AnswerProgress,
 }
 
-impl Exchange {
+impl MultiplexedProbe {
     /// A connection whose preface and request are in the output.
-    pub(crate) fn begin(config: &Arc<Config>, message: &Message<'_>) -> Self {
+    pub(crate) fn begin(config: &Arc<Config>, message: &CheckMessage<'_>) -> Self {
         let mut engine = Connection::new(Role::Client, config);
         let key = engine.open(&message.head(), SCHEME, message.body.is_empty()).ok();
-        let progress = if key.is_some() { Progress::Nothing } else { Progress::Broken };
+        let progress = if key.is_some() { AnswerProgress::Nothing } else { AnswerProgress::Broken };
         let mut exchange = Self { engine, key, body: message.body.clone(), progress };
         exchange.send();
         exchange
     }
 
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> AnswerProgress {
         self.progress
     }
 
@@ -94,10 +94,10 @@ impl Exchange {
 
     /// Understands `input`: the head goes into the transaction, as much of the body as `limit` lets
     /// to what was received; how much of it was taken. The rest is to come again with what follows.
-    pub(crate) fn receive(&mut self, input: &[u8], facts: &mut Facts, limit: usize) -> usize {
+    pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         self.engine.begin_turn(false);
-        while !matches!(self.progress, Progress::Whole | Progress::Broken) {
+        while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {
             let Ok((taken, event)) = self.engine.receive(&input[at..]) else {
                 self.progress.cut();
                 break;
@@ -118,7 +118,7 @@ impl Exchange {
     }
 
     /// `input` is what the event's ranges are of.
-    fn happen(&mut self, event: Event, input: &[u8], facts: &mut Facts, limit: usize) {
+    fn happen(&mut self, event: Event, input: &[u8], facts: &mut CheckEnv, limit: usize) {
         match event {
             Event::Head { end, .. } => {
                 let head = self.engine.head_mut();
@@ -129,21 +129,21 @@ impl Exchange {
                 head.set_status(head.status(), Some(b""));
                 std::mem::swap(&mut facts.transaction.response, head);
                 (facts.transaction.has_response, facts.transaction.is_http) = (true, true);
-                self.progress = if end { Progress::Whole } else { Progress::Head };
+                self.progress = if end { AnswerProgress::Whole } else { AnswerProgress::Head };
             }
             Event::Data { key, range, end } => {
                 let payload = input.get(range).unwrap_or_default();
                 facts.keep(payload, limit);
                 self.engine.consume(key, payload.len());
                 if end {
-                    self.progress = Progress::Whole;
+                    self.progress = AnswerProgress::Whole;
                 }
             }
             Event::Trailers { .. } => {
                 std::mem::swap(&mut facts.trailers, self.engine.head_mut());
-                self.progress = Progress::Whole;
+                self.progress = AnswerProgress::Whole;
             }
-            Event::End { .. } => self.progress = Progress::Whole,
+            Event::End { .. } => self.progress = AnswerProgress::Whole,
             Event::Reset { .. } => self.progress.cut(),
             Event::Goaway { .. } | Event::Refused { .. } | Event::Settings | Event::Pong => {}
         }

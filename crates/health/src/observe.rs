@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use runtime::trace::{self, Keys, Level, Source, check};
+use runtime::trace::{self, Keys, TraceLevel, TraceSource, check};
 
 use crate::Subject;
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{CheckOutcome, CheckVerdict};
 
 fn keys(subject: &Subject) -> Keys {
     let number = |of: *const ()| of as usize as u64;
@@ -27,9 +27,9 @@ fn whose(subject: &Subject, out: &mut String) {
 #[inline]
 #[track_caller]
 pub(crate) fn begins(subject: &Subject) {
-    if trace::is_on(Source::Check) {
-        let (events, level) = (check::START, Level::State);
-        trace::report(Source::Check, events, level, &keys(subject), "check begins", &|_, out| {
+    if trace::is_on(TraceSource::Check) {
+        let (events, level) = (check::START, TraceLevel::State);
+        trace::report(TraceSource::Check, events, level, &keys(subject), "check begins", &|_, out| {
             whose(subject, out);
         });
     }
@@ -38,20 +38,22 @@ pub(crate) fn begins(subject: &Subject) {
 /// A check is over.
 #[inline]
 #[track_caller]
-pub(crate) fn ends(subject: &Subject, outcome: &Outcome) {
-    if trace::is_on(Source::Check) {
+pub(crate) fn ends(subject: &Subject, outcome: &CheckOutcome) {
+    if trace::is_on(TraceSource::Check) {
         tell(subject, outcome);
     }
 }
 
 #[cold]
 #[track_caller]
-fn tell(subject: &Subject, outcome: &Outcome) {
+fn tell(subject: &Subject, outcome: &CheckOutcome) {
     let (events, level, message) = match outcome.verdict {
-        Verdict::Failed => (check::END | check::ERROR, Level::Error, "check failed"),
-        Verdict::Passed | Verdict::Conditional => (check::END | check::SUCCESS, Level::User, "check passed"),
+        CheckVerdict::Failed => (check::END | check::ERROR, TraceLevel::Error, "check failed"),
+        CheckVerdict::Passed | CheckVerdict::Conditional => {
+            (check::END | check::SUCCESS, TraceLevel::User, "check passed")
+        }
     };
-    trace::report(Source::Check, events, level, &keys(subject), message, &|verbosity, out| {
+    trace::report(TraceSource::Check, events, level, &keys(subject), message, &|verbosity, out| {
         whose(subject, out);
         let _ = write!(out, " status={} ms={}", outcome.status, outcome.duration.as_millis());
         if let Some(code) = outcome.code {

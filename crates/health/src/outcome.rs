@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Whether a check counts for or against the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// For.
     Passed,
     /// For, but nothing new is to be sent (404 with `disable-on-404`).
@@ -16,7 +16,7 @@ pub enum Verdict {
 
 /// What came of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// `L4OK`, `L7STS` …: a name of [`state::server::CHECK_STATUSES`].
     pub status: &'static str,
     /// What the server or the program said in a number: a status of HTTP or SMTP, an exit status.
@@ -25,7 +25,7 @@ pub struct Outcome {
     /// What was seen, for people; possibly empty, at most [`MAX_INFO`] bytes.
     pub info: String,
     /// What it means.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// How long it took.
     pub duration: Duration,
 }
@@ -33,13 +33,13 @@ pub struct Outcome {
 /// The longest explanation kept.
 const MAX_INFO: usize = 127;
 
-impl Outcome {
+impl CheckOutcome {
     /// A result; `code` is kept where `status` tells one.
     pub(crate) fn new(status: &'static str, code: i32, info: impl AsRef<[u8]>) -> Self {
         let verdict = match status {
-            "L4OK" | "L6OK" | "L7OK" | "PROCOK" => Verdict::Passed,
-            "L7OKC" => Verdict::Conditional,
-            _ => Verdict::Failed,
+            "L4OK" | "L6OK" | "L7OK" | "PROCOK" => CheckVerdict::Passed,
+            "L7OKC" => CheckVerdict::Conditional,
+            _ => CheckVerdict::Failed,
         };
         let tells = matches!(status, "L7OK" | "L7OKC" | "L7STS" | "PROCOK" | "PROCERR" | "PROCTOUT");
         let info = info.as_ref();

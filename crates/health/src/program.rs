@@ -15,12 +15,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A program that was started. It is killed when this is dropped before it has ended.
-pub(crate) struct Program {
+pub(crate) struct CheckProgram {
     /// `None` once it has ended.
     child: Option<Child>,
 }
 
-impl Program {
+impl CheckProgram {
     /// Starts it.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for CheckProgram {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         // It fails where the program has just ended.
@@ -69,11 +69,11 @@ mod tests {
 
     use rustix::process::{Pid, test_kill_process};
 
-    use super::{Command, Program};
+    use super::{CheckProgram, Command};
     use crate::tests::worker;
 
-    fn sh(script: &str) -> Program {
-        Program::start(Command::new("/bin/sh").args(["-c", script])).expect("a shell")
+    fn sh(script: &str) -> CheckProgram {
+        CheckProgram::start(Command::new("/bin/sh").args(["-c", script])).expect("a shell")
     }
 
     #[test]

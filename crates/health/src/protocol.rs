@@ -4,11 +4,11 @@
 //! Each looks at all that was received so far. The bytes come from outside: every length is checked
 //! before it is used.
 
-use spop::{Frame, Goodbye, Hello, Status, kind};
+use spop::{AgentHello, Frame, Goodbye, Status, kind};
 
 /// What an answer is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reading<'a> {
+pub(crate) enum AnswerReading<'a> {
     /// More of it must come.
     Short,
     /// Good, with what is told of it.
@@ -19,10 +19,10 @@ pub(crate) enum Reading<'a> {
 
 /// The greeting of MySQL (protocol 10), or the answer to a login behind it. Told is the version of
 /// the greeting.
-pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> Reading<'_> {
-    let Some((greeting, rest)) = mysql_packet(bytes) else { return Reading::Short };
+pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> AnswerReading<'_> {
+    let Some((greeting, rest)) = mysql_packet(bytes) else { return AnswerReading::Short };
     let packet = if after_greeting {
-        let Some((packet, _)) = mysql_packet(rest) else { return Reading::Short };
+        let Some((packet, _)) = mysql_packet(rest) else { return AnswerReading::Short };
         packet
     } else {
         greeting
@@ -30,11 +30,11 @@ pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> Reading<'_> {
     if let [0xff, error @ ..] = packet {
         // An error: a number and a text, which newer servers precede with a state behind a sharp.
         let code = error.get(..2).map_or(0, |code| i32::from(u16::from_le_bytes([code[0], code[1]])));
-        return Reading::Bad("L7STS", code, error.get(2..).unwrap_or_default());
+        return AnswerReading::Bad("L7STS", code, error.get(2..).unwrap_or_default());
     }
     let version = greeting.get(1..).unwrap_or_default();
     let end = version.iter().position(|byte| *byte == 0).unwrap_or(version.len());
-    Reading::Good(&version[..end])
+    AnswerReading::Good(&version[..end])
 }
 
 /// A packet's payload, and what is behind it.
@@ -44,15 +44,17 @@ fn mysql_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-const NOT_LDAP: Reading<'static> = Reading::Bad("L7RSP", 0, b"Not LDAPv3 protocol");
+const NOT_LDAP: AnswerReading<'static> = AnswerReading::Bad("L7RSP", 0, b"Not LDAPv3 protocol");
 
 /// LDAP's answer to a bind with message number 1 (RFC 4511, 4.2.2): whether its result is success.
-pub(crate) fn ldap_bind(bytes: &[u8]) -> Reading<'static> {
-    let [0x30, rest @ ..] = bytes else { return if bytes.is_empty() { Reading::Short } else { NOT_LDAP } };
+pub(crate) fn ldap_bind(bytes: &[u8]) -> AnswerReading<'static> {
+    let [0x30, rest @ ..] = bytes else {
+        return if bytes.is_empty() { AnswerReading::Short } else { NOT_LDAP };
+    };
     let message = match ber_length(rest) {
         Ok((length, rest)) => match rest.get(..length) {
             Some(message) => message,
-            None => return Reading::Short,
+            None => return AnswerReading::Short,
         },
         Err(reading) => return reading,
     };
@@ -63,8 +65,8 @@ pub(crate) fn ldap_bind(bytes: &[u8]) -> Reading<'static> {
         Err(_) => return NOT_LDAP,
     };
     match result {
-        [0x0a, 0x01, 0, ..] => Reading::Good(b"Success"),
-        [0x0a, 0x01, code, ..] => Reading::Bad(
+        [0x0a, 0x01, 0, ..] => AnswerReading::Good(b"Success"),
+        [0x0a, 0x01, code, ..] => AnswerReading::Bad(
             "L7STS",
             i32::from(*code),
             b"See RFC: http://tools.ietf.org/html/rfc4511#section-4.1.9",
@@ -75,8 +77,8 @@ pub(crate) fn ldap_bind(bytes: &[u8]) -> Reading<'static> {
 
 /// A length of BER (X.690, 8.1.3), of one byte or behind a count of two or four, and what follows
 /// it.
-fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), Reading<'static>> {
-    let [first, rest @ ..] = bytes else { return Err(Reading::Short) };
+fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), AnswerReading<'static>> {
+    let [first, rest @ ..] = bytes else { return Err(AnswerReading::Short) };
     if first & 0x80 == 0 {
         return Ok((usize::from(*first), rest));
     }
@@ -84,48 +86,48 @@ fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), Reading<'static>> {
     if !matches!(count, 2 | 4) {
         return Err(NOT_LDAP);
     }
-    let Some((digits, rest)) = rest.split_at_checked(count) else { return Err(Reading::Short) };
+    let Some((digits, rest)) = rest.split_at_checked(count) else { return Err(AnswerReading::Short) };
     Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
 /// The largest frame that an agent may ask for in a check: no more is waited for.
 const LARGEST_FRAME: u32 = 1 << 24;
 
-fn spop_error(status: Status) -> Reading<'static> {
+fn spop_error(status: Status) -> AnswerReading<'static> {
     let status = if status.is_known() { status } else { Status::UNKNOWN };
-    Reading::Bad("L7RSP", status.0.cast_signed(), status.reason().as_bytes())
+    AnswerReading::Bad("L7RSP", status.0.cast_signed(), status.reason().as_bytes())
 }
 
 /// The hello of an agent of SPOE, or its good-bye (SPOE, 3.2.5 and 3.2.9).
-pub(crate) fn spop_hello(bytes: &[u8]) -> Reading<'_> {
-    let Some((length, rest)) = bytes.split_first_chunk() else { return Reading::Short };
+pub(crate) fn spop_hello(bytes: &[u8]) -> AnswerReading<'_> {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return AnswerReading::Short };
     let length = u32::from_be_bytes(*length);
     // Kind, flags, stream and frame: what every frame has.
     if !(7..=LARGEST_FRAME).contains(&length) {
         return spop_error(Status::INVALID);
     }
     // What is no hello is not waited for.
-    let Some(start) = rest.first_chunk::<7>() else { return Reading::Short };
+    let Some(start) = rest.first_chunk::<7>() else { return AnswerReading::Short };
     let (kind, flags) = (start[0], u32::from_be_bytes([start[1], start[2], start[3], start[4]]));
     // One final frame, of stream and frame 0.
     let is_last_word = kind == kind::AGENT_DISCONNECT;
     if !(is_last_word || kind == kind::AGENT_HELLO) || flags & 1 == 0 || start[5] != 0 || start[6] != 0 {
         return spop_error(Status::INVALID);
     }
-    let Some(frame) = rest.get(..length as usize) else { return Reading::Short };
+    let Some(frame) = rest.get(..length as usize) else { return AnswerReading::Short };
     let Some(Frame { payload, .. }) = Frame::read(frame) else { return spop_error(Status::INVALID) };
     if is_last_word {
         return disconnect(payload);
     }
-    let hello = Hello::read(payload, LARGEST_FRAME);
-    hello.map_or_else(spop_error, |_| Reading::Good(b"SPOA server is ok"))
+    let hello = AgentHello::read(payload, LARGEST_FRAME);
+    hello.map_or_else(spop_error, |_| AnswerReading::Good(b"SPOA server is ok"))
 }
 
-fn disconnect(payload: &[u8]) -> Reading<'_> {
+fn disconnect(payload: &[u8]) -> AnswerReading<'_> {
     match Goodbye::read(payload) {
         Err(status) => spop_error(status),
         Ok(Goodbye { status, message }) => match (message, spop_error(status)) {
-            (Some(message), Reading::Bad(what, code, _)) => Reading::Bad(what, code, message),
+            (Some(message), AnswerReading::Bad(what, code, _)) => AnswerReading::Bad(what, code, message),
             (_, reading) => reading,
         },
     }
@@ -141,13 +143,13 @@ mod tests {
         let bind =
             b"\x30\x84\x00\x00\x00\x10\x02\x01\x01\x61\x84\x00\x00\x00\x07\x0a\x01\x00\x04\x00\x04\x00";
         let login = b"\x05\x00\x00\x00\x0a8.0\x00\x07\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00";
-        type Case<'a> = (&'a [u8], fn(&[u8]) -> Reading<'_>);
+        type Case<'a> = (&'a [u8], fn(&[u8]) -> AnswerReading<'_>);
         let cases: [Case<'_>; 3] =
             [(hello, spop_hello), (bind, |bytes| ldap_bind(bytes)), (login, |bytes| mysql(bytes, true))];
         for (answer, read) in cases {
-            assert!(matches!(read(answer), Reading::Good(_)), "{:?}", read(answer));
+            assert!(matches!(read(answer), AnswerReading::Good(_)), "{:?}", read(answer));
             for end in 0..answer.len() {
-                assert_eq!(read(&answer[..end]), Reading::Short, "{end} of {answer:?}");
+                assert_eq!(read(&answer[..end]), AnswerReading::Short, "{end} of {answer:?}");
             }
             // Nothing that may come makes it panic.
             for at in 0..answer.len() {
@@ -164,13 +166,13 @@ mod tests {
     fn refusals_tell_their_code_and_text() {
         assert_eq!(
             mysql(b"\x08\x00\x00\x00\xff\xe3\x04Denied", false),
-            Reading::Bad("L7STS", 1251, b"Denie")
+            AnswerReading::Bad("L7STS", 1251, b"Denie")
         );
         let refused = ldap_bind(b"\x30\x0c\x02\x01\x01\x61\x07\x0a\x01\x01\x04\x00\x04\x00");
-        assert!(matches!(refused, Reading::Bad("L7STS", 1, _)), "{refused:?}");
+        assert!(matches!(refused, AnswerReading::Bad("L7STS", 1, _)), "{refused:?}");
         assert_eq!(ldap_bind(b"\x30\x0c\x02\x01\x01\x60\x07\x0a\x01\x00\x04\x00\x04\x00"), NOT_LDAP);
         let version = b"\x00\x00\x00\x14\x65\x00\x00\x00\x01\x00\x00\x07version\x08\x031.0";
-        assert_eq!(spop_hello(version), Reading::Bad("L7RSP", 8, b"unsupported version"));
-        assert_eq!(spop_hello(&[0; 4]), Reading::Bad("L7RSP", 4, b"invalid frame received"));
+        assert_eq!(spop_hello(version), AnswerReading::Bad("L7RSP", 8, b"unsupported version"));
+        assert_eq!(spop_hello(&[0; 4]), AnswerReading::Bad("L7RSP", 4, b"invalid frame received"));
     }
 }

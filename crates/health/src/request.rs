@@ -3,23 +3,23 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use http::Version;
-use plan::check::{Request, Script, Text};
+use plan::check::{CheckRequest, CheckScript, CheckText};
 use state::Server;
 use state::server::{Operational, ServerAddress};
 
-use crate::facts::Facts;
-use crate::{Context, Subject};
+use crate::check_env::CheckEnv;
+use crate::{CheckContext, Subject};
 
 /// A fixed text, or what a format gives.
-pub(crate) fn text(text: &Text, facts: &Facts) -> Vec<u8> {
+pub(crate) fn text(text: &CheckText, facts: &CheckEnv) -> Vec<u8> {
     match text {
-        Text::Fixed(bytes) => bytes.to_vec(),
-        Text::Format(format) => facts.render(format),
+        CheckText::Fixed(bytes) => bytes.to_vec(),
+        CheckText::Format(format) => facts.render(format),
     }
 }
 
 /// A request with its texts computed.
-pub(crate) struct Message<'a> {
+pub(crate) struct CheckMessage<'a> {
     method: &'a [u8],
     uri: Vec<u8>,
     version: &'a [u8],
@@ -31,12 +31,12 @@ pub(crate) struct Message<'a> {
 
 /// What `request` comes to now.
 pub(crate) fn make<'a>(
-    request: &'a Request,
-    script: &Script,
-    facts: &Facts,
+    request: &'a CheckRequest,
+    script: &CheckScript,
+    facts: &CheckEnv,
     subject: &Subject,
-    context: &Context,
-) -> Message<'a> {
+    context: &CheckContext,
+) -> CheckMessage<'a> {
     let mut uri = text(&request.uri, facts);
     if uri.is_empty() {
         uri.push(b'/');
@@ -78,10 +78,10 @@ pub(crate) fn make<'a>(
         !says(b"close") && (is_new || says(b"keep-alive"))
     });
     let (method, version) = (request.method.as_bytes(), request.version.as_bytes());
-    Message { method, uri, version, fields, body, persistent }
+    CheckMessage { method, uri, version, fields, body, persistent }
 }
 
-impl Message<'_> {
+impl CheckMessage<'_> {
     /// The bytes of HTTP/1.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = [self.method, b" ", &self.uri, b" ", self.version, b"\r\n"].concat();
@@ -119,7 +119,7 @@ fn set_authority(uri: &mut Vec<u8>, host: &[u8]) {
 
 /// `UP 1/2; address=127.0.0.1; port=80; name=be/s1; node=n1; weight=1/7; scur=0/0; qcur=0` (manual,
 /// `http-check send-state`), or `UP; address=…` when no change of state is under way.
-fn server_state(subject: &Subject, context: &Context) -> String {
+fn server_state(subject: &Subject, context: &CheckContext) -> String {
     let (proxy, server) = (&subject.backend().state, subject.server());
     let (word, level, of) = level(server);
     // The two numbers show a change that is under way, as on the statistics page.

@@ -9,10 +9,10 @@ use state::events;
 use state::server::Operational;
 use state::transition::{self, NOTICE};
 
-use crate::{Context, Peer};
+use crate::{CheckContext, CheckedServer};
 
 /// Lets the weight of `peer` rise slowly whenever it comes up.
-pub(crate) fn prepare(peer: &Peer, context: &Arc<Context>) {
+pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {
     let Some(duration) = peer.own().slow_start else { return };
     let index = peer.own().index;
     // The server holds this, and what it needs holds the server.
@@ -35,7 +35,7 @@ pub(crate) fn prepare(peer: &Peer, context: &Arc<Context>) {
 struct Rise {
     proxy: Weak<state::Proxy>,
     server: Weak<state::Server>,
-    context: Weak<Context>,
+    context: Weak<CheckContext>,
     duration: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Rise {
             }
             let shown = events::shown(&server);
             server.set_operational(Operational::Running, now_ms());
-            events::moved(&proxy, &server, shown, 0, || events::Cause::Other(String::new()));
+            events::moved(&proxy, &server, shown, 0, || events::StateCause::Other(String::new()));
             if let Some(context) = self.context.upgrade().filter(|_| !server.admin().in_maintenance()) {
                 (context.notify)(&proxy, NOTICE, &transition::joined(&proxy, &server, "is UP", "", 0));
             }

@@ -3,26 +3,27 @@
 use std::io;
 
 use plan::check::{
-    Action, Connect, Expect, Family, Matcher, Protocol, Request, Script, Send, Source, Spelling, Step,
+    CheckAction, CheckRequest, CheckScript, CheckStep, Connect, Expect, Family, Matcher, Protocol, Send,
+    Spelling, ValueSource,
 };
 use sample::value::Value;
 use state::server::Operational;
 
-use crate::answer::{Answer, Exchange};
-use crate::expect::{Failure, Judgement, binary, judge_bytes, judge_http};
-use crate::facts::Facts;
-use crate::link::{ConnectError, Link, LinkError, obtain};
-use crate::outcome::{Outcome, connection_error};
-use crate::{Context, Subject, fastcgi, idle, multiplexed, request};
+use crate::answer::{CheckAnswer, ProbeExchange};
+use crate::check_env::CheckEnv;
+use crate::expect::{ExpectFailure, Judgement, binary, judge_bytes, judge_http};
+use crate::link::{CheckLink, ConnectError, LinkError, obtain};
+use crate::outcome::{CheckOutcome, connection_error};
+use crate::{CheckContext, Subject, fastcgi, idle, multiplexed, request};
 
 /// Where a conversation stands.
 struct Conversation<'a> {
     subject: &'a Subject,
-    context: &'a Context,
-    script: &'a Script,
-    facts: Facts,
-    link: Option<Link<'a>>,
-    answer: Option<Answer>,
+    context: &'a CheckContext,
+    script: &'a CheckScript,
+    facts: CheckEnv,
+    link: Option<CheckLink<'a>>,
+    answer: Option<CheckAnswer>,
     /// The last request does not end the connection.
     persistent: bool,
     /// How requests of HTTP are sent.
@@ -41,14 +42,14 @@ struct Conversation<'a> {
 /// is done, so that who sees it closed sees the rest done too.
 pub(crate) async fn run<'a>(
     subject: &'a Subject,
-    context: &'a Context,
-    script: &'a Script,
-) -> (Outcome, Option<Link<'a>>) {
+    context: &'a CheckContext,
+    script: &'a CheckScript,
+) -> (CheckOutcome, Option<CheckLink<'a>>) {
     let mut talk = Conversation {
         subject,
         context,
         script,
-        facts: Facts::new(subject, &context.process),
+        facts: CheckEnv::new(subject, &context.process),
         link: None,
         answer: None,
         persistent: false,
@@ -75,16 +76,16 @@ pub(crate) async fn run<'a>(
 
 impl Conversation<'_> {
     /// Takes one step; whether it was one that talks.
-    async fn step(&mut self, step: &Step) -> Result<bool, Outcome> {
-        if matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_)) {
+    async fn step(&mut self, step: &CheckStep) -> Result<bool, CheckOutcome> {
+        if matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_)) {
             self.variable(&step.action);
             return Ok(false);
         }
         self.code = 0;
         match &step.action {
-            Action::Connect(connect) => self.connect(connect, step).await?,
-            Action::Send(send) => self.send(send, step).await?,
-            Action::Request(own) => {
+            CheckAction::Connect(connect) => self.connect(connect, step).await?,
+            CheckAction::Send(send) => self.send(send, step).await?,
+            CheckAction::Request(own) => {
                 let message = request::make(own, self.script, &self.facts, self.subject, self.context);
                 self.persistent = message.persistent;
                 let Some(bytes) = self.ask(own, &message) else {
@@ -92,44 +93,45 @@ impl Conversation<'_> {
                 };
                 self.write(&bytes, step).await?;
             }
-            Action::Expect(expect) => self.expect(expect, step).await?,
-            Action::SetVar(..) | Action::UnsetVar(_) => {}
+            CheckAction::Expect(expect) => self.expect(expect, step).await?,
+            CheckAction::SetVar(..) | CheckAction::UnsetVar(_) => {}
         }
         Ok(true)
     }
 
     /// What is to be sent for a request, whose answer is awaited from now on. `None` where it cannot be
     /// made: its parameters are too long, or the backend has no application (`check-proto fcgi` alone).
-    fn ask(&mut self, own: &Request, message: &request::Message<'_>) -> Option<Vec<u8>> {
+    fn ask(&mut self, own: &CheckRequest, message: &request::CheckMessage<'_>) -> Option<Vec<u8>> {
         let limit = self.context.buffer;
         let mut exchange = match self.protocol {
-            Protocol::Http2 => {
-                Exchange::Http2(Box::new(multiplexed::Exchange::begin(&self.context.multiplexing, message)))
-            }
+            Protocol::Http2 => ProbeExchange::Http2(Box::new(multiplexed::MultiplexedProbe::begin(
+                &self.context.multiplexing,
+                message,
+            ))),
             Protocol::FastCgi => {
-                let ends = self.link.as_mut().and_then(Link::ends);
+                let ends = self.link.as_mut().and_then(CheckLink::ends);
                 let app = self.subject.backend().fcgi.as_deref()?;
-                Exchange::FastCgi(Box::new(fastcgi::Exchange::begin(app, message, ends, limit)?))
+                ProbeExchange::FastCgi(Box::new(fastcgi::FastcgiProbe::begin(app, message, ends, limit)?))
             }
             Protocol::Http1 | Protocol::Bytes | Protocol::Spop => {
-                self.answer = Some(Answer::new(&own.method, limit));
+                self.answer = Some(CheckAnswer::new(&own.method, limit));
                 return Some(message.bytes());
             }
         };
         let bytes = exchange.take_output();
-        self.answer = Some(Answer::of_exchange(exchange, limit));
+        self.answer = Some(CheckAnswer::of_exchange(exchange, limit));
         Some(bytes)
     }
 
-    fn variable(&self, action: &Action) {
+    fn variable(&self, action: &CheckAction) {
         let env = self.facts.env();
         match action {
-            Action::UnsetVar(var) => var.unset(&env),
-            Action::SetVar(var, conditions, source) => {
+            CheckAction::UnsetVar(var) => var.unset(&env),
+            CheckAction::SetVar(var, conditions, source) => {
                 let text;
                 let value = match source {
-                    Source::Expression(expression) => expression.eval(&env),
-                    Source::Format(format) => {
+                    ValueSource::Expression(expression) => expression.eval(&env),
+                    ValueSource::Format(format) => {
                         text = self.facts.render(format);
                         Some(Value::str(&text))
                     }
@@ -163,7 +165,7 @@ impl Conversation<'_> {
         (self.must_read, self.ended, self.said) = (true, false, None);
     }
 
-    async fn connect(&mut self, connect: &Connect, step: &Step) -> Result<(), Outcome> {
+    async fn connect(&mut self, connect: &Connect, step: &CheckStep) -> Result<(), CheckOutcome> {
         // The former connection ends before the next begins.
         self.settle();
         self.link = None;
@@ -193,10 +195,10 @@ impl Conversation<'_> {
             Err(ConnectError::Tls(text)) => ("L6RSP", text.to_owned()),
             Err(ConnectError::TlsTimeout) => ("L6TOUT", String::new()),
         };
-        Err(Outcome::new(status, 0, error + &self.place(step)))
+        Err(CheckOutcome::new(status, 0, error + &self.place(step)))
     }
 
-    async fn send(&mut self, send: &Send, step: &Step) -> Result<(), Outcome> {
+    async fn send(&mut self, send: &Send, step: &CheckStep) -> Result<(), CheckOutcome> {
         let made;
         let bytes: &[u8] = match send {
             Send::Bytes(bytes) => bytes,
@@ -219,12 +221,12 @@ impl Conversation<'_> {
         self.write(bytes, step).await
     }
 
-    fn unsent(&self, what: String, step: &Step) -> Outcome {
+    fn unsent(&self, what: String, step: &CheckStep) -> CheckOutcome {
         let comment = comment(step);
-        Outcome::new("L7RSP", 0, format!("tcp-check send : {what} at step {}{comment}", step.number))
+        CheckOutcome::new("L7RSP", 0, format!("tcp-check send : {what} at step {}{comment}", step.number))
     }
 
-    async fn write(&mut self, bytes: &[u8], step: &Step) -> Result<(), Outcome> {
+    async fn write(&mut self, bytes: &[u8], step: &CheckStep) -> Result<(), CheckOutcome> {
         // What is expected next is looked for in what comes from now on.
         self.listen_anew();
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
@@ -234,20 +236,20 @@ impl Conversation<'_> {
         }
     }
 
-    fn broken(&self, error: &LinkError, step: &Step) -> Outcome {
+    fn broken(&self, error: &LinkError, step: &CheckStep) -> CheckOutcome {
         let place = self.place(step);
         match (error, &step.action) {
-            (LinkError::Timeout, Action::Expect(expect)) => {
-                Outcome::new(expect.timeout_status.unwrap_or("L7TOUT"), 0, place)
+            (LinkError::Timeout, CheckAction::Expect(expect)) => {
+                CheckOutcome::new(expect.timeout_status.unwrap_or("L7TOUT"), 0, place)
             }
-            (LinkError::Timeout, _) => Outcome::new("L7TOUT", 0, place),
-            (LinkError::Io(error), _) => Outcome::new("SOCKERR", 0, connection_error(error) + &place),
+            (LinkError::Timeout, _) => CheckOutcome::new("L7TOUT", 0, place),
+            (LinkError::Io(error), _) => CheckOutcome::new("SOCKERR", 0, connection_error(error) + &place),
         }
     }
 
     /// Reads until the step is decided: as expected, conclusively not, the peer closed, or the
     /// buffer is full.
-    async fn expect(&mut self, expect: &Expect, step: &Step) -> Result<(), Outcome> {
+    async fn expect(&mut self, expect: &Expect, step: &CheckStep) -> Result<(), CheckOutcome> {
         loop {
             if self.must_read {
                 self.read(step).await?;
@@ -263,10 +265,14 @@ impl Conversation<'_> {
                 }
                 // The head came, but the body is none.
                 Some(answer) if answer.is_broken() && self.facts.transaction.has_response => {
-                    Judgement::Failed(Failure { status: "L7RSP", fixed: true, ..Failure::default() })
+                    Judgement::Failed(ExpectFailure {
+                        status: "L7RSP",
+                        fixed: true,
+                        ..ExpectFailure::default()
+                    })
                 }
                 Some(answer) if self.ended || answer.is_broken() => {
-                    return Err(Outcome::new("SOCKERR", 0, ""));
+                    return Err(CheckOutcome::new("SOCKERR", 0, ""));
                 }
                 Some(_) => Judgement::Wait,
                 None => {
@@ -292,7 +298,7 @@ impl Conversation<'_> {
         self.script.disable_on_404 && self.code == 404 && running
     }
 
-    async fn read(&mut self, step: &Step) -> Result<(), Outcome> {
+    async fn read(&mut self, step: &CheckStep) -> Result<(), CheckOutcome> {
         self.must_read = false;
         let limit = self.context.buffer;
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
@@ -334,7 +340,7 @@ impl Conversation<'_> {
         !self.facts.received.is_empty() || self.facts.transaction.has_response
     }
 
-    fn failed(&mut self, expect: &Expect, step: &Step, failure: Failure) -> Outcome {
+    fn failed(&mut self, expect: &Expect, step: &CheckStep, failure: ExpectFailure) -> CheckOutcome {
         let status = match expect.error_status {
             Some(status) if !failure.fixed => status,
             _ => failure.status,
@@ -352,11 +358,11 @@ impl Conversation<'_> {
         if let Some(number) = expect.code.as_ref().and_then(|expression| self.facts.number(expression)) {
             code = number as i32;
         }
-        Outcome::new(status, code, info)
+        CheckOutcome::new(status, code, info)
     }
 
     /// What is told when neither the step nor the answer says anything.
-    fn usual_failure(&self, expect: &Expect, step: &Step, matched: bool) -> String {
+    fn usual_failure(&self, expect: &Expect, step: &CheckStep, matched: bool) -> String {
         let (number, comment) = (step.number, comment(step));
         if !self.has_something() {
             return format!("TCPCHK got an empty response at step {number}{comment}");
@@ -384,16 +390,16 @@ impl Conversation<'_> {
     }
 
     /// Everything was as expected.
-    fn passed(&self, last: Option<&Step>) -> Outcome {
+    fn passed(&self, last: Option<&CheckStep>) -> CheckOutcome {
         match last.map(|step| &step.action) {
-            Some(Action::Expect(expect)) => {
+            Some(CheckAction::Expect(expect)) => {
                 let mut code = self.code;
                 if self.answer.is_some() && self.is_gentle_stop() {
-                    return Outcome::new("L7OKC", code, "");
+                    return CheckOutcome::new("L7OKC", code, "");
                 }
                 let status = expect.ok_status.unwrap_or("L7OK");
                 if let Some(info) = &self.said {
-                    return Outcome::new(status, code, info);
+                    return CheckOutcome::new(status, code, info);
                 }
                 let info = match &expect.on_success {
                     Some(format) => self.facts.render(format),
@@ -403,22 +409,22 @@ impl Conversation<'_> {
                 if let Some(number) = expect.code.as_ref().and_then(|code| self.facts.number(code)) {
                     code = number as i32;
                 }
-                Outcome::new(status, code, info)
+                CheckOutcome::new(status, code, info)
             }
-            Some(Action::Connect(Connect { implied: true, .. })) => {
+            Some(CheckAction::Connect(Connect { implied: true, .. })) => {
                 let tls = self.subject.own().tls.as_ref().and_then(|tls| tls.check.as_ref());
-                Outcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "")
+                CheckOutcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "")
             }
-            Some(Action::Connect(step)) => {
+            Some(CheckAction::Connect(step)) => {
                 let tls = self.subject.own().tls.as_ref().and_then(|tls| tls.of_step(step));
-                Outcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "(tcp-check)")
+                CheckOutcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "(tcp-check)")
             }
-            _ => Outcome::new("L7OK", 0, "(tcp-check)"),
+            _ => CheckOutcome::new("L7OK", 0, "(tcp-check)"),
         }
     }
 
     /// ` at step 2 of tcp-check (expect string 'nope')`; nothing but for `option tcp-check`.
-    fn place(&self, step: &Step) -> String {
+    fn place(&self, step: &CheckStep) -> String {
         if self.script.family != Family::Tcp {
             return String::new();
         }
@@ -426,12 +432,12 @@ impl Conversation<'_> {
             return " at initial connection step of tcp-check".to_owned();
         }
         let what = match &step.action {
-            Action::Connect(Connect { port: Some(plan::check::Port::Fixed(port)), .. }) => {
+            CheckAction::Connect(Connect { port: Some(plan::check::Port::Fixed(port)), .. }) => {
                 format!(" (connect port {port})")
             }
-            Action::Connect(_) => " (connect)".to_owned(),
-            Action::Send(_) | Action::Request(_) => " (send)".to_owned(),
-            Action::Expect(expect) => match &expect.what {
+            CheckAction::Connect(_) => " (connect)".to_owned(),
+            CheckAction::Send(_) | CheckAction::Request(_) => " (send)".to_owned(),
+            CheckAction::Expect(expect) => match &expect.what {
                 Matcher::Bytes(bytes, Spelling::Text) => {
                     format!(" (expect string '{}')", String::from_utf8_lossy(bytes))
                 }
@@ -445,7 +451,7 @@ impl Conversation<'_> {
                 Matcher::HexFormat(_) => " (expect log-format binary)".to_owned(),
                 _ => " (expect custom function)".to_owned(),
             },
-            Action::SetVar(..) | Action::UnsetVar(_) => String::new(),
+            CheckAction::SetVar(..) | CheckAction::UnsetVar(_) => String::new(),
         };
         let comment = step.comment.as_ref().map(|text| format!(" comment: '{text}'")).unwrap_or_default();
         format!(" at step {} of tcp-check{what}{comment}", step.number)
@@ -453,7 +459,7 @@ impl Conversation<'_> {
 }
 
 /// The comment of a step behind a message about an answer.
-fn comment(step: &Step) -> String {
+fn comment(step: &CheckStep) -> String {
     step.comment.as_ref().map(|text| format!(" comment: {text}")).unwrap_or_default()
 }
 

@@ -19,23 +19,23 @@ use slab::Slab;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-use crate::{Context, Peer, Subject, agent, balance, watch};
+use crate::{CheckContext, CheckedServer, Subject, agent, balance, watch};
 
 /// What a task does when it is due.
 #[derive(Clone)]
 enum Duty {
     Check(Subject),
-    Agent(Peer, AgentSettings),
+    Agent(CheckedServer, AgentSettings),
 }
 
 /// A check or an agent on its way through time and workers.
-pub(crate) struct Task {
+pub(crate) struct CheckTask {
     duty: Duty,
     /// When it is due, in ms of the monotonic clock.
     due: u64,
 }
 
-impl Task {
+impl CheckTask {
     /// The check of `subject`, first after `delay`.
     pub(crate) fn check(subject: Subject, delay: Duration) -> Self {
         Self { duty: Duty::Check(subject), due: now_ms() + delay.as_millis() as u64 }
@@ -50,7 +50,7 @@ impl Task {
     }
 
     /// The agent of `peer`, first after `delay`.
-    pub(crate) fn agent(peer: Peer, settings: AgentSettings, delay: Duration) -> Self {
+    pub(crate) fn agent(peer: CheckedServer, settings: AgentSettings, delay: Duration) -> Self {
         Self { duty: Duty::Agent(peer, settings), due: now_ms() + delay.as_millis() as u64 }
     }
 
@@ -78,8 +78,8 @@ impl Task {
 }
 
 /// The tasks of one plan that are on one worker.
-struct Home {
-    context: Arc<Context>,
+struct WorkerTasks {
+    context: Arc<CheckContext>,
     tasks: RefCell<Slab<AbortHandle>>,
     ended: AtomicBool,
     /// `tune.max-checks-per-thread`.
@@ -88,16 +88,16 @@ struct Home {
 
 thread_local! {
     /// The homes of this worker, one for each plan that has checks here.
-    static HOMES: RefCell<Vec<Rc<Home>>> = const { RefCell::new(Vec::new()) };
+    static HOMES: RefCell<Vec<Rc<WorkerTasks>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The checks of a plan on one worker; dropping it ends them.
-pub struct Running(Rc<Home>);
+pub struct RunningChecks(Rc<WorkerTasks>);
 
-impl Running {
+impl RunningChecks {
     /// Makes the calling worker ready to take checks of a plan.
-    pub(crate) fn enter(context: &Arc<Context>) -> Self {
-        let home = Rc::new(Home {
+    pub(crate) fn enter(context: &Arc<CheckContext>) -> Self {
+        let home = Rc::new(WorkerTasks {
             context: context.clone(),
             tasks: RefCell::default(),
             ended: AtomicBool::new(false),
@@ -107,13 +107,13 @@ impl Running {
         Self(home)
     }
 
-    pub(crate) fn spawn(&self, task: Task) {
+    pub(crate) fn spawn(&self, task: CheckTask) {
         self.0.context.process.checks.mine().enter();
         spawn(&self.0, task, false);
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningChecks {
     fn drop(&mut self) {
         self.0.ended.store(true, Relaxed);
         let tasks = std::mem::take(&mut *self.0.tasks.borrow_mut());
@@ -128,12 +128,12 @@ impl Drop for Running {
 
 /// Runs `task` on the calling worker. One that has just hopped here is due and runs without looking
 /// further.
-fn spawn(home: &Rc<Home>, task: Task, hopped: bool) {
+fn spawn(home: &Rc<WorkerTasks>, task: CheckTask, hopped: bool) {
     let mut tasks = home.tasks.borrow_mut();
     let entry = tasks.vacant_entry();
     let (key, home) = (entry.key(), home.clone());
     let handle = tokio::task::spawn_local(async move {
-        let name = watchdog::Task::Check { proxy: task.backend() as u32 };
+        let name = watchdog::TaskName::Check { proxy: task.backend() as u32 };
         let mut life = pin!(live(&home, task, hopped));
         let hop = poll_fn(|context| watchdog::during(name, || life.as_mut().poll(context))).await;
         if !home.ended.load(Relaxed) {
@@ -149,12 +149,12 @@ fn spawn(home: &Rc<Home>, task: Task, hopped: bool) {
 
 /// A task that leaves its worker, and for which.
 struct Hop {
-    task: Task,
+    task: CheckTask,
     worker: usize,
 }
 
 /// Hands a task over. It was counted as being there already.
-fn send(context: &Arc<Context>, Hop { task, worker }: Hop) {
+fn send(context: &Arc<CheckContext>, Hop { task, worker }: Hop) {
     let there = context.clone();
     if !worker::post(worker, move || adopt(&there, task)) {
         // The other worker has ended, as this one is about to.
@@ -163,7 +163,7 @@ fn send(context: &Arc<Context>, Hop { task, worker }: Hop) {
 }
 
 /// Begins a task of a server that was added at run time, on the worker that `index` falls to.
-pub(crate) fn begin(context: &Arc<Context>, index: usize, task: Task) {
+pub(crate) fn begin(context: &Arc<CheckContext>, index: usize, task: CheckTask) {
     let context = context.clone();
     worker::post(index % runtime::shard::workers(), move || {
         context.process.checks.mine().enter();
@@ -172,19 +172,19 @@ pub(crate) fn begin(context: &Arc<Context>, index: usize, task: Task) {
 }
 
 /// Takes a task that is not due yet; it ends here if its plan did.
-fn adopt_waiting(context: &Arc<Context>, task: Task) {
+fn adopt_waiting(context: &Arc<CheckContext>, task: CheckTask) {
     match home_of(context) {
         Some(home) => spawn(&home, task, false),
         None => context.process.checks.mine().leave(),
     }
 }
 
-fn home_of(context: &Arc<Context>) -> Option<Rc<Home>> {
+fn home_of(context: &Arc<CheckContext>) -> Option<Rc<WorkerTasks>> {
     HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned())
 }
 
 /// Takes a task that comes from another worker; it ends here if its plan did.
-fn adopt(context: &Arc<Context>, task: Task) {
+fn adopt(context: &Arc<CheckContext>, task: CheckTask) {
     let home = home_of(context);
     let counters = context.process.checks.mine();
     match home {
@@ -197,7 +197,7 @@ fn adopt(context: &Arc<Context>, task: Task) {
 }
 
 /// Waits and works until another worker is to go on, or the server was removed.
-async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
+async fn live(home: &WorkerTasks, mut task: CheckTask, mut hopped: bool) -> Option<Hop> {
     let timer = Timer::new();
     loop {
         if !hopped {
@@ -224,7 +224,7 @@ async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
 
 /// Does what is due, once, and gives that up when the server is removed meanwhile: its connection
 /// goes with it.
-async fn work_unless_removed(home: &Home, task: &Task) -> Option<Duration> {
+async fn work_unless_removed(home: &WorkerTasks, task: &CheckTask) -> Option<Duration> {
     let mut working = pin!(work(home, task));
     poll_fn(|context| {
         let working = working.as_mut().poll(context).map(Some);
@@ -234,7 +234,7 @@ async fn work_unless_removed(home: &Home, task: &Task) -> Option<Duration> {
 }
 
 /// Does what is due, once; gives the time until the next time.
-async fn work(home: &Home, task: &Task) -> Duration {
+async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
     let context = &home.context;
     if task.is_due() {
         // Closed never: the semaphore lives as long as the home.
@@ -245,7 +245,7 @@ async fn work(home: &Home, task: &Task) -> Duration {
         let counters = context.process.checks.mine();
         counters.started.add(1);
         counters.running.up();
-        let _counted = Counted(counters);
+        let _counted = CheckGuard(counters);
         // Boxed: a task rests far longer than it works, and is to be small then.
         match &task.duty {
             Duty::Check(subject) => usage::watched("check", Box::pin(watch::check(subject, context))).await,
@@ -263,9 +263,9 @@ async fn work(home: &Home, task: &Task) -> Duration {
 }
 
 /// A check under way, counted until it is over or given up.
-struct Counted<'a>(&'a state::process::CheckCounters);
+struct CheckGuard<'a>(&'a state::process::CheckCounters);
 
-impl Drop for Counted<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
         self.0.running.down();
     }

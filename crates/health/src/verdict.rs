@@ -11,19 +11,19 @@ use state::server::{CheckResult, Demand, Health, Operational};
 use state::transition::{self, NOTICE};
 use state::{Proxy, Server, events};
 
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{CheckOutcome, CheckVerdict};
 use crate::request::level;
-use crate::{Context, Peer, marks};
+use crate::{CheckContext, CheckedServer, on_marked};
 
 /// Counts an outcome of a health check and carries out what follows.
-pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
+pub(crate) fn apply(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckContext>) {
     let server = peer.server();
     let before = keep(&server.health, outcome);
     // A server of which nothing was known nor said did not fail: it turned out to be down.
     let told = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
     let moved = count(server, outcome.verdict, !before.is_empty() || told);
     if moved || before != outcome.status {
-        tell_check(peer, outcome, Asked::Server, context);
+        tell_check(peer, outcome, Prober::Server, context);
     }
     if outcome.status == "L4TOUT" {
         server.doubt_address();
@@ -33,12 +33,12 @@ pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
 }
 
 /// `option log-health-checks`.
-pub(crate) fn logs(peer: &Peer) -> bool {
+pub(crate) fn logs(peer: &CheckedServer) -> bool {
     peer.backend.options.log_health_checks
 }
 
 /// Keeps a result for the statistics; gives the status before.
-pub(crate) fn keep(health: &Health, outcome: &Outcome) -> &'static str {
+pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     let result = CheckResult {
         status: outcome.status,
         code: outcome.code,
@@ -58,12 +58,12 @@ pub(crate) fn keep(health: &Health, outcome: &Outcome) -> &'static str {
 /// Moves the level; whether it moved. A failure is counted as one if it is `known` what it ended. A
 /// level below `rise` after a failure falls to 0; one that reaches `rise` after a success rises to
 /// the top.
-fn count(server: &Server, verdict: Verdict, known: bool) -> bool {
+fn count(server: &Server, verdict: CheckVerdict, known: bool) -> bool {
     let health = &server.health;
     let (level, rise, fall) =
         (health.level.load(Relaxed), health.rise.load(Relaxed), health.fall.load(Relaxed));
     let top = rise + fall - 1;
-    if verdict == Verdict::Failed {
+    if verdict == CheckVerdict::Failed {
         if level == 0 {
             return false;
         }
@@ -82,7 +82,7 @@ fn count(server: &Server, verdict: Verdict, known: bool) -> bool {
 }
 
 /// `, reason: Layer7 wrong status, code: 503, info: "x", check duration: 1ms`.
-pub(crate) fn reason(outcome: &Outcome) -> String {
+pub(crate) fn reason(outcome: &CheckOutcome) -> String {
     let mut out = cause(outcome.status, outcome.code, &outcome.info);
     let _ = write!(out, ", check duration: {}ms", outcome.duration.as_millis());
     out
@@ -111,7 +111,7 @@ fn cause(status: &'static str, code: Option<i32>, info: &str) -> String {
 
 /// Who was asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Prober {
     /// The server.
     Server,
     /// Its agent.
@@ -120,8 +120,13 @@ pub(crate) enum Asked {
 
 /// Tells of a check with another result than the one before: whoever subscribed, and where
 /// `option log-health-checks` says so, logs.
-pub(crate) fn tell_check(peer: &Peer, outcome: &Outcome, asked: Asked, context: &Context) {
-    events::checked(&peer.backend.state, peer.server(), asked == Asked::Agent);
+pub(crate) fn tell_check(
+    peer: &CheckedServer,
+    outcome: &CheckOutcome,
+    asked: Prober,
+    context: &CheckContext,
+) {
+    events::checked(&peer.backend.state, peer.server(), asked == Prober::Agent);
     if !logs(peer) {
         return;
     }
@@ -129,16 +134,16 @@ pub(crate) fn tell_check(peer: &Peer, outcome: &Outcome, asked: Asked, context: 
     (context.notify)(&peer.backend.state, NOTICE, &text);
 }
 
-fn check_line(peer: &Peer, verdict: Verdict, asked: Asked, why: &str) -> String {
+fn check_line(peer: &CheckedServer, verdict: CheckVerdict, asked: Prober, why: &str) -> String {
     let server = peer.server();
     let done = match verdict {
-        Verdict::Passed => "succeeded",
-        Verdict::Conditional => "conditionally succeeded",
-        Verdict::Failed => "failed",
+        CheckVerdict::Passed => "succeeded",
+        CheckVerdict::Conditional => "conditionally succeeded",
+        CheckVerdict::Failed => "failed",
     };
     let (kind, (word, level, of)) = match asked {
-        Asked::Server => ("Health", level(server)),
-        Asked::Agent => {
+        Prober::Server => ("Health", level(server)),
+        Prober::Agent => {
             ("Agent", if server.agent.level.load(Relaxed) > 0 { ("UP", 1, 1) } else { ("DOWN", 0, 1) })
         }
     };
@@ -156,50 +161,60 @@ fn check_line(peer: &Peer, verdict: Verdict, asked: Asked, why: &str) -> String 
 }
 
 /// Brings the server's state in line with its level.
-fn settle(peer: &Peer, verdict: Verdict, why: &str, context: &Arc<Context>) {
+fn settle(peer: &CheckedServer, verdict: CheckVerdict, why: &str, context: &Arc<CheckContext>) {
     let server = peer.server();
     let level = server.health.level.load(Relaxed);
     let up = level >= server.health.rise.load(Relaxed);
     // What the agent holds down, a check does not bring up.
-    if up && verdict != Verdict::Failed && server.agent_says_down() {
+    if up && verdict != CheckVerdict::Failed && server.agent_says_down() {
         return;
     }
     let wanted = match (server.operational(), verdict) {
         (Operational::Stopped, _) if !up => return,
-        (_, Verdict::Failed) if up => return,
-        (_, Verdict::Failed) => Operational::Stopped,
-        (Operational::Stopping, Verdict::Conditional) => return,
-        (_, Verdict::Conditional) => Operational::Stopping,
-        (Operational::Running | Operational::Starting, Verdict::Passed) => return,
-        (_, Verdict::Passed) => Operational::Running,
+        (_, CheckVerdict::Failed) if up => return,
+        (_, CheckVerdict::Failed) => Operational::Stopped,
+        (Operational::Stopping, CheckVerdict::Conditional) => return,
+        (_, CheckVerdict::Conditional) => Operational::Stopping,
+        (Operational::Running | Operational::Starting, CheckVerdict::Passed) => return,
+        (_, CheckVerdict::Passed) => Operational::Running,
     };
-    go(peer, wanted, (why, Asked::Server), context);
+    go(peer, wanted, (why, Prober::Server), context);
 }
 
 /// Changes the server's state with all that its configuration wants done then.
-pub(crate) fn go(peer: &Peer, wanted: Operational, (why, asked): (&str, Asked), context: &Arc<Context>) {
+pub(crate) fn go(
+    peer: &CheckedServer,
+    wanted: Operational,
+    (why, asked): (&str, Prober),
+    context: &Arc<CheckContext>,
+) {
     let server = peer.server();
     let was = server.operational();
-    let change = Change { wanted, why, asked, via: None };
+    let change = VerdictChange { wanted, why, asked, via: None };
     transit(&peer.backend.state, server, &change, context);
     // One that was only stopping did not come up just now, but takes requests again.
     if wanted == Operational::Running && was == Operational::Stopping {
-        marks::came_up(peer);
+        on_marked::came_up(peer);
     }
 }
 
 /// A change of state to be made and told.
-struct Change<'a> {
+struct VerdictChange<'a> {
     wanted: Operational,
     why: &'a str,
     /// Whose result it follows from.
-    asked: Asked,
+    asked: Prober,
     /// The server that this one tracks, ` via be/s1`.
     via: Option<&'a str>,
 }
 
 /// Sets the state, tells it, and does the same to the servers that follow.
-fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, context: &Arc<Context>) {
+fn transit(
+    proxy: &Arc<Proxy>,
+    server: &Arc<Server>,
+    change: &VerdictChange<'_>,
+    context: &Arc<CheckContext>,
+) {
     let was = server.operational();
     let now = now_ms();
     let (shown, requeued) = (events::shown(server), server.queue.len());
@@ -215,8 +230,8 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
         return;
     }
     events::moved(proxy, server, shown, requeued, || match change.via {
-        None => events::Cause::Check(events::Checked::last(server, change.asked == Asked::Agent)),
-        Some(_) => events::Cause::Other(String::new()),
+        None => events::StateCause::Check(events::Checked::last(server, change.asked == Prober::Agent)),
+        Some(_) => events::StateCause::Other(String::new()),
     });
     if change.wanted == Operational::Stopped {
         // Those that wait for it choose again.
@@ -239,13 +254,13 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
     for follower in &context.followers(server) {
-        let change = Change { via: Some(&via), why: "", ..*change };
+        let change = VerdictChange { via: Some(&via), why: "", ..*change };
         transit(&follower.backend.state, follower.server(), &change, context);
     }
 }
 
 /// What real traffic asked for (`observe`, `on-error`).
-pub(crate) fn meet(peer: &Peer, demand: Demand, context: &Arc<Context>) {
+pub(crate) fn meet(peer: &CheckedServer, demand: Demand, context: &Arc<CheckContext>) {
     let health = &peer.server().health;
     let (errors, trouble) = health.take_errors();
     let rise = health.rise.load(Relaxed);
@@ -260,18 +275,18 @@ pub(crate) fn meet(peer: &Peer, demand: Demand, context: &Arc<Context>) {
         }
     }
     let info = format!("Detected {errors} consecutive errors, last one was: {}", trouble.text());
-    let outcome = Outcome::new("HANA", 0, info);
+    let outcome = CheckOutcome::new("HANA", 0, info);
     let before = keep(health, &outcome);
     let why = cause(outcome.status, outcome.code, &outcome.info);
-    let moved = count(peer.server(), Verdict::Failed, true);
+    let moved = count(peer.server(), CheckVerdict::Failed, true);
     if moved || before != outcome.status {
         events::checked(&peer.backend.state, peer.server(), false);
         if logs(peer) {
-            let text = format!("{}.", check_line(peer, Verdict::Failed, Asked::Server, &why));
+            let text = format!("{}.", check_line(peer, CheckVerdict::Failed, Prober::Server, &why));
             (context.notify)(&peer.backend.state, NOTICE, &text);
         }
     }
     if moved {
-        settle(peer, Verdict::Failed, if logs(peer) { "" } else { &why }, context);
+        settle(peer, CheckVerdict::Failed, if logs(peer) { "" } else { &why }, context);
     }
 }

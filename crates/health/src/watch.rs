@@ -11,10 +11,10 @@ use plan::check::InitState;
 use runtime::timer::Timer;
 use state::server::{Demand, Operational};
 
-use crate::{Context, Subject, verdict};
+use crate::{CheckContext, Subject, verdict};
 
 /// Checks the server once and carries out what follows.
-pub(crate) async fn check(subject: &Subject, context: &Arc<Context>) {
+pub(crate) async fn check(subject: &Subject, context: &Arc<CheckContext>) {
     let server = subject.server();
     server.health.running.store(true, Relaxed);
     let settle = |outcome| {
@@ -58,21 +58,21 @@ pub(crate) fn prepare(subject: &Subject) {
     };
     health.level.store(level, Relaxed);
     if level < rise {
-        begin_down(server);
+        begin_down(&subject.backend().state, server);
     }
 }
 
 /// Lets a server begin as down, and those that track it: to begin so is not to go down.
-fn begin_down(server: &state::Server) {
+fn begin_down(backend: &state::Proxy, server: &state::Server) {
     let downs = server.downs.load(Relaxed);
     server.set_operational(Operational::Stopped, now_ms());
     server.downs.store(downs, Relaxed);
-    server.followers().iter().for_each(|(_, follower)| begin_down(follower));
+    backend.trackers(server).iter().for_each(|(backend, tracker)| begin_down(backend, tracker));
 }
 
 /// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that
 /// was removed is not waited for.
-pub(crate) async fn pause(subject: &Subject, context: &Arc<Context>, timer: &Timer) {
+pub(crate) async fn pause(subject: &Subject, context: &Arc<CheckContext>, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| subject.server().health.poll_demand(task)).await {
         if demand == Demand::End {
             return;

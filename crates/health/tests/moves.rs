@@ -61,7 +61,8 @@ fn checks_that_are_all_on_one_worker_spread_over_both_and_end_with_their_plan() 
                 runtime::timer::sleep(Duration::from_millis(2)).await;
             }
         };
-        threads.push(inboxes.spawn(index, runtime::worker::Place::default(), main).expect("a thread"));
+        threads
+            .push(inboxes.spawn(index, runtime::worker::WorkerPlacement::default(), main).expect("a thread"));
     }
     for _ in 0..2 {
         begins.recv().expect("both workers begin");

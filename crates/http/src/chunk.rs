@@ -54,7 +54,7 @@ pub enum ChunkEvent {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum ChunkState {
     /// Before the first digit of a size.
     #[default]
     Size,
@@ -83,7 +83,7 @@ enum State {
 /// trailers.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkDecoder {
-    state: State,
+    state: ChunkState,
     remaining: u64,
     extensions: u32,
     digits: u8,
@@ -100,23 +100,23 @@ impl ChunkDecoder {
     /// Whether the body has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Payload bytes still to come in the current chunk.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        if self.state == State::Data { self.remaining } else { 0 }
+        if self.state == ChunkState::Data { self.remaining } else { 0 }
     }
 
     /// Takes `n` bytes of the current chunk's payload as gone another way; at most
     /// [`ChunkDecoder::remaining`].
     pub fn skip(&mut self, n: u64) {
         debug_assert!(n <= self.remaining());
-        if self.state == State::Data {
+        if self.state == ChunkState::Data {
             self.remaining -= n.min(self.remaining);
             if self.remaining == 0 {
-                self.state = State::DataCr;
+                self.state = ChunkState::DataCr;
             }
         }
     }
@@ -136,20 +136,20 @@ impl ChunkDecoder {
         let mut at = from;
         while let Some(&b) = input.get(at) {
             match self.state {
-                State::Data => {
+                ChunkState::Data => {
                     let available = (input.len() - at) as u64;
                     let n = available.min(self.remaining);
                     self.remaining -= n;
                     if self.remaining == 0 {
-                        self.state = State::DataCr;
+                        self.state = ChunkState::DataCr;
                     }
                     return Ok(ChunkEvent::Data { range: at..at + n as usize });
                 }
-                State::Done => return Ok(ChunkEvent::Done { consumed: at }),
+                ChunkState::Done => return Ok(ChunkEvent::Done { consumed: at }),
                 _ => self.state = self.framing_byte(b).map_err(|text| ChunkError { text, offset: at })?,
             }
             at += 1;
-            if self.state == State::Done {
+            if self.state == ChunkState::Done {
                 return Ok(ChunkEvent::Done { consumed: at });
             }
         }
@@ -186,21 +186,21 @@ impl ChunkDecoder {
     /// As [`ChunkDecoder::decode`].
     pub fn normalize(&mut self, input: &mut [u8]) -> Result<Normalized, ChunkError> {
         let (mut at, mut kept) = (0, 0);
-        while at < input.len() && self.state != State::Done {
+        while at < input.len() && self.state != ChunkState::Done {
             let length = match self.state {
-                State::Data => {
+                ChunkState::Data => {
                     let length = self.remaining.min((input.len() - at) as u64) as usize;
                     self.skip(length as u64);
                     length
                 }
-                State::Size if input[at] == b'0' => match self.zeros(input, at)? {
+                ChunkState::Size if input[at] == b'0' => match self.zeros(input, at)? {
                     None => break,
                     Some((passed, length)) => {
                         at += passed;
                         length
                     }
                 },
-                State::Trailer if input[at] != b'\r' => match self.trailer_line(input, at)? {
+                ChunkState::Trailer if input[at] != b'\r' => match self.trailer_line(input, at)? {
                     None => break,
                     Some((length, true)) => length,
                     Some((length, false)) => {
@@ -211,7 +211,7 @@ impl ChunkDecoder {
                 _ => {
                     let byte = input[at];
                     self.state = self.framing_byte(byte).map_err(|text| ChunkError { text, offset: at })?;
-                    if matches!(self.state, State::Blank | State::Extension) {
+                    if matches!(self.state, ChunkState::Blank | ChunkState::Extension) {
                         at += 1;
                         continue;
                     }
@@ -240,7 +240,7 @@ impl ChunkDecoder {
         if next.is_ascii_hexdigit() {
             return Ok(Some((zeros, 0)));
         }
-        self.state = State::Digits;
+        self.state = ChunkState::Digits;
         Ok(Some((zeros - 1, 1)))
     }
 
@@ -260,45 +260,53 @@ impl ChunkDecoder {
         Ok(Some((length, !is_forbidden_trailer(name))))
     }
 
-    fn framing_byte(&mut self, b: u8) -> Result<State, &'static str> {
+    fn framing_byte(&mut self, b: u8) -> Result<ChunkState, &'static str> {
         let size_end = |b| match b {
-            b'\r' => Ok(State::SizeLf),
-            b';' => Ok(State::Extension),
-            b' ' | b'\t' => Ok(State::Blank),
+            b'\r' => Ok(ChunkState::SizeLf),
+            b';' => Ok(ChunkState::Extension),
+            b' ' | b'\t' => Ok(ChunkState::Blank),
             _ => Err("invalid character in chunk size"),
         };
         match self.state {
-            State::Size | State::Digits => {
+            ChunkState::Size | ChunkState::Digits => {
                 let Some(digit) = char::from(b).to_digit(16) else {
-                    return if self.state == State::Digits { size_end(b) } else { Err("missing chunk size") };
+                    return if self.state == ChunkState::Digits {
+                        size_end(b)
+                    } else {
+                        Err("missing chunk size")
+                    };
                 };
                 // Sizes stay below 2^62, and leading zeros are bounded.
-                self.digits = if self.state == State::Size { 1 } else { self.digits + 1 };
+                self.digits = if self.state == ChunkState::Size { 1 } else { self.digits + 1 };
                 if self.remaining >> 58 != 0 || self.digits > MAX_DIGITS {
                     return Err("chunk size too large");
                 }
                 self.remaining = self.remaining << 4 | u64::from(digit);
-                Ok(State::Digits)
+                Ok(ChunkState::Digits)
             }
-            State::Blank => {
+            ChunkState::Blank => {
                 self.count_extension()?;
                 size_end(b)
             }
-            State::Extension => {
+            ChunkState::Extension => {
                 self.count_extension()?;
                 match b {
-                    b'\r' => Ok(State::SizeLf),
-                    b'\t' | b' '..=b'~' | 0x80..=0xff => Ok(State::Extension),
+                    b'\r' => Ok(ChunkState::SizeLf),
+                    b'\t' | b' '..=b'~' | 0x80..=0xff => Ok(ChunkState::Extension),
                     _ => Err("invalid character in chunk extension"),
                 }
             }
-            State::SizeLf if b == b'\n' => Ok(if self.remaining == 0 { State::Trailer } else { State::Data }),
-            State::DataCr if b == b'\r' => Ok(State::DataLf),
-            State::DataLf if b == b'\n' => {
-                self.remaining = 0;
-                Ok(State::Size)
+            ChunkState::SizeLf if b == b'\n' => {
+                Ok(if self.remaining == 0 { ChunkState::Trailer } else { ChunkState::Data })
             }
-            State::SizeLf | State::DataCr | State::DataLf => Err("missing CRLF in chunked body"),
+            ChunkState::DataCr if b == b'\r' => Ok(ChunkState::DataLf),
+            ChunkState::DataLf if b == b'\n' => {
+                self.remaining = 0;
+                Ok(ChunkState::Size)
+            }
+            ChunkState::SizeLf | ChunkState::DataCr | ChunkState::DataLf => {
+                Err("missing CRLF in chunked body")
+            }
             _ => self.trailer_byte(b),
         }
     }
@@ -310,15 +318,15 @@ impl ChunkDecoder {
         if self.extensions > MAX_EXTENSIONS { Err("chunk extensions too long") } else { Ok(()) }
     }
 
-    fn trailer_byte(&mut self, b: u8) -> Result<State, &'static str> {
+    fn trailer_byte(&mut self, b: u8) -> Result<ChunkState, &'static str> {
         let next = match self.state {
-            State::Trailer if b == b'\r' => return Ok(State::LastLf),
-            State::Trailer | State::TrailerName if is_token_byte(b) => State::TrailerName,
-            State::TrailerName if b == b':' => State::TrailerValue,
-            State::TrailerValue if b == b'\r' => State::TrailerLf,
-            State::TrailerValue if !matches!(b, b'\n' | 0) => State::TrailerValue,
-            State::TrailerLf if b == b'\n' => State::Trailer,
-            State::LastLf if b == b'\n' => return Ok(State::Done),
+            ChunkState::Trailer if b == b'\r' => return Ok(ChunkState::LastLf),
+            ChunkState::Trailer | ChunkState::TrailerName if is_token_byte(b) => ChunkState::TrailerName,
+            ChunkState::TrailerName if b == b':' => ChunkState::TrailerValue,
+            ChunkState::TrailerValue if b == b'\r' => ChunkState::TrailerLf,
+            ChunkState::TrailerValue if !matches!(b, b'\n' | 0) => ChunkState::TrailerValue,
+            ChunkState::TrailerLf if b == b'\n' => ChunkState::Trailer,
+            ChunkState::LastLf if b == b'\n' => return Ok(ChunkState::Done),
             _ => return Err("invalid character in trailers"),
         };
         if self.trailers.len() >= MAX_TRAILERS {

@@ -8,11 +8,11 @@ use crate::{Method, eq_ignore_case, is_token};
 
 /// Bytes that a head under construction keeps for its start line.
 #[derive(Debug, Clone, Copy)]
-pub struct Part(Span);
+pub struct StartLineRoom(Span);
 
 /// A header line with its name's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct HeaderLine<'a> {
     /// The number of the name.
     pub known: KnownName,
     /// The name, in the case it came in.
@@ -31,33 +31,33 @@ pub fn is_line(value: &[u8]) -> bool {
 }
 
 impl Head {
-    /// Starts a message of HTTP/2, whose parts are then added.
-    pub fn start_multiplexed(&mut self, response: bool) {
+    /// Starts a message of this version, HTTP/2 or above. Its parts are then added.
+    pub fn start_multiplexed(&mut self, version: Version, response: bool) {
         self.clear();
         self.is_response = response;
-        self.version = Version::Other(2, 0);
+        self.version = version;
     }
 
     /// Keeps bytes for the start line.
     #[inline]
-    pub fn keep(&mut self, bytes: &[u8]) -> Part {
-        Part(self.push(bytes))
+    pub fn keep(&mut self, bytes: &[u8]) -> StartLineRoom {
+        StartLineRoom(self.push(bytes))
     }
 
     /// The bytes kept.
     #[must_use]
-    pub fn part(&self, part: Part) -> &[u8] {
+    pub fn part(&self, part: StartLineRoom) -> &[u8] {
         part.0.of(&self.bytes)
     }
 
     /// The first `end` bytes of a part.
     #[must_use]
-    pub fn cut(&self, part: Part, end: usize) -> Part {
-        Part(Span { end: part.0.end.min(part.0.start + end as u32), ..part.0 })
+    pub fn cut(&self, part: StartLineRoom, end: usize) -> StartLineRoom {
+        StartLineRoom(Span { end: part.0.end.min(part.0.start + end as u32), ..part.0 })
     }
 
     /// Makes a part the method. `false` when it is not a token.
-    pub fn set_method_part(&mut self, part: Part) -> bool {
+    pub fn set_method_part(&mut self, part: StartLineRoom) -> bool {
         let method = self.part(part);
         if !is_token(method) {
             return false;
@@ -68,14 +68,20 @@ impl Head {
     }
 
     /// Makes a part the target.
-    pub fn set_target_part(&mut self, part: Part) {
+    pub fn set_target_part(&mut self, part: StartLineRoom) {
         self.target = part.0;
         self.apart = 0;
     }
 
     /// Makes scheme, authority and path the target in absolute form. An HTTP/1 server gets the path
     /// alone if `apart`, and the asterisk where that is empty.
-    pub fn set_absolute_target(&mut self, scheme: Part, authority: Part, path: Part, apart: bool) {
+    pub fn set_absolute_target(
+        &mut self,
+        scheme: StartLineRoom,
+        authority: StartLineRoom,
+        path: StartLineRoom,
+        apart: bool,
+    ) {
         let start = self.bytes.len();
         self.copy(scheme);
         self.bytes.extend_from_slice(b"://");
@@ -99,12 +105,12 @@ impl Head {
     }
 
     #[inline(always)]
-    fn copy(&mut self, part: Part) {
+    fn copy(&mut self, part: StartLineRoom) {
         self.bytes.extend_from_within(part.0.start as usize..part.0.end as usize);
     }
 
     /// Makes a part, which no line break may be in, the value of a new line.
-    pub fn push_part(&mut self, name: KnownName, value: Part) {
+    pub fn push_part(&mut self, name: KnownName, value: StartLineRoom) {
         let at = self.bytes.len();
         debug_assert!(is_line(self.part(value)));
         let (beginning, length) = name.beginning();
@@ -115,7 +121,7 @@ impl Head {
 
     /// Makes it a request to go over to `protocol`, as HTTP/1 asks for it (RFC 9110 section 7.8).
     /// `false`, and nothing added, when that is not the name of a protocol.
-    pub fn ask_upgrade(&mut self, protocol: Part) -> bool {
+    pub fn ask_upgrade(&mut self, protocol: StartLineRoom) -> bool {
         let name = self.part(protocol);
         if !name.splitn(2, |b| *b == b'/').all(is_token) {
             return false;
@@ -240,8 +246,8 @@ impl Head {
     }
 
     /// The live lines, in order, with the numbers of their names.
-    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
-        self.fields.iter().filter(|f| !f.is_dead()).map(|f| Line {
+    pub fn lines(&self) -> impl Iterator<Item = HeaderLine<'_>> {
+        self.fields.iter().filter(|f| !f.is_dead()).map(|f| HeaderLine {
             known: f.known,
             name: f.name(&self.bytes),
             value: f.value(&self.bytes),

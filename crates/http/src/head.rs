@@ -5,7 +5,7 @@
 //! `framing`, what it takes in memory and on the wire in `size`.
 
 use crate::name::{KnownName, Name};
-use crate::outcome::{ParseError, Progress};
+use crate::outcome::{ParseError, ParseProgress};
 use crate::{Method, is_token, status, uri};
 
 /// HTTP version of a start line.
@@ -158,7 +158,7 @@ pub struct Head {
     pub(crate) flags: u16,
     pub(crate) content_length: u64,
     pub(crate) violation: Option<ParseError>,
-    pub(crate) progress: Progress,
+    pub(crate) progress: ParseProgress,
     /// Bytes that the message's head took when it came; 0 for one made here.
     pub(crate) received: u32,
     /// Whether a field that frames the message was changed since the head was parsed or the flag
@@ -191,7 +191,7 @@ impl Head {
         self.flags = 0;
         self.content_length = 0;
         self.violation = None;
-        self.progress = Progress::default();
+        self.progress = ParseProgress::default();
         self.received = 0;
         self.reframed = false;
     }

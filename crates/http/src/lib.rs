@@ -33,13 +33,13 @@ mod values;
 mod write;
 
 pub use chunk::{ChunkDecoder, ChunkError, ChunkEvent, Normalized};
-pub use compose::{Line, Part, is_line};
+pub use compose::{HeaderLine, StartLineRoom, is_line};
 pub use framing::BodyLength;
 pub use head::{Head, Version};
 pub use method::Method;
 pub use name::{KnownName, Name};
 pub use options::ParseOptions;
-pub use outcome::{ErrorKind, ParseError, Status};
+pub use outcome::{ErrorKind, ParseError, ParseStatus};
 pub use parse::{parse_request, parse_response};
 pub use scan::{begins_ignore_case, eq_ignore_case, is_host_value, is_token, target_stop};
 pub use values::{ListValues, list_values};

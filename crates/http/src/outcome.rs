@@ -2,7 +2,7 @@
 
 /// Outcome of a parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum ParseStatus {
     /// The head takes the first `len` bytes of the buffer, the empty line included; the body
     /// follows.
     Complete {
@@ -131,15 +131,15 @@ impl std::error::Error for ParseError {}
 /// Where an incomplete parse stands: lines before `line` are done, and the line there does not end
 /// before `seen`.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Progress {
+pub(crate) struct ParseProgress {
     pub(crate) line: usize,
     pub(crate) seen: usize,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ParsePhase,
 }
 
 /// What of a head is looked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ParsePhase {
     #[default]
     Before,
     StartLine,

@@ -8,18 +8,18 @@ use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, SPACED};
 use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
 use crate::name::KnownName;
 use crate::options::ParseOptions;
-use crate::outcome::{ErrorKind, ParseError, Phase, Progress, Status};
+use crate::outcome::{ErrorKind, ParseError, ParsePhase, ParseProgress, ParseStatus};
 use crate::scan::{is_token_byte, line_break, name_stop, token_end};
 use crate::start_line::{request_line, status_line};
 use crate::{framing, target};
 
 /// Parses a request head at the start of `buf` into `head`, whose former content is dropped.
 ///
-/// After [`Status::Partial`], call again with the same head and the same bytes followed by more.
+/// After [`ParseStatus::Partial`], call again with the same head and the same bytes followed by more.
 ///
 /// # Errors
 /// The first breach of the rules, in the order of the bytes for syntax, then by meaning.
-pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<Status, ParseError> {
+pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<ParseStatus, ParseError> {
     parse(buf, head, options, false)
 }
 
@@ -28,12 +28,21 @@ pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Res
 ///
 /// # Errors
 /// As [`parse_request`].
-pub fn parse_response(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<Status, ParseError> {
+pub fn parse_response(
+    buf: &[u8],
+    head: &mut Head,
+    options: &ParseOptions,
+) -> Result<ParseStatus, ParseError> {
     parse(buf, head, options, true)
 }
 
-fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) -> Result<Status, ParseError> {
-    if head.progress.phase == Phase::Before {
+fn parse(
+    buf: &[u8],
+    head: &mut Head,
+    options: &ParseOptions,
+    response: bool,
+) -> Result<ParseStatus, ParseError> {
+    if head.progress.phase == ParsePhase::Before {
         head.clear();
         head.is_response = response;
     }
@@ -41,31 +50,31 @@ fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) ->
     let buf = &buf[..buf.len().min(limit)];
     if goes_on(buf, head.progress) && buf.len() < limit {
         head.progress.seen = buf.len();
-        return Ok(Status::Partial);
+        return Ok(ParseStatus::Partial);
     }
     let outcome = match scan(buf, head, options) {
         Ok(Some(end)) => {
             head.received = end as u32;
-            finish(&buf[..end], head, options).map(|()| Status::Complete { len: end })
+            finish(&buf[..end], head, options).map(|()| ParseStatus::Complete { len: end })
         }
         Ok(None) if buf.len() == limit => {
-            let early = head.progress.phase != Phase::Fields && !response;
+            let early = head.progress.phase != ParsePhase::Fields && !response;
             fail(if early { ErrorKind::TargetTooLong } else { ErrorKind::HeadTooLarge }, limit)
         }
         Ok(None) => {
             head.progress.seen = buf.len();
-            return Ok(Status::Partial);
+            return Ok(ParseStatus::Partial);
         }
         Err(error) => Err(error),
     };
-    head.progress = Progress::default();
+    head.progress = ParseProgress::default();
     outcome
 }
 
 /// Whether what came since the last look only makes a long line longer, so that it need not be
 /// scanned from its beginning again for every byte that a slow sender adds.
 #[inline]
-fn goes_on(buf: &[u8], progress: Progress) -> bool {
+fn goes_on(buf: &[u8], progress: ParseProgress) -> bool {
     const LONG: usize = 512;
     progress.seen >= progress.line + LONG
         && buf.get(progress.seen..).is_some_and(|new| new.iter().all(|byte| matches!(byte, 0x20..=0x7e)))
@@ -74,25 +83,25 @@ fn goes_on(buf: &[u8], progress: Progress) -> bool {
 /// Finds the end of the head, filling in the spans relative to `buf`.
 fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let mut at = head.progress.line;
-    if head.progress.phase == Phase::Before {
+    if head.progress.phase == ParsePhase::Before {
         at = have!(skip_empty_lines(buf, options)?);
-        head.progress = Progress { line: at, seen: at, phase: Phase::StartLine };
+        head.progress = ParseProgress { line: at, seen: at, phase: ParsePhase::StartLine };
     }
-    if head.progress.phase == Phase::StartLine {
+    if head.progress.phase == ParsePhase::StartLine {
         at = have!(if head.is_response {
             status_line(buf, at, head, options)?
         } else {
             request_line(buf, at, head, options)?
         });
-        head.progress = Progress { line: at, seen: at, phase: Phase::Fields };
+        head.progress = ParseProgress { line: at, seen: at, phase: ParsePhase::Fields };
     }
     loop {
         while let Some(next) = usual_field(buf, at, head, options) {
             at = next;
         }
         match field_line(buf, at, head, options)? {
-            Some(Line::Next(next)) => at = next,
-            Some(Line::End(end)) => return Ok(Some(end)),
+            Some(ParsedLine::Next(next)) => at = next,
+            Some(ParsedLine::End(end)) => return Ok(Some(end)),
             None => {
                 head.progress.line = at;
                 return Ok(None);
@@ -110,7 +119,7 @@ fn skip_empty_lines(buf: &[u8], options: &ParseOptions) -> Scanned<usize> {
     Ok(Some(at))
 }
 
-enum Line {
+enum ParsedLine {
     Next(usize),
     End(usize),
 }
@@ -152,11 +161,11 @@ fn usual_field(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -
 
 /// One header line, or the empty line.
 #[inline(never)]
-fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
+fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<ParsedLine> {
     let name_end = token_end(buf, at);
     if name_end == at {
         match *have!(buf.get(at)) {
-            b'\r' | b'\n' => return Ok(Some(Line::End(have!(line_end(buf, at, options)?)))),
+            b'\r' | b'\n' => return Ok(Some(ParsedLine::End(have!(line_end(buf, at, options)?)))),
             b' ' | b'\t' => return folded_line(buf, at, head, options),
             _ => {}
         }
@@ -196,7 +205,7 @@ fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
         known,
         flags,
     });
-    Ok(Some(Line::Next(next)))
+    Ok(Some(ParsedLine::Next(next)))
 }
 
 /// A name broken at `stop`: an error, or where relaxed the index of the colon that ends it (the
@@ -222,7 +231,7 @@ fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &Parse
 /// A continuation line (obs-fold): joined to the value before it, its line break turned into spaces
 /// at the end.
 #[cold]
-fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
+fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<ParsedLine> {
     if head.fields.is_empty() || !options.folding {
         return fail(ErrorKind::Folding, at);
     }
@@ -241,7 +250,7 @@ fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -
             last.flags |= CLEAN;
         }
     }
-    Ok(Some(Line::Next(next)))
+    Ok(Some(ParsedLine::Next(next)))
 }
 
 /// Copies the bytes, unfolds, then checks what the fields mean.
@@ -315,7 +324,7 @@ mod tests {
             };
             short_ways += 1;
             match field_line(&line, 0, &mut long, &options) {
-                Ok(Some(Line::Next(end))) => assert_eq!(next, end),
+                Ok(Some(ParsedLine::Next(end))) => assert_eq!(next, end),
                 _ => panic!("the long way does not take {line:?}"),
             }
             assert_eq!(format!("{:?}", short.fields), format!("{:?}", long.fields));

@@ -8,7 +8,7 @@ use crate::name::KnownName;
 use crate::options::ParseOptions;
 use crate::outcome::{ErrorKind, ParseError};
 use crate::scan::is_host_value;
-use crate::uri::{self, Form, default_port, split_port};
+use crate::uri::{self, TargetForm, default_port, split_port};
 use crate::{Method, eq_ignore_case};
 
 /// Checks target and `Host`; brings an http or https target with a default port, and its `Host`, to
@@ -27,9 +27,9 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
     let split = uri::split(head.target());
     match split.form {
         _ if connect && options.relaxed => Ok(()),
-        Form::Authority if connect => check_connect(head, host),
-        Form::Absolute if !connect => check_absolute(head, host, options),
-        Form::Asterisk if head.method_id == Method::Options => Ok(()),
+        TargetForm::Authority if connect => check_connect(head, host),
+        TargetForm::Absolute if !connect => check_absolute(head, host, options),
+        TargetForm::Asterisk if head.method_id == Method::Options => Ok(()),
         _ => bad_target,
     }
 }

@@ -7,7 +7,7 @@ use crate::scan::is_token_byte;
 
 /// The form of a request target (RFC 9112 section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum TargetForm {
     /// `/path?query`
     Origin,
     /// `scheme://authority/path?query`
@@ -23,7 +23,7 @@ pub enum Form {
 pub struct Split<'a> {
     target: &'a [u8],
     /// Its form.
-    pub form: Form,
+    pub form: TargetForm,
     scheme_len: usize,
     authority_start: usize,
     authority_end: usize,
@@ -35,7 +35,7 @@ pub struct Split<'a> {
 pub fn split(target: &[u8]) -> Split<'_> {
     let mut split = Split {
         target,
-        form: Form::Origin,
+        form: TargetForm::Origin,
         scheme_len: 0,
         authority_start: 0,
         authority_end: 0,
@@ -43,15 +43,15 @@ pub fn split(target: &[u8]) -> Split<'_> {
     };
     if target.first() != Some(&b'/') {
         if target == b"*" {
-            split.form = Form::Asterisk;
+            split.form = TargetForm::Asterisk;
             return split;
         }
         let Some(scheme_len) = scheme_len(target) else {
-            split.form = Form::Authority;
+            split.form = TargetForm::Authority;
             split.authority_end = target.len();
             return split;
         };
-        split.form = Form::Absolute;
+        split.form = TargetForm::Absolute;
         split.scheme_len = scheme_len;
         split.authority_start = scheme_len + 3;
         let rest = &target[split.authority_start..];
@@ -139,7 +139,7 @@ impl<'a> Split<'a> {
     }
 
     fn has_path(&self) -> bool {
-        matches!(self.form, Form::Origin | Form::Absolute)
+        matches!(self.form, TargetForm::Origin | TargetForm::Absolute)
     }
 }
 
@@ -290,21 +290,21 @@ mod tests {
     #[test]
     fn targets_split_into_their_parts() {
         #[rustfmt::skip]
-        let cases: &[(&str, Form, &str, &str, Option<&str>, Option<&str>, Option<&str>)] = &[
+        let cases: &[(&str, TargetForm, &str, &str, Option<&str>, Option<&str>, Option<&str>)] = &[
             // target form scheme host port path query
-            ("/a/b?c=d?e",                 Form::Origin,    "",      "",        None,        Some("/a/b"), Some("c=d?e")),
-            ("/",                          Form::Origin,    "",      "",        None,        Some("/"),    None),
-            ("/?",                         Form::Origin,    "",      "",        None,        Some("/"),    Some("")),
-            ("//x/y",                      Form::Origin,    "",      "",        None,        Some("//x/y"), None),
-            ("http://u:p@h:80/x",          Form::Absolute,  "http",  "h",       Some("80"),  Some("/x"),   None),
-            ("https://[::1]:443?q",        Form::Absolute,  "https", "[::1]",   Some("443"), None,         Some("q")),
-            ("http://[::1]",               Form::Absolute,  "http",  "[::1]",   None,        None,         None),
-            ("http://h#f/x?y",             Form::Absolute,  "http",  "h",       None,        Some("#f/x"), Some("y")),
-            ("http://:",                   Form::Absolute,  "http",  "",        Some(""),    None,         None),
-            ("h:443",                      Form::Authority, "",      "h",       Some("443"), None,         None),
-            ("admin/a",                    Form::Authority, "",      "admin/a", None,        None,         None),
-            ("1http://x",                  Form::Authority, "",      "1http://x", None,      None,         None),
-            ("*",                          Form::Asterisk,  "",      "",        None,        None,         None),
+            ("/a/b?c=d?e",                 TargetForm::Origin,    "",      "",        None,        Some("/a/b"), Some("c=d?e")),
+            ("/",                          TargetForm::Origin,    "",      "",        None,        Some("/"),    None),
+            ("/?",                         TargetForm::Origin,    "",      "",        None,        Some("/"),    Some("")),
+            ("//x/y",                      TargetForm::Origin,    "",      "",        None,        Some("//x/y"), None),
+            ("http://u:p@h:80/x",          TargetForm::Absolute,  "http",  "h",       Some("80"),  Some("/x"),   None),
+            ("https://[::1]:443?q",        TargetForm::Absolute,  "https", "[::1]",   Some("443"), None,         Some("q")),
+            ("http://[::1]",               TargetForm::Absolute,  "http",  "[::1]",   None,        None,         None),
+            ("http://h#f/x?y",             TargetForm::Absolute,  "http",  "h",       None,        Some("#f/x"), Some("y")),
+            ("http://:",                   TargetForm::Absolute,  "http",  "",        Some(""),    None,         None),
+            ("h:443",                      TargetForm::Authority, "",      "h",       Some("443"), None,         None),
+            ("admin/a",                    TargetForm::Authority, "",      "admin/a", None,        None,         None),
+            ("1http://x",                  TargetForm::Authority, "",      "1http://x", None,      None,         None),
+            ("*",                          TargetForm::Asterisk,  "",      "",        None,        None,         None),
         ];
         for (target, form, scheme, host, port, path, query) in cases {
             let s = split(target.as_bytes());

@@ -4,7 +4,7 @@
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
 use http::{
-    BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseOptions, RestrictNames, Status, Version,
+    BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseOptions, ParseStatus, RestrictNames, Version,
     parse_request, parse_response,
 };
 use proptest::prelude::*;
@@ -16,11 +16,11 @@ fn relaxed() -> ParseOptions {
 fn request(text: &[u8], options: &ParseOptions) -> Result<Head, ErrorKind> {
     let mut head = Head::new();
     match parse_request(text, &mut head, options) {
-        Ok(Status::Complete { len }) => {
+        Ok(ParseStatus::Complete { len }) => {
             assert_eq!(len, text.len(), "all of {:?}", String::from_utf8_lossy(text));
             Ok(head)
         }
-        Ok(Status::Partial) => panic!("partial: {:?}", String::from_utf8_lossy(text)),
+        Ok(ParseStatus::Partial) => panic!("partial: {:?}", String::from_utf8_lossy(text)),
         Err(error) => Err(error.kind),
     }
 }
@@ -28,8 +28,8 @@ fn request(text: &[u8], options: &ParseOptions) -> Result<Head, ErrorKind> {
 fn response(text: &[u8], options: &ParseOptions) -> Result<Head, ErrorKind> {
     let mut head = Head::new();
     match parse_response(text, &mut head, options) {
-        Ok(Status::Complete { .. }) => Ok(head),
-        Ok(Status::Partial) => panic!("partial: {:?}", String::from_utf8_lossy(text)),
+        Ok(ParseStatus::Complete { .. }) => Ok(head),
+        Ok(ParseStatus::Partial) => panic!("partial: {:?}", String::from_utf8_lossy(text)),
         Err(error) => Err(error.kind),
     }
 }
@@ -438,8 +438,8 @@ fn outcome(pieces: &[usize], text: &[u8], options: &ParseOptions, response: bool
     let mut head = Head::new();
     for &end in pieces {
         match parse(&text[..end], &mut head, options) {
-            Ok(Status::Partial) => {}
-            Ok(Status::Complete { len }) => {
+            Ok(ParseStatus::Partial) => {}
+            Ok(ParseStatus::Complete { len }) => {
                 return format!("{len} {:?} {}", head.violation(), written(&head));
             }
             Err(error) => return format!("{error:?}"),
@@ -578,6 +578,6 @@ fn what_cannot_become_a_version_is_refused_before_its_line_ends() {
     {
         let mut head = Head::new();
         let status = parse_response(text, &mut head, &strict);
-        assert!(matches!(status, Ok(Status::Partial)), "{}", text.escape_ascii());
+        assert!(matches!(status, Ok(ParseStatus::Partial)), "{}", text.escape_ascii());
     }
 }

@@ -32,12 +32,12 @@ pub trait Bridge {
     }
 
     /// The script has done with the request, which this answers, if anything does.
-    fn end(&self, reply: Option<Reply>) {
+    fn end(&self, reply: Option<ScriptReply>) {
         let _ = reply;
     }
 
     /// The head of a service's response.
-    fn respond(&self, reply: Reply) {
+    fn respond(&self, reply: ScriptReply) {
         let _ = reply;
     }
 
@@ -49,9 +49,9 @@ pub trait Bridge {
     }
 
     /// Takes what came in, up to `most` bytes, or up to the end of a line.
-    fn take(&self, most: usize, is_line: bool) -> Taken {
+    fn take(&self, most: usize, is_line: bool) -> TakenBytes {
         let _ = (most, is_line);
-        Taken::End
+        TakenBytes::End
     }
 
     /// Shows the payload of a direction that a filter may change, `of_message` that of HTTP, else the
@@ -62,7 +62,7 @@ pub trait Bridge {
     }
 
     /// What a filter wants of its stream; `false` where that cannot be.
-    fn want(&self, wanted: Wanted) -> bool {
+    fn want(&self, wanted: FilterRequest) -> bool {
         let _ = wanted;
         false
     }
@@ -82,7 +82,7 @@ pub trait Bridge {
 
 /// What there is of what comes in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakenBytes {
     /// This.
     Bytes(Vec<u8>),
     /// Nothing yet.
@@ -93,7 +93,7 @@ pub enum Taken {
 
 /// What a filter wants of its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum FilterRequest {
     /// To see what passes in one direction, or no more.
     Data {
         /// Which.
@@ -131,7 +131,7 @@ pub enum Setting {
 
 /// An answer that a script made.
 #[derive(Debug, Clone, Default)]
-pub struct Reply {
+pub struct ScriptReply {
     /// The status.
     pub status: u16,
     /// The words behind it; `None` for the usual ones.

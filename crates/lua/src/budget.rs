@@ -25,7 +25,7 @@ const STEP: u32 = 1000;
 
 /// The limits of one turn.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Limits {
+pub(crate) struct TurnLimits {
     /// The longest time that it may take; `None` for no limit.
     pub(crate) allowed: Option<Duration>,
     /// Whether it gives up its turn after the configured number of instructions.
@@ -36,30 +36,30 @@ pub(crate) struct Limits {
 
 /// The turn that runs on this thread.
 #[derive(Debug, Default)]
-struct Turn {
+struct ScriptTurn {
     /// Whether there is one; files that are being loaded have no limits.
     is_running: bool,
-    limits: Limits,
+    limits: TurnLimits,
     /// The time when it began, or when the clock was first read in it.
     since: Option<Instant>,
     /// Calls of the hook.
     steps: u32,
     /// The place of the script when it was found to have exceeded its time.
-    expired: Option<Place>,
+    expired: Option<ScriptPosition>,
     /// Calls of the hook since then.
     late_steps: u32,
 }
 
 /// A place in the code that runs.
 #[derive(Debug, Clone)]
-struct Place {
+struct ScriptPosition {
     /// File and line.
     text: String,
     /// Whether it is in a script, not in the prelude.
     is_script: bool,
 }
 
-impl Turn {
+impl ScriptTurn {
     /// The time that is left, if it is limited.
     fn left(&mut self) -> Option<Duration> {
         let allowed = self.limits.allowed.filter(|_| self.is_running)?;
@@ -72,7 +72,7 @@ impl Turn {
 }
 
 thread_local! {
-    static TURN: RefCell<Turn> = RefCell::default();
+    static TURN: RefCell<ScriptTurn> = RefCell::default();
 }
 
 /// The outcome of a turn.
@@ -86,17 +86,17 @@ pub(crate) struct Used {
 
 /// Runs a turn. A call within a turn of another script, as of a fetch, is also limited by the time
 /// that is left to the outer turn.
-pub(crate) fn within<R>(mut limits: Limits, run: impl FnOnce() -> R) -> (R, Used) {
-    let outer = TURN.with_borrow_mut(Turn::left);
+pub(crate) fn within<R>(mut limits: TurnLimits, run: impl FnOnce() -> R) -> (R, Used) {
+    let outer = TURN.with_borrow_mut(ScriptTurn::left);
     limits.allowed = match (limits.allowed, outer) {
         (Some(own), Some(outer)) => Some(own.min(outer)),
         (own, outer) => own.or(outer),
     };
     // Most calls end within their first turn: the clock is not read before the hook runs.
     let since = if limits.is_first && outer.is_none() { None } else { Some(Instant::now()) };
-    let outer = TURN.replace(Turn { is_running: true, limits, since, ..Turn::default() });
+    let outer = TURN.replace(ScriptTurn { is_running: true, limits, since, ..ScriptTurn::default() });
     let result = run();
-    let Turn { since, expired, .. } = TURN.replace(outer);
+    let ScriptTurn { since, expired, .. } = TURN.replace(outer);
     let expired = expired.map(|place| place.text);
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
@@ -162,7 +162,7 @@ fn abandon() -> mlua::Result<VmState> {
 
 /// Whether the turn that runs has exceeded its time.
 pub(crate) fn is_late() -> bool {
-    TURN.with_borrow_mut(Turn::left) == Some(Duration::ZERO)
+    TURN.with_borrow_mut(ScriptTurn::left) == Some(Duration::ZERO)
 }
 
 /// The error of the turn that has exceeded its time.
@@ -176,14 +176,14 @@ pub(crate) fn timeout() -> Error {
 const MOST_LEVELS: usize = 1024;
 
 /// The place of the script that runs, or of the prelude if no script is near.
-fn place(lua: &Lua) -> Place {
+fn place(lua: &Lua) -> ScriptPosition {
     let mut first = None;
     for level in 0..MOST_LEVELS {
         let found = lua.inspect_stack(level, |debug| {
             let source = debug.source();
             let is_script = source.source.as_deref().is_some_and(|name| name.starts_with('@'));
             let (name, line) = (source.short_src?, debug.current_line()?);
-            Some(Place { text: format!("{name}:{line}"), is_script })
+            Some(ScriptPosition { text: format!("{name}:{line}"), is_script })
         });
         match found {
             Some(Some(place)) if place.is_script => return place,
@@ -192,5 +192,5 @@ fn place(lua: &Lua) -> Place {
             None => break,
         }
     }
-    first.unwrap_or_else(|| Place { text: "?".to_owned(), is_script: false })
+    first.unwrap_or_else(|| ScriptPosition { text: "?".to_owned(), is_script: false })
 }

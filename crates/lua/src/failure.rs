@@ -4,14 +4,14 @@ use crate::budget::TIMEOUT;
 
 /// Why a call came to no good end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
+pub enum CallFailure {
     /// An error, with its file and line.
     Error(String),
     /// It took too long, where this says.
     Late(String),
 }
 
-impl Failure {
+impl CallFailure {
     /// What logs say of it.
     pub fn text(&self) -> String {
         match self {

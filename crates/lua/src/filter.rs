@@ -9,9 +9,9 @@ use std::time::Duration;
 use mlua::{Function, IntoLuaMulti, Table, Value};
 
 use crate::bridge::{Bridge, Nobody};
-use crate::failure::Failure;
+use crate::failure::CallFailure;
 use crate::native::FOR_HTTP;
-use crate::running::{Running, Step};
+use crate::running::{CallStep, RunningCall};
 use crate::state::State;
 
 /// A filter as scripts registered it, in each of their states: its class, and what makes one of a line
@@ -75,7 +75,7 @@ impl FilterClass {
     pub fn declare(&self, words: &[String]) -> Result<Option<FilterDeclared>, String> {
         let mut declared = FilterDeclared { name: self.name.clone(), is_for_http: false, homes: Vec::new() };
         for (state, class, make) in &self.homes {
-            let mut running = Running::unlimited(state.clone());
+            let mut running = RunningCall::unlimited(state.clone());
             let declare: Function = state.filters.get("declare").map_err(|error| error.to_string())?;
             let args = || {
                 let args = state.lua.create_sequence_from(words.iter().map(|word| &**word))?;
@@ -87,9 +87,9 @@ impl FilterClass {
             };
             let args = args().map_err(|error| error.to_string())?;
             let values = match running.begin_alone(&Nobody, &declare, &args) {
-                Step::Done(values) => values,
-                Step::Failed(failure) => return Err(failure.text()),
-                Step::Wait(_) => return Err("nothing can be waited for here".to_owned()),
+                CallStep::Done(values) => values,
+                CallStep::Failed(failure) => return Err(failure.text()),
+                CallStep::Wait(_) => return Err("nothing can be waited for here".to_owned()),
             };
             match (values.front(), values.get(1)) {
                 (Some(Value::Table(own)), flags) => {
@@ -114,7 +114,7 @@ impl FilterDeclared {
     ///
     /// # Errors
     /// It failed, which is logged.
-    pub fn start(self: &Arc<Self>, bridge: &dyn Bridge) -> Result<Option<Filter>, Failure> {
+    pub fn start(self: &Arc<Self>, bridge: &dyn Bridge) -> Result<Option<ScriptFilter>, CallFailure> {
         let state = match &*self.homes {
             [(only, _)] => only,
             homes => {
@@ -125,10 +125,10 @@ impl FilterDeclared {
         let Some((_, own)) = self.homes.iter().find(|(home, _)| Arc::ptr_eq(home, state)) else {
             return Ok(None);
         };
-        let mut running = Running::new(state.clone(), allowed(state));
+        let mut running = RunningCall::new(state.clone(), allowed(state));
         let step = match state.filters.get::<Function>("begin") {
             Ok(begin) => running.begin_alone(bridge, &begin, &[Value::Table(own.clone())]),
-            Err(error) => Step::Failed(Failure::Error(error.to_string())),
+            Err(error) => CallStep::Failed(CallFailure::Error(error.to_string())),
         };
         let values = self.done(&running, bridge, step)?;
         let (Some(object @ Value::Table(_)), Some(has)) =
@@ -136,15 +136,20 @@ impl FilterDeclared {
         else {
             return Ok(None);
         };
-        Ok(Some(Filter { declared: self.clone(), state: state.clone(), object, has: has as u8 }))
+        Ok(Some(ScriptFilter { declared: self.clone(), state: state.clone(), object, has: has as u8 }))
     }
 
     /// What a function returned, which must have come to its end.
-    fn done(&self, running: &Running, bridge: &dyn Bridge, step: Step) -> Result<mlua::MultiValue, Failure> {
+    fn done(
+        &self,
+        running: &RunningCall,
+        bridge: &dyn Bridge,
+        step: CallStep,
+    ) -> Result<mlua::MultiValue, CallFailure> {
         let (failure, why) = match step {
-            Step::Done(values) => return Ok(values),
-            Step::Failed(failure) => (failure.clone(), failure.text()),
-            Step::Wait(_) => (Failure::Error(NO_WAITING.to_owned()), NO_WAITING.to_owned()),
+            CallStep::Done(values) => return Ok(values),
+            CallStep::Failed(failure) => (failure.clone(), failure.text()),
+            CallStep::Wait(_) => (CallFailure::Error(NO_WAITING.to_owned()), NO_WAITING.to_owned()),
         };
         running.tell(bridge, &format!("Lua filter '{}': {why}.", self.name));
         Err(failure)
@@ -163,7 +168,7 @@ fn allowed(state: &State) -> Option<Duration> {
 
 /// The filter of a stream.
 #[derive(Debug, Clone)]
-pub struct Filter {
+pub struct ScriptFilter {
     declared: Arc<FilterDeclared>,
     state: Arc<State>,
     object: Value,
@@ -171,7 +176,7 @@ pub struct Filter {
     has: u8,
 }
 
-impl Filter {
+impl ScriptFilter {
     /// Whether it has that function.
     pub fn has(&self, callback: Callback) -> bool {
         self.has & (1 << callback as u8) != 0
@@ -186,8 +191,8 @@ impl Filter {
         bridge: &dyn Bridge,
         callback: Callback,
         of_response: bool,
-    ) -> Result<Option<i64>, Failure> {
-        let mut running = Running::new(self.state.clone(), allowed(&self.state));
+    ) -> Result<Option<i64>, CallFailure> {
+        let mut running = RunningCall::new(self.state.clone(), allowed(&self.state));
         let number = running.number();
         let made = (|| {
             let call: Function = self.state.filters.get("call")?;
@@ -197,7 +202,7 @@ impl Filter {
         })();
         let step = match made {
             Ok((call, args)) => running.begin_alone(bridge, &call, &args),
-            Err(error) => Step::Failed(Failure::Error(error.to_string())),
+            Err(error) => CallStep::Failed(CallFailure::Error(error.to_string())),
         };
         let values = self.declared.done(&running, bridge, step)?;
         Ok(values.front().and_then(Value::as_integer))

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
 
 use crate::budget;
-use crate::called::{Called, Shared};
+use crate::name_cache::{Called, SharedNames};
 use crate::native;
-use crate::settings::{Libraries, Settings};
+use crate::settings::{Libraries, LuaSettings};
 use crate::state::State;
 
 /// A state without scripts; `number` is what they see as `core.thread`.
 pub(crate) fn state(
     number: usize,
-    settings: &Arc<Settings>,
-    shared: &Arc<Shared>,
+    settings: &Arc<LuaSettings>,
+    shared: &Arc<SharedNames>,
     max_memory: usize,
     workers: usize,
 ) -> mlua::Result<State> {
@@ -85,7 +85,7 @@ fn libraries(wanted: Libraries) -> StdLib {
 
 /// Adds paths. Libraries in C are not loaded: nothing would
 /// bound what they do.
-fn prepare_libraries(lua: &Lua, settings: &Settings) -> mlua::Result<()> {
+fn prepare_libraries(lua: &Lua, settings: &LuaSettings) -> mlua::Result<()> {
     let globals = lua.globals();
     if let Ok(package) = globals.get::<Table>("package")
         && !settings.paths.is_empty()

@@ -9,7 +9,7 @@ use crate::state::State;
 
 /// What a function was registered as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum FunctionKind {
     /// An action for these rule sets, with so many words behind its name.
     Action {
         /// `tcp-req` and so on.
@@ -27,7 +27,7 @@ pub enum Kind {
     TcpService,
 }
 
-impl Kind {
+impl FunctionKind {
     /// The name that it is found by: of an action, with its rule set before it.
     pub(crate) fn key(&self, name: &str) -> Box<str> {
         match self {
@@ -53,7 +53,7 @@ pub struct Function {
     /// Its name, without `lua.`.
     pub name: Box<str>,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: FunctionKind,
     /// It in the state that all workers share, or in the one of each worker.
     pub(crate) homes: Vec<(Arc<State>, mlua::Function)>,
 }

@@ -7,12 +7,12 @@ use mlua::Value;
 use state::statistic::{Statistic, Whose};
 
 use crate::bridge::Bridge;
-use crate::running::{Running, Step};
+use crate::running::{CallStep, RunningCall};
 use crate::signal::Signal;
 use crate::state::State;
 
 /// Who does for scripts what they cannot.
-pub trait Host: Send + Sync {
+pub trait ScriptHost: Send + Sync {
     /// Logs a message that is of no request; says whether a logger took it.
     fn log(&self, level: u8, text: &[u8]) -> bool;
     /// The statistics of something, as `show stat` and `show info` have them; none where there is no
@@ -21,7 +21,7 @@ pub trait Host: Send + Sync {
     /// The machine's name.
     fn machine(&self) -> String;
     /// Runs a task on the calling worker.
-    fn spawn(&self, task: Task);
+    fn spawn(&self, task: ScriptTask);
     /// Runs a command of the runtime socket; what it answers. One that takes its time goes on after
     /// this.
     ///
@@ -32,7 +32,7 @@ pub trait Host: Send + Sync {
 
 /// A function that runs beside requests.
 #[derive(Debug, Clone)]
-pub struct Task {
+pub struct ScriptTask {
     pub(crate) state: Arc<State>,
     run: mlua::Function,
     args: Vec<Value>,
@@ -40,7 +40,7 @@ pub struct Task {
     over: Option<Signal>,
 }
 
-impl Task {
+impl ScriptTask {
     pub(crate) fn new(state: &Arc<State>, run: mlua::Function, args: Vec<Value>) -> Self {
         Self { state: state.clone(), run, args, over: None }
     }
@@ -58,8 +58,8 @@ impl Task {
     }
 
     /// Begins it.
-    pub fn begin(&self, bridge: &dyn Bridge) -> (Running, Step) {
-        let mut running = Running::new(self.state.clone(), self.state.settings.task);
+    pub fn begin(&self, bridge: &dyn Bridge) -> (RunningCall, CallStep) {
+        let mut running = RunningCall::new(self.state.clone(), self.state.settings.task);
         let step = running.begin_task(bridge, &self.run, &self.args);
         (running, step)
     }
@@ -67,7 +67,7 @@ impl Task {
 
 /// A command of the runtime socket that a script registered.
 #[derive(Debug, Clone)]
-pub struct Command {
+pub struct ScriptCommand {
     state: Arc<State>,
     /// The words that it begins with.
     pub(crate) path: Vec<String>,
@@ -76,14 +76,14 @@ pub struct Command {
     run: mlua::Function,
 }
 
-impl Command {
+impl ScriptCommand {
     pub(crate) fn new(state: &Arc<State>, (path, usage, run): (Vec<String>, String, mlua::Function)) -> Self {
         Self { state: state.clone(), path, usage, run }
     }
 
     /// Begins it with the words behind its own.
-    pub fn begin(&self, bridge: &dyn Bridge, args: &[String]) -> (Running, Step) {
-        let mut running = Running::new(self.state.clone(), self.state.settings.service);
+    pub fn begin(&self, bridge: &dyn Bridge, args: &[String]) -> (RunningCall, CallStep) {
+        let mut running = RunningCall::new(self.state.clone(), self.state.settings.service);
         let step = running.begin_command(bridge, &self.run, args);
         (running, step)
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use sample::pattern;
-use state::events::{self, Event, OrderEvent, Subscriber};
+use state::events::{self, OrderEvent, ServerEvent, Subscriber};
 
 use crate::signal::Signal;
 
@@ -19,23 +19,23 @@ const MOST: usize = 4096;
 #[derive(Debug, Clone)]
 pub(crate) enum Happened {
     /// To a server.
-    Server(Arc<Event>),
+    Server(Arc<ServerEvent>),
     /// To a certificate that is ordered.
     Order(Arc<OrderEvent>),
     /// To a pattern list, at this second.
-    Pattern(pattern::Change, i64),
+    Pattern(pattern::ListChange, i64),
 }
 
 /// What waits for one handler.
 pub(crate) struct Inbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<InboxWaiter>,
     pub(crate) signal: Signal,
     /// Says that events are missed.
     warn: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct InboxWaiter {
     events: VecDeque<Happened>,
     /// Whether events are missed until there is nothing left of those before.
     is_paused: bool,
@@ -54,7 +54,7 @@ impl Inbox {
         Arc::new(Self { waiting: Mutex::default(), signal: Signal::default(), warn: Box::new(warn) })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, InboxWaiter> {
         self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -107,7 +107,7 @@ impl Inbox {
 }
 
 impl Subscriber for Inbox {
-    fn take(&self, event: &Arc<Event>) {
+    fn take(&self, event: &Arc<ServerEvent>) {
         self.put(Happened::Server(event.clone()));
     }
 
@@ -117,7 +117,7 @@ impl Subscriber for Inbox {
 }
 
 impl pattern::Watcher for Inbox {
-    fn changed(&self, change: pattern::Change) {
+    fn changed(&self, change: pattern::ListChange) {
         self.put(Happened::Pattern(change, base::clock::WallTime::now().seconds));
     }
 }
@@ -135,7 +135,7 @@ mod tests {
         let inbox = Inbox::new(move |_| {
             count.fetch_add(1, Relaxed);
         });
-        let put = || inbox.put(Happened::Pattern(pattern::Change::Add, 1));
+        let put = || inbox.put(Happened::Pattern(pattern::ListChange::Add, 1));
         (0..2 * MOST).for_each(|_| put());
         assert_eq!(warned.load(Relaxed), 1);
         let taken = std::iter::from_fn(|| {

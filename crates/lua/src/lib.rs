@@ -1,7 +1,7 @@
 //! Scripts in Lua 5.4, with the classes of HAProxy's Lua API.
 //!
 //! A [`Program`] holds the states that `lua-load` and `lua-load-per-thread` made, and what their
-//! files registered. A call of a registered function is a coroutine ([`Running`]): it is resumed on
+//! files registered. A call of a registered function is a coroutine ([`RunningCall`]): it is resumed on
 //! the worker of its request, says what it waits for ([`Wait`]), and reaches the request through a
 //! [`Bridge`] that lives as long as it runs. Instructions, time and memory are counted.
 //!
@@ -10,21 +10,21 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
 mod bridge;
 mod budget;
-mod called;
-mod calling;
+mod call;
 mod convert;
 mod failure;
 mod filter;
 mod fresh;
 mod function;
 mod host;
+mod host_calls;
 mod inbox;
 mod load;
 mod loading;
 mod matching;
+mod name_cache;
 mod native;
 mod payload;
 mod program;
@@ -36,18 +36,18 @@ mod signal;
 mod state;
 mod wait;
 
-pub use asked::{Ask, SocketOp, SocketWork};
-pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting, Taken, Wanted};
-pub use called::{Known, Mailing};
-pub use failure::Failure;
-pub use filter::{Callback, Filter, FilterClass, FilterDeclared};
-pub use function::{Function, Kind};
-pub use host::{Command, Host, Task};
-pub use load::{Failed, load};
+pub use bridge::{Bridge, EnvBridge, FilterRequest, Notes, ScriptReply, Setting, TakenBytes};
+pub use failure::CallFailure;
+pub use filter::{Callback, FilterClass, FilterDeclared, ScriptFilter};
+pub use function::{Function, FunctionKind};
+pub use host::{ScriptCommand, ScriptHost, ScriptTask};
+pub use host_calls::{ScriptRequest, SocketOp, SocketWork};
+pub use load::{LoadFailed, load};
 pub use loading::Loading;
+pub use name_cache::{KnownNames, Mailing};
 pub use payload::Payload;
 pub use program::Program;
-pub use running::{Running, Step, number};
-pub use settings::{Libraries, Script, Settings, Stderr};
+pub use running::{CallStep, RunningCall, number};
+pub use settings::{Libraries, LuaSettings, Script, Stderr};
 pub use signal::Signal;
-pub use wait::{Answer, Wait};
+pub use wait::{Wait, WaitAnswer};

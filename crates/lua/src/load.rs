@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use mlua::{MultiValue, Value};
 
-use crate::called::Shared;
 use crate::failure::message_of;
 use crate::fresh;
 use crate::loading::{self, Loading};
-use crate::native::Registered;
+use crate::name_cache::SharedNames;
+use crate::native::ScriptRegistry;
 use crate::program::Program;
-use crate::settings::{Script, Settings};
-use crate::state::{Home, State};
+use crate::settings::{LuaSettings, Script};
+use crate::state::{State, StateHome};
 
 /// Why a file could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct LoadFailed {
     /// Which of the scripts it was; `None` where the interpreter itself would not start.
     pub script: Option<usize>,
     /// What is wrong, with file and line.
@@ -28,17 +28,17 @@ pub struct Failed {
 /// # Errors
 /// The first file of each state that does not load.
 pub fn load(
-    settings: Settings,
+    settings: LuaSettings,
     scripts: &[Script],
     workers: usize,
     names: &dyn Loading,
-) -> Result<Program, Vec<Failed>> {
+) -> Result<Program, Vec<LoadFailed>> {
     loading::lend(names, || load_all(settings, scripts, workers))
 }
 
-fn load_all(settings: Settings, scripts: &[Script], workers: usize) -> Result<Program, Vec<Failed>> {
+fn load_all(settings: LuaSettings, scripts: &[Script], workers: usize) -> Result<Program, Vec<LoadFailed>> {
     let settings = Arc::new(settings);
-    let shared = Arc::new(Shared::new(&settings));
+    let shared = Arc::new(SharedNames::new(&settings));
     let has = |per_thread: bool| scripts.iter().any(|script| script.per_thread == per_thread);
     let numbers: Vec<usize> =
         has(false).then_some(0).into_iter().chain(1..=if has(true) { workers } else { 0 }).collect();
@@ -62,24 +62,24 @@ fn load_all(settings: Settings, scripts: &[Script], workers: usize) -> Result<Pr
 
 fn load_state(
     number: usize,
-    settings: &Arc<Settings>,
-    shared: &Arc<Shared>,
+    settings: &Arc<LuaSettings>,
+    shared: &Arc<SharedNames>,
     (memory, workers): (usize, usize),
     scripts: &[Script],
-) -> Result<(Arc<State>, Registered), Failed> {
-    let failed = |script: Option<usize>, message: String| Failed { script, message };
+) -> Result<(Arc<State>, ScriptRegistry), LoadFailed> {
+    let failed = |script: Option<usize>, message: String| LoadFailed { script, message };
     let state = fresh::state(number, settings, shared, memory, workers)
         .map_err(|error| failed(None, message_of(&error)))?;
     let mine = |script: &&(usize, &Script)| script.1.per_thread == (number > 0);
-    if let Some(mut registered) = state.lua.app_data_mut::<Registered>() {
+    if let Some(mut registered) = state.lua.app_data_mut::<ScriptRegistry>() {
         registered.is_open = true;
     }
     for (index, script) in scripts.iter().enumerate().collect::<Vec<_>>().iter().filter(mine) {
         run(&state, script).map_err(|message| failed(Some(*index), message))?;
     }
-    let registered = state.lua.app_data_mut::<Registered>().map(|mut own| std::mem::take(&mut *own));
+    let registered = state.lua.app_data_mut::<ScriptRegistry>().map(|mut own| std::mem::take(&mut *own));
     let state = Arc::new(state);
-    state.lua.set_app_data(Home(Arc::downgrade(&state)));
+    state.lua.set_app_data(StateHome(Arc::downgrade(&state)));
     Ok((state, registered.unwrap_or_default()))
 }
 

@@ -1,6 +1,6 @@
 //! What files reach of the configuration while they are loaded.
 
-use sample::pattern::{Method, View};
+use sample::pattern::{MatchMethod, View};
 use scoped_tls_hkt::scoped_thread_local;
 
 /// What files may ask of the configuration while they are loaded.
@@ -9,7 +9,7 @@ pub trait Loading {
     ///
     /// # Errors
     /// It cannot be read.
-    fn map(&self, file: &str, method: Method) -> Result<View, String>;
+    fn map(&self, file: &str, method: MatchMethod) -> Result<View, String>;
 }
 
 scoped_thread_local!(static LOADING: for<'a> &'a (dyn Loading + 'a));

@@ -13,11 +13,11 @@ const STEPS: u32 = 4096;
 const ESCAPE: u8 = b'%';
 
 /// A pattern that is malformed, or a match that was ended: the message.
-pub(crate) type Failed = String;
+pub(crate) type MatchFailed = String;
 
 /// What a capture holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Captured {
+pub(crate) enum MatchCapture {
     /// A part of the subject: its start and length.
     Part(usize, usize),
     /// A position, from 1.
@@ -60,7 +60,7 @@ impl<'a> Matcher<'a> {
         from: usize,
         last: Option<usize>,
         anchored: bool,
-    ) -> Result<Option<(usize, usize)>, Failed> {
+    ) -> Result<Option<(usize, usize)>, MatchFailed> {
         for start in from..=self.text.len() {
             (self.level, self.depth) = (0, 0);
             match self.run(start, 0)? {
@@ -76,7 +76,7 @@ impl<'a> Matcher<'a> {
     ///
     /// # Errors
     /// A capture was not closed.
-    pub(crate) fn captured(&self, start: usize, end: usize) -> Result<Vec<Captured>, Failed> {
+    pub(crate) fn captured(&self, start: usize, end: usize) -> Result<Vec<MatchCapture>, MatchFailed> {
         (0..self.level.max(1)).map(|number| self.capture(number, start, end)).collect()
     }
 
@@ -84,17 +84,22 @@ impl<'a> Matcher<'a> {
     ///
     /// # Errors
     /// There is none, or it was not closed.
-    pub(crate) fn capture(&self, number: usize, start: usize, end: usize) -> Result<Captured, Failed> {
+    pub(crate) fn capture(
+        &self,
+        number: usize,
+        start: usize,
+        end: usize,
+    ) -> Result<MatchCapture, MatchFailed> {
         if number >= self.level {
             return match number {
-                0 => Ok(Captured::Part(start, end - start)),
+                0 => Ok(MatchCapture::Part(start, end - start)),
                 _ => Err(format!("invalid capture index %{}", number + 1)),
             };
         }
         match self.captures[number] {
             (_, Length::Open) => Err("unfinished capture".to_owned()),
-            (start, Length::Position) => Ok(Captured::Position(start as i64 + 1)),
-            (start, Length::Closed(length)) => Ok(Captured::Part(start, length)),
+            (start, Length::Position) => Ok(MatchCapture::Position(start as i64 + 1)),
+            (start, Length::Closed(length)) => Ok(MatchCapture::Part(start, length)),
         }
     }
 
@@ -103,7 +108,7 @@ impl<'a> Matcher<'a> {
         self.level > 0
     }
 
-    fn step(&mut self) -> Result<(), Failed> {
+    fn step(&mut self) -> Result<(), MatchFailed> {
         self.steps += 1;
         if self.steps < STEPS {
             return Ok(());
@@ -117,7 +122,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Matches the pattern from `at` on the subject from `place` on: where the match ends.
-    fn run(&mut self, place: usize, at: usize) -> Result<Option<usize>, Failed> {
+    fn run(&mut self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         self.depth += 1;
         if self.depth >= DEPTH {
             return Err("pattern too complex".to_owned());
@@ -127,7 +132,7 @@ impl<'a> Matcher<'a> {
         Ok(end)
     }
 
-    fn items(&mut self, mut place: usize, mut at: usize) -> Result<Option<usize>, Failed> {
+    fn items(&mut self, mut place: usize, mut at: usize) -> Result<Option<usize>, MatchFailed> {
         loop {
             self.step()?;
             let Some(item) = self.at(at) else { return Ok(Some(place)) };
@@ -171,7 +176,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Where the class that begins at `at` ends.
-    fn class_end(&self, at: usize) -> Result<usize, Failed> {
+    fn class_end(&self, at: usize) -> Result<usize, MatchFailed> {
         let mut next = at + 1;
         match self.at(at) {
             Some(ESCAPE) => match self.at(next) {
@@ -226,7 +231,7 @@ impl<'a> Matcher<'a> {
         negated
     }
 
-    fn longest(&mut self, place: usize, at: usize, behind: usize) -> Result<Option<usize>, Failed> {
+    fn longest(&mut self, place: usize, at: usize, behind: usize) -> Result<Option<usize>, MatchFailed> {
         let mut count = 0;
         while self.single(place + count, at, behind) {
             self.step()?;
@@ -243,7 +248,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    fn shortest(&mut self, mut place: usize, at: usize, behind: usize) -> Result<Option<usize>, Failed> {
+    fn shortest(&mut self, mut place: usize, at: usize, behind: usize) -> Result<Option<usize>, MatchFailed> {
         loop {
             if let Some(end) = self.run(place, behind + 1)? {
                 return Ok(Some(end));
@@ -255,7 +260,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    fn open(&mut self, place: usize, at: usize, length: Length) -> Result<Option<usize>, Failed> {
+    fn open(&mut self, place: usize, at: usize, length: Length) -> Result<Option<usize>, MatchFailed> {
         let Some(capture) = self.captures.get_mut(self.level) else {
             return Err("too many captures".to_owned());
         };
@@ -268,7 +273,7 @@ impl<'a> Matcher<'a> {
         Ok(end)
     }
 
-    fn close(&mut self, place: usize, at: usize) -> Result<Option<usize>, Failed> {
+    fn close(&mut self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         let open = self.captures[..self.level].iter().rposition(|(_, length)| matches!(length, Length::Open));
         let Some(open) = open else { return Err("invalid pattern capture".to_owned()) };
         self.captures[open].1 = Length::Closed(place - self.captures[open].0);
@@ -280,7 +285,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// `%bxy`: where it ends.
-    fn balanced(&mut self, place: usize, at: usize) -> Result<Option<usize>, Failed> {
+    fn balanced(&mut self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         let (Some(opening), Some(closing)) = (self.at(at), self.at(at + 1)) else {
             return Err("malformed pattern (missing arguments to '%b')".to_owned());
         };
@@ -303,7 +308,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// `%f[set]`: where the pattern goes on.
-    fn frontier(&self, place: usize, at: usize) -> Result<Option<usize>, Failed> {
+    fn frontier(&self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         if self.at(at) != Some(b'[') {
             return Err("missing '[' after '%f' in pattern".to_owned());
         }
@@ -315,7 +320,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// `%1`: where the repetition of a capture ends.
-    fn repeated(&mut self, place: usize, digit: u8) -> Result<Option<usize>, Failed> {
+    fn repeated(&mut self, place: usize, digit: u8) -> Result<Option<usize>, MatchFailed> {
         let invalid = || format!("invalid capture index %{}", digit - b'0');
         let number = usize::from(digit).checked_sub(usize::from(b'1')).ok_or_else(invalid)?;
         let (start, length) = match self.captures[..self.level].get(number) {
@@ -400,8 +405,8 @@ mod tests {
         let has_captures = matcher.has_captures();
         for captured in matcher.captured(start, end)?.into_iter().filter(|_| has_captures) {
             values.push(match captured {
-                Captured::Position(position) => Value::Integer(position),
-                Captured::Part(start, length) => {
+                MatchCapture::Position(position) => Value::Integer(position),
+                MatchCapture::Part(start, length) => {
                     Value::String(lua.create_string(&text[start..start + length]).expect("memory"))
                 }
             });

@@ -8,32 +8,32 @@ use sample::script::Use;
 use sample::vars::Var;
 
 use crate::bridge::{Bridge, Nobody};
-use crate::called::{Known, Shared};
 use crate::filter::FilterClass;
-use crate::function::{Function, Kind};
-use crate::host::{Command, Host, Task};
+use crate::function::{Function, FunctionKind};
+use crate::host::{ScriptCommand, ScriptHost, ScriptTask};
 use crate::loading::{self, Loading};
-use crate::native::Registered;
-use crate::running::{Running, Step};
-use crate::settings::Settings;
+use crate::name_cache::{KnownNames, SharedNames};
+use crate::native::ScriptRegistry;
+use crate::running::{CallStep, RunningCall};
+use crate::settings::LuaSettings;
 use crate::state::{self, State};
 
 /// The scripts of a configuration.
 #[derive(Debug)]
 pub struct Program {
-    settings: Arc<Settings>,
-    shared: Arc<Shared>,
+    settings: Arc<LuaSettings>,
+    shared: Arc<SharedNames>,
     states: Vec<Arc<State>>,
     loading: HashMap<(Use, Box<str>), Function>,
     functions: HashMap<(Use, Box<str>), Arc<Function>>,
     filters: HashMap<Box<str>, FilterClass>,
     inits: Vec<(Arc<State>, mlua::Function)>,
-    tasks: Mutex<Vec<Task>>,
-    commands: Vec<Command>,
+    tasks: Mutex<Vec<ScriptTask>>,
+    commands: Vec<ScriptCommand>,
 }
 
 impl Program {
-    pub(crate) fn new(settings: Arc<Settings>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(settings: Arc<LuaSettings>, shared: Arc<SharedNames>) -> Self {
         Self {
             settings,
             shared,
@@ -48,7 +48,7 @@ impl Program {
     }
 
     /// Adds a state and what its files registered.
-    pub(crate) fn add(&mut self, state: &Arc<State>, registered: Registered) {
+    pub(crate) fn add(&mut self, state: &Arc<State>, registered: ScriptRegistry) {
         merge(&mut self.loading, state, registered.functions);
         for (name, class, make) in registered.filters {
             let known = self.filters.entry(name.clone());
@@ -63,7 +63,7 @@ impl Program {
         // Of those by the same words the first counts: each worker's state has one.
         for command in registered.commands {
             if !self.commands.iter().any(|own| own.path == command.0) {
-                self.commands.push(Command::new(state, command));
+                self.commands.push(ScriptCommand::new(state, command));
             }
         }
         self.states.push(state.clone());
@@ -71,7 +71,7 @@ impl Program {
 
     fn keep_tasks(&self, state: &Arc<State>, registered: Vec<(mlua::Function, Vec<mlua::Value>)>) {
         let mut tasks = self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        tasks.extend(registered.into_iter().map(|(run, args)| Task::new(state, run, args)));
+        tasks.extend(registered.into_iter().map(|(run, args)| ScriptTask::new(state, run, args)));
     }
 
     /// Ends loading.
@@ -81,7 +81,7 @@ impl Program {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LuaSettings {
         &self.settings
     }
 
@@ -106,7 +106,7 @@ impl Program {
     }
 
     /// Tells what names mean, once the configuration is read.
-    pub fn know(&self, known: Known) {
+    pub fn know(&self, known: KnownNames) {
         self.shared.know(known);
     }
 
@@ -127,20 +127,22 @@ impl Program {
     fn run_inits(&self) -> Result<(), String> {
         for (state, run) in &self.inits {
             let registering = |is_starting: bool| {
-                let mut own = state.lua.app_data_mut::<Registered>();
+                let mut own = state.lua.app_data_mut::<ScriptRegistry>();
                 own.as_mut().map(|own| {
                     own.is_starting = is_starting;
                     std::mem::take(&mut own.tasks)
                 })
             };
             registering(true);
-            let mut running = Running::unlimited(state.clone());
+            let mut running = RunningCall::unlimited(state.clone());
             let step = running.begin_alone(&Nobody, run, &[]);
             self.keep_tasks(state, registering(false).unwrap_or_default());
             match step {
-                Step::Done(_) => {}
-                Step::Failed(failure) => return Err(failure.text()),
-                Step::Wait(_) => return Err("nothing can be waited for before the workers start".to_owned()),
+                CallStep::Done(_) => {}
+                CallStep::Failed(failure) => return Err(failure.text()),
+                CallStep::Wait(_) => {
+                    return Err("nothing can be waited for before the workers start".to_owned());
+                }
             }
         }
         Ok(())
@@ -163,13 +165,13 @@ impl Program {
     }
 
     /// Has `host` do what scripts cannot, now that the workers start.
-    pub fn serve(&self, host: Box<dyn Host>) {
+    pub fn serve(&self, host: Box<dyn ScriptHost>) {
         self.shared.serve(host);
     }
 
     /// The tasks that begin on the worker of this number.
-    pub fn tasks(&self, worker: usize) -> Vec<Task> {
-        let is_its = |task: &&Task| match task.state.number {
+    pub fn tasks(&self, worker: usize) -> Vec<ScriptTask> {
+        let is_its = |task: &&ScriptTask| match task.state.number {
             0 => worker == 0,
             number => number == worker + 1,
         };
@@ -178,8 +180,8 @@ impl Program {
     }
 
     /// The command that begins with these words, all of which its function gets.
-    pub fn command(&self, words: &[String]) -> Option<&Command> {
-        let fits = |command: &&Command| words.starts_with(&command.path);
+    pub fn command(&self, words: &[String]) -> Option<&ScriptCommand> {
+        let fits = |command: &&ScriptCommand| words.starts_with(&command.path);
         self.commands.iter().filter(fits).max_by_key(|command| command.path.len())
     }
 
@@ -195,9 +197,11 @@ impl Program {
 }
 
 /// An action for several rule sets as one for each: others may have the same name elsewhere.
-fn by_set((kind, name, run): (Kind, Box<str>, mlua::Function)) -> Vec<(Kind, Box<str>, mlua::Function)> {
-    let Kind::Action { sets, words } = kind else { return vec![(kind, name, run)] };
-    let one = |set: String| (Kind::Action { sets: vec![set], words }, name.clone(), run.clone());
+fn by_set(
+    (kind, name, run): (FunctionKind, Box<str>, mlua::Function),
+) -> Vec<(FunctionKind, Box<str>, mlua::Function)> {
+    let FunctionKind::Action { sets, words } = kind else { return vec![(kind, name, run)] };
+    let one = |set: String| (FunctionKind::Action { sets: vec![set], words }, name.clone(), run.clone());
     sets.into_iter().map(one).collect()
 }
 
@@ -205,7 +209,7 @@ fn by_set((kind, name, run): (Kind, Box<str>, mlua::Function)) -> Vec<(Kind, Box
 fn merge(
     functions: &mut HashMap<(Use, Box<str>), Function>,
     state: &Arc<State>,
-    registered: Vec<(Kind, Box<str>, mlua::Function)>,
+    registered: Vec<(FunctionKind, Box<str>, mlua::Function)>,
 ) {
     for (kind, name, run) in registered.into_iter().flat_map(by_set) {
         let key = kind.key(&name);

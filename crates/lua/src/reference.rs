@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use mlua::{Table, Value};
 
-use crate::called::Shared;
 use crate::fresh;
-use crate::settings::Settings;
+use crate::name_cache::SharedNames;
+use crate::settings::LuaSettings;
 use crate::state::State;
 
 /// Members that are made for an object when it is, and stand in no table of its class.
@@ -100,8 +100,8 @@ fn has(state: &State, name: &str) -> bool {
 
 #[test]
 fn the_reference_tells_what_there_is() {
-    let settings = Arc::new(Settings::default());
-    let shared = Arc::new(Shared::new(&settings));
+    let settings = Arc::new(LuaSettings::default());
+    let shared = Arc::new(SharedNames::new(&settings));
     let state = fresh::state(0, &settings, &shared, 0, 1).expect("a state");
     let (mut rows, mut wrong) = (0, Vec::new());
     for line in include_str!("../../../docs/lua.md").lines() {

@@ -8,27 +8,27 @@ use mlua::{IntoLuaMulti, MultiValue, Thread, Value as LuaValue};
 use sample::Value;
 
 use crate::bridge::{self, Bridge};
-use crate::budget::{self, Limits};
+use crate::budget::{self, TurnLimits};
 use crate::convert;
-use crate::failure::{Failure, message_of};
-use crate::function::{Function, Kind};
+use crate::failure::{CallFailure, message_of};
+use crate::function::{Function, FunctionKind};
 use crate::state::State;
-use crate::wait::{Answer, Wait, code};
+use crate::wait::{Wait, WaitAnswer, code};
 
 /// How far a call came.
 #[derive(Debug)]
-pub enum Step {
+pub enum CallStep {
     /// To its end, with what it returned.
     Done(MultiValue),
     /// To where it waits.
     Wait(Wait),
     /// No further.
-    Failed(Failure),
+    Failed(CallFailure),
 }
 
 /// A call.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCall {
     state: Arc<State>,
     thread: Option<Thread>,
     /// Its number: objects of its request are good for this call alone.
@@ -78,7 +78,7 @@ fn call_of(run: &mlua::Function, args: &[LuaValue]) -> MultiValue {
     all
 }
 
-impl Running {
+impl RunningCall {
     pub(crate) fn new(state: Arc<State>, allowed: Option<Duration>) -> Self {
         let burst = state.settings.burst;
         Self { state, thread: None, number: next_number(), left: allowed, burst, yields: true, turns: 0 }
@@ -95,7 +95,7 @@ impl Running {
     }
 
     /// Begins an action.
-    pub fn begin_action(&mut self, bridge: &dyn Bridge, function: &Function, words: &[Box<str>]) -> Step {
+    pub fn begin_action(&mut self, bridge: &dyn Bridge, function: &Function, words: &[Box<str>]) -> CallStep {
         let state = self.state.clone();
         let (_, own) = function.home();
         let number = self.number as i64;
@@ -110,15 +110,16 @@ impl Running {
         });
         match made {
             Ok(all) => self.resume_with(bridge, all),
-            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+            Err(error) => CallStep::Failed(CallFailure::Error(message_of(&error))),
         }
     }
 
     /// Begins a service.
-    pub fn begin_service(&mut self, bridge: &dyn Bridge, function: &Function) -> Step {
+    pub fn begin_service(&mut self, bridge: &dyn Bridge, function: &Function) -> CallStep {
         let state = self.state.clone();
         let (_, own) = function.home();
-        let serve = if function.kind == Kind::HttpService { &state.serve_http } else { &state.serve_tcp };
+        let serve =
+            if function.kind == FunctionKind::HttpService { &state.serve_http } else { &state.serve_tcp };
         self.resume_with(bridge, (serve, own, self.number as i64))
     }
 
@@ -128,7 +129,7 @@ impl Running {
         bridge: &dyn Bridge,
         run: &mlua::Function,
         args: &[LuaValue],
-    ) -> Step {
+    ) -> CallStep {
         self.resume_with(bridge, call_of(run, args))
     }
 
@@ -138,7 +139,7 @@ impl Running {
         bridge: &dyn Bridge,
         run: &mlua::Function,
         args: &[LuaValue],
-    ) -> Step {
+    ) -> CallStep {
         self.look(bridge, call_of(run, args))
     }
 
@@ -148,7 +149,7 @@ impl Running {
         bridge: &dyn Bridge,
         run: &mlua::Function,
         args: &[String],
-    ) -> Step {
+    ) -> CallStep {
         let state = self.state.clone();
         let made =
             (&state.serve_command, run, self.number as i64).into_lua_multi(&state.lua).and_then(|mut all| {
@@ -159,7 +160,7 @@ impl Running {
             });
         match made {
             Ok(all) => self.resume_with(bridge, all),
-            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+            Err(error) => CallStep::Failed(CallFailure::Error(message_of(&error))),
         }
     }
 
@@ -170,7 +171,7 @@ impl Running {
         function: &Function,
         value: Option<&Value<'_>>,
         texts: impl Iterator<Item = &'t [u8]>,
-    ) -> Step {
+    ) -> CallStep {
         let state = self.state.clone();
         let (_, own) = function.home();
         let lua = &state.lua;
@@ -189,39 +190,39 @@ impl Running {
         })();
         match made {
             Ok(all) => self.look(bridge, all),
-            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+            Err(error) => CallStep::Failed(CallFailure::Error(message_of(&error))),
         }
     }
 
     /// Runs in one turn, until it ends or waits.
-    fn look(&mut self, bridge: &dyn Bridge, args: MultiValue) -> Step {
+    fn look(&mut self, bridge: &dyn Bridge, args: MultiValue) -> CallStep {
         self.yields = false;
         self.left = shorter(self.left, self.burst);
         let mut step = self.resume_with(bridge, args);
         // A value that the script yields does not end the call.
-        while let Step::Wait(Wait::Turn) = step {
+        while let CallStep::Wait(Wait::Turn) = step {
             step = self.resume_with(bridge, ());
         }
         step
     }
 
     /// Goes on with what it waited for.
-    pub fn resume(&mut self, bridge: &dyn Bridge, answer: Answer) -> Step {
+    pub fn resume(&mut self, bridge: &dyn Bridge, answer: WaitAnswer) -> CallStep {
         match answer {
-            Answer::Nothing => self.resume_with(bridge, ()),
+            WaitAnswer::Nothing => self.resume_with(bridge, ()),
             answer => self.resume_with(bridge, answer),
         }
     }
 
-    fn resume_with(&mut self, bridge: &dyn Bridge, args: impl IntoLuaMulti) -> Step {
+    fn resume_with(&mut self, bridge: &dyn Bridge, args: impl IntoLuaMulti) -> CallStep {
         let thread = match self.thread.take().map_or_else(|| self.state.thread(), Ok) {
             Ok(thread) => thread,
-            Err(error) => return Step::Failed(Failure::Error(message_of(&error))),
+            Err(error) => return CallStep::Failed(CallFailure::Error(message_of(&error))),
         };
         let is_first = self.turns == 0;
         self.turns += 1;
         let allowed = shorter(self.burst, self.left);
-        let limits = Limits { allowed, yields: self.yields, is_first };
+        let limits = TurnLimits { allowed, yields: self.yields, is_first };
         let (resumed, used) = budget::within(limits, || {
             bridge::lend(self.number, bridge, || thread.resume::<(LuaValue, MultiValue)>(args))
         });
@@ -231,24 +232,24 @@ impl Running {
         if let Some(place) = used.expired {
             // Setting a hook does not fail.
             let _ = budget::watch(&self.state.lua, self.state.turn);
-            return Step::Failed(Failure::Late(place));
+            return CallStep::Failed(CallFailure::Late(place));
         }
         match resumed {
-            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+            Err(error) => CallStep::Failed(CallFailure::Error(message_of(&error))),
             Ok((LuaValue::Integer(code::DONE), values)) => {
                 self.state.keep(thread);
-                Step::Done(values)
+                CallStep::Done(values)
             }
             // It said so itself, and cannot be used for another.
-            Ok((LuaValue::Integer(code::FINISH), values)) => Step::Done(values),
+            Ok((LuaValue::Integer(code::FINISH), values)) => CallStep::Done(values),
             Ok((LuaValue::Integer(number), values)) => {
                 self.thread = Some(thread);
-                Step::Wait(Wait::read(number, &values))
+                CallStep::Wait(Wait::read(number, &values))
             }
             // The hook ended a turn, or the script yielded to nobody in particular.
             Ok(_) => {
                 self.thread = Some(thread);
-                Step::Wait(Wait::Turn)
+                CallStep::Wait(Wait::Turn)
             }
         }
     }

@@ -75,7 +75,7 @@ pub enum Stderr {
 
 /// The settings of all states.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LuaSettings {
     /// Patterns of files that `require` looks at first, in the order in which they are tried.
     pub paths: Vec<String>,
     /// The libraries.
@@ -105,7 +105,7 @@ pub struct Settings {
     pub to_stderr: Stderr,
 }
 
-impl Default for Settings {
+impl Default for LuaSettings {
     fn default() -> Self {
         Self {
             paths: Vec::new(),

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 /// A signal. Shared by all who have a copy.
 #[derive(Debug, Clone, Default)]
-pub struct Signal(Arc<Inner>);
+pub struct Signal(Arc<SignalInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SignalInner {
     count: AtomicU64,
     waiting: Mutex<Vec<Waker>>,
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use mlua::{Function, Lua, Table, Thread};
 
 use crate::bridge::Bridge;
-use crate::settings::{Settings, Stderr};
+use crate::settings::{LuaSettings, Stderr};
 
 /// So many coroutines that have ended are kept for calls to come.
 const SPARE: usize = 32;
@@ -17,7 +17,7 @@ pub(crate) struct State {
     pub(crate) lua: Lua,
     /// 0 for the one that all workers share, else 1 and more for that of a worker.
     pub(crate) number: usize,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<LuaSettings>,
     /// Instructions of a turn.
     pub(crate) turn: u32,
     /// What a coroutine runs: one call after the other.
@@ -38,7 +38,7 @@ pub(crate) struct State {
 }
 
 /// The state that a function of the host was called in.
-pub(crate) struct Home(pub(crate) std::sync::Weak<State>);
+pub(crate) struct StateHome(pub(crate) std::sync::Weak<State>);
 
 impl State {
     /// A coroutine for a call.
@@ -62,7 +62,7 @@ impl State {
 }
 
 /// Logs a message of a script, or about one, where the settings say.
-pub(crate) fn tell(settings: &Settings, bridge: &dyn Bridge, level: u8, text: &[u8]) {
+pub(crate) fn tell(settings: &LuaSettings, bridge: &dyn Bridge, level: u8, text: &[u8]) {
     let taken = settings.to_loggers && bridge.log(level, text);
     if settings.to_stderr == Stderr::On || settings.to_stderr == Stderr::Auto && !taken {
         print(level, text);

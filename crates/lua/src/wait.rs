@@ -1,7 +1,7 @@
 //! What a script waits for, and what it gets for that.
 
-use crate::asked::{Ask, SocketOp};
 use crate::convert::number;
+use crate::host_calls::{ScriptRequest, SocketOp};
 use crate::signal::Signal;
 use mlua::{IntoLuaMulti, Lua, MultiValue, Value};
 
@@ -23,7 +23,7 @@ pub enum Wait {
     /// A socket of its own.
     Socket(SocketOp),
     /// The response to a request of its own.
-    Ask(Box<Ask>),
+    Ask(Box<ScriptRequest>),
     /// A command of the runtime socket: its words, and what follows its line.
     Command(Vec<String>, Option<String>),
     /// Its own beginning, after so many milliseconds: an action said that it is to be called again
@@ -68,7 +68,7 @@ impl Wait {
                 signal.map_or(Self::Turn, |signal| Self::Change(signal.clone(), seen as u64, time(2)))
             }
             code::SOCKET => SocketOp::read(values).map_or(Self::Turn, Self::Socket),
-            code::ASK => Ask::read(values).map_or(Self::Turn, |ask| Self::Ask(Box::new(ask))),
+            code::ASK => ScriptRequest::read(values).map_or(Self::Turn, |ask| Self::Ask(Box::new(ask))),
             code::COMMAND => {
                 let text = |value: &Value| value.as_string().map(|text| text.to_string_lossy());
                 let payload = values.front().and_then(text);
@@ -81,7 +81,7 @@ impl Wait {
 
 /// What a script gets when it goes on.
 #[derive(Debug, Default)]
-pub enum Answer {
+pub enum WaitAnswer {
     /// Nothing.
     #[default]
     Nothing,
@@ -95,7 +95,7 @@ pub enum Answer {
     Response(u16, String, Vec<(String, String)>, Vec<u8>),
 }
 
-impl IntoLuaMulti for Answer {
+impl IntoLuaMulti for WaitAnswer {
     fn into_lua_multi(self, lua: &Lua) -> mlua::Result<MultiValue> {
         match self {
             Self::Nothing => Ok(MultiValue::new()),

@@ -33,7 +33,7 @@ impl std::error::Error for Refusal {}
 
 /// What the server is to answer next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum DialogStep {
     Greeting,
     Hello,
     From,
@@ -49,7 +49,7 @@ enum Step {
 #[derive(Debug)]
 pub struct Dialog<'a> {
     letter: &'a Letter,
-    step: Step,
+    step: DialogStep,
     received: Vec<u8>,
     output: String,
 }
@@ -57,7 +57,7 @@ pub struct Dialog<'a> {
 impl<'a> Dialog<'a> {
     /// A conversation that begins: the server greets first.
     pub fn new(letter: &'a Letter) -> Self {
-        Self { letter, step: Step::Greeting, received: Vec::new(), output: String::new() }
+        Self { letter, step: DialogStep::Greeting, received: Vec::new(), output: String::new() }
     }
 
     /// What is to be sent now; empty while an answer is waited for.
@@ -67,12 +67,12 @@ impl<'a> Dialog<'a> {
 
     /// Whether the server has the letter: what comes behind is courtesy.
     pub fn is_delivered(&self) -> bool {
-        matches!(self.step, Step::Quit | Step::Over)
+        matches!(self.step, DialogStep::Quit | DialogStep::Over)
     }
 
     /// Whether nothing more is to be said.
     pub fn is_over(&self) -> bool {
-        self.step == Step::Over
+        self.step == DialogStep::Over
     }
 
     /// Takes what the server says.
@@ -85,7 +85,7 @@ impl<'a> Dialog<'a> {
         while let Some(end) = memchr::memchr(b'\n', &self.received[begin..]) {
             if self.is_delivered() {
                 // Whatever it says: it has the letter.
-                self.step = Step::Over;
+                self.step = DialogStep::Over;
                 break;
             }
             let line = self.received[begin..begin + end].trim_ascii_end().to_owned();
@@ -96,7 +96,7 @@ impl<'a> Dialog<'a> {
         }
         self.received.drain(..begin);
         match self.received.len() > LONGEST_REPLY {
-            true if self.is_delivered() => self.step = Step::Over,
+            true if self.is_delivered() => self.step = DialogStep::Over,
             true => return Err(Refusal::NoReply),
             false => {}
         }
@@ -107,24 +107,24 @@ impl<'a> Dialog<'a> {
     fn advance(&mut self, line: &[u8]) -> Result<(), Refusal> {
         let Letter { from, hello, .. } = self.letter;
         let recipient = |at: usize| match self.letter.recipients().nth(at) {
-            Some(to) => (Step::To(at), format!("RCPT TO:<{to}>\r\n")),
-            None => (Step::Data, "DATA\r\n".to_owned()),
+            Some(to) => (DialogStep::To(at), format!("RCPT TO:<{to}>\r\n")),
+            None => (DialogStep::Data, "DATA\r\n".to_owned()),
         };
         let (wanted, next, command): (&[u8], _, _) = match self.step {
-            Step::Greeting => (b"220", Step::Hello, format!("HELO {hello}\r\n")),
-            Step::Hello => (b"250", Step::From, format!("MAIL FROM:<{from}>\r\n")),
-            Step::From => {
+            DialogStep::Greeting => (b"220", DialogStep::Hello, format!("HELO {hello}\r\n")),
+            DialogStep::Hello => (b"250", DialogStep::From, format!("MAIL FROM:<{from}>\r\n")),
+            DialogStep::From => {
                 let (next, command) = recipient(0);
                 (b"250", next, command)
             }
             // 251: the server passes it on (RFC 5321 section 4.2.3).
-            Step::To(at) => {
+            DialogStep::To(at) => {
                 let (next, command) = recipient(at + 1);
                 (b"25", next, command)
             }
-            Step::Data => (b"354", Step::Message, self.letter.message()),
-            Step::Message => (b"250", Step::Quit, "QUIT\r\n".to_owned()),
-            Step::Quit | Step::Over => (b"", Step::Over, String::new()),
+            DialogStep::Data => (b"354", DialogStep::Message, self.letter.message()),
+            DialogStep::Message => (b"250", DialogStep::Quit, "QUIT\r\n".to_owned()),
+            DialogStep::Quit | DialogStep::Over => (b"", DialogStep::Over, String::new()),
         };
         if !line.starts_with(wanted) {
             let shown = String::from_utf8_lossy(&line[..line.len().min(200)]);

@@ -14,4 +14,4 @@ mod post;
 
 pub use dialog::{Dialog, Refusal};
 pub use letter::Letter;
-pub use post::{Failed, Mailer, Post, QUEUE};
+pub use post::{MailFailed, Mailer, Post, QUEUE};

@@ -24,12 +24,12 @@ pub struct Mailer {
 }
 
 /// Says which mail server did not take a letter, and why.
-pub type Failed = Arc<dyn Fn(&str, &str) + Send + Sync>;
+pub type MailFailed = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// The way to the servers of a `mailers` section.
 pub struct Post {
     queues: Vec<(Box<str>, SyncSender<Arc<Letter>>)>,
-    failed: Failed,
+    failed: MailFailed,
 }
 
 impl Post {
@@ -37,7 +37,7 @@ impl Post {
     ///
     /// # Errors
     /// The system has no threads left.
-    pub fn start(mailers: &[Mailer], failed: &Failed) -> io::Result<Self> {
+    pub fn start(mailers: &[Mailer], failed: &MailFailed) -> io::Result<Self> {
         let queue = |mailer: &Mailer| {
             let (queue, letters) = mpsc::sync_channel(QUEUE);
             let (name, mailer, failed) = (mailer.name.clone(), mailer.clone(), failed.clone());
@@ -60,7 +60,7 @@ impl Post {
     }
 }
 
-fn work(mailer: &Mailer, letters: &Receiver<Arc<Letter>>, failed: &Failed) {
+fn work(mailer: &Mailer, letters: &Receiver<Arc<Letter>>, failed: &MailFailed) {
     for letter in letters {
         if let Err(error) = deliver(mailer, &letter) {
             let why = match error.kind() {

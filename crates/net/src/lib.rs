@@ -18,5 +18,5 @@ pub mod stream;
 pub mod sys;
 
 pub use dial::{Dial, Target};
-pub use listen::{Accepted, Listener};
+pub use listen::{AcceptedSocket, Listener};
 pub use stream::{Detached, Stream};

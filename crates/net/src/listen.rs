@@ -16,7 +16,7 @@ use crate::sys;
 
 /// Options of a listening socket (configuration manual, 5.1).
 #[derive(Debug, Clone, Default)]
-pub struct Options<'a> {
+pub struct ListenOptions<'a> {
     /// The length of the kernel's queue.
     pub backlog: i32,
     /// `v6only`, `v4v6`.
@@ -52,14 +52,14 @@ pub struct Options<'a> {
 }
 
 /// Binds and listens on a TCP address.
-pub fn tcp(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+pub fn tcp(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     match options.namespace {
         Some(namespace) => in_namespace(namespace, || tcp_here(address, options)),
         None => tcp_here(address, options),
     }
 }
 
-fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+fn tcp_here(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if options.reuse_port {
@@ -98,14 +98,14 @@ fn welcome(socket: BorrowedFd<'_>) {
 }
 
 /// Binds a socket for datagrams.
-pub fn udp(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+pub fn udp(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     match options.namespace {
         Some(namespace) => in_namespace(namespace, || udp_here(address, options)),
         None => udp_here(address, options),
     }
 }
 
-fn udp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
+fn udp_here(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     if options.reuse_port {
@@ -125,7 +125,7 @@ fn udp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
 }
 
 /// What a listening socket may be told before and after it is bound.
-fn configure(socket: &Socket, address: SocketAddr, options: &Options<'_>) -> io::Result<()> {
+fn configure(socket: &Socket, address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<()> {
     if let Some(mss) = options.mss {
         set_mss(socket, mss)?;
     }
@@ -222,7 +222,7 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
 
 /// A listening socket that the process was started with. Taken as a duplicate, so that a second
 /// bind of the same number works as well. TCP sockets get the options that can still be set.
-pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
+pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(sys::duplicate_inherited(number)?);
     if !socket.is_listener()? {
         return Err(io::Error::new(
@@ -238,7 +238,7 @@ pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
 
 /// A listening socket of an earlier process: gets the options that can still be set, and the new
 /// length of its queue.
-pub fn adopt(socket: OwnedFd, options: &Options<'_>) -> io::Result<OwnedFd> {
+pub fn adopt(socket: OwnedFd, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(socket);
     if let Some(address) = socket.local_addr()?.as_socket() {
         configure(&socket, address, options)?;
@@ -250,14 +250,14 @@ pub fn adopt(socket: OwnedFd, options: &Options<'_>) -> io::Result<OwnedFd> {
 /// A listening socket in the calling worker's reactor.
 #[derive(Debug)]
 pub struct Listener {
-    place: Place,
+    place: SocketPlacement,
     /// How long a queue it had when it was paused.
     backlog: i32,
 }
 
 /// Where the socket is.
 #[derive(Debug)]
-enum Place {
+enum SocketPlacement {
     /// Not in the reactor: about to be put there, or the kernel had no room for it. `None` only
     /// while it moves.
     Apart(Option<OwnedFd>),
@@ -266,7 +266,7 @@ enum Place {
 
 /// A connection just accepted: not yet in any reactor, so that any worker may take it.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedSocket {
     /// The connected socket, non-blocking.
     pub socket: OwnedFd,
     /// The client's address; `None` for sockets without one.
@@ -277,7 +277,7 @@ impl Listener {
     /// Puts a listening socket into the calling worker's reactor.
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        let mut listener = Self { place: Place::Apart(Some(socket)), backlog: i32::MAX };
+        let mut listener = Self { place: SocketPlacement::Apart(Some(socket)), backlog: i32::MAX };
         listener.watched()?;
         Ok(listener)
     }
@@ -308,7 +308,7 @@ impl Listener {
     /// # Errors
     /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`),
     /// descriptors that ran out (`EMFILE`, `ENFILE`), memory.
-    pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+    pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<AcceptedSocket>> {
         loop {
             let mut guard = ready!(self.watched()?.poll_read_ready(context))?;
             let is_closed = guard.ready().is_read_closed();
@@ -316,7 +316,7 @@ impl Listener {
             if let Ok(result) = guard.try_io(|socket| Ok(acceptfrom_with(socket, flags)?)) {
                 let (socket, peer) = result?;
                 let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
-                return Poll::Ready(Ok(Accepted { socket, peer }));
+                return Poll::Ready(Ok(AcceptedSocket { socket, peer }));
             }
             // The reactor takes a socket that was shut down for closed ever after, and would call
             // it readable without end. This one listens: it has been resumed since, by this process
@@ -330,27 +330,29 @@ impl Listener {
     /// Takes the socket out of the reactor; the next [`watched`](Self::watched) puts it back, as if
     /// it were new.
     fn leave_reactor(&mut self) {
-        if let Place::Watched(watched) = std::mem::replace(&mut self.place, Place::Apart(None)) {
-            self.place = Place::Apart(Some(watched.into_inner()));
+        if let SocketPlacement::Watched(watched) =
+            std::mem::replace(&mut self.place, SocketPlacement::Apart(None))
+        {
+            self.place = SocketPlacement::Apart(Some(watched.into_inner()));
         }
     }
 
     /// The socket in the reactor, where it is put now if it was not.
     fn watched(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
-        if let Place::Apart(apart) = &mut self.place
+        if let SocketPlacement::Apart(apart) = &mut self.place
             && let Some(socket) = apart.take()
         {
             match sys::watch_readable(socket) {
-                Ok(watched) => self.place = Place::Watched(watched),
+                Ok(watched) => self.place = SocketPlacement::Watched(watched),
                 Err((socket, error)) => {
-                    self.place = Place::Apart(Some(socket));
+                    self.place = SocketPlacement::Apart(Some(socket));
                     return Err(error);
                 }
             }
         }
         match &self.place {
-            Place::Watched(watched) => Ok(watched),
-            Place::Apart(_) => Err(io::ErrorKind::NotConnected.into()),
+            SocketPlacement::Watched(watched) => Ok(watched),
+            SocketPlacement::Apart(_) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
@@ -358,9 +360,9 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.place {
-            Place::Watched(watched) => watched.get_ref().as_fd(),
-            Place::Apart(Some(socket)) => socket.as_fd(),
-            Place::Apart(None) => unreachable!("whoever takes it puts it back"),
+            SocketPlacement::Watched(watched) => watched.get_ref().as_fd(),
+            SocketPlacement::Apart(Some(socket)) => socket.as_fd(),
+            SocketPlacement::Apart(None) => unreachable!("whoever takes it puts it back"),
         }
     }
 }
@@ -373,9 +375,9 @@ mod tests {
 
     #[test]
     fn a_socket_that_is_resumed_has_as_long_a_queue_as_before() {
-        let options = Options { backlog: 7, ..Options::default() };
+        let options = ListenOptions { backlog: 7, ..ListenOptions::default() };
         let socket = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), &options).expect("a socket that listens");
-        let mut listener = Listener { place: Place::Apart(Some(socket)), backlog: 0 };
+        let mut listener = Listener { place: SocketPlacement::Apart(Some(socket)), backlog: 0 };
         listener.pause().expect("it listens");
         listener.resume().expect("nobody else has the address");
         assert_eq!(sys::backlog(listener.as_fd()).expect("it listens"), 7);
@@ -384,7 +386,7 @@ mod tests {
     #[test]
     fn accepted_sockets_have_the_limit_of_unsent_bytes_of_their_listener() {
         for (notsent, wanted) in [(0, 0), (20_000, 20_000)] {
-            let options = Options { backlog: 8, notsent, ..Options::default() };
+            let options = ListenOptions { backlog: 8, notsent, ..ListenOptions::default() };
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
             let listener = TcpListener::from(tcp(any, &options).expect("a socket that listens"));
             listener.set_nonblocking(false).expect("a socket of ours");

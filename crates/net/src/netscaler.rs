@@ -19,7 +19,7 @@ const LONGEST: usize = 1024;
 
 /// What a header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct NetscalerHeader {
     /// Where the client's connection came from.
     pub source: SocketAddr,
     /// Where it went to.
@@ -44,7 +44,7 @@ pub enum Invalid {
 ///
 /// # Errors
 /// Why it is none.
-pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<Header>, Invalid> {
+pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<NetscalerHeader>, Invalid> {
     let known = bytes.len().min(4);
     if magic.to_be_bytes()[..known] != bytes[..known] {
         return Err(Invalid::Magic);
@@ -62,7 +62,7 @@ pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<Header>, Invalid> {
     }
     let Some(body) = bytes.get(start..start + length) else { return Ok(None) };
     let (source, destination) = addresses(body)?;
-    Ok(Some(Header { source, destination, length: start + length }))
+    Ok(Some(NetscalerHeader { source, destination, length: start + length }))
 }
 
 /// The ends that an IP header and the TCP header behind it name.

@@ -43,7 +43,7 @@ pub type Tlvs = Vec<(u8, Box<[u8]>)>;
 
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct ProxyHeader {
     /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own
     /// count.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
@@ -71,7 +71,7 @@ pub enum Invalid {
 }
 
 /// Reads the header at the start of `bytes`: `None` when more bytes are needed.
-pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
+pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let version_1 = b"PROXY ";
     let start = &bytes[..bytes.len().min(version_1.len())];
     if version_1.starts_with(start) {
@@ -84,7 +84,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     if bytes.len() < 16 { Ok(None) } else { parse_v2(bytes) }
 }
 
-fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
+fn parse_v1(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let window = &bytes[..bytes.len().min(V1_MAX)];
     let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
         return if bytes.len() >= V1_MAX { Err(Invalid::Line) } else { Ok(None) };
@@ -95,7 +95,7 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     let family = parts.next().ok_or(Invalid::Line)?;
     let length = end + 1;
     if family == "UNKNOWN" {
-        return Ok(Some(Header { addresses: None, tlvs: Vec::new(), length }));
+        return Ok(Some(ProxyHeader { addresses: None, tlvs: Vec::new(), length }));
     }
     if !matches!(family, "TCP4" | "TCP6") {
         return Err(Invalid::Family);
@@ -120,10 +120,10 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     };
     let source = SocketAddr::new(ip(source)?, port(source_port)?);
     let destination = SocketAddr::new(ip(destination)?, port(destination_port)?);
-    Ok(Some(Header { addresses: Some((source, destination)), tlvs: Vec::new(), length }))
+    Ok(Some(ProxyHeader { addresses: Some((source, destination)), tlvs: Vec::new(), length }))
 }
 
-fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
+fn parse_v2(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let (version_command, family) = (bytes[12], bytes[13]);
     if version_command >> 4 != 2 {
         return Err(Invalid::Signature);
@@ -138,7 +138,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
             // Nothing in it binds the receiver; TLVs that follow no address are told apart, and
             // kept if they are sound.
             let tlvs = if family == 0 { parse_tlvs(&bytes[..length], 16).ok() } else { None };
-            return Ok(Some(Header { addresses: None, tlvs: tlvs.unwrap_or_default(), length }));
+            return Ok(Some(ProxyHeader { addresses: None, tlvs: tlvs.unwrap_or_default(), length }));
         }
         (1, 0x11 | 0x12) => (Some(addresses_v4(body).ok_or(Invalid::Length)?), 12),
         (1, 0x21 | 0x22) => (Some(addresses_v6(body).ok_or(Invalid::Length)?), 36),
@@ -148,7 +148,7 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
         _ => return Err(Invalid::Command),
     };
     let tlvs = parse_tlvs(&bytes[..length], 16 + used)?;
-    Ok(Some(Header { addresses, tlvs, length }))
+    Ok(Some(ProxyHeader { addresses, tlvs, length }))
 }
 
 fn addresses_v4(body: &[u8]) -> Option<(SocketAddr, SocketAddr)> {

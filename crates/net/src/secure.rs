@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tls::record::{OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
-use tls::{Ended, Session};
+use tls::{PeerEnd, Session};
 use tokio::io::Interest;
 
 use crate::place::Place;
@@ -68,7 +68,7 @@ fn poll_open(
         if n > 0 {
             return Poll::Ready(Ok(n));
         }
-        if tls.ended() != Ended::No {
+        if tls.ended() != PeerEnd::No {
             return Poll::Ready(Ok(0));
         }
         if let Some(error) = tls.failure() {

@@ -21,7 +21,7 @@ const ANSWER: usize = 8;
 
 /// How the exchange fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum Socks4Failure {
     /// The request could not be sent.
     Send,
     /// The answer could not be read.
@@ -32,13 +32,13 @@ pub enum Failure {
     Closed,
 }
 
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
+impl From<Socks4Failure> for io::Error {
+    fn from(failure: Socks4Failure) -> Self {
         match failure {
-            Failure::Send => io::ErrorKind::BrokenPipe,
-            Failure::Receive => io::ErrorKind::ConnectionReset,
-            Failure::Denied => io::ErrorKind::ConnectionRefused,
-            Failure::Closed => io::ErrorKind::UnexpectedEof,
+            Socks4Failure::Send => io::ErrorKind::BrokenPipe,
+            Socks4Failure::Receive => io::ErrorKind::ConnectionReset,
+            Socks4Failure::Denied => io::ErrorKind::ConnectionRefused,
+            Socks4Failure::Closed => io::ErrorKind::UnexpectedEof,
         }
         .into()
     }
@@ -68,19 +68,23 @@ impl Handshake {
     ///
     /// # Errors
     /// What became of it instead.
-    pub fn poll(&mut self, context: &mut Context<'_>, stream: &mut Stream) -> Poll<Result<(), Failure>> {
+    pub fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut Stream,
+    ) -> Poll<Result<(), Socks4Failure>> {
         while self.sent < self.request.len() {
             let written = ready!(stream.poll_write(context, &self.request[self.sent..]));
-            self.sent += written.map_err(|_| Failure::Send)?;
+            self.sent += written.map_err(|_| Socks4Failure::Send)?;
         }
         while self.received < ANSWER {
             let read = ready!(stream.poll_read(context, &mut self.answer[self.received..]));
-            match read.map_err(|_| Failure::Receive)? {
-                0 => return Poll::Ready(Err(Failure::Closed)),
+            match read.map_err(|_| Socks4Failure::Receive)? {
+                0 => return Poll::Ready(Err(Socks4Failure::Closed)),
                 n => self.received += n,
             }
         }
         // Whatever does not say yes says no.
-        Poll::Ready(if self.answer.starts_with(&[0, GRANTED]) { Ok(()) } else { Err(Failure::Denied) })
+        Poll::Ready(if self.answer.starts_with(&[0, GRANTED]) { Ok(()) } else { Err(Socks4Failure::Denied) })
     }
 }

@@ -228,7 +228,7 @@ impl Stream {
         acceptor: &Arc<Acceptor>,
         received: &[u8],
         keep: Keep,
-        place: Option<tls::Place>,
+        place: Option<tls::ConnectionPermit>,
     ) {
         let mut session = Session::accept_begun(acceptor, received, place);
         session.keep(keep);

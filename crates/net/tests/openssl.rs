@@ -15,8 +15,8 @@ use rcgen::{
 };
 use scratch::Scratch;
 use tls::{
-    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Keep, Listening, Options, Parameters,
-    Resumption, TicketKeys, Trust,
+    Acceptor, Certificate, CertificateEntry, Connecting, Connector, EntryOptions, Keep, Listening,
+    Parameters, PeerEnd, Resumption, TicketKeys, Trust,
 };
 
 fn has_openssl() -> bool {
@@ -45,11 +45,11 @@ impl Own {
 
     fn acceptor(&self, alpn: &[&str]) -> Arc<Acceptor> {
         let alpn = alpn.iter().map(|name| name.as_bytes().into()).collect();
-        let entry = Entry {
+        let entry = CertificateEntry {
             certificate: Arc::new(Certificate::from_pem("own.pem", self.pem.as_bytes()).unwrap()),
             filters: Vec::new(),
             is_default: false,
-            options: Arc::new(Options { alpn, ..Options::default() }),
+            options: Arc::new(EntryOptions { alpn, ..EntryOptions::default() }),
         };
         let listening = Listening {
             entries: vec![entry],
@@ -196,7 +196,7 @@ fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
             }
             let error = poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap_err();
             let error = error.get_ref().unwrap().downcast_ref::<tls::Error>().unwrap();
-            assert_eq!(error.kind, tls::Kind::Renegotiation);
+            assert_eq!(error.kind, tls::FailureKind::Renegotiation);
         });
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).contains("the end"), survives);
@@ -271,7 +271,7 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
                 (got, stream.tls().unwrap().ended())
             });
             assert!(got.ends_with(&text), "{version:x}: {} bytes", got.len());
-            assert_eq!(ended, Ended::Cleanly);
+            assert_eq!(ended, PeerEnd::Cleanly);
         }
         let _ = child.kill();
         child.wait().unwrap();
@@ -327,7 +327,7 @@ fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
     let port = listener.local_addr().unwrap().port();
     for (certificate, stapled) in [(certificate, true), (old, false)] {
         for version in ["-tls1_2", "-tls1_3"] {
-            let entry = Entry {
+            let entry = CertificateEntry {
                 certificate: Arc::new(certificate.clone()),
                 filters: Vec::new(),
                 is_default: false,
@@ -353,11 +353,11 @@ fn early_data_is_read_once_the_handshake_is_complete() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let own = Own::new("early", &PKCS_ECDSA_P256_SHA256);
-    let entry = Entry {
+    let entry = CertificateEntry {
         certificate: Arc::new(Certificate::from_pem("own.pem", own.pem.as_bytes()).unwrap()),
         filters: Vec::new(),
         is_default: false,
-        options: Arc::new(Options { early_data: 16384, ..Options::default() }),
+        options: Arc::new(EntryOptions { early_data: 16384, ..EntryOptions::default() }),
     };
     let resumption =
         Resumption { tickets: None, sessions: Some(Arc::new(tls::SessionCache::new(1000, 300))) };

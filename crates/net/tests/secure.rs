@@ -10,8 +10,8 @@ use std::task::Poll;
 use net::Stream;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tls::{
-    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Keep, Listening, Options, Parameters,
-    Resumption, TLS12, TLS13, TicketKeys, Trust,
+    Acceptor, Certificate, CertificateEntry, Connecting, Connector, EntryOptions, Keep, Listening,
+    Parameters, PeerEnd, Resumption, TLS12, TLS13, TicketKeys, Trust,
 };
 
 fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
@@ -23,11 +23,11 @@ fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
     let own = CertificateParams::new(vec!["a.test".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
     let pem = own.pem() + &key.serialize_pem();
     let parameters = Parameters { min: version, max: version, ..Parameters::default() };
-    let entry = Entry {
+    let entry = CertificateEntry {
         certificate: Arc::new(Certificate::from_pem("a.pem", pem.as_bytes()).unwrap()),
         filters: Vec::new(),
         is_default: false,
-        options: Arc::new(Options { parameters: parameters.clone(), ..Options::default() }),
+        options: Arc::new(EntryOptions { parameters: parameters.clone(), ..EntryOptions::default() }),
     };
     let listening = Listening {
         entries: vec![entry],
@@ -122,7 +122,7 @@ fn a_side_that_ends_says_so_and_one_that_breaks_off_does_not() {
             }
             assert_eq!(read(&mut server, 3, 100).await, b"abc");
             assert_eq!(poll_fn(|context| server.poll_read(context, &mut [0; 9])).await.unwrap(), 0);
-            let ended = if clean { Ended::Cleanly } else { Ended::Cut };
+            let ended = if clean { PeerEnd::Cleanly } else { PeerEnd::Cut };
             assert_eq!(server.tls().unwrap().ended(), ended);
             // The other direction goes on.
             write(&mut server, b"defg").await;
@@ -146,7 +146,7 @@ fn a_connection_that_is_to_break_off_says_no_goodbye_when_it_is_closed() {
                 drop(server);
                 let mut room = [0; 100];
                 let read = poll_fn(|context| client.poll_read(context, &mut room)).await;
-                let clean = read.is_ok_and(|n| n == 0) && client.tls().unwrap().ended() == Ended::Cleanly;
+                let clean = read.is_ok_and(|n| n == 0) && client.tls().unwrap().ended() == PeerEnd::Cleanly;
                 assert_eq!(clean, !breaks_off, "{version:x}");
             }
         }

@@ -17,14 +17,14 @@ use std::time::Duration;
 use base::clock::{WallTime, now_ms};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use client::{Request, Settings, Url};
+use httpclient::{ClientSettings, Request, Url};
 use runtime::timer;
 use state::Process;
-use tls::files::{Due, Files, Outcome};
+use tls::files::{Due, Files, UpdateOutcome};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
-use report::Exchange;
+use report::FailedExchange;
 
 /// The longest URL of a question by GET (RFC 5019, 5); longer ones are asked by POST.
 const URL_MAX: usize = 255;
@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_secs(10);
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// Takes a line for the logs of the process, with its syslog level.
-pub type Tell = Rc<dyn Fn(u8, &str)>;
+pub type LogFn = Rc<dyn Fn(u8, &str)>;
 
 /// What asking needs.
 pub struct Asking {
@@ -48,14 +48,14 @@ pub struct Asking {
     /// The process, which asks nobody once it is stopping.
     pub process: Arc<Process>,
     /// How requests are made.
-    pub settings: Settings,
+    pub settings: ClientSettings,
     /// Who is told what came of it.
-    pub tell: Tell,
+    pub tell: LogFn,
 }
 
 /// Asks for as long as the process runs. A local task of one worker.
 pub async fn run(mut asking: Asking) {
-    let Settings { idle_timeout, total_timeout, max_body, .. } = &mut asking.settings;
+    let ClientSettings { idle_timeout, total_timeout, max_body, .. } = &mut asking.settings;
     (*idle_timeout, *total_timeout, *max_body) = (IDLE, TOTAL, ANSWER_MAX);
     let changed = Arc::new(Notify::new());
     let wake = changed.clone();
@@ -107,7 +107,7 @@ async fn ask(asking: &Asking, due: Due) {
     let begin_ms = now_ms();
     let (outcome, failed) = match request(&due) {
         Ok(request) => answer(asking, &due, request).await,
-        Err(why) => (Outcome::Http, Some(Exchange::refused(&due, &why))),
+        Err(why) => (UpdateOutcome::Http, Some(FailedExchange::refused(&due, &why))),
     };
     let now = WallTime::now().seconds;
     let (id, ended) = (due.id.clone(), outcome);
@@ -122,23 +122,23 @@ async fn ask(asking: &Asking, due: Due) {
 }
 
 /// What a responder answers; what the log says of the exchange if that failed.
-async fn answer(asking: &Asking, due: &Due, request: Request) -> (Outcome, Option<Exchange>) {
-    let response = match client::send(&asking.settings, &request).await {
+async fn answer(asking: &Asking, due: &Due, request: Request) -> (UpdateOutcome, Option<FailedExchange>) {
+    let response = match httpclient::send(&asking.settings, &request).await {
         Ok(response) => response,
         Err(error) => {
-            let exchange = Exchange::failed(&request, &error, asking.settings.retries);
-            return (Outcome::Http, Some(exchange));
+            let exchange = FailedExchange::failed(&request, &error, asking.settings.retries);
+            return (UpdateOutcome::Http, Some(exchange));
         }
     };
     if response.status != 200 {
-        return (Outcome::Http, Some(Exchange::answered(&request, &response)));
+        return (UpdateOutcome::Http, Some(FailedExchange::answered(&request, &response)));
     }
     if !is_answer(response.header("Content-Type").unwrap_or_default()) {
-        return (Outcome::NoHeader, None);
+        return (UpdateOutcome::NoHeader, None);
     }
     let due = due.clone();
     let taken = aside(&asking.files, move |files| files.take_update(&due, &response.body)).await;
-    (taken.unwrap_or_else(|| Outcome::Insertion("the thread ended".to_owned())), None)
+    (taken.unwrap_or_else(|| UpdateOutcome::Insertion("the thread ended".to_owned())), None)
 }
 
 /// Whether a type is that of answers (RFC 6960, appendix A.2), whatever its parameters.
@@ -152,7 +152,7 @@ fn is_answer(content_type: &str) -> bool {
 /// # Errors
 /// The certificate names no responder that can be asked.
 fn request(due: &Due) -> Result<Request, String> {
-    let refused = |error: client::UrlError| format!("{}: {error}", due.uri);
+    let refused = |error: httpclient::UrlError| format!("{}: {error}", due.uri);
     let encoded: String = STANDARD
         .encode(&due.request)
         .chars()

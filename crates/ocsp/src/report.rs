@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use base::clock::{Date, WallTime};
-use client::{Error, Kind, Request, Response};
+use httpclient::{Error, ErrorKind, Request, Response};
 use tls::files::{Due, Update};
 
 /// The syslog level of what came of an update.
@@ -21,7 +21,7 @@ pub(crate) fn line(update: &Update) -> String {
 }
 
 /// An exchange that came to nothing.
-pub(crate) struct Exchange {
+pub(crate) struct FailedExchange {
     status: u16,
     bytes: usize,
     /// How it ended, in the letters of HTTP's logs.
@@ -30,7 +30,7 @@ pub(crate) struct Exchange {
     request: String,
 }
 
-impl Exchange {
+impl FailedExchange {
     /// The responder answered with a status of HTTP that is no answer.
     pub(crate) fn answered(request: &Request, response: &Response) -> Self {
         let (status, bytes) = (response.status, response.body.len());
@@ -40,13 +40,13 @@ impl Exchange {
     /// There was no response.
     pub(crate) fn failed(request: &Request, error: &Error, retries: u32) -> Self {
         let (status, ending, retries) = match error.kind {
-            Kind::Name => (503, "SC--", 0),
-            Kind::Connect => (503, "SC--", retries),
-            Kind::Tls => (503, "SC--", 0),
-            Kind::Timeout => (504, "sH--", 0),
-            Kind::Broken => (502, "SH--", 0),
-            Kind::Protocol | Kind::TooLarge => (502, "PH--", 0),
-            Kind::Request => (400, "PR--", 0),
+            ErrorKind::Name => (503, "SC--", 0),
+            ErrorKind::Connect => (503, "SC--", retries),
+            ErrorKind::Tls => (503, "SC--", 0),
+            ErrorKind::Timeout => (504, "sH--", 0),
+            ErrorKind::Broken => (502, "SH--", 0),
+            ErrorKind::Protocol | ErrorKind::TooLarge => (502, "PH--", 0),
+            ErrorKind::Request => (400, "PR--", 0),
         };
         Self { status, bytes: 0, ending, retries, request: show(request) }
     }

@@ -5,7 +5,7 @@
 
 use base::varint;
 
-use crate::integer::Reader;
+use crate::integer::MessageReader;
 
 /// The most elements an array has (manual, section 11.1, `gpc(<nb>)`).
 pub const LONGEST_ARRAY: u64 = 100;
@@ -43,7 +43,7 @@ pub enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the manual's own names, section 11.1")]
 #[rustfmt::skip]
-pub enum Kind {
+pub enum DataKind {
     ServerId, Gpt0, Gpc0, Gpc0Rate, ConnCnt, ConnRate, ConnCur, SessCnt, SessRate, HttpReqCnt, HttpReqRate,
     HttpErrCnt, HttpErrRate, BytesInCnt, BytesInRate, BytesOutCnt, BytesOutRate, Gpc1, Gpc1Rate, ServerKey,
     HttpFailCnt, HttpFailRate, Gpt, Gpc, GpcRate, GlitchCnt, GlitchRate,
@@ -52,39 +52,39 @@ pub enum Kind {
 /// One row for each kind, in the order of the bits: the manual's name, how values are written,
 /// whether it is an array.
 #[rustfmt::skip]
-const KINDS: [(Kind, &str, Shape, bool); 27] = [
-    (Kind::ServerId,     "server_id",      Shape::Number, false),
-    (Kind::Gpt0,         "gpt0",           Shape::Number, false),
-    (Kind::Gpc0,         "gpc0",           Shape::Number, false),
-    (Kind::Gpc0Rate,     "gpc0_rate",      Shape::Rate,   false),
-    (Kind::ConnCnt,      "conn_cnt",       Shape::Number, false),
-    (Kind::ConnRate,     "conn_rate",      Shape::Rate,   false),
-    (Kind::ConnCur,      "conn_cur",       Shape::Number, false),
-    (Kind::SessCnt,      "sess_cnt",       Shape::Number, false),
-    (Kind::SessRate,     "sess_rate",      Shape::Rate,   false),
-    (Kind::HttpReqCnt,   "http_req_cnt",   Shape::Number, false),
-    (Kind::HttpReqRate,  "http_req_rate",  Shape::Rate,   false),
-    (Kind::HttpErrCnt,   "http_err_cnt",   Shape::Number, false),
-    (Kind::HttpErrRate,  "http_err_rate",  Shape::Rate,   false),
-    (Kind::BytesInCnt,   "bytes_in_cnt",   Shape::Number, false),
-    (Kind::BytesInRate,  "bytes_in_rate",  Shape::Rate,   false),
-    (Kind::BytesOutCnt,  "bytes_out_cnt",  Shape::Number, false),
-    (Kind::BytesOutRate, "bytes_out_rate", Shape::Rate,   false),
-    (Kind::Gpc1,         "gpc1",           Shape::Number, false),
-    (Kind::Gpc1Rate,     "gpc1_rate",      Shape::Rate,   false),
-    (Kind::ServerKey,    "server_key",     Shape::Name,   false),
-    (Kind::HttpFailCnt,  "http_fail_cnt",  Shape::Number, false),
-    (Kind::HttpFailRate, "http_fail_rate", Shape::Rate,   false),
-    (Kind::Gpt,          "gpt",            Shape::Number, true),
-    (Kind::Gpc,          "gpc",            Shape::Number, true),
-    (Kind::GpcRate,      "gpc_rate",       Shape::Rate,   true),
-    (Kind::GlitchCnt,    "glitch_cnt",     Shape::Number, false),
-    (Kind::GlitchRate,   "glitch_rate",    Shape::Rate,   false),
+const KINDS: [(DataKind, &str, Shape, bool); 27] = [
+    (DataKind::ServerId,     "server_id",      Shape::Number, false),
+    (DataKind::Gpt0,         "gpt0",           Shape::Number, false),
+    (DataKind::Gpc0,         "gpc0",           Shape::Number, false),
+    (DataKind::Gpc0Rate,     "gpc0_rate",      Shape::Rate,   false),
+    (DataKind::ConnCnt,      "conn_cnt",       Shape::Number, false),
+    (DataKind::ConnRate,     "conn_rate",      Shape::Rate,   false),
+    (DataKind::ConnCur,      "conn_cur",       Shape::Number, false),
+    (DataKind::SessCnt,      "sess_cnt",       Shape::Number, false),
+    (DataKind::SessRate,     "sess_rate",      Shape::Rate,   false),
+    (DataKind::HttpReqCnt,   "http_req_cnt",   Shape::Number, false),
+    (DataKind::HttpReqRate,  "http_req_rate",  Shape::Rate,   false),
+    (DataKind::HttpErrCnt,   "http_err_cnt",   Shape::Number, false),
+    (DataKind::HttpErrRate,  "http_err_rate",  Shape::Rate,   false),
+    (DataKind::BytesInCnt,   "bytes_in_cnt",   Shape::Number, false),
+    (DataKind::BytesInRate,  "bytes_in_rate",  Shape::Rate,   false),
+    (DataKind::BytesOutCnt,  "bytes_out_cnt",  Shape::Number, false),
+    (DataKind::BytesOutRate, "bytes_out_rate", Shape::Rate,   false),
+    (DataKind::Gpc1,         "gpc1",           Shape::Number, false),
+    (DataKind::Gpc1Rate,     "gpc1_rate",      Shape::Rate,   false),
+    (DataKind::ServerKey,    "server_key",     Shape::Name,   false),
+    (DataKind::HttpFailCnt,  "http_fail_cnt",  Shape::Number, false),
+    (DataKind::HttpFailRate, "http_fail_rate", Shape::Rate,   false),
+    (DataKind::Gpt,          "gpt",            Shape::Number, true),
+    (DataKind::Gpc,          "gpc",            Shape::Number, true),
+    (DataKind::GpcRate,      "gpc_rate",       Shape::Rate,   true),
+    (DataKind::GlitchCnt,    "glitch_cnt",     Shape::Number, false),
+    (DataKind::GlitchRate,   "glitch_rate",    Shape::Rate,   false),
 ];
 
-impl Kind {
+impl DataKind {
     /// All there are, in the order in which values are sent.
-    pub fn all() -> impl Iterator<Item = Kind> {
+    pub fn all() -> impl Iterator<Item = DataKind> {
         KINDS.iter().map(|row| row.0)
     }
 
@@ -110,9 +110,9 @@ impl Kind {
 
 /// One kind of data in the entries of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
+pub struct DataColumn {
     /// What it is.
-    pub kind: Kind,
+    pub kind: DataKind,
     /// How many values it has: 1 unless the kind is an array.
     pub count: u32,
     /// The period of a rate in milliseconds, otherwise 0.
@@ -131,7 +131,7 @@ pub struct Definition {
     /// How long entries live, in milliseconds; 0 if they do not expire.
     pub expire: u32,
     /// What entries hold, in the order of the kinds.
-    pub columns: Box<[Column]>,
+    pub columns: Box<[DataColumn]>,
 }
 
 /// What a peer says of one of its tables.
@@ -151,7 +151,7 @@ impl Definition {
         key: KeyKind,
         key_length: usize,
         expire: u32,
-        mut columns: Vec<Column>,
+        mut columns: Vec<DataColumn>,
     ) -> Definition {
         columns.sort_by_key(|column| column.kind);
         columns.dedup_by_key(|column| column.kind);
@@ -199,7 +199,7 @@ impl Definition {
     /// Reads what stands in a message that defines a table. Kinds of data that are not known end
     /// the columns: their values come last in each entry, and are passed over.
     pub(crate) fn read(body: &[u8]) -> Option<Announced> {
-        let mut body = Reader::new(body);
+        let mut body = MessageReader::new(body);
         let id = body.number()?;
         let name = body.counted()?;
         let key = body.number()?;
@@ -223,11 +223,11 @@ impl Definition {
     }
 }
 
-fn read_columns(bits: u64, body: &mut Reader<'_>) -> Option<Box<[Column]>> {
+fn read_columns(bits: u64, body: &mut MessageReader<'_>) -> Option<Box<[DataColumn]>> {
     let mut columns = Vec::new();
-    for kind in Kind::all().filter(|kind| bits & kind.bit() != 0) {
+    for kind in DataKind::all().filter(|kind| bits & kind.bit() != 0) {
         let (array, rate) = (kind.is_array(), kind.shape() == Shape::Rate);
-        let mut column = Column { kind, count: 1, period: 0 };
+        let mut column = DataColumn { kind, count: 1, period: 0 };
         // Peers of the version before do not tell periods.
         if array || rate && !body.is_empty() {
             if body.number()? != kind as u64 {

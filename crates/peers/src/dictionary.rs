@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::varint;
 
-use crate::integer::Reader;
+use crate::integer::MessageReader;
 
 /// How many strings a side keeps; numbers go from 1 to this.
 const ENTRIES: usize = 128;
@@ -68,9 +68,9 @@ impl Sent {
 
 /// What was received.
 #[derive(Debug, Default)]
-pub(crate) struct Received(Vec<Option<Arc<[u8]>>>);
+pub(crate) struct DictionaryEntry(Vec<Option<Arc<[u8]>>>);
 
-impl Received {
+impl DictionaryEntry {
     /// All strings, with their numbers.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let known = (1..).zip(&self.0);
@@ -78,8 +78,8 @@ impl Received {
     }
 
     /// Reads a string. The outer `None`: the bytes are none, or name what was never sent.
-    pub(crate) fn read(&mut self, body: &mut Reader<'_>) -> Option<Option<Arc<[u8]>>> {
-        let mut field = Reader::new(body.counted()?);
+    pub(crate) fn read(&mut self, body: &mut MessageReader<'_>) -> Option<Option<Arc<[u8]>>> {
+        let mut field = MessageReader::new(body.counted()?);
         if field.is_empty() {
             return Some(None);
         }
@@ -103,29 +103,29 @@ mod tests {
 
     #[test]
     fn a_string_is_sent_once_and_its_number_afterwards() {
-        let (mut sent, mut received) = (Sent::default(), Received::default());
+        let (mut sent, mut received) = (Sent::default(), DictionaryEntry::default());
         let name: Arc<[u8]> = Arc::from(*b"s2");
         for wire in [&[4, 1, 2, b's', b'2'][..], &[1, 1], &[1, 1]] {
             let mut out = Vec::new();
             sent.write(Some(&name), &mut out);
             assert_eq!(out, wire);
-            assert_eq!(received.read(&mut Reader::new(&out)), Some(Some(name.clone())));
+            assert_eq!(received.read(&mut MessageReader::new(&out)), Some(Some(name.clone())));
         }
         let mut out = Vec::new();
         sent.write(None, &mut out);
-        assert_eq!((received.read(&mut Reader::new(&out)), out), (Some(None), vec![0]));
+        assert_eq!((received.read(&mut MessageReader::new(&out)), out), (Some(None), vec![0]));
     }
 
     #[test]
     fn both_sides_agree_however_many_strings_there_are() {
-        let (mut sent, mut received) = (Sent::default(), Received::default());
+        let (mut sent, mut received) = (Sent::default(), DictionaryEntry::default());
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..20_000 {
             let length = random.usize(0..300);
             let name: Arc<[u8]> = format!("{:0length$}", random.u32(0..200)).into_bytes().into();
             let mut out = Vec::new();
             sent.write(Some(&name), &mut out);
-            let mut body = Reader::new(&out);
+            let mut body = MessageReader::new(&out);
             assert_eq!(received.read(&mut body), Some(Some(name)));
             assert!(body.is_empty());
             assert!(
@@ -139,13 +139,13 @@ mod tests {
         for bytes in
             [&[1, 5][..], &[1, 0], &[1, 129], &[2, 1], &[3, 1, 9, b'a'], &[4, 0, 2, b'a', b'b'], &[1]]
         {
-            assert_eq!(Received::default().read(&mut Reader::new(bytes)), None, "{bytes:?}");
+            assert_eq!(DictionaryEntry::default().read(&mut MessageReader::new(bytes)), None, "{bytes:?}");
         }
         let mut long = Vec::new();
         varint::write(&mut long, 2003);
         long.push(1);
         varint::write(&mut long, 2000);
         long.resize(long.len() + 2000, b'a');
-        assert_eq!(Received::default().read(&mut Reader::new(&long)), None);
+        assert_eq!(DictionaryEntry::default().read(&mut MessageReader::new(&long)), None);
     }
 }

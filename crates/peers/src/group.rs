@@ -16,18 +16,18 @@ mod view;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::handshake::Status;
-use crate::session::{Event, Over, Section, Session, TIMEOUT};
-use crate::tables::{Origin, Tables};
+use crate::handshake::HandshakeStatus;
+use crate::session::{Over, PeerSession, PeersSection, SessionEvent, TIMEOUT};
+use crate::tables::{EntryOrigin, Tables};
 
 use parting::Parting;
 use resync::Resync;
-pub use resync::Stage;
-pub use show::Shown;
-pub use view::{Progress, View};
+pub use resync::ResyncStage;
+pub use show::ShowContext;
+pub use view::{PeerView, SyncProgress};
 
 /// The name of a connection; none is used twice.
-pub type Link = u64;
+pub type LinkId = u64;
 
 /// After so many milliseconds a peer that could not be reached is tried again.
 const RETRY: u64 = 5000;
@@ -37,25 +37,25 @@ const STRANGERS: usize = 16;
 
 /// What is to be done outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum GroupCommand {
     /// Connect to a peer, then call [`Group::connected`] or [`Group::closed`].
     Connect {
         /// Its place in the section.
         peer: usize,
         /// The name of the connection.
-        link: Link,
+        link: LinkId,
     },
     /// Send what [`Group::output`] still has for a connection, close it, and forget its name.
-    Close(Link),
+    Close(LinkId),
     /// This process ends, and its successor has acknowledged every change, or cannot be reached.
     Done,
 }
 
 /// How a section is set up.
 #[derive(Debug)]
-pub struct Settings {
+pub struct SectionSettings {
     /// Names and tables.
-    pub section: Arc<Section>,
+    pub section: Arc<PeersSection>,
     /// Into how many parts keys are shared out; 0 if they are not (`shards`).
     pub shards: u32,
     /// For each peer, the part it gets; 0 for all (`shard`).
@@ -69,13 +69,13 @@ pub struct Settings {
 }
 
 #[derive(Debug)]
-struct Peer {
+struct PeerState {
     /// The part of the keys that it gets.
     part: Option<(u32, u32)>,
     /// The session with it.
-    link: Option<Link>,
+    link: Option<LinkId>,
     /// The connection to it that is being made.
-    dialing: Option<Link>,
+    dialing: Option<LinkId>,
     /// When to connect to it.
     retry: u64,
     /// Up to which change of each table it knew all when its last session ended.
@@ -99,13 +99,13 @@ struct Peer {
 
 /// A connection.
 #[derive(Debug)]
-enum Line {
+enum PeerConnection {
     /// It is being made: to whom, since when.
     Dialing(usize, u64),
     /// It stands.
-    Up(Box<Session>),
+    Up(Box<PeerSession>),
     /// It is to be closed: what it still has to say.
-    Closing(Box<Session>),
+    Closing(Box<PeerSession>),
     /// It is to be closed, and never was.
     Abandoned,
 }
@@ -113,14 +113,14 @@ enum Line {
 /// A section at work.
 #[derive(Debug)]
 pub struct Group {
-    settings: Settings,
+    settings: SectionSettings,
     local: Option<usize>,
-    peers: Vec<Peer>,
-    lines: BTreeMap<Link, Line>,
-    next_link: Link,
+    peers: Vec<PeerState>,
+    lines: BTreeMap<LinkId, PeerConnection>,
+    next_link: LinkId,
     resync: Resync,
     /// The connection over which a peer is to be asked for everything, since somebody looked.
-    asked: Option<Link>,
+    asked: Option<LinkId>,
     /// The number that is shown: of this process, or of the one that taught it everything.
     life: u32,
     /// How often the successor may still be tried, in a process that ends.
@@ -129,17 +129,17 @@ pub struct Group {
     /// The predecessor: its counts are added to those made here, and whether memory is kept for that.
     before: Option<u32>,
     keeps_predecessor: bool,
-    commands: VecDeque<Command>,
+    commands: VecDeque<GroupCommand>,
     random: fastrand::Rng,
 }
 
 impl Group {
     /// The peer of a connection, once it is known, for traces.
-    pub(crate) fn name_of(&self, link: Link) -> Option<&[u8]> {
+    pub(crate) fn name_of(&self, link: LinkId) -> Option<&[u8]> {
         let place = match self.lines.get(&link)? {
-            Line::Dialing(place, _) => Some(*place),
-            Line::Up(session) | Line::Closing(session) => session.peer(),
-            Line::Abandoned => None,
+            PeerConnection::Dialing(place, _) => Some(*place),
+            PeerConnection::Up(session) | PeerConnection::Closing(session) => session.peer(),
+            PeerConnection::Abandoned => None,
         };
         self.settings.section.peers.get(place?).map(|name| &**name)
     }
@@ -150,14 +150,14 @@ impl Group {
     }
 
     /// A section whose peers are not connected yet.
-    pub fn new(settings: Settings, now: u64) -> Group {
+    pub fn new(settings: SectionSettings, now: u64) -> Group {
         let section = &settings.section;
         let tables = section.tables.len();
         let local = section.peers.iter().position(|name| *name == section.local);
         let peers = (0..section.peers.len()).map(|place| {
             let part = settings.parts.get(place).copied().unwrap_or(0);
             let counts = part > 0 && part <= settings.shards && Some(place) != local;
-            Peer {
+            PeerState {
                 part: counts.then_some((part, settings.shards)),
                 link: None,
                 dialing: None,
@@ -175,7 +175,7 @@ impl Group {
                 timeouts: 0,
             }
         });
-        let peers: Vec<Peer> = peers.collect();
+        let peers: Vec<PeerState> = peers.collect();
         let mut group = Group {
             local,
             peers,
@@ -197,22 +197,22 @@ impl Group {
     }
 
     /// What is to be done outside, one after the other.
-    pub fn command(&mut self) -> Option<Command> {
+    pub fn command(&mut self) -> Option<GroupCommand> {
         self.commands.pop_front()
     }
 
     /// A connection that has something to say now though nothing came over it: [`output`](Self::output) is
     /// to be called for it.
-    pub fn asked(&mut self) -> Option<Link> {
+    pub fn asked(&mut self) -> Option<LinkId> {
         self.asked.take()
     }
 
     /// How far this process is in learning what was known before it began.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> ResyncStage {
         self.resync.stage()
     }
 
-    fn add(&mut self, line: Line) -> Link {
+    fn add(&mut self, line: PeerConnection) -> LinkId {
         let link = self.next_link;
         self.next_link += 1;
         self.lines.insert(link, line);
@@ -220,51 +220,53 @@ impl Group {
     }
 
     /// Somebody connected. `None`: too many have who do not say who they are; close it.
-    pub fn accept(&mut self, now: u64) -> Option<Link> {
-        let strangers =
-            self.lines.values().filter(|line| matches!(line, Line::Up(session) if !session.is_open()));
+    pub fn accept(&mut self, now: u64) -> Option<LinkId> {
+        let strangers = self
+            .lines
+            .values()
+            .filter(|line| matches!(line, PeerConnection::Up(session) if !session.is_open()));
         if self.stopping.is_some() || strangers.count() >= STRANGERS + 2 * self.peers.len() {
             return None;
         }
-        let session = Session::server(&self.settings.section, now);
-        Some(self.add(Line::Up(Box::new(session))))
+        let session = PeerSession::server(&self.settings.section, now);
+        Some(self.add(PeerConnection::Up(Box::new(session))))
     }
 
     /// The connection that was asked for stands.
-    pub fn connected(&mut self, link: Link, now: u64) {
+    pub fn connected(&mut self, link: LinkId, now: u64) {
         let Some(line) = self.lines.get_mut(&link) else { return };
-        let Line::Dialing(peer, _) = *line else { return };
+        let PeerConnection::Dialing(peer, _) = *line else { return };
         let minor = self.peers[peer].minor;
-        let session = Session::client_of_version(minor, &self.settings.section, peer, self.life, now);
-        *line = Line::Up(Box::new(session));
+        let session = PeerSession::client_of_version(minor, &self.settings.section, peer, self.life, now);
+        *line = PeerConnection::Up(Box::new(session));
     }
 
     /// A connection is gone, or was not to be had.
-    pub fn closed(&mut self, link: Link, now: u64) {
+    pub fn closed(&mut self, link: LinkId, now: u64) {
         match self.lines.remove(&link) {
-            Some(Line::Dialing(peer, _)) => {
+            Some(PeerConnection::Dialing(peer, _)) => {
                 self.peers[peer].dialing = None;
                 self.peers[peer].retry = now + RETRY;
                 self.missed(peer, now);
             }
-            Some(Line::Up(session)) => {
+            Some(PeerConnection::Up(session)) => {
                 let over = Over::Ended;
                 self.part(link, &session, over, now);
             }
-            Some(Line::Closing(_) | Line::Abandoned) | None => {}
+            Some(PeerConnection::Closing(_) | PeerConnection::Abandoned) | None => {}
         }
     }
 
     /// Bytes came over a connection.
-    pub fn receive(&mut self, link: Link, bytes: &[u8], now: u64, tables: &mut impl Tables) {
-        let Some(Line::Up(session)) = self.lines.get_mut(&link) else { return };
+    pub fn receive(&mut self, link: LinkId, bytes: &[u8], now: u64, tables: &mut impl Tables) {
+        let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) else { return };
         session.receive(bytes, now, tables);
         if let Some(peer) = session.greeted() {
             let status = self.judge(peer, link, now);
-            let Some(Line::Up(session)) = self.lines.get_mut(&link) else { return };
+            let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) else { return };
             session.welcome(status);
             self.events(link, now);
-            if let Some(Line::Up(session)) = self.lines.get_mut(&link) {
+            if let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) {
                 session.resume_input(now, tables);
             }
         }
@@ -276,14 +278,16 @@ impl Group {
     /// message. Called again until it appends nothing.
     pub fn output(
         &mut self,
-        link: Link,
+        link: LinkId,
         out: &mut Vec<u8>,
         limit: usize,
         now: u64,
         tables: &mut impl Tables,
     ) {
         let up_to_date = self.resync.is_finished();
-        if let Some(Line::Up(session) | Line::Closing(session)) = self.lines.get_mut(&link) {
+        if let Some(PeerConnection::Up(session) | PeerConnection::Closing(session)) =
+            self.lines.get_mut(&link)
+        {
             session.output(out, limit, up_to_date, now, tables);
         }
     }
@@ -291,9 +295,9 @@ impl Group {
     /// When [`tick`](Self::tick) is to be called, and then [`output`](Self::output) for all connections.
     pub fn next(&self) -> Option<u64> {
         let lines = self.lines.values().filter_map(|line| match line {
-            Line::Dialing(_, since) => Some(since + TIMEOUT),
-            Line::Up(session) => session.next(),
-            Line::Closing(_) | Line::Abandoned => None,
+            PeerConnection::Dialing(_, since) => Some(since + TIMEOUT),
+            PeerConnection::Up(session) => session.next(),
+            PeerConnection::Closing(_) | PeerConnection::Abandoned => None,
         });
         let idle =
             (0..self.peers.len()).filter(|peer| self.is_wanted(*peer)).map(|peer| self.peers[peer].retry);
@@ -302,17 +306,17 @@ impl Group {
 
     /// Time has passed.
     pub fn tick(&mut self, now: u64) {
-        let links: Vec<Link> = self.lines.keys().copied().collect();
+        let links: Vec<LinkId> = self.lines.keys().copied().collect();
         for link in links {
             match self.lines.get_mut(&link) {
-                Some(Line::Dialing(peer, since)) if now >= *since + TIMEOUT => {
+                Some(PeerConnection::Dialing(peer, since)) if now >= *since + TIMEOUT => {
                     let peer = *peer;
                     self.abandon(link);
                     self.peers[peer].dialing = None;
                     self.peers[peer].retry = now + self.random.u64(50..2050);
                     self.missed(peer, now);
                 }
-                Some(Line::Up(session)) => {
+                Some(PeerConnection::Up(session)) => {
                     session.tick(now);
                     self.events(link, now);
                 }
@@ -326,9 +330,9 @@ impl Group {
         self.choose_teacher();
         for peer in 0..self.peers.len() {
             if self.is_wanted(peer) && now >= self.peers[peer].retry {
-                let link = self.add(Line::Dialing(peer, now));
+                let link = self.add(PeerConnection::Dialing(peer, now));
                 self.peers[peer].dialing = Some(link);
-                self.commands.push_back(Command::Connect { peer, link });
+                self.commands.push_back(GroupCommand::Connect { peer, link });
             }
         }
     }
@@ -350,14 +354,14 @@ impl Group {
         if self.stopping.is_some() {
             return;
         }
-        let links: Vec<Link> = self.lines.keys().copied().collect();
+        let links: Vec<LinkId> = self.lines.keys().copied().collect();
         for link in links {
             match self.lines.get_mut(&link) {
-                Some(Line::Up(session)) => {
+                Some(PeerConnection::Up(session)) => {
                     session.finish();
                     self.events(link, now);
                 }
-                Some(Line::Dialing(..)) => self.abandon(link),
+                Some(PeerConnection::Dialing(..)) => self.abandon(link),
                 _ => {}
             }
         }
@@ -385,61 +389,63 @@ impl Group {
         }
     }
 
-    fn abandon(&mut self, link: Link) {
-        self.lines.insert(link, Line::Abandoned);
-        self.commands.push_back(Command::Close(link));
+    fn abandon(&mut self, link: LinkId) {
+        self.lines.insert(link, PeerConnection::Abandoned);
+        self.commands.push_back(GroupCommand::Close(link));
     }
 
     /// How a greeting is answered.
-    fn judge(&mut self, peer: usize, link: Link, now: u64) -> Status {
+    fn judge(&mut self, peer: usize, link: LinkId, now: u64) -> HandshakeStatus {
         let standing = self.peers[peer].link;
         if self.stopping.is_some() {
-            return Status::TryAgain;
+            return HandshakeStatus::TryAgain;
         }
         if Some(peer) == self.local {
-            return if standing.is_some() { Status::TryAgain } else { Status::Success };
+            return if standing.is_some() { HandshakeStatus::TryAgain } else { HandshakeStatus::Success };
         }
         if self.resync.is_local() {
-            return Status::TryAgain;
+            return HandshakeStatus::TryAgain;
         }
         // The last to connect wins: the peer would not connect if the other were good.
         if let Some(standing) = standing.filter(|standing| *standing != link) {
             self.peers[peer].collisions += 1;
             self.finish(standing, now);
         }
-        Status::Success
+        HandshakeStatus::Success
     }
 
-    fn finish(&mut self, link: Link, now: u64) {
-        if let Some(Line::Up(session)) = self.lines.get_mut(&link) {
+    fn finish(&mut self, link: LinkId, now: u64) {
+        if let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) {
             session.finish();
             self.events(link, now);
         }
     }
 
     /// Does what follows from what happened in a session.
-    fn events(&mut self, link: Link, now: u64) {
-        let Some(Line::Up(session)) = self.lines.get_mut(&link) else { return };
+    fn events(&mut self, link: LinkId, now: u64) {
+        let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) else { return };
         let peer = session.peer();
         for event in session.take_events() {
             match (event, peer) {
-                (Event::Established { peer, process }, _) => self.established(link, peer, process, now),
-                (Event::ResyncFinished, Some(peer)) => self.taught(link, peer, true, now),
-                (Event::ResyncPartial, Some(peer)) => self.taught(link, peer, false, now),
-                (Event::ResyncConfirmed, Some(peer))
+                (SessionEvent::Established { peer, process }, _) => {
+                    self.established(link, peer, process, now)
+                }
+                (SessionEvent::ResyncFinished, Some(peer)) => self.taught(link, peer, true, now),
+                (SessionEvent::ResyncPartial, Some(peer)) => self.taught(link, peer, false, now),
+                (SessionEvent::ResyncConfirmed, Some(peer))
                     if self.stopping.is_some() && Some(peer) == self.local =>
                 {
                     // No other process is taught: it would add the same counts again.
                     self.stopping = Some(0);
                     self.parting.taught(now);
                 }
-                (Event::Over(over), _) => self.over(link, over, now),
+                (SessionEvent::Over(over), _) => self.over(link, over, now),
                 _ => {}
             }
         }
     }
 
-    fn established(&mut self, link: Link, place: usize, process: Option<u32>, now: u64) {
+    fn established(&mut self, link: LinkId, place: usize, process: Option<u32>, now: u64) {
         let from_here = process.is_none();
         if let Some(other) = self.peers[place].link.filter(|other| *other != link) {
             // Both connected at once: both sides keep the connection of the same one.
@@ -468,13 +474,13 @@ impl Group {
             peer.known.fill(0);
             peer.process = process;
         }
-        let Some(Line::Up(session)) = self.lines.get_mut(&link) else { return };
+        let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) else { return };
         session.resume(&peer.known, peer.part);
         if stopping {
-            session.is_with(Origin::Successor);
+            session.is_with(EntryOrigin::Successor);
             session.teach_all();
         } else if Some(place) == self.local {
-            session.is_with(if adds { Origin::Predecessor } else { Origin::Local });
+            session.is_with(if adds { EntryOrigin::Predecessor } else { EntryOrigin::Local });
             self.resync.local_came(process);
         } else if first && !from_here && self.life == self.settings.process {
             // It may take this process for the one that was here before.
@@ -495,7 +501,7 @@ impl Group {
         let able: Vec<usize> = (0..self.peers.len()).filter(able).collect();
         let Some(place) = self.random.choice(able) else { return };
         if let Some(link) = self.peers[place].link
-            && let Some(Line::Up(session)) = self.lines.get_mut(&link)
+            && let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link)
         {
             session.request_resync();
             self.resync.assigned(link);
@@ -504,7 +510,7 @@ impl Group {
     }
 
     /// A peer has taught everything, or all that it knows.
-    fn taught(&mut self, link: Link, place: usize, everything: bool, now: u64) {
+    fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
                 self.life = life;
@@ -516,15 +522,15 @@ impl Group {
     }
 
     /// A session is over: its connection is closed once its last words are sent.
-    fn over(&mut self, link: Link, over: Over, now: u64) {
-        let Some(Line::Up(session)) = self.lines.remove(&link) else { return };
+    fn over(&mut self, link: LinkId, over: Over, now: u64) {
+        let Some(PeerConnection::Up(session)) = self.lines.remove(&link) else { return };
         self.part(link, &session, over, now);
-        self.lines.insert(link, Line::Closing(session));
-        self.commands.push_back(Command::Close(link));
+        self.lines.insert(link, PeerConnection::Closing(session));
+        self.commands.push_back(GroupCommand::Close(link));
     }
 
     /// A session has ended, in whatever way.
-    fn part(&mut self, link: Link, session: &Session, over: Over, now: u64) {
+    fn part(&mut self, link: LinkId, session: &PeerSession, over: Over, now: u64) {
         self.resync.left(link, now);
         let Some(place) = session.peer() else { return };
         let delay = self.random.u64(50..2050);
@@ -533,7 +539,7 @@ impl Group {
         if !matches!(over, Over::Ended) {
             peer.last = Some(over);
         }
-        if over == Over::Refused(Status::Version) && peer.dialing == Some(link) {
+        if over == Over::Refused(HandshakeStatus::Version) && peer.dialing == Some(link) {
             peer.minor = 1 - peer.minor;
         }
         peer.breaches += u64::from(matches!(over, Over::Breach(_)));

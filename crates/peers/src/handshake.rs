@@ -8,7 +8,7 @@ const LONGEST: usize = 2048;
 
 /// What the side that listens answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum HandshakeStatus {
     /// Come in.
     Success,
     /// Later.
@@ -23,16 +23,16 @@ pub enum Status {
     RemoteName,
 }
 
-const STATUSES: [(Status, &str); 6] = [
-    (Status::Success, "200"),
-    (Status::TryAgain, "300"),
-    (Status::Protocol, "501"),
-    (Status::Version, "502"),
-    (Status::LocalName, "503"),
-    (Status::RemoteName, "504"),
+const STATUSES: [(HandshakeStatus, &str); 6] = [
+    (HandshakeStatus::Success, "200"),
+    (HandshakeStatus::TryAgain, "300"),
+    (HandshakeStatus::Protocol, "501"),
+    (HandshakeStatus::Version, "502"),
+    (HandshakeStatus::LocalName, "503"),
+    (HandshakeStatus::RemoteName, "504"),
 ];
 
-impl Status {
+impl HandshakeStatus {
     /// Its three digits.
     pub fn code(self) -> &'static str {
         STATUSES[self as usize].1
@@ -41,7 +41,7 @@ impl Status {
 
 /// A greeting.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
+pub(crate) struct PeerHello {
     /// Which of the peers it comes from.
     pub(crate) peer: usize,
     /// 0 or 1: the version is 2.0 or 2.1.
@@ -62,7 +62,7 @@ pub(crate) fn greet(minor: u8, remote: &[u8], local: &[u8], process: u32, out: &
 }
 
 /// Appends the answer to a greeting.
-pub(crate) fn answer(status: Status, out: &mut Vec<u8>) {
+pub(crate) fn answer(status: HandshakeStatus, out: &mut Vec<u8>) {
     out.extend_from_slice(status.code().as_bytes());
     out.push(b'\n');
 }
@@ -77,32 +77,40 @@ fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
 
 /// Reads a greeting that should be for `local` and from one of `peers`. What is wrong is said as
 /// soon as the line has come in which it is wrong; `None`: go on.
-pub(crate) fn read_hello(bytes: &[u8], local: &[u8], peers: &[Box<[u8]>]) -> Result<Option<Hello>, Status> {
+pub(crate) fn read_hello(
+    bytes: &[u8],
+    local: &[u8],
+    peers: &[Box<[u8]>],
+) -> Result<Option<PeerHello>, HandshakeStatus> {
     // What comes behind a greeting of the longest length is not looked at.
     let whole = bytes.len() >= LONGEST;
     let bytes = &bytes[..bytes.len().min(LONGEST)];
-    let missing = if whole { Err(Status::Protocol) } else { Ok(None) };
+    let missing = if whole { Err(HandshakeStatus::Protocol) } else { Ok(None) };
     let Some((version, next)) = line(bytes, 0) else { return missing };
     let minor = match version.strip_prefix(b"HAProxyS ") {
-        None => return Err(Status::Protocol),
+        None => return Err(HandshakeStatus::Protocol),
         Some(b"2.1") => 1,
         Some(b"2.0") => 0,
-        Some(_) => return Err(Status::Version),
+        Some(_) => return Err(HandshakeStatus::Version),
     };
     let Some((wanted, next)) = line(bytes, next) else { return missing };
     if wanted != local {
-        return Err(Status::LocalName);
+        return Err(HandshakeStatus::LocalName);
     }
     let Some((from, length)) = line(bytes, next) else { return missing };
     let mut words = from.split(|byte| *byte == b' ');
-    let (Some(name), Some(process)) = (words.next(), words.next()) else { return Err(Status::Protocol) };
-    let Some(peer) = peers.iter().position(|peer| **peer == *name) else { return Err(Status::RemoteName) };
+    let (Some(name), Some(process)) = (words.next(), words.next()) else {
+        return Err(HandshakeStatus::Protocol);
+    };
+    let Some(peer) = peers.iter().position(|peer| **peer == *name) else {
+        return Err(HandshakeStatus::RemoteName);
+    };
     let process = std::str::from_utf8(process).ok().and_then(|process| process.parse().ok()).unwrap_or(0);
-    Ok(Some(Hello { peer, minor, process, length }))
+    Ok(Some(PeerHello { peer, minor, process, length }))
 }
 
 /// Reads the answer to a greeting and says how long it is; `None`: go on.
-pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(Status, usize)>, Breach> {
+pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(HandshakeStatus, usize)>, Breach> {
     let strange = Breach::Protocol("no answer to the greeting");
     let Some((digits, length)) = line(bytes, 0) else {
         return if bytes.len() > 5 { Err(strange) } else { Ok(None) };
@@ -115,7 +123,7 @@ pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(Status, usize)>, Breac
 mod tests {
     use super::*;
 
-    type Read = Result<Option<Hello>, Status>;
+    type Read = Result<Option<PeerHello>, HandshakeStatus>;
 
     fn read(bytes: &[u8]) -> Read {
         read_hello(bytes, b"A", &[(*b"A").into(), (*b"B").into()])
@@ -123,7 +131,7 @@ mod tests {
 
     #[test]
     fn greetings_are_answered_as_haproxy_answers_them() {
-        let hello = |minor, process, length| Ok(Some(Hello { peer: 1, minor, process, length }));
+        let hello = |minor, process, length| Ok(Some(PeerHello { peer: 1, minor, process, length }));
         let cases: [(&[u8], Read); 19] = [
             (b"HAProxyS 2.1\nA\nB 31162 1\n", hello(1, 31162, 25)),
             (b"HAProxyS 2.0\nA\nB 1 1\n", hello(0, 1, 21)),
@@ -131,17 +139,17 @@ mod tests {
             (b"HAProxyS 2.1\nA\nB 1\n", hello(1, 1, 19)),
             (b"HAProxyS 2.1\nA\nB x y\n", hello(1, 0, 21)),
             (b"HAProxyS 2.1\nA\nB 1 1\nmore", hello(1, 1, 21)),
-            (b"HAProxyS 2.2\n", Err(Status::Version)),
-            (b"HAProxyS 3.0\n", Err(Status::Version)),
-            (b"HAProxyS 2\n", Err(Status::Version)),
-            (b"HAProxyS 2.10\n", Err(Status::Version)),
-            (b"HAProxyS 2.1 more\n", Err(Status::Version)),
-            (b"HAProxyS x.1\n", Err(Status::Version)),
-            (b"GET / HTTP/1.0\n", Err(Status::Protocol)),
-            (b"\n", Err(Status::Protocol)),
-            (b"HAProxyS 2.1\nX\n", Err(Status::LocalName)),
-            (b"HAProxyS 2.1\nA\nX 1 1\n", Err(Status::RemoteName)),
-            (b"HAProxyS 2.1\nA\nB\n", Err(Status::Protocol)),
+            (b"HAProxyS 2.2\n", Err(HandshakeStatus::Version)),
+            (b"HAProxyS 3.0\n", Err(HandshakeStatus::Version)),
+            (b"HAProxyS 2\n", Err(HandshakeStatus::Version)),
+            (b"HAProxyS 2.10\n", Err(HandshakeStatus::Version)),
+            (b"HAProxyS 2.1 more\n", Err(HandshakeStatus::Version)),
+            (b"HAProxyS x.1\n", Err(HandshakeStatus::Version)),
+            (b"GET / HTTP/1.0\n", Err(HandshakeStatus::Protocol)),
+            (b"\n", Err(HandshakeStatus::Protocol)),
+            (b"HAProxyS 2.1\nX\n", Err(HandshakeStatus::LocalName)),
+            (b"HAProxyS 2.1\nA\nX 1 1\n", Err(HandshakeStatus::RemoteName)),
+            (b"HAProxyS 2.1\nA\nB\n", Err(HandshakeStatus::Protocol)),
             (b"HAProxyS 2.1\nA\nB 1 1", Ok(None)),
             (b"", Ok(None)),
         ];
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn a_greeting_without_end_is_none() {
         assert_eq!(read(&[b'H'; LONGEST - 1]), Ok(None));
-        assert_eq!(read(&[b'H'; LONGEST]), Err(Status::Protocol));
+        assert_eq!(read(&[b'H'; LONGEST]), Err(HandshakeStatus::Protocol));
     }
 
     #[test]
@@ -176,6 +184,6 @@ mod tests {
         let mut out = Vec::new();
         greet(1, b"A", b"B", 77, &mut out);
         let length = out.len();
-        assert_eq!(read(&out), Ok(Some(Hello { peer: 1, minor: 1, process: 77, length })));
+        assert_eq!(read(&out), Ok(Some(PeerHello { peer: 1, minor: 1, process: 77, length })));
     }
 }

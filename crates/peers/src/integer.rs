@@ -5,9 +5,9 @@ use base::varint;
 
 /// The bytes of a message that are not read yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct MessageReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -3,7 +3,7 @@
 
 use base::varint::{self, Flaw};
 
-use crate::integer::Reader;
+use crate::integer::MessageReader;
 
 /// The most bytes that what follows the length of a message may have.
 pub const LONGEST: usize = 16384;
@@ -113,7 +113,7 @@ fn long(class: u8, kind: u8, body: &[u8]) -> Result<Message<'_>, Breach> {
     if class != TABLES {
         return Ok(Message::Unknown);
     }
-    let mut fields = Reader::new(body);
+    let mut fields = MessageReader::new(body);
     Ok(match kind {
         UPDATE => Message::Update { incremental: false, timed: false, body },
         UPDATE_INCREMENTAL => Message::Update { incremental: true, timed: false, body },

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::definition::{Announced, Column, Definition, KeyKind, Shape};
-use crate::dictionary::{Received, Sent};
+use crate::definition::{Announced, DataColumn, Definition, KeyKind, Shape};
+use crate::dictionary::{DictionaryEntry, Sent};
 use base::varint;
 
-use crate::integer::Reader;
+use crate::integer::MessageReader;
 
 /// A value of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum EntryValue {
     /// Of an entry that was learned: the peer did not tell it. Taught as zero.
     Absent,
     /// A count, a number, a tag.
@@ -35,13 +35,13 @@ pub struct Rate {
 
 /// An entry on its way.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
+pub struct PeerEntry<'a> {
     /// Its key: a string, or as many bytes as the table says; numbers in network order.
     pub key: &'a [u8],
     /// In how many milliseconds it expires. `None`: as entries of the table do.
     pub expire: Option<u32>,
     /// Its values, in the order of the table's columns, arrays with all their elements.
-    pub values: &'a [Value],
+    pub values: &'a [EntryValue],
 }
 
 /// Appends what stands in the message of an entry: its number unless that is left out, how long it
@@ -50,7 +50,7 @@ pub(crate) fn write(
     definition: &Definition,
     number: Option<u32>,
     timed: bool,
-    row: &Row<'_>,
+    row: &PeerEntry<'_>,
     names: &mut Sent,
     out: &mut Vec<u8>,
 ) {
@@ -76,21 +76,21 @@ pub(crate) fn write(
     }
 }
 
-fn write_value(shape: Shape, value: Option<&Value>, names: &mut Sent, out: &mut Vec<u8>) {
+fn write_value(shape: Shape, value: Option<&EntryValue>, names: &mut Sent, out: &mut Vec<u8>) {
     match (shape, value) {
-        (Shape::Number, Some(Value::Number(number))) => varint::write(out, *number),
+        (Shape::Number, Some(EntryValue::Number(number))) => varint::write(out, *number),
         (Shape::Number, _) => out.push(0),
         (Shape::Rate, value) => {
             // What was never counted is as old as can be.
             let rate = match value {
-                Some(Value::Rate(rate)) => *rate,
+                Some(EntryValue::Rate(rate)) => *rate,
                 _ => Rate { age: u32::MAX, ..Rate::default() },
             };
             for part in [rate.age, rate.current, rate.previous] {
                 varint::write(out, u64::from(part));
             }
         }
-        (Shape::Name, Some(Value::Name(name))) => names.write(name.as_ref(), out),
+        (Shape::Name, Some(EntryValue::Name(name))) => names.write(name.as_ref(), out),
         (Shape::Name, _) => names.write(None, out),
     }
 }
@@ -131,10 +131,10 @@ impl Remote {
     /// as the table here. `None`: the message lies about its lengths.
     pub(crate) fn read<'a>(
         &self,
-        body: &mut Reader<'a>,
+        body: &mut MessageReader<'a>,
         timed: bool,
-        names: &mut Received,
-        values: &mut [Value],
+        names: &mut DictionaryEntry,
+        values: &mut [EntryValue],
     ) -> Option<(&'a [u8], Option<u32>)> {
         let definition = &self.definition;
         let expire = if timed { Some(body.word()?) } else { None };
@@ -142,7 +142,7 @@ impl Remote {
             KeyKind::String => body.counted().filter(|key| key.len() <= definition.key_length)?,
             _ => body.bytes(definition.key_length)?,
         };
-        values.fill(Value::Absent);
+        values.fill(EntryValue::Absent);
         for (column, (place, wanted)) in definition.columns.iter().zip(&self.places) {
             for element in 0..column.count {
                 let value = read_value(column.kind.shape(), body, names)?;
@@ -157,7 +157,7 @@ impl Remote {
 }
 
 /// Where the values of a peer's column belong here.
-fn place(column: &Column, local: &Definition) -> (usize, u32) {
+fn place(column: &DataColumn, local: &Definition) -> (usize, u32) {
     let mut place = 0;
     for own in &local.columns {
         if own.kind == column.kind {
@@ -168,16 +168,16 @@ fn place(column: &Column, local: &Definition) -> (usize, u32) {
     (0, 0)
 }
 
-fn read_value(shape: Shape, body: &mut Reader<'_>, names: &mut Received) -> Option<Value> {
+fn read_value(shape: Shape, body: &mut MessageReader<'_>, names: &mut DictionaryEntry) -> Option<EntryValue> {
     let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     Some(match shape {
-        Shape::Number => Value::Number(body.number()?),
-        Shape::Rate => Value::Rate(Rate {
+        Shape::Number => EntryValue::Number(body.number()?),
+        Shape::Rate => EntryValue::Rate(Rate {
             age: small(body.number()?),
             current: small(body.number()?),
             previous: small(body.number()?),
         }),
-        Shape::Name => Value::Name(names.read(body)?),
+        Shape::Name => EntryValue::Name(names.read(body)?),
     })
 }
 

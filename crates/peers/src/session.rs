@@ -2,7 +2,7 @@
 //! events come out.
 //!
 //! Nothing that is to be sent is kept as bytes: what is owed (acknowledgements, the end of a
-//! resync, the next entries) is known, and written when [`Session::output`] has room. So a peer
+//! resync, the next entries) is known, and written when [`PeerSession::output`] has room. So a peer
 //! that sends without reading costs nothing. `learn` is what the peer teaches, `teach` what it is taught. Caller: `group`.
 
 mod learn;
@@ -11,9 +11,9 @@ mod teach;
 use std::sync::Arc;
 
 use crate::definition::Definition;
-use crate::handshake::{self, Hello, Status};
+use crate::handshake::{self, HandshakeStatus, PeerHello};
 use crate::message::{self, Breach, Control, Message};
-use crate::tables::{Origin, Tables};
+use crate::tables::{EntryOrigin, Tables};
 
 use learn::Learning;
 use teach::Teaching;
@@ -29,7 +29,7 @@ const CONTROLS: u32 = 256;
 
 /// What all sessions of a section have in common.
 #[derive(Debug)]
-pub struct Section {
+pub struct PeersSection {
     /// The name of this peer.
     pub local: Box<[u8]>,
     /// The names of all peers, this one among them.
@@ -44,7 +44,7 @@ pub struct Section {
 
 /// What happened in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum SessionEvent {
     /// Both sides know each other: the place of the peer, and the number of its process if it is
     /// the one that connected.
     Established {
@@ -54,7 +54,7 @@ pub enum Event {
         process: Option<u32>,
     },
     /// The peer does not want this session.
-    Refused(Status),
+    Refused(HandshakeStatus),
     /// The peer wants to be taught everything. The session sees to it.
     ResyncRequested,
     /// The peer has taught everything, and says that it knows everything.
@@ -71,7 +71,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// The greeting was answered with this.
-    Refused(Status),
+    Refused(HandshakeStatus),
     /// The peer broke the protocol.
     Breach(Breach),
     /// The peer says that this side broke the protocol.
@@ -83,7 +83,7 @@ pub enum Over {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SessionPhase {
     /// The greeting of the other side is waited for.
     Hello,
     /// The other side has greeted, and is not answered yet.
@@ -105,7 +105,7 @@ struct Guest {
 
 /// How many entries and messages went each way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct SessionCounts {
     /// Entries that were taught.
     pub taught: u64,
     /// Entries that were learned.
@@ -118,9 +118,9 @@ pub struct Counts {
 
 /// One connection to a peer.
 #[derive(Debug)]
-pub struct Session {
-    section: Arc<Section>,
-    phase: Phase,
+pub struct PeerSession {
+    section: Arc<PeersSection>,
+    phase: SessionPhase,
     /// The place of the peer, once it is known.
     peer: Option<usize>,
     minor: u8,
@@ -135,31 +135,31 @@ pub struct Session {
     beat: bool,
     controls: u32,
     /// The origin of entries from a peer with this process's name.
-    local: Origin,
+    local: EntryOrigin,
     learning: Learning,
     teaching: Teaching,
     /// To be sent: a request for a resync; the confirmation of one; what broke.
     ask: bool,
     confirm: bool,
-    events: Vec<Event>,
-    counts: Counts,
+    events: Vec<SessionEvent>,
+    counts: SessionCounts,
 }
 
-impl Session {
+impl PeerSession {
     /// The side that connected, to the peer at `peer`; `process` is the number that it shows.
-    pub fn client(section: &Arc<Section>, peer: usize, process: u32, now: u64) -> Session {
-        Session::client_of_version(1, section, peer, process, now)
+    pub fn client(section: &Arc<PeersSection>, peer: usize, process: u32, now: u64) -> PeerSession {
+        PeerSession::client_of_version(1, section, peer, process, now)
     }
 
     /// The side that connected, which speaks version 2.`minor`.
     pub(crate) fn client_of_version(
         minor: u8,
-        section: &Arc<Section>,
+        section: &Arc<PeersSection>,
         peer: usize,
         process: u32,
         now: u64,
-    ) -> Session {
-        let mut session = Session::new(section, Phase::Status, now);
+    ) -> PeerSession {
+        let mut session = PeerSession::new(section, SessionPhase::Status, now);
         session.peer = Some(peer);
         session.minor = minor;
         handshake::greet(minor, &section.peers[peer], &section.local, process, &mut session.greeting);
@@ -167,12 +167,12 @@ impl Session {
     }
 
     /// The side that was connected to.
-    pub fn server(section: &Arc<Section>, now: u64) -> Session {
-        Session::new(section, Phase::Hello, now)
+    pub fn server(section: &Arc<PeersSection>, now: u64) -> PeerSession {
+        PeerSession::new(section, SessionPhase::Hello, now)
     }
 
-    fn new(section: &Arc<Section>, phase: Phase, now: u64) -> Session {
-        Session {
+    fn new(section: &Arc<PeersSection>, phase: SessionPhase, now: u64) -> PeerSession {
+        PeerSession {
             section: section.clone(),
             phase,
             peer: None,
@@ -183,13 +183,13 @@ impl Session {
             said: now,
             beat: false,
             controls: 0,
-            local: Origin::Local,
+            local: EntryOrigin::Local,
             learning: Learning::new(&section.tables),
             teaching: Teaching::new(section.tables.len()),
             ask: false,
             confirm: false,
             events: Vec::new(),
-            counts: Counts::default(),
+            counts: SessionCounts::default(),
         }
     }
 
@@ -200,14 +200,14 @@ impl Session {
 
     /// Whether messages are exchanged.
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.phase == SessionPhase::Open
     }
 
     /// Why it is over, if it is. What [`output`](Self::output) has to say then goes out before the
     /// connection is closed.
     pub fn over(&self) -> Option<Over> {
         match self.phase {
-            Phase::Over(over) => Some(over),
+            SessionPhase::Over(over) => Some(over),
             _ => None,
         }
     }
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// How much went each way.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> SessionCounts {
         self.counts
     }
 
@@ -253,28 +253,28 @@ impl Session {
     /// A greeting came that is not answered: who sent it.
     pub fn greeted(&self) -> Option<usize> {
         match self.phase {
-            Phase::Greeted(hello) => Some(hello.peer),
+            SessionPhase::Greeted(hello) => Some(hello.peer),
             _ => None,
         }
     }
 
     /// Answers the greeting.
-    pub fn welcome(&mut self, status: Status) {
-        let Phase::Greeted(hello) = self.phase else { return };
+    pub fn welcome(&mut self, status: HandshakeStatus) {
+        let SessionPhase::Greeted(hello) = self.phase else { return };
         handshake::answer(status, &mut self.greeting);
-        if status != Status::Success {
+        if status != HandshakeStatus::Success {
             self.end(Over::Refused(status));
             return;
         }
-        self.phase = Phase::Open;
-        self.events.push(Event::Established { peer: hello.peer, process: Some(hello.process) });
+        self.phase = SessionPhase::Open;
+        self.events.push(SessionEvent::Established { peer: hello.peer, process: Some(hello.process) });
     }
 
     /// The peer has this process's name. A predecessor is sent no changes: it would replace its
     /// counts by lower ones.
-    pub(crate) fn is_with(&mut self, process: Origin) {
+    pub(crate) fn is_with(&mut self, process: EntryOrigin) {
         self.local = process;
-        self.teaching.keep_changes(process != Origin::Successor);
+        self.teaching.keep_changes(process != EntryOrigin::Successor);
     }
 
     /// Asks the peer for everything it knows.
@@ -294,14 +294,14 @@ impl Session {
 
     fn end(&mut self, over: Over) {
         if self.over().is_none() {
-            self.phase = Phase::Over(over);
+            self.phase = SessionPhase::Over(over);
             self.input = Vec::new();
-            self.events.push(Event::Over(over));
+            self.events.push(SessionEvent::Over(over));
         }
     }
 
     /// What happened since the last call.
-    pub fn take_events(&mut self) -> Vec<Event> {
+    pub fn take_events(&mut self) -> Vec<SessionEvent> {
         std::mem::take(&mut self.events)
     }
 
@@ -348,11 +348,11 @@ impl Session {
         loop {
             let rest = &bytes[used..];
             let step = match self.phase {
-                Phase::Hello => self.take_hello(rest),
-                Phase::Status => self.take_status(rest, now),
-                Phase::Open => self.take_message(rest, now, tables),
+                SessionPhase::Hello => self.take_hello(rest),
+                SessionPhase::Status => self.take_status(rest, now),
+                SessionPhase::Open => self.take_message(rest, now, tables),
                 // What comes behind a greeting waits for its answer.
-                Phase::Greeted(_) | Phase::Over(_) => Ok(None),
+                SessionPhase::Greeted(_) | SessionPhase::Over(_) => Ok(None),
             };
             match step {
                 Ok(Some(length)) => used += length,
@@ -367,10 +367,10 @@ impl Session {
 
     fn take_hello(&mut self, bytes: &[u8]) -> Result<Option<usize>, Breach> {
         match handshake::read_hello(bytes, &self.section.local, &self.section.peers) {
-            Ok(Some(Hello { peer, minor, process, length })) => {
+            Ok(Some(PeerHello { peer, minor, process, length })) => {
                 self.peer = Some(peer);
                 self.minor = minor;
-                self.phase = Phase::Greeted(Guest { peer, process });
+                self.phase = SessionPhase::Greeted(Guest { peer, process });
                 Ok(Some(length))
             }
             Ok(None) => Ok(None),
@@ -384,15 +384,15 @@ impl Session {
 
     fn take_status(&mut self, bytes: &[u8], now: u64) -> Result<Option<usize>, Breach> {
         let Some((status, length)) = handshake::read_status(bytes)? else { return Ok(None) };
-        if status != Status::Success {
-            self.events.push(Event::Refused(status));
+        if status != HandshakeStatus::Success {
+            self.events.push(SessionEvent::Refused(status));
             self.end(Over::Refused(status));
             return Ok(None);
         }
-        self.phase = Phase::Open;
+        self.phase = SessionPhase::Open;
         self.heard = now;
         if let Some(peer) = self.peer {
-            self.events.push(Event::Established { peer, process: None });
+            self.events.push(SessionEvent::Established { peer, process: None });
         }
         Ok(Some(length))
     }
@@ -426,10 +426,10 @@ impl Session {
     }
 
     /// Where an entry of this session is learned. Those of resyncs alone are told with their time.
-    fn origin(&self, timed: bool) -> Origin {
+    fn origin(&self, timed: bool) -> EntryOrigin {
         match self.peer {
             Some(peer) if self.section.peers[peer] != self.section.local => {
-                Origin::Remote { peer, resync: timed }
+                EntryOrigin::Remote { peer, resync: timed }
             }
             _ => self.local,
         }
@@ -447,17 +447,21 @@ impl Session {
         let event = match control {
             Control::ResyncRequest => {
                 self.teaching.begin_lesson();
-                Event::ResyncRequested
+                SessionEvent::ResyncRequested
             }
             Control::ResyncFinished | Control::ResyncPartial => {
                 self.confirm = true;
-                if control == Control::ResyncFinished { Event::ResyncFinished } else { Event::ResyncPartial }
+                if control == Control::ResyncFinished {
+                    SessionEvent::ResyncFinished
+                } else {
+                    SessionEvent::ResyncPartial
+                }
             }
             Control::ResyncConfirm => {
                 if !self.teaching.confirmed() {
                     return Ok(());
                 }
-                Event::ResyncConfirmed
+                SessionEvent::ResyncConfirmed
             }
             Control::Heartbeat => return Ok(()),
         };
@@ -479,11 +483,11 @@ impl Session {
         let before = out.len();
         out.append(&mut self.greeting);
         match self.phase {
-            Phase::Over(Over::Breach(breach)) if !self.teaching.is_silent() => {
+            SessionPhase::Over(Over::Breach(breach)) if !self.teaching.is_silent() => {
                 message::error(breach, out);
                 self.teaching.silence();
             }
-            Phase::Open => self.messages(out, limit, up_to_date, now, tables),
+            SessionPhase::Open => self.messages(out, limit, up_to_date, now, tables),
             _ => {}
         }
         if out.len() > before {
@@ -520,8 +524,8 @@ impl Session {
     /// When [`tick`](Self::tick) and [`output`](Self::output) are to be called at the latest.
     pub fn next(&self) -> Option<u64> {
         match self.phase {
-            Phase::Over(_) => None,
-            Phase::Open if !self.beat => Some((self.heard + TIMEOUT).min(self.said + HEARTBEAT)),
+            SessionPhase::Over(_) => None,
+            SessionPhase::Open if !self.beat => Some((self.heard + TIMEOUT).min(self.said + HEARTBEAT)),
             _ => Some(self.heard + TIMEOUT),
         }
     }

@@ -4,39 +4,39 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use state::table::{self, Data, KeyType, Table, View};
+use state::table::{self, DataType, EntryValues, KeyType, Table};
 
-use crate::{Column, Definition, KeyKind, Kind, Origin, Rate, Row, Tables, Value};
+use crate::{DataColumn, DataKind, Definition, EntryOrigin, EntryValue, KeyKind, PeerEntry, Rate, Tables};
 
 /// The tables of a section, in the order of their definitions.
 #[derive(Debug)]
 pub struct Stick {
     tables: Vec<Arc<Table>>,
     /// For each table, the last values that the predecessor sent for its entries.
-    before: Vec<HashMap<Box<[u8]>, Told>>,
+    before: Vec<HashMap<Box<[u8]>, StickValues>>,
     /// Memory for the entry that is told.
     key: Vec<u8>,
-    values: Vec<Value>,
+    values: Vec<EntryValue>,
 }
 
 /// The values of an entry as a peer sent them.
 #[derive(Debug)]
-struct Told {
+struct StickValues {
     /// In milliseconds.
     at: u64,
-    values: Box<[Value]>,
+    values: Box<[EntryValue]>,
 }
 
-impl Told {
+impl StickValues {
     /// A value, with the age that it has by now.
-    fn value(&self, at: usize, now: u64) -> table::Value<'_> {
+    fn value(&self, at: usize, now: u64) -> table::TableValue<'_> {
         let since = u32::try_from(now.saturating_sub(self.at)).unwrap_or(u32::MAX);
         match self.values.get(at) {
-            Some(Value::Rate(rate)) => {
-                table::Value::Rate(rate.age.saturating_add(since), rate.current, rate.previous)
+            Some(EntryValue::Rate(rate)) => {
+                table::TableValue::Rate(rate.age.saturating_add(since), rate.current, rate.previous)
             }
             Some(value) => told(value),
-            None => table::Value::Absent,
+            None => table::TableValue::Absent,
         }
     }
 }
@@ -50,7 +50,7 @@ pub fn definition(table: &Table, name: &str) -> Definition {
         KeyType::Str => KeyKind::String,
         KeyType::Bin => KeyKind::Binary,
     };
-    let columns = table.columns().map(|column| Column {
+    let columns = table.columns().map(|column| DataColumn {
         kind: kind(column.data),
         count: column.count,
         period: column.period_ms,
@@ -60,8 +60,8 @@ pub fn definition(table: &Table, name: &str) -> Definition {
 }
 
 /// Both have the numbers of the protocol.
-fn kind(data: Data) -> Kind {
-    Kind::all().nth(data as usize).unwrap_or(Kind::ServerId)
+fn kind(data: DataType) -> DataKind {
+    DataKind::all().nth(data as usize).unwrap_or(DataKind::ServerId)
 }
 
 impl Stick {
@@ -83,34 +83,38 @@ impl Stick {
 
 /// Puts an entry in a row.
 fn row<R>(
-    entry: &View<'_>,
+    entry: &EntryValues<'_>,
     now: u64,
-    (key, values): (&mut Vec<u8>, &mut Vec<Value>),
-    take: impl FnOnce(&Row<'_>) -> R,
+    (key, values): (&mut Vec<u8>, &mut Vec<EntryValue>),
+    take: impl FnOnce(&PeerEntry<'_>) -> R,
 ) -> R {
     key.clear();
     entry.key(key);
     values.clear();
     entry.values(now).for_each(|value| {
         values.push(match value {
-            table::Value::Absent => Value::Absent,
-            table::Value::Number(number) => Value::Number(number),
-            table::Value::Rate(age, current, previous) => Value::Rate(Rate { age, current, previous }),
+            table::TableValue::Absent => EntryValue::Absent,
+            table::TableValue::Number(number) => EntryValue::Number(number),
+            table::TableValue::Rate(age, current, previous) => {
+                EntryValue::Rate(Rate { age, current, previous })
+            }
             // Shared, not copied.
-            table::Value::Text(_) => Value::Name(entry.server_key().cloned().map(Arc::<[u8]>::from)),
+            table::TableValue::Text(_) => {
+                EntryValue::Name(entry.server_key().cloned().map(Arc::<[u8]>::from))
+            }
         });
     });
-    take(&Row { key, expire: Some(entry.expires_in(now)), values })
+    take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
 }
 
 /// A value that a peer tells.
-fn told(value: &Value) -> table::Value<'_> {
+fn told(value: &EntryValue) -> table::TableValue<'_> {
     match value {
-        Value::Absent => table::Value::Absent,
-        Value::Number(number) => table::Value::Number(*number),
-        Value::Rate(rate) => table::Value::Rate(rate.age, rate.current, rate.previous),
-        Value::Name(name) => {
-            table::Value::Text(name.as_deref().and_then(|name| std::str::from_utf8(name).ok()))
+        EntryValue::Absent => table::TableValue::Absent,
+        EntryValue::Number(number) => table::TableValue::Number(*number),
+        EntryValue::Rate(rate) => table::TableValue::Rate(rate.age, rate.current, rate.previous),
+        EntryValue::Name(name) => {
+            table::TableValue::Text(name.as_deref().and_then(|name| std::str::from_utf8(name).ok()))
         }
     }
 }
@@ -120,7 +124,13 @@ impl Tables for Stick {
         self.tables[table].last_change()
     }
 
-    fn changed(&mut self, table: usize, after: u64, now: u64, take: &mut dyn FnMut(u64, &Row<'_>) -> bool) {
+    fn changed(
+        &mut self,
+        table: usize,
+        after: u64,
+        now: u64,
+        take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
+    ) {
         let Stick { tables, key, values, .. } = self;
         tables[table].changes(after, now, |number, entry| {
             row(entry, now, (&mut *key, &mut *values), |row| take(number, row))
@@ -132,7 +142,7 @@ impl Tables for Stick {
         table: usize,
         cursor: u64,
         now: u64,
-        take: &mut dyn FnMut(&Row<'_>) -> bool,
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
         let Stick { tables, key, values, .. } = self;
         let next = tables[table]
@@ -141,20 +151,21 @@ impl Tables for Stick {
     }
 
     // A resync may tell what is older than what an entry has: how long an entry still lives says so.
-    fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64) {
-        let told_now = |at: usize| row.values.get(at).map_or(table::Value::Absent, told);
+    fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
+        let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, told);
         let told_again = match origin {
-            Origin::Successor => return,
-            Origin::Predecessor => {
+            EntryOrigin::Successor => return,
+            EntryOrigin::Predecessor => {
                 let known = self.before[table].get(row.key);
-                let known = |at| known.map_or(table::Value::Absent, |known| known.value(at, now));
+                let known = |at| known.map_or(table::TableValue::Absent, |known| known.value(at, now));
                 if self.tables[table].learn_from_predecessor(row.key, row.expire, now, told_now, known) {
-                    self.before[table].insert(row.key.into(), Told { at: now, values: row.values.into() });
+                    self.before[table]
+                        .insert(row.key.into(), StickValues { at: now, values: row.values.into() });
                 }
                 return;
             }
-            Origin::Local => true,
-            Origin::Remote { resync, .. } => resync,
+            EntryOrigin::Local => true,
+            EntryOrigin::Remote { resync, .. } => resync,
         };
         self.tables[table].learn(row.key, (row.expire, told_again), now, told_now);
     }

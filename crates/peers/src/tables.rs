@@ -1,10 +1,10 @@
 //! What a session needs of the tables that are shared: whoever has them implements [`Tables`].
 
-use crate::row::Row;
+use crate::row::PeerEntry;
 
 /// Where an entry was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum EntryOrigin {
     /// From the process that this one replaces. Its counts and those made here add up.
     Predecessor,
     /// From an earlier process with this one's name. Other peers may have sent its counts already.
@@ -34,7 +34,13 @@ pub trait Tables {
     /// Gives the entries whose numbers are above `after` to `take` with their numbers, in rising order,
     /// until `take` says no; the entry it says no to is taken all the same. Entries that
     /// are gone are left out.
-    fn changed(&mut self, table: usize, after: u64, now: u64, take: &mut dyn FnMut(u64, &Row<'_>) -> bool);
+    fn changed(
+        &mut self,
+        table: usize,
+        after: u64,
+        now: u64,
+        take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
+    );
 
     /// Gives all entries to `take`, from `cursor` on, until `take` says no; the entry it says no to is
     /// taken all the same. The first cursor is 0; answers the next, or `None` when that was all.
@@ -44,12 +50,12 @@ pub trait Tables {
         table: usize,
         cursor: u64,
         now: u64,
-        take: &mut dyn FnMut(&Row<'_>) -> bool,
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64>;
 
     /// An entry came: it is made or changed, and its life begins anew.
-    fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64);
+    fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64);
 
-    /// [`Origin::Predecessor`] has ended: memory for its last values can be freed.
+    /// [`EntryOrigin::Predecessor`] has ended: memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
 }

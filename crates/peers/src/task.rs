@@ -13,13 +13,13 @@ use std::time::Duration;
 use base::clock::now_ms;
 use net::Stream;
 use runtime::timer::{self, NEVER, Timer};
-use runtime::trace::{self, Keys, Level, Source, peers};
+use runtime::trace::{self, Keys, TraceLevel, TraceSource, peers};
 use tokio::sync::Notify;
 
-use crate::group::{Command, Group, Link};
+use crate::group::{Group, GroupCommand, LinkId};
 use crate::session::TIMEOUT;
 use crate::tables::Tables;
-use crate::transport::{self, Line, Speak};
+use crate::transport::{self, ConnectionChannel, Speak};
 
 /// A connection on its way.
 pub type Making = Pin<Box<dyn Future<Output = io::Result<Stream>>>>;
@@ -34,8 +34,8 @@ pub trait Ways: 'static {
 }
 
 /// A section at work. It lives and is used on one worker.
-pub struct Desk<T> {
-    work: RefCell<Work<T>>,
+pub struct SectionMailbox<T> {
+    work: RefCell<SectionWork<T>>,
     ways: Box<dyn Ways>,
     /// Told when the next instant to look at the group may have changed.
     changed: Notify,
@@ -43,17 +43,17 @@ pub struct Desk<T> {
     done: Notify,
 }
 
-struct Work<T> {
+struct SectionWork<T> {
     group: Group,
     tables: T,
-    lines: HashMap<Link, Rc<Line>>,
+    lines: HashMap<LinkId, Rc<ConnectionChannel>>,
 }
 
-impl<T: Tables + 'static> Desk<T> {
+impl<T: Tables + 'static> SectionMailbox<T> {
     /// Begins the work of a section on the calling worker.
     pub fn begin(group: Group, tables: T, ways: impl Ways) -> Rc<Self> {
         let desk = Rc::new(Self {
-            work: RefCell::new(Work { group, tables, lines: HashMap::new() }),
+            work: RefCell::new(SectionWork { group, tables, lines: HashMap::new() }),
             ways: Box::new(ways),
             changed: Notify::new(),
             done: Notify::new(),
@@ -96,17 +96,17 @@ impl<T: Tables + 'static> Desk<T> {
         }
         while let Some(command) = work.group.command() {
             match command {
-                Command::Connect { peer, link } => {
+                GroupCommand::Connect { peer, link } => {
                     work.lines.entry(link).or_default();
                     tokio::task::spawn_local(self.clone().dial(peer, link));
                 }
-                Command::Close(link) => {
+                GroupCommand::Close(link) => {
                     if let Some(line) = work.lines.get(&link) {
                         line.ends.set(true);
                         line.woken.notify_one();
                     }
                 }
-                Command::Done => self.done.notify_one(),
+                GroupCommand::Done => self.done.notify_one(),
             }
         }
         if let Some(line) = work.group.asked().and_then(|link| work.lines.get(&link)) {
@@ -145,37 +145,37 @@ impl<T: Tables + 'static> Desk<T> {
         standing.run(Box::pin(async { Ok(stream) }), false).await;
     }
 
-    async fn dial(self: Rc<Self>, peer: usize, link: Link) {
+    async fn dial(self: Rc<Self>, peer: usize, link: LinkId) {
         let made = self.ways.connect(peer);
         self.standing(link).run(made, true).await;
     }
 
-    fn standing(self: &Rc<Self>, link: Link) -> Standing<T> {
+    fn standing(self: &Rc<Self>, link: LinkId) -> OpenLink<T> {
         let line = self.work.borrow_mut().lines.entry(link).or_default().clone();
-        Standing { desk: self.clone(), link, line }
+        OpenLink { desk: self.clone(), link, line }
     }
 }
 
 /// A connection that the group knows, until this is dropped.
-struct Standing<T: Tables + 'static> {
-    desk: Rc<Desk<T>>,
-    link: Link,
-    line: Rc<Line>,
+struct OpenLink<T: Tables + 'static> {
+    desk: Rc<SectionMailbox<T>>,
+    link: LinkId,
+    line: Rc<ConnectionChannel>,
 }
 
-impl<T: Tables + 'static> Standing<T> {
+impl<T: Tables + 'static> OpenLink<T> {
     /// From its making to its end.
     async fn run(self, made: Making, is_ours: bool) {
         let limit = Duration::from_millis(TIMEOUT);
         let Ok(Ok(stream)) = timer::timeout(limit, made).await else {
-            self.observe(peers::ERROR, Level::Error, "peer not reached", 0);
+            self.observe(peers::ERROR, TraceLevel::Error, "peer not reached", 0);
             return;
         };
         if self.line.ends.get() {
             return;
         }
         stream.set_nodelay();
-        self.observe(peers::NEW, Level::User, "session begins", 0);
+        self.observe(peers::NEW, TraceLevel::User, "session begins", 0);
         if is_ours {
             self.desk.turn(|group, _| group.connected(self.link, now_ms()));
         }
@@ -183,22 +183,22 @@ impl<T: Tables + 'static> Standing<T> {
     }
 }
 
-impl<T: Tables + 'static> Standing<T> {
+impl<T: Tables + 'static> OpenLink<T> {
     /// A point of traces (`trace peers` on the runtime socket).
     #[inline]
     #[track_caller]
-    fn observe(&self, events: u64, level: Level, message: &str, bytes: usize) {
-        if trace::is_on(Source::Peers) {
+    fn observe(&self, events: u64, level: TraceLevel, message: &str, bytes: usize) {
+        if trace::is_on(TraceSource::Peers) {
             self.tell(events, level, message, bytes);
         }
     }
 
     #[cold]
     #[track_caller]
-    fn tell(&self, events: u64, level: Level, message: &str, bytes: usize) {
+    fn tell(&self, events: u64, level: TraceLevel, message: &str, bytes: usize) {
         let group = &self.desk.work.borrow().group;
         let keys = Keys { own: self.link + 1, group: group.number(), ..Keys::default() };
-        trace::report(Source::Peers, events, level, &keys, message, &|_, out| {
+        trace::report(TraceSource::Peers, events, level, &keys, message, &|_, out| {
             let name = group.name_of(self.link).unwrap_or(b"?");
             // Writing to a string does not fail.
             let _ = write!(out, "peer={} connection={}", String::from_utf8_lossy(name), self.link);
@@ -209,15 +209,15 @@ impl<T: Tables + 'static> Standing<T> {
     }
 }
 
-impl<T: Tables + 'static> Drop for Standing<T> {
+impl<T: Tables + 'static> Drop for OpenLink<T> {
     fn drop(&mut self) {
-        self.observe(peers::END, Level::State, "session over", 0);
+        self.observe(peers::END, TraceLevel::State, "session over", 0);
         self.desk.work.borrow_mut().lines.remove(&self.link);
         self.desk.turn(|group, _| group.closed(self.link, now_ms()));
     }
 }
 
-impl<T: Tables + 'static> Speak for Standing<T> {
+impl<T: Tables + 'static> Speak for OpenLink<T> {
     fn output(&self, out: &mut Vec<u8>, limit: usize) {
         let before = out.len();
         {
@@ -225,12 +225,12 @@ impl<T: Tables + 'static> Speak for Standing<T> {
             work.group.output(self.link, out, limit, now_ms(), &mut work.tables);
         }
         if out.len() > before {
-            self.observe(peers::TX, Level::Proto, "messages made", out.len() - before);
+            self.observe(peers::TX, TraceLevel::Proto, "messages made", out.len() - before);
         }
     }
 
     fn received(&self, bytes: &[u8]) {
-        self.observe(peers::RX, Level::Proto, "messages received", bytes.len());
+        self.observe(peers::RX, TraceLevel::Proto, "messages received", bytes.len());
         self.desk.turn(|group, tables| group.receive(self.link, bytes, now_ms(), tables));
     }
 }

@@ -20,7 +20,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a connection's task and the section's share.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct ConnectionChannel {
     /// Told when there may be something to say.
     pub(crate) woken: Notify,
     /// Whether it is closed once everything is said.
@@ -35,14 +35,14 @@ pub(crate) trait Speak {
     fn received(&self, bytes: &[u8]);
 }
 
-enum Turn {
+enum TransportTurn {
     Read(io::Result<usize>),
     Wrote(io::Result<usize>),
     Woken,
 }
 
 /// Runs a connection to its end.
-pub(crate) async fn converse(mut stream: Stream, line: &Line, speak: &impl Speak) {
+pub(crate) async fn converse(mut stream: Stream, line: &ConnectionChannel, speak: &impl Speak) {
     let mut room = vec![0; PIECE];
     let (mut out, mut at) = (Vec::new(), 0);
     while !line.ends.get() {
@@ -52,10 +52,10 @@ pub(crate) async fn converse(mut stream: Stream, line: &Line, speak: &impl Speak
             speak.output(&mut out, PIECE);
         }
         match turn(&mut stream, line, &out[at..], &mut room).await {
-            Turn::Wrote(Ok(length)) => at += length,
-            Turn::Read(Ok(length)) if length > 0 => speak.received(&room[..length]),
-            Turn::Woken => {}
-            Turn::Read(_) | Turn::Wrote(Err(_)) => return,
+            TransportTurn::Wrote(Ok(length)) => at += length,
+            TransportTurn::Read(Ok(length)) if length > 0 => speak.received(&room[..length]),
+            TransportTurn::Woken => {}
+            TransportTurn::Read(_) | TransportTurn::Wrote(Err(_)) => return,
         }
         // A peer that is taught a whole table leaves the worker to others in between.
         tokio::task::yield_now().await;
@@ -65,26 +65,26 @@ pub(crate) async fn converse(mut stream: Stream, line: &Line, speak: &impl Speak
     stream.close();
 }
 
-async fn turn(stream: &mut Stream, line: &Line, out: &[u8], room: &mut [u8]) -> Turn {
+async fn turn(stream: &mut Stream, line: &ConnectionChannel, out: &[u8], room: &mut [u8]) -> TransportTurn {
     let mut woken = pin!(line.woken.notified());
     let mut is_flushed = false;
     poll_fn(|context| {
         if !out.is_empty()
             && let Poll::Ready(wrote) = stream.poll_write(context, out)
         {
-            return Poll::Ready(Turn::Wrote(wrote));
+            return Poll::Ready(TransportTurn::Wrote(wrote));
         }
         // What is sealed may not have left yet.
         if !is_flushed && let Poll::Ready(flushed) = stream.poll_flush(context) {
             is_flushed = true;
             if let Err(error) = flushed {
-                return Poll::Ready(Turn::Wrote(Err(error)));
+                return Poll::Ready(TransportTurn::Wrote(Err(error)));
             }
         }
         if let Poll::Ready(read) = stream.poll_read(context, room) {
-            return Poll::Ready(Turn::Read(read));
+            return Poll::Ready(TransportTurn::Read(read));
         }
-        woken.as_mut().poll(context).map(|()| Turn::Woken)
+        woken.as_mut().poll(context).map(|()| TransportTurn::Woken)
     })
     .await
 }

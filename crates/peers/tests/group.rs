@@ -6,7 +6,7 @@ mod memory;
 use std::collections::BTreeMap;
 
 use memory::{Memory, counters, section};
-use peers::{Command, Group, Link, Settings, Shown, Stage, TIMEOUT, Tables};
+use peers::{Group, GroupCommand, LinkId, ResyncStage, SectionSettings, ShowContext, TIMEOUT, Tables};
 
 /// A process of the section `A`, `B`, `C`.
 struct Node {
@@ -17,28 +17,34 @@ struct Node {
 fn node(name: &str, process: u32, successor: bool, now: u64) -> Node {
     let section = section(name, &["A", "B", "C"], vec![counters("t", 60_000)]);
     let memory = Memory::new(&section.tables);
-    let settings =
-        Settings { section, shards: 0, parts: Box::default(), process, successor, seed: u64::from(process) };
+    let settings = SectionSettings {
+        section,
+        shards: 0,
+        parts: Box::default(),
+        process,
+        successor,
+        seed: u64::from(process),
+    };
     Node { group: Group::new(settings, now), memory }
 }
 
 impl Node {
     /// Who is to be connected to now.
-    fn dials(&mut self) -> BTreeMap<usize, Link> {
+    fn dials(&mut self) -> BTreeMap<usize, LinkId> {
         let mut dials = BTreeMap::new();
         while let Some(command) = self.group.command() {
-            if let Command::Connect { peer, link } = command {
+            if let GroupCommand::Connect { peer, link } = command {
                 dials.insert(peer, link);
             }
         }
         dials
     }
 
-    fn commands(&mut self) -> Vec<Command> {
+    fn commands(&mut self) -> Vec<GroupCommand> {
         std::iter::from_fn(|| self.group.command()).collect()
     }
 
-    fn says(&mut self, link: Link, now: u64) -> Vec<u8> {
+    fn says(&mut self, link: LinkId, now: u64) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
             let before = out.len();
@@ -49,12 +55,12 @@ impl Node {
         }
     }
 
-    fn hears(&mut self, link: Link, bytes: &[u8], now: u64) {
+    fn hears(&mut self, link: LinkId, bytes: &[u8], now: u64) {
         self.group.receive(link, bytes, now, &mut self.memory);
     }
 
     /// A peer connects and greets; the connection, and what is answered.
-    fn greeted(&mut self, greeting: &str, now: u64) -> (Link, Vec<u8>) {
+    fn greeted(&mut self, greeting: &str, now: u64) -> (LinkId, Vec<u8>) {
         let link = self.group.accept(now).expect("there is room");
         self.hears(link, greeting.as_bytes(), now);
         (link, self.says(link, now))
@@ -62,7 +68,7 @@ impl Node {
 }
 
 /// Carries what two nodes have to say to each other over a connection until they are silent.
-fn talk(a: &mut Node, a_link: Link, b: &mut Node, b_link: Link, now: u64) {
+fn talk(a: &mut Node, a_link: LinkId, b: &mut Node, b_link: LinkId, now: u64) {
     loop {
         let (to_b, to_a) = (a.says(a_link, now), b.says(b_link, now));
         if to_a.is_empty() && to_b.is_empty() {
@@ -74,7 +80,7 @@ fn talk(a: &mut Node, a_link: Link, b: &mut Node, b_link: Link, now: u64) {
 }
 
 /// Lets `a` connect to `b`, whose place is given.
-fn join(a: &mut Node, b: &mut Node, place: usize, now: u64) -> (Link, Link) {
+fn join(a: &mut Node, b: &mut Node, place: usize, now: u64) -> (LinkId, LinkId) {
     let a_link = a.dials()[&place];
     let b_link = b.group.accept(now).expect("there is room");
     a.group.connected(a_link, now);
@@ -96,7 +102,7 @@ fn all_peers_but_this_one_are_connected_to_and_one_of_them_is_asked_for_everythi
         a.hears(dials[&peer], b"200\n", 0);
         asked += usize::from(a.says(dials[&peer], 0) == [0, 0]);
     }
-    assert_eq!((asked, a.group.stage()), (1, Stage::Remote));
+    assert_eq!((asked, a.group.stage()), (1, ResyncStage::Remote));
 }
 
 #[test]
@@ -108,7 +114,7 @@ fn a_peer_that_does_not_know_everything_is_followed_by_another() {
         a.hears(*link, b"200\n", 0);
     }
     let asked = |a: &mut Node| {
-        let asks: Vec<Link> =
+        let asks: Vec<LinkId> =
             dials.values().copied().filter(|link| a.says(*link, 0).ends_with(&[0, 0])).collect();
         assert_eq!(asks.len(), 1, "{asks:?}");
         asks[0]
@@ -116,13 +122,13 @@ fn a_peer_that_does_not_know_everything_is_followed_by_another() {
     let first = asked(&mut a);
     a.hears(first, &[0, 2], 0);
     assert_eq!(a.says(first, 0), [0, 3]);
-    assert_eq!(a.group.stage(), Stage::Remote);
+    assert_eq!(a.group.stage(), ResyncStage::Remote);
     let second = dials.values().copied().find(|link| *link != first).unwrap();
     assert_eq!((a.group.asked(), a.group.asked()), (Some(second), None), "it is silent otherwise");
     assert_eq!(a.says(second, 0), [0, 0]);
     a.hears(second, &[0, 1], 0);
     assert_eq!(a.says(second, 0), [0, 3]);
-    assert_eq!(a.group.stage(), Stage::Finished);
+    assert_eq!(a.group.stage(), ResyncStage::Finished);
 }
 
 #[test]
@@ -142,7 +148,7 @@ fn the_loss_of_a_teacher_is_the_turn_of_another() {
     // Its own end is not waited for without limit when nobody is left.
     a.group.closed(dials[&other], 200);
     a.group.tick(200 + 5000);
-    assert_eq!(a.group.stage(), Stage::Finished);
+    assert_eq!(a.group.stage(), ResyncStage::Finished);
 }
 
 #[test]
@@ -152,9 +158,9 @@ fn a_process_that_nobody_teaches_takes_itself_to_know_everything() {
         a.group.closed(link, 1);
     }
     a.group.tick(4999);
-    assert_eq!(a.group.stage(), Stage::Remote);
+    assert_eq!(a.group.stage(), ResyncStage::Remote);
     a.group.tick(5000);
-    assert_eq!(a.group.stage(), Stage::Finished);
+    assert_eq!(a.group.stage(), ResyncStage::Finished);
 }
 
 #[test]
@@ -168,16 +174,16 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
         old.memory.count(0, format!("k{number}").as_bytes(), number, 0);
     }
     let mut new = node("A", 20, true, 1000);
-    assert_eq!((new.dials().len(), new.group.stage()), (0, Stage::Local));
+    assert_eq!((new.dials().len(), new.group.stage()), (0, ResyncStage::Local));
     // Others come later.
     let (_, answer) = new.greeted("HAProxyS 2.1\nA\nB 1 1\n", 1000);
     assert_eq!(answer, b"300\n");
 
     old.group.stop(3, 1000);
     let commands = old.commands();
-    assert!(commands.contains(&Command::Close(dials[&1])), "{commands:?}");
+    assert!(commands.contains(&GroupCommand::Close(dials[&1])), "{commands:?}");
     let link = commands.iter().find_map(|command| match command {
-        Command::Connect { peer: 0, link } => Some(*link),
+        GroupCommand::Connect { peer: 0, link } => Some(*link),
         _ => None,
     });
     let link = link.unwrap();
@@ -185,7 +191,7 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
     old.group.connected(link, 1000);
     talk(&mut old, link, &mut new, new_link, 1000);
     assert_eq!(new.memory.contents(), old.memory.contents());
-    assert_eq!(new.group.stage(), Stage::Finished);
+    assert_eq!(new.group.stage(), ResyncStage::Finished);
     assert_eq!(old.commands(), []);
 
     // Requests that are under way count, and the last of them ends the session.
@@ -194,7 +200,7 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
     assert_eq!(old.commands(), []);
     talk(&mut old, link, &mut new, new_link, 1000);
     assert_eq!(new.memory.counted(0, b"late"), Some(7));
-    assert_eq!(old.commands(), [Command::Done, Command::Close(link)]);
+    assert_eq!(old.commands(), [GroupCommand::Done, GroupCommand::Close(link)]);
 
     new.group.closed(new_link, 1000);
     new.group.tick(1000);
@@ -204,7 +210,7 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
 }
 
 /// Has `old` begin to stop and connects it to its successor.
-fn hand_over(old: &mut Node, new: &mut Node, now: u64) -> (Link, Link) {
+fn hand_over(old: &mut Node, new: &mut Node, now: u64) -> (LinkId, LinkId) {
     old.group.stop(3, now);
     join(old, new, 0, now)
 }
@@ -222,7 +228,7 @@ fn a_process_that_ends_waits_for_its_last_requests_a_minute_at_most() {
         assert_eq!(old.commands(), []);
     }
     old.group.tick(60_000);
-    assert_eq!(old.commands(), [Command::Done, Command::Close(link)]);
+    assert_eq!(old.commands(), [GroupCommand::Done, GroupCommand::Close(link)]);
 }
 
 #[test]
@@ -259,7 +265,7 @@ fn a_successor_whom_nobody_teaches_turns_to_the_others() {
     let mut new = node("A", 20, true, 0);
     assert_eq!(new.group.next(), Some(5000));
     new.group.tick(5000);
-    assert_eq!((new.dials().len(), new.group.stage()), (2, Stage::Remote));
+    assert_eq!((new.dials().len(), new.group.stage()), (2, ResyncStage::Remote));
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn a_process_that_ends_gives_up_a_successor_that_does_not_listen() {
     for attempt in 0..3 {
         let commands = old.commands();
         let link = commands.iter().find_map(|command| match command {
-            Command::Connect { peer: 0, link } => Some(*link),
+            GroupCommand::Connect { peer: 0, link } => Some(*link),
             _ => None,
         });
         assert!(link.is_some(), "attempt {attempt}: {commands:?}");
@@ -279,7 +285,7 @@ fn a_process_that_ends_gives_up_a_successor_that_does_not_listen() {
         now += 1000;
         old.group.tick(now);
     }
-    assert_eq!(old.commands(), [Command::Done]);
+    assert_eq!(old.commands(), [GroupCommand::Done]);
 }
 
 #[test]
@@ -290,9 +296,9 @@ fn the_last_to_connect_wins() {
     a.hears(dials[&1], b"200\n", 0);
     let (first, answer) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
     assert!(answer.starts_with(b"200\n"));
-    assert_eq!(a.commands(), [Command::Close(dials[&1])]);
+    assert_eq!(a.commands(), [GroupCommand::Close(dials[&1])]);
     let (second, _) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
-    assert_eq!(a.commands(), [Command::Close(first)]);
+    assert_eq!(a.commands(), [GroupCommand::Close(first)]);
     let view = a.group.view(1).unwrap();
     assert_eq!((view.is_established, view.sessions, view.collisions), (true, 3, 2));
     a.group.closed(second, 0);
@@ -318,8 +324,8 @@ fn of_two_connections_made_at_once_both_sides_keep_the_same() {
             nodes[side].hears(mine[side], &answers[1 - side], 0);
         }
         let closed = nodes.each_mut().map(|node| node.commands());
-        assert_eq!(closed[0], [Command::Close(theirs[0])]);
-        assert_eq!(closed[1], [Command::Close(mine[1])]);
+        assert_eq!(closed[0], [GroupCommand::Close(theirs[0])]);
+        assert_eq!(closed[1], [GroupCommand::Close(mine[1])]);
         assert!(
             nodes.iter().enumerate().all(|(side, node)| node.group.view(1 - side).unwrap().is_established)
         );
@@ -350,7 +356,7 @@ fn peers_that_were_first_to_connect_are_asked_too() {
         let (link, answer) = a.greeted(&format!("HAProxyS 2.1\nA\n{name} {process} 1\n"), 0);
         assert!(answer.ends_with(&[0, 0]), "{name}: {answer:?}");
         a.hears(link, &[0, 1], 0);
-        assert_eq!((a.says(link, 0), a.group.stage()), (vec![0, 3], Stage::Finished));
+        assert_eq!((a.says(link, 0), a.group.stage()), (vec![0, 3], ResyncStage::Finished));
         a.group.closed(link, 0);
         // It knows this process by now.
         let (link, answer) = a.greeted(&format!("HAProxyS 2.1\nA\n{name} {process} 1\n"), 0);
@@ -380,10 +386,10 @@ fn two_processes_share_what_each_of_them_changes() {
 fn connections_that_do_not_say_who_they_are_are_few_and_short() {
     let mut a = node("A", 10, false, 0);
     a.dials();
-    let links: Vec<Link> = std::iter::from_fn(|| a.group.accept(0)).take(1000).collect();
+    let links: Vec<LinkId> = std::iter::from_fn(|| a.group.accept(0)).take(1000).collect();
     assert!(links.len() < 50, "{}", links.len());
     a.group.tick(TIMEOUT);
-    let closed = a.commands().iter().filter(|command| matches!(command, Command::Close(_))).count();
+    let closed = a.commands().iter().filter(|command| matches!(command, GroupCommand::Close(_))).count();
     assert!(closed >= links.len(), "{closed} of {}", links.len());
     links.iter().for_each(|link| a.group.closed(*link, TIMEOUT));
     assert!(a.group.accept(TIMEOUT).is_some());
@@ -395,7 +401,7 @@ fn a_peer_that_lies_is_left_for_a_while() {
     a.dials();
     let (link, _) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
     a.hears(link, &[TABLE, &[10, 128, 3, 0, 0, 0]].concat(), 0);
-    assert_eq!(a.commands(), [Command::Close(link)]);
+    assert_eq!(a.commands(), [GroupCommand::Close(link)]);
     assert_eq!(a.says(link, 0), [1, 0]);
     a.group.closed(link, 0);
     let view = a.group.view(1).unwrap();
@@ -411,7 +417,7 @@ fn a_section_is_shown_as_haproxy_shows_it() {
     let (a_link, b_link) = join(&mut a, &mut b, 1, 0);
     talk(&mut a, a_link, &mut b, b_link, 0);
     let addresses = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(str::to_owned);
-    let mut shown = Shown {
+    let mut shown = ShowContext {
         name: "P",
         date: "24/Nov/2026:21:04:36",
         is_disabled: false,
@@ -470,7 +476,7 @@ fn an_attempt_that_hangs_is_given_up_and_made_again() {
     let dials = a.dials();
     a.group.tick(TIMEOUT);
     let commands = a.commands();
-    assert!(dials.values().all(|link| commands.contains(&Command::Close(*link))), "{commands:?}");
+    assert!(dials.values().all(|link| commands.contains(&GroupCommand::Close(*link))), "{commands:?}");
     dials.values().for_each(|link| a.group.closed(*link, TIMEOUT));
     a.group.tick(TIMEOUT + 2050);
     assert_eq!(a.dials().len(), 2);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use driver::{Driver, Haproxy, free, haproxy, listener};
 use memory::section;
-use peers::{Column, Definition, KeyKind, Kind, Rate, Section, Shape, Stage, Value};
+use peers::{DataColumn, DataKind, Definition, EntryValue, KeyKind, PeersSection, Rate, ResyncStage, Shape};
 
 const HOUR: u32 = 3_600_000;
 
@@ -22,22 +22,22 @@ enum Caller {
     Both,
 }
 
-fn column(kind: Kind) -> Column {
-    Column { kind, count: 1, period: if kind.shape() == Shape::Rate { HOUR } else { 0 } }
+fn column(kind: DataKind) -> DataColumn {
+    DataColumn { kind, count: 1, period: if kind.shape() == Shape::Rate { HOUR } else { 0 } }
 }
 
 /// What 2.6 has: all but glitches, and no `gpc0` and the like beside arrays.
-fn plain() -> Vec<Column> {
-    let kinds = Kind::all().filter(|kind| !kind.is_array() && !kind.name().starts_with("glitch"));
+fn plain() -> Vec<DataColumn> {
+    let kinds = DataKind::all().filter(|kind| !kind.is_array() && !kind.name().starts_with("glitch"));
     kinds.map(column).collect()
 }
 
 fn tables() -> Vec<Definition> {
-    let gpc0 = || vec![column(Kind::Gpc0)];
+    let gpc0 = || vec![column(DataKind::Gpc0)];
     let arrays = vec![
-        Column { count: 3, ..column(Kind::Gpt) },
-        Column { count: 4, ..column(Kind::Gpc) },
-        Column { count: 5, ..column(Kind::GpcRate) },
+        DataColumn { count: 3, ..column(DataKind::Gpt) },
+        DataColumn { count: 4, ..column(DataKind::Gpc) },
+        DataColumn { count: 5, ..column(DataKind::GpcRate) },
     ];
     vec![
         Definition::new(b"all", KeyKind::Ipv4, 4, HOUR, plain()),
@@ -82,7 +82,7 @@ fn configuration(ours: SocketAddr, theirs: SocketAddr, web: [SocketAddr; 2]) -> 
 struct Scene {
     ours: Driver,
     theirs: Haproxy,
-    section: Arc<Section>,
+    section: Arc<PeersSection>,
     path: std::path::PathBuf,
     front: SocketAddr,
     listener: TcpListener,
@@ -111,7 +111,7 @@ impl Scene {
     fn join(&mut self) {
         self.ours.until("a session, and all that was known", |ours| {
             ours.group.view(1).is_some_and(|view| view.is_established)
-                && ours.group.stage() == Stage::Finished
+                && ours.group.stage() == ResyncStage::Finished
         });
     }
 
@@ -216,28 +216,28 @@ fn everything_that_haproxy_stores_is_learned() {
     (0..3).for_each(|_| request(scene.front, "/path"));
     let definition = &scene.section.tables[0];
     let place = |kind| definition.columns.iter().position(|column| column.kind == kind).unwrap();
-    let number = |values: &[Value], kind| match &values[place(kind)] {
-        Value::Number(number) => *number,
+    let number = |values: &[EntryValue], kind| match &values[place(kind)] {
+        EntryValue::Number(number) => *number,
         other => panic!("{other:?}"),
     };
     let theirs = &scene.theirs;
     scene.ours.until("three requests, and what was counted in them", |ours| {
         let Some(entry) = ours.memory.tables[0].entries.get(&[127, 0, 0, 1][..]) else { return false };
         let shown = theirs.table("all").remove("127.0.0.1").unwrap();
-        let counted =
-            number(&entry.values, Kind::HttpReqCnt) == 3 && number(&entry.values, Kind::BytesOutCnt) > 0;
+        let counted = number(&entry.values, DataKind::HttpReqCnt) == 3
+            && number(&entry.values, DataKind::BytesOutCnt) > 0;
         let named = shown["server_key"] == "origin";
         counted
             && named
             && definition.columns.iter().zip(&entry.values).all(|(column, value)| {
                 let told = match value {
-                    Value::Number(number) => number.to_string(),
-                    Value::Rate(rate) if rate.age > HOUR => "0".into(),
-                    Value::Rate(rate) => rate.current.to_string(),
-                    Value::Name(name) => {
+                    EntryValue::Number(number) => number.to_string(),
+                    EntryValue::Rate(rate) if rate.age > HOUR => "0".into(),
+                    EntryValue::Rate(rate) => rate.current.to_string(),
+                    EntryValue::Name(name) => {
                         name.as_ref().map_or("-".into(), |name| String::from_utf8_lossy(name).into())
                     }
-                    Value::Absent => return false,
+                    EntryValue::Absent => return false,
                 };
                 told == shown[column.kind.name()]
             })
@@ -248,11 +248,11 @@ fn everything_that_haproxy_stores_is_learned() {
         let numbers: Vec<u64> = entry.values[..7]
             .iter()
             .map(|value| match value {
-                Value::Number(number) => *number,
+                EntryValue::Number(number) => *number,
                 other => panic!("{other:?}"),
             })
             .collect();
-        let rate = matches!(entry.values[8], Value::Rate(Rate { current: 3, .. }));
+        let rate = matches!(entry.values[8], EntryValue::Rate(Rate { current: 3, .. }));
         numbers == [0, 0, 300, 0, 3, 0, 0] && rate
     });
     assert_eq!(scene.theirs.ask("set table six key ::5 data.gpc0 70000").trim(), "");
@@ -271,12 +271,12 @@ fn haproxy_learns_everything_that_it_stores() {
     for (place, column) in plain().iter().enumerate() {
         let number = 1 + 1000 * place as u64;
         let (value, shown) = match column.kind.shape() {
-            Shape::Number => (Value::Number(number), number.to_string()),
+            Shape::Number => (EntryValue::Number(number), number.to_string()),
             Shape::Rate => {
                 let rate = Rate { age: 10, current: number as u32, previous: 0 };
-                (Value::Rate(rate), number.to_string())
+                (EntryValue::Rate(rate), number.to_string())
             }
-            Shape::Name => (Value::Name(Some(Arc::from(*b"some-server"))), "some-server".into()),
+            Shape::Name => (EntryValue::Name(Some(Arc::from(*b"some-server"))), "some-server".into()),
         };
         values.push(value);
         wanted.push((column.kind.name(), shown));
@@ -295,8 +295,8 @@ fn haproxy_learns_everything_that_it_stores() {
         }
     }
 
-    let rate = |current| Value::Rate(Rate { age: 0, current, previous: 0 });
-    let mut arrays: Vec<Value> = (1..=7).map(Value::Number).collect();
+    let rate = |current| EntryValue::Rate(Rate { age: 0, current, previous: 0 });
+    let mut arrays: Vec<EntryValue> = (1..=7).map(EntryValue::Number).collect();
     arrays.extend((1..=5).map(rate));
     scene.ours.memory.set(1, b"/a string", &arrays, now);
     scene.ours.memory.count(3, &7_u128.to_be_bytes(), 11, now);

@@ -4,31 +4,32 @@
 mod memory;
 
 use memory::{Memory, counters, section};
-use peers::{Column, Definition, Event, KeyKind, Kind, Session, Shape, Status};
+use peers::{DataColumn, DataKind, Definition, HandshakeStatus, KeyKind, PeerSession, SessionEvent, Shape};
 use proptest::prelude::*;
 
 /// A table of strings, and one of everything.
 fn tables() -> Vec<Definition> {
-    let column = |kind: Kind| Column {
+    let column = |kind: DataKind| DataColumn {
         kind,
         count: if kind.is_array() { 3 } else { 1 },
         period: if kind.shape() == Shape::Rate { 1000 } else { 0 },
     };
-    let all = Definition::new(b"all", KeyKind::Ipv4, 4, 60_000, Kind::all().map(column).collect());
+    let all = Definition::new(b"all", KeyKind::Ipv4, 4, 60_000, DataKind::all().map(column).collect());
     vec![counters("t", 0), all]
 }
 
 /// What comes of bytes: events, contents, and what is said in the end.
-fn outcome(client: bool, bytes: &[u8], cut: usize) -> (Vec<Event>, String, Vec<u8>) {
+fn outcome(client: bool, bytes: &[u8], cut: usize) -> (Vec<SessionEvent>, String, Vec<u8>) {
     let section = section("A", &["A", "B"], tables());
     let mut tables = Memory::new(&section.tables);
     tables.count(0, b"own", 7, 0);
-    let mut session = if client { Session::client(&section, 1, 1, 0) } else { Session::server(&section, 0) };
+    let mut session =
+        if client { PeerSession::client(&section, 1, 1, 0) } else { PeerSession::server(&section, 0) };
     let mut events = Vec::new();
     for piece in bytes.chunks(cut.max(1)) {
         session.receive(piece, 0, &mut tables);
         if session.greeted().is_some() {
-            session.welcome(Status::Success);
+            session.welcome(HandshakeStatus::Success);
             session.resume_input(0, &mut tables);
         }
         events.extend(session.take_events());
@@ -61,18 +62,19 @@ fn lesson(client: bool) -> Vec<u8> {
         .iter()
         .flat_map(|column| {
             (0..column.count).map(|_| match column.kind.shape() {
-                Shape::Name => peers::Value::Name(Some((*b"s1").into())),
-                Shape::Rate => peers::Value::Rate(peers::Rate { age: 5, current: 300, previous: 2 }),
-                Shape::Number => peers::Value::Number(500),
+                Shape::Name => peers::EntryValue::Name(Some((*b"s1").into())),
+                Shape::Rate => peers::EntryValue::Rate(peers::Rate { age: 5, current: 300, previous: 2 }),
+                Shape::Number => peers::EntryValue::Number(500),
             })
         })
         .collect();
     assert_eq!(values.len(), width);
     (0..5_u8).for_each(|last| memory.set(1, &[192, 0, 2, last], &values, 0));
-    let mut session = if client { Session::client(&section, 0, 1, 0) } else { Session::server(&section, 0) };
+    let mut session =
+        if client { PeerSession::client(&section, 0, 1, 0) } else { PeerSession::server(&section, 0) };
     let greeting: &[u8] = if client { b"200\n\0\0" } else { b"HAProxyS 2.1\nB\nA 1 1\n\0\0" };
     session.receive(greeting, 0, &mut memory);
-    session.welcome(Status::Success);
+    session.welcome(HandshakeStatus::Success);
     session.resume_input(0, &mut memory);
     let mut out = Vec::new();
     for _ in 0..10 {
@@ -89,7 +91,7 @@ fn a_lesson_is_learned_however_it_is_cut() {
             check(client, &bytes, cut);
         }
         let (events, contents, _) = outcome(client, &bytes, 7);
-        assert!(events.contains(&Event::ResyncFinished), "{events:?}");
+        assert!(events.contains(&SessionEvent::ResyncFinished), "{events:?}");
         assert!(contents.contains("Number(19000)"), "{contents}");
     }
 }

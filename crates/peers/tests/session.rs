@@ -4,8 +4,8 @@ mod memory;
 
 use memory::{Memory, counters, section};
 use peers::{
-    Breach, Column, Definition, Event, HEARTBEAT, KeyKind, Kind, Over, Rate, Section, Session, Status,
-    TIMEOUT, Value,
+    Breach, DataColumn, DataKind, Definition, EntryValue, HEARTBEAT, HandshakeStatus, KeyKind, Over,
+    PeerSession, PeersSection, Rate, SessionEvent, TIMEOUT,
 };
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ const LIMIT: usize = 4096;
 /// Both sides of a connection, with their tables.
 struct Pair {
     now: u64,
-    ends: [Session; 2],
+    ends: [PeerSession; 2],
     tables: [Memory; 2],
-    events: [Vec<Event>; 2],
+    events: [Vec<SessionEvent>; 2],
     up_to_date: bool,
     /// How many bytes went to each side.
     moved: [usize; 2],
@@ -25,7 +25,7 @@ struct Pair {
 impl Pair {
     fn new(definitions: Vec<Definition>) -> Pair {
         let sections = ["A", "B"].map(|name| section(name, &["A", "B"], definitions.clone()));
-        let ends = [Session::client(&sections[0], 1, 77, 0), Session::server(&sections[1], 0)];
+        let ends = [PeerSession::client(&sections[0], 1, 77, 0), PeerSession::server(&sections[1], 0)];
         let tables = [Memory::new(&definitions), Memory::new(&definitions)];
         Pair { now: 0, ends, tables, events: Default::default(), up_to_date: true, moved: [0; 2] }
     }
@@ -58,7 +58,7 @@ impl Pair {
         let end = &mut self.ends[side];
         end.receive(bytes, self.now, &mut self.tables[side]);
         if end.greeted().is_some() {
-            end.welcome(Status::Success);
+            end.welcome(HandshakeStatus::Success);
             end.resume_input(self.now, &mut self.tables[side]);
         }
         self.events[side].extend(end.take_events());
@@ -73,27 +73,29 @@ impl Pair {
 
 /// A table with everything that there is in entries.
 fn everything() -> Definition {
-    let column = |kind: Kind| Column {
+    let column = |kind: DataKind| DataColumn {
         kind,
         count: if kind.is_array() { 5 } else { 1 },
         period: if kind.shape() == peers::Shape::Rate { 10_000 } else { 0 },
     };
-    Definition::new(b"all", KeyKind::Ipv6, 16, 60_000, Kind::all().map(column).collect())
+    Definition::new(b"all", KeyKind::Ipv6, 16, 60_000, DataKind::all().map(column).collect())
 }
 
-fn full_row(seed: u64) -> Vec<Value> {
+fn full_row(seed: u64) -> Vec<EntryValue> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut values = Vec::new();
     for column in &everything().columns {
         for _ in 0..column.count {
             values.push(match column.kind.shape() {
-                peers::Shape::Number => Value::Number(random.u64(..)),
-                peers::Shape::Rate => Value::Rate(Rate {
+                peers::Shape::Number => EntryValue::Number(random.u64(..)),
+                peers::Shape::Rate => EntryValue::Rate(Rate {
                     age: random.u32(..),
                     current: random.u32(..),
                     previous: random.u32(..),
                 }),
-                peers::Shape::Name => Value::Name(Some(format!("s{}", random.u8(..)).into_bytes().into())),
+                peers::Shape::Name => {
+                    EntryValue::Name(Some(format!("s{}", random.u8(..)).into_bytes().into()))
+                }
             });
         }
     }
@@ -104,8 +106,8 @@ fn full_row(seed: u64) -> Vec<Value> {
 fn changes_of_either_side_come_to_the_other_and_are_acknowledged() {
     let mut pair = Pair::new(vec![counters("t", 0), everything()]);
     pair.settle();
-    assert_eq!(pair.events[0], [Event::Established { peer: 1, process: None }]);
-    assert_eq!(pair.events[1], [Event::Established { peer: 0, process: Some(77) }]);
+    assert_eq!(pair.events[0], [SessionEvent::Established { peer: 1, process: None }]);
+    assert_eq!(pair.events[1], [SessionEvent::Established { peer: 0, process: Some(77) }]);
     for round in 0..200_u64 {
         let side = (round % 2) as usize;
         pair.tables[side].count(0, format!("key{}-{side}", round % 37).as_bytes(), round, pair.now);
@@ -131,11 +133,11 @@ fn changes_of_either_side_come_to_the_other_and_are_acknowledged() {
 
 #[test]
 fn a_resync_teaches_everything_and_says_how_much_that_is() {
-    for (up_to_date, event) in [(true, Event::ResyncFinished), (false, Event::ResyncPartial)] {
+    for (up_to_date, event) in [(true, SessionEvent::ResyncFinished), (false, SessionEvent::ResyncPartial)] {
         let mut pair = Pair::new(vec![counters("t", 60_000), counters("empty", 0), counters("forever", 0)]);
         pair.up_to_date = up_to_date;
-        let known = peers::Row { key: b"heard", expire: Some(5000), values: &[Value::Number(3)] };
-        peers::Tables::learn(&mut pair.tables[1], 0, &known, peers::Origin::Local, 0);
+        let known = peers::PeerEntry { key: b"heard", expire: Some(5000), values: &[EntryValue::Number(3)] };
+        peers::Tables::learn(&mut pair.tables[1], 0, &known, peers::EntryOrigin::Local, 0);
         for number in 0..5000_u64 {
             pair.tables[1].count(2, format!("k{number}").as_bytes(), number, 0);
         }
@@ -149,8 +151,8 @@ fn a_resync_teaches_everything_and_says_how_much_that_is() {
         assert_eq!(pair.tables[0].tables[0].entries[&b"heard"[..]].expires, 5000);
         assert!(pair.events[0].contains(&event), "{:?}", pair.events[0]);
         assert!(
-            pair.events[1].contains(&Event::ResyncRequested)
-                && pair.events[1].contains(&Event::ResyncConfirmed)
+            pair.events[1].contains(&SessionEvent::ResyncRequested)
+                && pair.events[1].contains(&SessionEvent::ResyncConfirmed)
         );
     }
 }
@@ -163,7 +165,9 @@ fn a_resync_goes_on_and_tables_have_their_turn_however_much_changes() {
     (0..2000_u64).for_each(|number| pair.tables[0].count(1, format!("k{number}").as_bytes(), number, 0));
     pair.ends[1].request_resync();
     let mut turns = 0;
-    while !pair.events[1].contains(&Event::ResyncFinished) || pair.tables[1].tables[1].entries.len() < 2000 {
+    while !pair.events[1].contains(&SessionEvent::ResyncFinished)
+        || pair.tables[1].tables[1].entries.len() < 2000
+    {
         turns += 1;
         assert!(turns < 1000, "{:?}", pair.events[1]);
         // More than is sent in a turn.
@@ -214,7 +218,7 @@ fn silence_is_filled_with_heartbeats_and_ends_a_session_without_them() {
     let mut pair = Pair::new(vec![counters("t", 0)]);
     pair.settle();
     for _ in 0..10 {
-        let next = pair.ends.iter().filter_map(Session::next).min().unwrap();
+        let next = pair.ends.iter().filter_map(PeerSession::next).min().unwrap();
         assert!(next > pair.now && next <= pair.now + HEARTBEAT);
         pair.pass(next - pair.now);
     }
@@ -238,10 +242,10 @@ fn a_heartbeat_that_cannot_be_sent_is_waited_with_and_not_due_again() {
 }
 
 /// A side that was connected to and greeted; and what it says to bytes of the peer.
-fn told(section: &Arc<Section>, tables: &mut Memory, bytes: &[u8]) -> (Session, Vec<u8>) {
-    let mut session = Session::server(section, 0);
+fn told(section: &Arc<PeersSection>, tables: &mut Memory, bytes: &[u8]) -> (PeerSession, Vec<u8>) {
+    let mut session = PeerSession::server(section, 0);
     session.receive(b"HAProxyS 2.1\nA\nB 1 1\n", 0, tables);
-    session.welcome(Status::Success);
+    session.welcome(HandshakeStatus::Success);
     let mut out = Vec::new();
     session.receive(bytes, 0, tables);
     session.output(&mut out, LIMIT, true, 0, tables);
@@ -321,11 +325,11 @@ fn a_peer_of_version_2_0_is_taught_without_times() {
     let section = section("A", &["A", "B"], vec![counters("t", 60_000)]);
     for (version, kind) in [("2.0", 128), ("2.1", 133)] {
         let mut tables = Memory::new(&section.tables);
-        let row = peers::Row { key: b"k", expire: None, values: &[Value::Number(1)] };
-        peers::Tables::learn(&mut tables, 0, &row, peers::Origin::Local, 0);
-        let mut session = Session::server(&section, 0);
+        let row = peers::PeerEntry { key: b"k", expire: None, values: &[EntryValue::Number(1)] };
+        peers::Tables::learn(&mut tables, 0, &row, peers::EntryOrigin::Local, 0);
+        let mut session = PeerSession::server(&section, 0);
         session.receive(format!("HAProxyS {version}\nA\nB 1 1\n\0\0").as_bytes(), 0, &mut tables);
-        session.welcome(Status::Success);
+        session.welcome(HandshakeStatus::Success);
         session.resume_input(0, &mut tables);
         let mut out = Vec::new();
         session.output(&mut out, LIMIT, true, 0, &mut tables);
@@ -338,12 +342,12 @@ fn a_peer_of_version_2_0_is_taught_without_times() {
 fn a_greeting_that_is_refused_ends_the_session_with_its_status() {
     let section = section("A", &["A", "B"], vec![]);
     for (bytes, status) in [
-        (&b"GET / HTTP/1.1\n"[..], Status::Protocol),
-        (b"HAProxyS 9.1\n", Status::Version),
-        (b"HAProxyS 2.1\nX\n", Status::LocalName),
-        (b"HAProxyS 2.1\nA\nX 1 1\n", Status::RemoteName),
+        (&b"GET / HTTP/1.1\n"[..], HandshakeStatus::Protocol),
+        (b"HAProxyS 9.1\n", HandshakeStatus::Version),
+        (b"HAProxyS 2.1\nX\n", HandshakeStatus::LocalName),
+        (b"HAProxyS 2.1\nA\nX 1 1\n", HandshakeStatus::RemoteName),
     ] {
-        let mut session = Session::server(&section, 0);
+        let mut session = PeerSession::server(&section, 0);
         let mut out = Vec::new();
         let mut tables = Memory::new(&[]);
         session.receive(bytes, 0, &mut tables);
@@ -351,11 +355,11 @@ fn a_greeting_that_is_refused_ends_the_session_with_its_status() {
         assert_eq!(out, format!("{}\n", status.code()).as_bytes());
         assert_eq!(session.over(), Some(Over::Refused(status)));
         // The other side is told, and knows it.
-        let mut client = Session::client(&section, 1, 1, 0);
+        let mut client = PeerSession::client(&section, 1, 1, 0);
         client.receive(&out, 0, &mut tables);
         assert_eq!(client.over(), Some(Over::Refused(status)));
     }
-    let mut client = Session::client(&section, 1, 1, 0);
+    let mut client = PeerSession::client(&section, 1, 1, 0);
     client.receive(b"HTTP/1.1 400 Bad request\r\n", 0, &mut Memory::new(&[]));
     assert!(matches!(client.over(), Some(Over::Breach(Breach::Protocol(_)))));
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use fastrand::Rng;
 use memory::{Memory, counters, section};
-use peers::{Command, Group, Link, Settings, Stage};
+use peers::{Group, GroupCommand, LinkId, ResyncStage, SectionSettings};
 
 /// Timers of a process are looked at in steps of so many milliseconds.
 const STEP: u64 = 500;
@@ -36,14 +36,14 @@ enum Happening {
 
 struct Connection {
     nodes: [usize; 2],
-    links: [Option<Link>; 2],
+    links: [Option<LinkId>; 2],
     broken: bool,
 }
 
 struct Node {
     group: Group,
     memory: Memory,
-    links: BTreeMap<Link, (usize, usize)>,
+    links: BTreeMap<LinkId, (usize, usize)>,
     life: u32,
     timer: Option<u64>,
 }
@@ -100,7 +100,7 @@ impl World {
         let section = section(&names[number], &all, vec![counters("a", 0), counters("b", 600_000)]);
         self.lives += 1;
         let memory = Memory::new(&section.tables);
-        let settings = Settings {
+        let settings = SectionSettings {
             section,
             shards: 0,
             parts: Box::default(),
@@ -142,25 +142,25 @@ impl World {
     fn attend(&mut self, node: usize, all: bool) {
         while let Some(command) = self.nodes[node].group.command() {
             match command {
-                Command::Connect { peer, link } => {
+                GroupCommand::Connect { peer, link } => {
                     let connection = self.connections.len();
                     let links = [Some(link), None];
                     self.connections.push(Connection { nodes: [node, peer], links, broken: false });
                     self.nodes[node].links.insert(link, (connection, 0));
                     self.plan(self.now + 5, Happening::Arrives { connection });
                 }
-                Command::Close(link) => {
+                GroupCommand::Close(link) => {
                     self.speak(node, link);
                     self.nodes[node].group.closed(link, self.now);
                     let Some((connection, side)) = self.nodes[node].links.remove(&link) else { continue };
                     self.connections[connection].links[side] = None;
                     self.send(connection, side, None);
                 }
-                Command::Done => panic!("nobody stops"),
+                GroupCommand::Done => panic!("nobody stops"),
             }
         }
         if all {
-            let links: Vec<Link> = self.nodes[node].links.keys().copied().collect();
+            let links: Vec<LinkId> = self.nodes[node].links.keys().copied().collect();
             links.into_iter().for_each(|link| self.speak(node, link));
         }
         let due = self.nodes[node].group.next().map(|due| due.max(self.now + 1).next_multiple_of(STEP));
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    fn speak(&mut self, node: usize, link: Link) {
+    fn speak(&mut self, node: usize, link: LinkId) {
         let Some((connection, side)) = self.nodes[node].links.get(&link).copied() else { return };
         loop {
             let mut out = Vec::new();
@@ -347,7 +347,7 @@ fn converges(mut world: World) {
     world.run(after);
     assert_eq!(world.wrong(), Vec::<usize>::new(), "what was right stays so");
     for node in 0..world.nodes.len() {
-        assert_eq!(world.nodes[node].group.stage(), Stage::Finished, "{node}");
+        assert_eq!(world.nodes[node].group.stage(), ResyncStage::Finished, "{node}");
         let of = |peer: usize| world.nodes[node].group.view(peer).expect("it is a peer");
         assert!((0..world.nodes.len()).all(|peer| of(peer).is_local || of(peer).is_established), "{node}");
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use memory::{Memory, counters, section};
 use net::{Dial, Listener, Stream, Target};
-use peers::{Desk, Group, Making, Settings, Stage, Ways};
+use peers::{Group, Making, ResyncStage, SectionMailbox, SectionSettings, Ways};
 use runtime::timer;
 
 /// How long something is waited for that must happen.
@@ -46,14 +46,20 @@ fn desk(
     places: &[SocketAddr],
     process: u32,
     successor: bool,
-) -> Rc<Desk<Memory>> {
+) -> Rc<SectionMailbox<Memory>> {
     let section = section(NAMES[own], &NAMES, vec![counters("t", 0)]);
     let memory = Memory::new(&section.tables);
-    let settings =
-        Settings { section, shards: 0, parts: Box::default(), process, successor, seed: u64::from(process) };
+    let settings = SectionSettings {
+        section,
+        shards: 0,
+        parts: Box::default(),
+        process,
+        successor,
+        seed: u64::from(process),
+    };
     let mut listener = Listener::from_fd(listener.into()).expect("it listens");
     let group = Group::new(settings, base::clock::now_ms());
-    let desk = Desk::begin(group, memory, Plain(places.to_vec()));
+    let desk = SectionMailbox::begin(group, memory, Plain(places.to_vec()));
     let serving = desk.clone();
     tokio::task::spawn_local(async move {
         loop {
@@ -65,14 +71,14 @@ fn desk(
     desk
 }
 
-fn change(desk: &Desk<Memory>, prefix: &str, count: u64) {
+fn change(desk: &SectionMailbox<Memory>, prefix: &str, count: u64) {
     desk.with(|_, memory| {
         (0..count).for_each(|number| memory.count(0, format!("{prefix}{number}").as_bytes(), number, 0))
     });
     desk.wake();
 }
 
-fn entries(desk: &Desk<Memory>) -> usize {
+fn entries(desk: &SectionMailbox<Memory>) -> usize {
     desk.with(|_, memory| memory.tables[0].entries.len())
 }
 
@@ -117,17 +123,23 @@ fn a_process_that_ends_teaches_its_successor() {
         let old = {
             let memory = old.with(|_, memory| std::mem::replace(memory, Memory::new(&[])));
             let section = section("A", &NAMES, vec![counters("t", 0)]);
-            let settings =
-                Settings { section, shards: 0, parts: Box::default(), process: 1, successor: false, seed: 1 };
+            let settings = SectionSettings {
+                section,
+                shards: 0,
+                parts: Box::default(),
+                process: 1,
+                successor: false,
+                seed: 1,
+            };
             let group = Group::new(settings, base::clock::now_ms());
-            Desk::begin(group, memory, Plain(places.to_vec()))
+            SectionMailbox::begin(group, memory, Plain(places.to_vec()))
         };
-        until("it knows everything", || old.with(|group, _| group.stage() == Stage::Finished)).await;
+        until("it knows everything", || old.with(|group, _| group.stage() == ResyncStage::Finished)).await;
         let new = desk(0, new_place.0, &places, 2, true);
         old.drained();
         old.stop(5).await;
         until("the successor knows everything", || {
-            new.with(|group, _| group.stage() == Stage::Finished) && entries(&new) == 20_000
+            new.with(|group, _| group.stage() == ResyncStage::Finished) && entries(&new) == 20_000
         })
         .await;
     });

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sample::pattern::List;
-use tls::made::NewKey;
+use tls::keygen::NewKey;
 
 /// An `acme` section.
 #[derive(Debug, Clone)]
-pub struct Section {
+pub struct AcmeSection {
     /// Its name.
     pub name: Box<str>,
     /// `directory`: a URL.
@@ -22,7 +22,7 @@ pub struct Section {
     /// `challenge`.
     pub challenge: Challenge,
     /// `challenge-ready`.
-    pub ready: Ready,
+    pub ready: ReadyWhen,
     /// `dns-delay`.
     pub dns_delay: Duration,
     /// `dns-timeout`.
@@ -88,7 +88,7 @@ impl Challenge {
 
 /// What is waited for before the authority is told to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ready {
+pub struct ReadyWhen {
     /// `cli`: the runtime socket says so.
     pub cli: bool,
     /// `delay`: a time.
@@ -128,9 +128,9 @@ pub enum MacAlgorithm {
 
 /// A certificate that is ordered.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct AcmeOrder {
     /// Its section.
-    pub section: Arc<Section>,
+    pub section: Arc<AcmeSection>,
     /// The name of the certificate among the files of TLS.
     pub certificate: Box<str>,
     /// Its file.

@@ -62,7 +62,7 @@ pub struct ReverseTarget {
 
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Level {
+pub enum AccessLevel {
     /// Only what is harmless to see.
     User,
     /// Everything that only looks, and counters.
@@ -123,7 +123,7 @@ pub struct Bind {
     /// `gid`/`group`.
     pub gid: Option<u32>,
     /// `level`, of a runtime socket.
-    pub level: Level,
+    pub level: AccessLevel,
     /// `expose-fd listeners`.
     pub expose_fds: bool,
     /// `cc`: the congestion control.

@@ -117,7 +117,7 @@ pub struct AgentSettings {
 #[derive(Debug)]
 pub enum CheckKind {
     /// A conversation.
-    Script(Script),
+    Script(CheckScript),
     /// `option external-check`: a program says.
     External {
         /// `external-check command`.
@@ -143,13 +143,13 @@ pub enum Family {
     Protocol,
 }
 
-/// A conversation, step by step. The first step that talks is a [`Action::Connect`].
+/// A conversation, step by step. The first step that talks is a [`CheckAction::Connect`].
 #[derive(Debug)]
-pub struct Script {
+pub struct CheckScript {
     /// What kind it is.
     pub family: Family,
     /// The steps in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CheckStep>,
     /// `http-check disable-on-404`.
     pub disable_on_404: bool,
     /// `http-check send-state`.
@@ -158,7 +158,7 @@ pub struct Script {
     pub evaluates: bool,
 }
 
-impl Script {
+impl CheckScript {
     /// Whether it asks in gRPC.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
@@ -173,7 +173,7 @@ impl Script {
 
     fn expects(&self, wanted: impl Fn(&Matcher) -> bool) -> bool {
         self.steps.iter().any(|step| match &step.action {
-            Action::Expect(expect) => wanted(&expect.what),
+            CheckAction::Expect(expect) => wanted(&expect.what),
             _ => false,
         })
     }
@@ -181,36 +181,36 @@ impl Script {
 
 /// A step of a script.
 #[derive(Debug)]
-pub struct Step {
+pub struct CheckStep {
     /// Its number in messages: from 1, by its place among the lines; 0 for a connection that was
     /// implied.
     pub number: u32,
     /// `comment`, of its own or of a line before it.
     pub comment: Option<Box<str>>,
     /// What is done.
-    pub action: Action,
+    pub action: CheckAction,
 }
 
 /// What a step does.
 #[derive(Debug)]
-pub enum Action {
+pub enum CheckAction {
     /// Opens a connection.
     Connect(Connect),
     /// Sends bytes.
     Send(Send),
     /// Sends a request of HTTP.
-    Request(Request),
+    Request(CheckRequest),
     /// Waits for an answer and judges it.
     Expect(Box<Expect>),
     /// `set-var`, `set-var-fmt`.
-    SetVar(Var, SetConditions, Source),
+    SetVar(Var, SetConditions, ValueSource),
     /// `unset-var`.
     UnsetVar(Var),
 }
 
 /// Where the value of a variable comes from.
 #[derive(Debug)]
-pub enum Source {
+pub enum ValueSource {
     /// An expression.
     Expression(Expression),
     /// A format.
@@ -277,7 +277,7 @@ pub enum Send {
 
 /// A text, written or computed.
 #[derive(Debug)]
-pub enum Text {
+pub enum CheckText {
     /// This one.
     Fixed(Box<[u8]>),
     /// What this gives.
@@ -286,17 +286,17 @@ pub enum Text {
 
 /// `http-check send`.
 #[derive(Debug)]
-pub struct Request {
+pub struct CheckRequest {
     /// `meth`.
     pub method: Box<str>,
     /// `uri`, `uri-lf`.
-    pub uri: Text,
+    pub uri: CheckText,
     /// `ver`.
     pub version: Box<str>,
     /// `hdr`: empty values are left out.
     pub headers: Vec<(Box<str>, Format)>,
     /// `body`, `body-lf`.
-    pub body: Text,
+    pub body: CheckText,
 }
 
 /// `expect`.
@@ -384,14 +384,14 @@ pub struct HeaderMatcher {
 #[derive(Debug)]
 pub enum Pattern {
     /// `str`, `beg`, `end`, `sub`.
-    Text(Method, Text),
+    Text(CompareMethod, CheckText),
     /// `reg`.
     Regex(Regex),
 }
 
 /// How a pattern is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum CompareMethod {
     /// `str`.
     Exact,
     /// `beg`.

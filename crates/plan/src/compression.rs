@@ -2,24 +2,24 @@
 
 use compress::Algorithm;
 
-use crate::filter::Places;
+use crate::filter::FilterPlaces;
 
 /// The settings of a proxy that has a filter of compression.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compression {
     /// Requests, where they are compressed: the algorithm, at most one.
-    pub request: Option<Side>,
+    pub request: Option<CompressionSide>,
     /// Responses, where they are: the algorithms, best first.
-    pub response: Option<Side>,
+    pub response: Option<CompressionSide>,
     /// Where among the filters of the proxy bodies are compressed, in each direction that is.
-    pub places: Places,
+    pub places: FilterPlaces,
     /// `compression offload`: servers are not asked to compress.
     pub offload: bool,
 }
 
 /// One direction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Side {
+pub struct CompressionSide {
     /// What bodies may be coded with.
     pub algorithms: Vec<Algorithm>,
     /// How the types of content begin that are compressed; none for all.

@@ -1,6 +1,6 @@
 //! Applications that speak FastCGI (configuration manual, 10.1).
 
-use fcgi::Script;
+use fcgi::ScriptPath;
 use sample::condition::Condition;
 use sample::format::Format;
 use sample::regex::Regex;
@@ -38,7 +38,7 @@ pub struct App {
 impl App {
     /// What a target means: its script, and what is behind that.
     #[must_use]
-    pub fn script(&self, target: &[u8]) -> Option<Script> {
+    pub fn script(&self, target: &[u8]) -> Option<ScriptPath> {
         let path = http::uri::split(target).path().filter(|path| path.starts_with(b"/"))?;
         let mut name = Vec::with_capacity(path.len());
         if !http::uri::url_decode(path, false, &mut name) {
@@ -58,7 +58,7 @@ impl App {
         if let Some(index) = self.index.as_deref().filter(|_| name.ends_with(b"/")) {
             name.extend_from_slice(index.as_bytes());
         }
-        Some(Script { name, path_info })
+        Some(ScriptPath { name, path_info })
     }
 }
 

@@ -17,25 +17,25 @@ pub struct TraceFilter {
     /// `hexdump`: the bytes are told too.
     pub hexdump: bool,
     /// Where it stands.
-    pub places: Places,
+    pub places: FilterPlaces,
 }
 
 /// The filters of scripts of a proxy (`filter lua.…`), in the order of their lines, and where they
 /// stand.
 #[derive(Debug)]
-pub struct ScriptFilters(pub Vec<(Arc<lua::FilterDeclared>, Places)>);
+pub struct ScriptFilters(pub Vec<(Arc<lua::FilterDeclared>, FilterPlaces)>);
 
 /// Where a filter stands among those of its proxy, in each direction: the order of the lines, or what
 /// `filter-sequence` says. `None` where a sequence leaves it out: it does not run there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Places {
+pub struct FilterPlaces {
     /// Among those that requests pass.
     pub request: Option<u16>,
     /// Among those that responses pass.
     pub response: Option<u16>,
 }
 
-impl Places {
+impl FilterPlaces {
     /// Its place in one direction.
     pub fn of(self, of_response: bool) -> Option<u16> {
         if of_response { self.response } else { self.request }

@@ -40,7 +40,7 @@ pub enum Capability {
 #[derive(Debug, Default, Clone)]
 pub struct Global {
     /// `http-err-codes`, `http-fail-codes`.
-    pub counted: state::Counted,
+    pub counted: state::CountedStatuses,
     /// `daemon`.
     pub daemon: bool,
     /// `master-worker` (removed in 3.5, still accepted) or `-W`.
@@ -191,7 +191,7 @@ impl Global {
 
     /// Sets how many connections of TLS the process makes (`maxsslconn`).
     pub fn limit_tls(&self) {
-        tls::places::set_limit(self.max_tls_connections);
+        tls::limit::set_limit(self.max_tls_connections);
     }
 }
 
@@ -226,7 +226,7 @@ pub struct UnixBind {
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     /// The resolvers section that is asked for names; `None` where names have no addresses.
-    pub resolvers: Option<Arc<state::resolvers::Section>>,
+    pub resolvers: Option<Arc<state::resolvers::ResolversSection>>,
     /// `httpclient.resolvers.prefer`.
     pub prefer: Option<Family>,
     /// `httpclient.retries`.
@@ -331,7 +331,7 @@ pub struct Tune {
     /// `tune.max-checks-per-thread`, 0 for none.
     pub max_checks_per_thread: u32,
     /// `tune.vars.*-max-size` in bytes; 0 for none.
-    pub vars_max: sample::limits::Limits,
+    pub vars_max: sample::limits::VariableLimits,
 }
 
 /// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and
@@ -429,7 +429,7 @@ impl Tune {
     /// `option accept-unsafe-violations-in-http-…` says, `connect_protocol` where upgrades are taken.
     #[must_use]
     pub fn multiplexing(&self, side: &Http2Side, relaxed: bool, connect_protocol: bool) -> h2::Config {
-        let rules = h2::message::Rules {
+        let rules = fields::Rules {
             max_bytes: self.bufsize.saturating_sub(self.maxrewrite),
             max_fields: self.max_headers.saturating_sub(1),
             relaxed,
@@ -485,7 +485,7 @@ impl Default for Tune {
             peers_updates: 200,
             multi_queue: MultiQueue::On,
             max_checks_per_thread: 0,
-            vars_max: sample::limits::Limits::default(),
+            vars_max: sample::limits::VariableLimits::default(),
         }
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+pub mod append_list;
 pub mod backends;
 pub mod bind;
 pub mod check;
@@ -17,27 +18,26 @@ pub mod fcgi;
 pub mod filter;
 mod full_load;
 pub mod global;
-pub mod grown;
 pub mod log;
 pub mod mail;
 pub mod peers;
 pub mod proxy;
 pub mod resolvers;
 pub mod ring;
-pub mod said;
 pub mod server;
 pub mod servers;
+pub mod source_text;
 pub mod spoe;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use append_list::Grown;
 pub use backends::Backends;
 pub use bind::Bind;
 pub use global::{Capability, Chroot, Global};
-pub use grown::Grown;
 pub use log::Logger;
-pub use proxy::{Cookie, Options, Proxy, Timeouts};
+pub use proxy::{Cookie, Proxy, ProxyOptions, Timeouts};
 pub use resolvers::Resolvers;
 pub use server::ServerSettings;
 pub use servers::Servers;
@@ -60,9 +60,9 @@ pub struct Plan {
     /// Index of each backend (`backend`, `listen`) by name.
     pub backends: Backends,
     /// What backends added at run time are made of.
-    pub kept: Kept,
+    pub kept: RuntimeDefaults,
     /// What it was made of, as it was said: to tell what another one changes.
-    pub said: Vec<said::Section>,
+    pub said: Vec<source_text::SourceSection>,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
     /// Values of the process's variables set in `global`, and their slots.
@@ -82,9 +82,9 @@ pub struct Plan {
     /// The files of TLS and who uses them, for the runtime socket.
     pub tls: Arc<tls::files::Files>,
     /// Certificates that are ordered by `acme` sections.
-    pub acme: Vec<Arc<acme::Order>>,
+    pub acme: Vec<Arc<acme::AcmeOrder>>,
     /// What is traced from the start (`traces` sections).
-    pub traces: Vec<runtime::trace::command::Command>,
+    pub traces: Vec<runtime::trace::command::TraceCommand>,
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers that rings are sent to.
@@ -95,7 +95,7 @@ pub struct Plan {
 
 /// What is kept of the configuration's text for backends that are added at run time.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct RuntimeDefaults {
     /// The named `defaults` sections, in their order.
     pub defaults: Vec<DefaultsSection>,
     /// Those sections and what their lines may name, as text.
@@ -113,7 +113,7 @@ pub struct DefaultsSection {
     pub has_mode: bool,
 }
 
-impl Kept {
+impl RuntimeDefaults {
     /// The `defaults` section of that name.
     pub fn find(&self, name: &str) -> Option<&DefaultsSection> {
         self.defaults.iter().find(|section| *section.name == *name)

@@ -22,9 +22,9 @@ use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
 use crate::peers::Peers;
 use crate::ring::RingSettings;
-use crate::server::Source;
+use crate::server::SourceAddress;
 use crate::servers::Servers;
-use crate::spoe::{Engine, Sending};
+use crate::spoe::{Sending, SpoeEngine};
 
 /// One proxy.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Proxy {
     /// `mode`.
     pub mode: Mode,
     /// `option …`.
-    pub options: Options,
+    pub options: ProxyOptions,
     /// `timeout …`.
     pub timeouts: Timeouts,
     /// `disabled`.
@@ -129,13 +129,13 @@ pub struct Proxy {
     pub forwarded: Option<Forwarded>,
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
-    pub balance: balance::Settings,
+    pub balance: balance::BalanceSettings,
     /// `filter trace`, of those that `filter-sequence` leaves in, in the order of their lines.
     pub traces: Vec<Arc<TraceFilter>>,
     /// Filters of scripts.
     pub script_filters: Option<Box<ScriptFilters>>,
     /// `filter spoe`, in order.
-    pub engines: Vec<Arc<Engine>>,
+    pub engines: Vec<Arc<SpoeEngine>>,
     /// What rules send (`send-spoe-group`), by the number that they have.
     pub sendings: Vec<Sending>,
     /// `compression …`, where it has a filter that heeds it.
@@ -171,7 +171,7 @@ pub struct Proxy {
     /// `max-keep-alive-queue`: −1 for no limit.
     pub max_keep_alive_queue: i32,
     /// `source` of the backend (also copied into servers without their own).
-    pub source: Option<Source>,
+    pub source: Option<SourceAddress>,
     /// `http-send-name-header`.
     pub send_name_header: Option<Box<str>>,
     /// `load-server-state-from-file`: where the states of the servers of an earlier process are.
@@ -267,7 +267,7 @@ pub enum ConnectionMode {
 /// `option …`: those that are on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub struct Options {
+pub struct ProxyOptions {
     pub connection: ConnectionMode,
     pub abortonclose: Option<bool>,
     pub accept_unsafe_request: bool,

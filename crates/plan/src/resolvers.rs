@@ -13,7 +13,7 @@ use base::network::Network;
 #[derive(Debug, Clone)]
 pub struct Resolvers {
     /// Its name and the counters of its name servers.
-    pub state: Arc<state::resolvers::Section>,
+    pub state: Arc<state::resolvers::ResolversSection>,
     /// Its name servers, in the same order as their counters.
     pub nameservers: Vec<NameServer>,
     /// `accepted_payload_size`, in bytes.

@@ -38,7 +38,7 @@ pub struct ServerSettings {
     /// What is sent before anything else.
     pub send_proxy: SendProxy,
     /// `source` of the server or its backend.
-    pub source: Option<Source>,
+    pub source: Option<SourceAddress>,
     /// `namespace`: a name, or `*` for the client's own.
     pub namespace: Option<Box<str>>,
     /// `tcp-ut`.
@@ -237,7 +237,7 @@ pub struct ProxyTls {
 
 /// `source`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceAddress {
     /// The address to bind to.
     pub address: Option<IpAddr>,
     /// The ports to choose from: none, one, or a range.

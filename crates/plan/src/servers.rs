@@ -9,19 +9,19 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, RwLock};
 
-use crate::grown::Grown;
+use crate::append_list::Grown;
 use crate::server::ServerSettings;
 
 /// Written by whoever adds, under the lock of [`Servers::vacant`]; workers read it once for each
 /// server that they come to know.
-type Slot = RwLock<Option<Arc<ServerSettings>>>;
+type ServerSlot = RwLock<Option<Arc<ServerSettings>>>;
 
 /// A backend's servers, by place.
 #[derive(Debug, Default)]
 pub struct Servers {
     fixed: Vec<Arc<ServerSettings>>,
     /// The places behind them.
-    added: Grown<Slot>,
+    added: Grown<ServerSlot>,
     /// Places of servers that were removed, the longest removed first. Adding and removing are for
     /// one at a time.
     vacant: Mutex<Vec<usize>>,

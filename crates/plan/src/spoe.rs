@@ -13,7 +13,7 @@ use crate::log::Logger;
 
 /// When messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum MessageEvent {
     /// A stream begins.
     ClientSession,
     /// Before `tcp-request content` of the frontend.
@@ -32,7 +32,7 @@ pub enum Event {
     HttpResponse,
 }
 
-impl Event {
+impl MessageEvent {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::ClientSession,
@@ -67,27 +67,27 @@ impl Event {
 
 /// An engine: what one `filter spoe` asks its agent.
 #[derive(Debug)]
-pub struct Engine {
+pub struct SpoeEngine {
     /// Its name, by which rules call it.
     pub name: Box<str>,
     /// Whom it asks, and how.
     pub agent: Agent,
     /// The messages of each event, by its number.
-    pub events: [Vec<Message>; Event::ALL.len()],
+    pub events: [Vec<SpoeMessage>; MessageEvent::ALL.len()],
     /// What the workers count.
-    pub counts: Sharded<Counts>,
+    pub counts: Sharded<SpoeCounts>,
 }
 
-impl Engine {
+impl SpoeEngine {
     /// The messages of an event.
-    pub fn messages(&self, event: Event) -> &[Message] {
+    pub fn messages(&self, event: MessageEvent) -> &[SpoeMessage] {
         &self.events[event as usize]
     }
 }
 
 /// What one worker counts of an engine.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct SpoeCounts {
     /// Events and groups that failed.
     pub errors: Count,
     /// All events and groups for which messages were sent.
@@ -133,7 +133,7 @@ pub struct Agent {
 
 /// A `spoe-message` section, compiled for where it is sent.
 #[derive(Debug)]
-pub struct Message {
+pub struct SpoeMessage {
     /// Its name.
     pub name: Box<str>,
     /// When it is sent; always where there is none.
@@ -146,9 +146,9 @@ pub struct Message {
 #[derive(Debug)]
 pub struct Sending {
     /// The engine.
-    pub engine: Arc<Engine>,
+    pub engine: Arc<SpoeEngine>,
     /// The group's name.
     pub group: Box<str>,
     /// Its messages.
-    pub messages: Vec<Message>,
+    pub messages: Vec<SpoeMessage>,
 }

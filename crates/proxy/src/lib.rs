@@ -29,24 +29,24 @@
 mod answers;
 mod client;
 mod evaluate;
+mod event_counters;
 mod exchange;
 mod fault;
 mod flow;
-mod glitch;
 pub mod log;
 mod message;
 mod observe;
 mod points;
-mod rare;
 mod routing;
 pub mod serve;
 mod server;
 pub mod shared;
 mod stream;
+mod violation;
 pub mod worker;
 
+pub use event_counters::rare;
 pub use flow::{Life, tell_of_process};
-pub use rare::rare;
-pub use routing::{bridge, lend};
+pub use routing::{check_bridge, check_pool};
 pub use shared::{Services, Shared};
 pub use worker::Worker;

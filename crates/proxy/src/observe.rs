@@ -6,15 +6,16 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session, ssl, stream};
+use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, session, ssl, stream};
 use sample::{ConnectionError, Endpoint};
 
-use crate::client::{Client, Downstream};
+use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::points::{self, number, of_session};
 use crate::server::Upstream;
-use crate::stream::Engine;
+use crate::stream::WireProtocol;
+use crate::stream::h2::Engine;
 
 fn of_exchange(client: &Client, x: &Exchange) -> Keys {
     Keys {
@@ -67,20 +68,64 @@ fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     }
 }
 
-/// The protocol that the client speaks.
-fn front(client: &Client) -> Source {
-    match client.side {
-        Downstream::H1(_) => Source::H1,
-        Downstream::H2(_) => Source::H2,
-    }
+/// The trace source of a protocol, and its events of requests and responses.
+struct Points {
+    source: TraceSource,
+    /// A request was received.
+    request: u64,
+    /// A response is being sent.
+    answer: u64,
+    /// A connection to a server was opened.
+    connection: u64,
+    /// A request is being sent to a server.
+    sent: u64,
+    /// A response was received.
+    response: u64,
+    /// A request failed.
+    error: u64,
 }
 
-/// That of the server.
-fn back(upstream: &Upstream) -> Source {
-    match upstream {
-        Upstream::H1(_) => Source::H1,
-        Upstream::H2(_) => Source::H2,
-        Upstream::Fcgi(_) => Source::Fcgi,
+impl Points {
+    fn of(protocol: WireProtocol) -> Self {
+        match protocol {
+            WireProtocol::Http1 => Self {
+                source: TraceSource::H1,
+                request: h1::RX_HEADERS | h1::STREAM_NEW,
+                answer: h1::TX_HEADERS,
+                connection: h1::CONNECTION_NEW,
+                sent: h1::TX_HEADERS,
+                response: h1::RX_HEADERS,
+                error: h1::STREAM_ERROR,
+            },
+            WireProtocol::Http2 => Self {
+                source: TraceSource::H2,
+                request: h2::frame(1, false) | h2::STREAM_NEW,
+                answer: h2::frame(1, true),
+                connection: h2::CONNECTION_NEW,
+                sent: h2::STREAM_NEW,
+                response: h2::frame(1, false),
+                error: h2::STREAM_ERROR,
+            },
+            WireProtocol::FastCgi => Self {
+                source: TraceSource::Fcgi,
+                request: fcgi::STREAM_NEW,
+                answer: fcgi::RESPONSE_HEADERS,
+                connection: fcgi::CONNECTION_NEW,
+                sent: fcgi::STREAM_NEW,
+                response: fcgi::RESPONSE_HEADERS,
+                error: fcgi::STREAM_END,
+            },
+        }
+    }
+
+    /// Those of the client's protocol.
+    fn front(client: &Client) -> Self {
+        Self::of(client.side.protocol())
+    }
+
+    /// Those of the server's protocol.
+    fn back(upstream: &Upstream) -> Self {
+        Self::of(upstream.protocol())
     }
 }
 
@@ -88,7 +133,7 @@ fn back(upstream: &Upstream) -> Source {
 fn tell_of(
     client: &Client,
     x: &Exchange,
-    (source, events, level): (Source, u64, Level),
+    (source, events, level): (TraceSource, u64, TraceLevel),
     message: &str,
     shown: Option<&http::Head>,
 ) {
@@ -109,8 +154,8 @@ fn tell_of(
 #[inline]
 #[track_caller]
 pub(crate) fn session_begins(client: &Client) {
-    if trace::is_on(Source::Session) {
-        of_connection(client, session::NEW, Level::State, "new session");
+    if trace::is_on(TraceSource::Session) {
+        of_connection(client, session::NEW, TraceLevel::State, "new session");
     }
 }
 
@@ -118,16 +163,16 @@ pub(crate) fn session_begins(client: &Client) {
 #[inline]
 #[track_caller]
 pub(crate) fn session_fails(client: &Client) {
-    if trace::is_on(Source::Session) {
-        of_connection(client, session::ERROR, Level::Error, "session refused or failed");
+    if trace::is_on(TraceSource::Session) {
+        of_connection(client, session::ERROR, TraceLevel::Error, "session refused or failed");
     }
 }
 
 #[cold]
 #[track_caller]
-fn of_connection(client: &Client, events: u64, level: Level, message: &str) {
+fn of_connection(client: &Client, events: u64, level: TraceLevel, message: &str) {
     trace::report(
-        Source::Session,
+        TraceSource::Session,
         events,
         level,
         &of_session(&client.session),
@@ -148,8 +193,8 @@ fn of_connection(client: &Client, events: u64, level: Level, message: &str) {
 #[inline]
 #[track_caller]
 pub(crate) fn speaks_h1(client: &Client) {
-    if trace::is_on(Source::H1) {
-        begins_connection(client, Source::H1, h1::CONNECTION_NEW);
+    if trace::is_on(TraceSource::H1) {
+        begins_connection(client, TraceSource::H1, h1::CONNECTION_NEW);
     }
 }
 
@@ -157,33 +202,40 @@ pub(crate) fn speaks_h1(client: &Client) {
 #[inline]
 #[track_caller]
 pub(crate) fn speaks_h2(client: &Client) {
-    if trace::is_on(Source::H2) {
-        begins_connection(client, Source::H2, h2::CONNECTION_NEW);
+    if trace::is_on(TraceSource::H2) {
+        begins_connection(client, TraceSource::H2, h2::CONNECTION_NEW);
     }
 }
 
 #[cold]
 #[track_caller]
-fn begins_connection(client: &Client, source: Source, events: u64) {
+fn begins_connection(client: &Client, source: TraceSource, events: u64) {
     let keys = of_session(&client.session);
-    trace::report(source, events, Level::User, &keys, "new connection of a client", &|verbosity, out| {
-        if verbosity.names_owner() {
-            owner(client, None, out);
-        }
-    });
+    trace::report(
+        source,
+        events,
+        TraceLevel::User,
+        &keys,
+        "new connection of a client",
+        &|verbosity, out| {
+            if verbosity.names_owner() {
+                owner(client, None, out);
+            }
+        },
+    );
 }
 
 /// A client's connection that carries many streams is over, and why.
 #[inline]
 #[track_caller]
 pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool) {
-    if trace::is_on(Source::H2) {
+    if trace::is_on(TraceSource::H2) {
         let (events, level) = match is_error {
-            true => (h2::CONNECTION_END | h2::CONNECTION_ERROR, Level::Error),
-            false => (h2::CONNECTION_END, Level::State),
+            true => (h2::CONNECTION_END | h2::CONNECTION_ERROR, TraceLevel::Error),
+            false => (h2::CONNECTION_END, TraceLevel::State),
         };
         let keys = of_session(&client.session);
-        trace::report(Source::H2, events, level, &keys, "connection over", &|verbosity, out| {
+        trace::report(TraceSource::H2, events, level, &keys, "connection over", &|verbosity, out| {
             let _ = write!(out, "{why:?}");
             if verbosity.names_owner() {
                 out.push(' ');
@@ -197,7 +249,7 @@ pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool
 #[inline]
 #[track_caller]
 pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
-    if trace::is_on(Source::Ssl) {
+    if trace::is_on(TraceSource::Ssl) {
         tls_of_client(client, failure);
     }
 }
@@ -207,11 +259,13 @@ pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
 fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
     let Some(details) = client.session.tls() else { return };
     let (events, level, message) = match failure {
-        Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a client failed"),
-        None => (ssl::NEW | ssl::HANDSHAKE, Level::User, "handshake with a client"),
+        Some(_) => {
+            (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, TraceLevel::Error, "handshake with a client failed")
+        }
+        None => (ssl::NEW | ssl::HANDSHAKE, TraceLevel::User, "handshake with a client"),
     };
     let keys = of_session(&client.session);
-    trace::report(Source::Ssl, events, level, &keys, message, &|verbosity, out| {
+    trace::report(TraceSource::Ssl, events, level, &keys, message, &|verbosity, out| {
         if verbosity.names_owner() {
             owner(client, None, out);
             out.push(' ');
@@ -224,7 +278,7 @@ fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
 #[inline]
 #[track_caller]
 pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
-    if trace::is_on(Source::Ssl) {
+    if trace::is_on(TraceSource::Ssl) {
         tls_of_server(client, x, socket, failure);
     }
 }
@@ -233,11 +287,13 @@ pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, fa
 #[track_caller]
 fn tls_of_server(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
     let (events, level, message) = match failure {
-        Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a server failed"),
-        None => (ssl::NEW | ssl::HANDSHAKE, Level::User, "handshake with a server"),
+        Some(_) => {
+            (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, TraceLevel::Error, "handshake with a server failed")
+        }
+        None => (ssl::NEW | ssl::HANDSHAKE, TraceLevel::User, "handshake with a server"),
     };
     let details = socket.tls().map(|session| session.details());
-    trace::report(Source::Ssl, events, level, &of_exchange(client, x), message, &|verbosity, out| {
+    trace::report(TraceSource::Ssl, events, level, &of_exchange(client, x), message, &|verbosity, out| {
         if verbosity.names_owner() {
             owner(client, Some(x), out);
             out.push(' ');
@@ -270,12 +326,16 @@ pub(crate) fn request(client: &Client, x: &Exchange) {
 #[cold]
 #[track_caller]
 fn request_came(client: &Client, x: &Exchange) {
-    let own = match front(client) {
-        Source::H2 => (Source::H2, h2::frame(1, false) | h2::STREAM_NEW, Level::User),
-        _ => (Source::H1, h1::RX_HEADERS | h1::STREAM_NEW, Level::User),
-    };
-    tell_of(client, x, own, "received a request", Some(&x.txn.request));
-    tell_of(client, x, (Source::Stream, stream::NEW | stream::HTTP, Level::State), "new stream", None);
+    let points = Points::front(client);
+    let what = (points.source, points.request, TraceLevel::User);
+    tell_of(client, x, what, "received a request", Some(&x.txn.request));
+    tell_of(
+        client,
+        x,
+        (TraceSource::Stream, stream::NEW | stream::HTTP, TraceLevel::State),
+        "new stream",
+        None,
+    );
 }
 
 /// A stream of TCP begins.
@@ -286,7 +346,7 @@ pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
         tell_of(
             client,
             x,
-            (Source::Stream, stream::NEW | stream::TCP, Level::State),
+            (TraceSource::Stream, stream::NEW | stream::TCP, TraceLevel::State),
             "new stream of TCP",
             None,
         );
@@ -307,26 +367,29 @@ pub(crate) fn reached(client: &Client, x: &Exchange, upstream: &Upstream) {
 fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
     let is_new = upstream.uses() <= 1;
     if x.txn.is_http {
-        let source = back(upstream);
-        let (new, sent) = match source {
-            Source::H2 => (h2::CONNECTION_NEW, h2::STREAM_NEW),
-            Source::Fcgi => (fcgi::CONNECTION_NEW, fcgi::STREAM_NEW),
-            _ => (h1::CONNECTION_NEW, h1::TX_HEADERS),
-        };
+        let points = Points::back(upstream);
         if is_new {
-            tell_of(client, x, (source, new, Level::User), "new connection to a server", None);
+            let what = (points.source, points.connection, TraceLevel::User);
+            tell_of(client, x, what, "new connection to a server", None);
         }
-        tell_of(client, x, (source, sent, Level::User), "sending a request", Some(&x.txn.request));
+        let what = (points.source, points.sent, TraceLevel::User);
+        tell_of(client, x, what, "sending a request", Some(&x.txn.request));
     }
     let message = if is_new { "server reached" } else { "connection to the server used again" };
-    tell_of(client, x, (Source::Stream, stream::SERVER_STATE | step(x), Level::State), message, None);
+    tell_of(
+        client,
+        x,
+        (TraceSource::Stream, stream::SERVER_STATE | step(x), TraceLevel::State),
+        message,
+        None,
+    );
 }
 
 /// An attempt to be served by a server has failed.
 #[inline]
 #[track_caller]
 pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
-    if trace::is_on(Source::Stream) {
+    if trace::is_on(TraceSource::Stream) {
         failed(client, x, stream::SERVER_STATE | stream::ERROR, "attempt failed", fault);
     }
 }
@@ -335,7 +398,7 @@ pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
 #[track_caller]
 fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Fault) {
     let keys = of_exchange(client, x);
-    trace::report(Source::Stream, events, Level::Error, &keys, message, &|verbosity, out| {
+    trace::report(TraceSource::Stream, events, TraceLevel::Error, &keys, message, &|verbosity, out| {
         let _ = write!(out, "{fault:?} phase={:?}", x.phase);
         if verbosity.names_owner() {
             out.push(' ');
@@ -361,13 +424,10 @@ pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
 #[cold]
 #[track_caller]
 fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
-    let own = match back(upstream) {
-        Source::H2 => (Source::H2, h2::frame(1, false), Level::User),
-        Source::Fcgi => (Source::Fcgi, fcgi::RESPONSE_HEADERS, Level::User),
-        _ => (Source::H1, h1::RX_HEADERS, Level::User),
-    };
-    tell_of(client, x, own, "received a response", Some(&x.txn.response));
-    tell_of(client, x, (Source::Stream, stream::HTTP, Level::State), "response received", None);
+    let points = Points::back(upstream);
+    let what = (points.source, points.response, TraceLevel::User);
+    tell_of(client, x, what, "received a response", Some(&x.txn.response));
+    tell_of(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
 }
 
 /// The head of the response is about to go to the client: the server's, or one made here.
@@ -382,11 +442,9 @@ pub(crate) fn answer(client: &Client, x: &Exchange) {
 #[cold]
 #[track_caller]
 fn answer_goes(client: &Client, x: &Exchange) {
-    let own = match front(client) {
-        Source::H2 => (Source::H2, h2::frame(1, true), Level::User),
-        _ => (Source::H1, h1::TX_HEADERS, Level::User),
-    };
-    tell_of(client, x, own, "sending a response", Some(&x.txn.response));
+    let points = Points::front(client);
+    let what = (points.source, points.answer, TraceLevel::User);
+    tell_of(client, x, what, "sending a response", Some(&x.txn.response));
 }
 
 /// Something ends the stream before its time.
@@ -395,19 +453,20 @@ fn answer_goes(client: &Client, x: &Exchange) {
 pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
     let Stop::Fault(fault) = stop else { return };
     let is_request = matches!(fault, Fault::BadRequest(_) | Fault::BadRequestBody);
-    if trace::is_on(Source::Stream) {
+    if trace::is_on(TraceSource::Stream) {
         let kind = match (x.txn.is_http, is_request) {
             (true, _) => stream::HTTP_ERROR,
             (false, _) => stream::TCP_ERROR,
         };
         failed(client, x, stream::ERROR | kind, "stream ended by a fault", fault);
     }
-    if x.txn.is_http && front(client) == Source::H1 {
-        let message = if is_request { "no request" } else { "request failed" };
-        tell_of(client, x, (Source::H1, h1::STREAM_ERROR, Level::Error), message, None);
-    }
-    if x.txn.is_http && front(client) == Source::H2 {
-        tell_of(client, x, (Source::H2, h2::STREAM_ERROR, Level::Error), "request failed", None);
+    if x.txn.is_http {
+        let message = match client.side.protocol() {
+            WireProtocol::Http1 if is_request => "no request",
+            WireProtocol::Http1 | WireProtocol::Http2 | WireProtocol::FastCgi => "request failed",
+        };
+        let points = Points::front(client);
+        tell_of(client, x, (points.source, points.error, TraceLevel::Error), message, None);
     }
 }
 
@@ -435,37 +494,40 @@ fn is_over(client: &Client, x: &Exchange) {
         }
     };
     let keys = of_exchange(client, x);
-    let report = |source: Source, events: u64, level: Level, message: &str| {
+    let report = |source: TraceSource, events: u64, level: TraceLevel, message: &str| {
         if trace::is_on(source) {
             trace::report(source, events, level, &keys, message, &moved);
         }
     };
     if x.txn.is_http {
-        match front(client) {
-            Source::H2 => report(Source::H2, h2::STREAM_END, Level::State, "stream over"),
-            _ => {
+        match client.side.protocol() {
+            WireProtocol::Http2 => report(TraceSource::H2, h2::STREAM_END, TraceLevel::State, "stream over"),
+            WireProtocol::FastCgi => {
+                report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "stream over")
+            }
+            WireProtocol::Http1 => {
                 report(
-                    Source::H1,
+                    TraceSource::H1,
                     h1::RX_DATA | h1::TX_DATA,
-                    Level::Data,
+                    TraceLevel::Data,
                     "bytes of a request and its response",
                 );
-                report(Source::H1, h1::STREAM_END, Level::State, "request over");
+                report(TraceSource::H1, h1::STREAM_END, TraceLevel::State, "request over");
             }
         }
         if x.txn.server.as_ref().is_some() && x.backend.as_ref().is_some_and(|backend| backend.fcgi.is_some())
         {
-            report(Source::Fcgi, fcgi::STREAM_END, Level::State, "request over");
+            report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "request over");
         }
     }
-    report(Source::Stream, stream::FREE | step(x), Level::State, "stream over");
+    report(TraceSource::Stream, stream::FREE | step(x), TraceLevel::State, "stream over");
 }
 
 /// Frames that came and were made since the last call, on a connection of a client.
 #[inline]
 #[track_caller]
 pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
-    if trace::is_on(Source::H2) {
+    if trace::is_on(TraceSource::H2) {
         let taken = engine.borrow_mut().take_frames();
         points::frames(&of_session(&client.session), taken, &|out| owner(client, None, out));
     }
@@ -475,10 +537,10 @@ pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
 #[inline]
 #[track_caller]
 pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {
-    if trace::is_on(Source::H2) {
+    if trace::is_on(TraceSource::H2) {
         let keys = of_session(&client.session);
         let events = h2::PROTOCOL_ERROR | h2::CONNECTION_ERROR;
-        trace::report(Source::H2, events, Level::Error, &keys, "protocol broken", &|_, out| {
+        trace::report(TraceSource::H2, events, TraceLevel::Error, &keys, "protocol broken", &|_, out| {
             let _ = write!(out, "{why:?}");
         });
     }

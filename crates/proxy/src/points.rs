@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session, spop};
+use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, session, spop};
 use sample::Session;
 
 /// A number of something that lives in one place.
@@ -48,18 +48,25 @@ fn ends(session: &Session) {
     };
     let keys = of_session(session);
     let is_http = session.frontend.mode == state::Mode::Http;
-    if is_http && session.http_major.get() == 1 && trace::is_on(Source::H1) {
-        trace::report(Source::H1, h1::CONNECTION_END, Level::State, &keys, "connection over", &detail);
+    if is_http && session.http_major.get() == 1 && trace::is_on(TraceSource::H1) {
+        trace::report(
+            TraceSource::H1,
+            h1::CONNECTION_END,
+            TraceLevel::State,
+            &keys,
+            "connection over",
+            &detail,
+        );
     }
-    if trace::is_on(Source::Session) {
-        trace::report(Source::Session, session::END, Level::State, &keys, "session over", &detail);
+    if trace::is_on(TraceSource::Session) {
+        trace::report(TraceSource::Session, session::END, TraceLevel::State, &keys, "session over", &detail);
     }
 }
 
 /// A connection to a server is over.
 #[inline]
 #[track_caller]
-pub(crate) fn server_connection_over(source: Source, server: &state::Server) {
+pub(crate) fn server_connection_over(source: TraceSource, server: &state::Server) {
     if trace::is_on(source) {
         server_connection(source, server);
     }
@@ -67,31 +74,38 @@ pub(crate) fn server_connection_over(source: Source, server: &state::Server) {
 
 #[cold]
 #[track_caller]
-fn server_connection(source: Source, server: &state::Server) {
+fn server_connection(source: TraceSource, server: &state::Server) {
     let events = match source {
-        Source::H2 => h2::CONNECTION_END,
-        Source::Fcgi => fcgi::CONNECTION_END,
-        Source::Spop => spop::CONNECTION_END,
+        TraceSource::H2 => h2::CONNECTION_END,
+        TraceSource::Fcgi => fcgi::CONNECTION_END,
+        TraceSource::Spop => spop::CONNECTION_END,
         _ => h1::CONNECTION_END,
     };
     let keys = of_server(server, 0);
-    trace::report(source, events, Level::State, &keys, "connection to a server over", &|verbosity, out| {
-        if verbosity.names_owner() {
-            let _ = write!(out, "server={}", server.name);
-        }
-    });
+    trace::report(
+        source,
+        events,
+        TraceLevel::State,
+        &keys,
+        "connection to a server over",
+        &|verbosity, out| {
+            if verbosity.names_owner() {
+                let _ = write!(out, "server={}", server.name);
+            }
+        },
+    );
 }
 
 /// Frames that came and were made on a connection, as whoever owns it has noted them.
 #[cold]
 #[track_caller]
-pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::Frame>, owner: &dyn Fn(&mut String)) {
+pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::WatchedFrame>, owner: &dyn Fn(&mut String)) {
     for frame in frames {
         let way = if frame.is_sent { "made" } else { "received" };
         let message = format!("{way} a {} frame", frame.name());
         let keys = Keys { stream: frame.stream.into(), ..*keys };
         let events = h2::frame(frame.kind, frame.is_sent);
-        trace::report(Source::H2, events, Level::Proto, &keys, &message, &|verbosity, out| {
+        trace::report(TraceSource::H2, events, TraceLevel::Proto, &keys, &message, &|verbosity, out| {
             let (id, flags, length) = (frame.stream, frame.flags, frame.length);
             let _ = write!(out, "id={id} flags={flags:#x} length={length}");
             if verbosity.names_owner() {
@@ -108,10 +122,10 @@ pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::Frame>, owner: &dyn Fn(&mut 
 pub(crate) fn agent(
     server: &state::Server,
     (connection, stream): (u64, u64),
-    (events, level): (u64, Level),
+    (events, level): (u64, TraceLevel),
     message: &str,
 ) {
-    if trace::is_on(Source::Spop) {
+    if trace::is_on(TraceSource::Spop) {
         of_agent(server, (connection, stream), (events, level), message);
     }
 }
@@ -121,11 +135,11 @@ pub(crate) fn agent(
 fn of_agent(
     server: &state::Server,
     (connection, stream): (u64, u64),
-    (events, level): (u64, Level),
+    (events, level): (u64, TraceLevel),
     message: &str,
 ) {
     let keys = Keys { stream, ..of_server(server, connection) };
-    trace::report(Source::Spop, events, level, &keys, message, &|verbosity, out| {
+    trace::report(TraceSource::Spop, events, level, &keys, message, &|verbosity, out| {
         if verbosity.names_owner() {
             let _ = write!(out, "backend={} server={}", server.proxy, server.name);
             if stream > 0 {

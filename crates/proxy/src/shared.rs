@@ -11,7 +11,7 @@ use std::sync::atomic::{
 };
 
 use arc_swap::{ArcSwapOption, Guard};
-use balance::ejection::Event;
+use balance::ejection::EjectionEvent;
 use balance::{Member, Picker};
 use base::address::Family;
 use http::ParseOptions;
@@ -19,7 +19,7 @@ use plan::server::{SendProxy, ServerName, ServerTls, UseSource};
 use plan::servers::ServerAt;
 use plan::{Grown, Plan, Proxy};
 use state::Process;
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 
 /// An answer made by a service of another crate (the statistics page).
 pub struct ServiceReply {
@@ -52,15 +52,15 @@ pub type StatisticsPage =
 pub type Metrics = dyn Fn(&ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
 /// Finds an address; from any worker.
-pub type Resolve = dyn Fn(&Arc<Section>, Box<str>, Option<Family>) -> Found + Send + Sync;
+pub type Resolve = dyn Fn(&Arc<ResolversSection>, Box<str>, Option<Family>) -> AddressLookup + Send + Sync;
 /// An address that is being looked for.
-pub type Found = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
+pub type AddressLookup = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
 
 /// Serves a connection of a peer: the place of its section's proxy, the connection, and what was read
 /// of it already.
-pub type ServePeer = dyn Fn(usize, net::Stream, Vec<u8>) -> Served + Send + Sync;
+pub type ServePeer = dyn Fn(usize, net::Stream, Vec<u8>) -> ServedConnection + Send + Sync;
 /// A connection that is being served.
-pub type Served = Pin<Box<dyn Future<Output = ()>>>;
+pub type ServedConnection = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What other crates do for requests; wired by the binary, since `proxy` and `control` do not know
 /// each other.
@@ -86,10 +86,10 @@ pub type Alert = dyn Fn(&str) + Send + Sync;
 /// Does what a script waits for.
 pub type Perform = dyn Fn(lua::Wait) -> Performed + Send + Sync;
 /// What a script waits for, being done.
-pub type Performed = Pin<Box<dyn Future<Output = lua::Answer>>>;
+pub type Performed = Pin<Box<dyn Future<Output = lua::WaitAnswer>>>;
 
 /// A proxy with what is worked out once from its settings.
-pub struct Prepared {
+pub struct PreparedProxy {
     /// Its settings.
     pub plan: Arc<Proxy>,
     /// The choice among the servers of the configuration.
@@ -143,7 +143,7 @@ pub struct Shared {
     /// The process's counters and limits.
     pub process: Arc<Process>,
     /// All proxies, by [`plan::ProxyIndex`].
-    pub proxies: Grown<Prepared>,
+    pub proxies: Grown<PreparedProxy>,
     /// What other crates do for requests.
     pub services: Services,
 }
@@ -151,7 +151,7 @@ pub struct Shared {
 impl Shared {
     /// Prepares a plan.
     pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services) -> Self {
-        let prepared: Vec<_> = plan.proxies.iter().map(|proxy| Prepared::new(&plan, proxy)).collect();
+        let prepared: Vec<_> = plan.proxies.iter().map(|proxy| PreparedProxy::new(&plan, proxy)).collect();
         let generation = PLANS.fetch_add(1, Relaxed);
         Self { generation, plan, process, proxies: prepared.into(), services }
     }
@@ -162,13 +162,13 @@ impl Shared {
         let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
         self.proxies.add(|index| {
             debug_assert_eq!(index, added.index, "both lists grow together");
-            Prepared::new(&self.plan, added)
+            PreparedProxy::new(&self.plan, added)
         })?;
         Some(added)
     }
 }
 
-impl Prepared {
+impl PreparedProxy {
     fn new(plan: &Plan, proxy: &Arc<Proxy>) -> Self {
         let tune = &plan.global.tune;
         let options = |relaxed: bool| ParseOptions {
@@ -212,7 +212,7 @@ impl Prepared {
 fn sees_streams(proxy: &Proxy) -> bool {
     use balance::Algorithm::{Hash, RdpCookie, Source};
     let tells_of_them = |server: ServerAt<'_>| {
-        let by_source = |source: &plan::server::Source| {
+        let by_source = |source: &plan::server::SourceAddress| {
             !matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
         };
         let by_name = |tls: &ServerTls| matches!(tls.name, ServerName::Expression(_));
@@ -250,7 +250,7 @@ impl std::ops::Deref for CurrentPicker<'_> {
     }
 }
 
-impl Prepared {
+impl PreparedProxy {
     /// The choice among its servers.
     #[inline]
     pub(crate) fn picker(&self) -> CurrentPicker<'_> {
@@ -262,7 +262,7 @@ impl Prepared {
 
     /// Lets time pass for outliers among its servers; gives what happened since the last call
     /// ([`Picker::judge`]).
-    pub fn judge(&self, now_ms: u64) -> Vec<Event> {
+    pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         self.picker().judge(now_ms)
     }
 

@@ -11,11 +11,11 @@ use state::sessions;
 
 use crate::log::Outbox;
 use crate::server::agents::Agents;
-use crate::server::carriers::Carriers;
 use crate::server::fcgi::Applications;
-use crate::server::local::{LocalProxy, LocalServer, Locals};
+use crate::server::h2_pool::Carriers;
+use crate::server::per_worker::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
-use crate::shared::{Prepared, Shared};
+use crate::shared::{PreparedProxy, Shared};
 
 /// Closes the idle connections of all workers to a server of a plan; ready when they are closed.
 pub async fn close_idle(generation: u64, backend: usize, server: usize) {
@@ -44,8 +44,10 @@ pub fn forget(generation: u64, backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
         // A worker that no longer listens ends with all that it holds.
         runtime::worker::post(index, move || {
-            if let Some(worker) = current_of(generation) {
-                worker.locals.forget(backend, server);
+            if let Some(worker) = current_of(generation)
+                && let Some(removed) = worker.locals.forget(backend, server)
+            {
+                worker.pools.clear(&removed);
             }
         });
     }
@@ -60,13 +62,13 @@ pub async fn background(worker: Rc<Worker>) {
 /// The calling thread's worker of the plan in use, and of the one before as long as other threads
 /// may mean that.
 #[derive(Default)]
-struct Current {
+struct CurrentWorkers {
     now: Option<Rc<Worker>>,
     before: Option<Rc<Worker>>,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Current> = RefCell::default();
+    static CURRENT: RefCell<CurrentWorkers> = RefCell::default();
 }
 
 /// The calling thread's worker, for messages that come from other threads.
@@ -105,7 +107,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
     old.is_old.set(true);
     for server in old.locals.known_servers() {
         match new.same_server(&server) {
-            Some(same) => new.pools.move_idle(&server, &same),
+            Some(same) => new.pools.take_over(&old.pools, &server, &same),
             None => {
                 while old.pools.evict(&server) {}
                 old.carriers.look(&server);
@@ -272,7 +274,7 @@ impl Worker {
 
     /// The prepared proxy `index`.
     #[inline]
-    pub(crate) fn proxy(&self, index: usize) -> &Prepared {
+    pub(crate) fn proxy(&self, index: usize) -> &PreparedProxy {
         &self.shared.proxies[index]
     }
 

@@ -17,7 +17,7 @@ use plan::Resolvers;
 use slab::Slab;
 use state::resolvers::Counters;
 
-use crate::message::{self, Answer, Asked, Data, Flaw};
+use crate::message::{self, Data, DnsAnswer, DnsQuestion, Flaw};
 
 /// How many questions there may be at once. Their numbers have 16 bits, and a free one must be found
 /// soon: clients steer how many names `do-resolve` asks for.
@@ -25,20 +25,20 @@ const MOST_QUESTIONS: usize = 1 << 15;
 
 /// What a resolution is about: the name in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct NameKey {
     pub(crate) name: Box<str>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: QueryKind,
 }
 
 /// Addresses, those of a family first, or SRV records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum QueryKind {
     Address(Family),
     Service,
 }
 
-impl Key {
-    pub(crate) fn new(name: &str, kind: Kind) -> Self {
+impl NameKey {
+    pub(crate) fn new(name: &str, kind: QueryKind) -> Self {
         Self { name: name.to_ascii_lowercase().into(), kind }
     }
 }
@@ -52,20 +52,20 @@ pub(crate) struct Families {
 
 impl Families {
     /// What is asked for first, and then.
-    fn questions(self, kind: Kind) -> (Asked, Option<Asked>) {
+    fn questions(self, kind: QueryKind) -> (DnsQuestion, Option<DnsQuestion>) {
         match (kind, self.v4, self.v6) {
-            (Kind::Service, ..) => (Asked::Srv, None),
-            (Kind::Address(_), true, false) => (Asked::A, None),
-            (Kind::Address(_), false, true) => (Asked::Aaaa, None),
-            (Kind::Address(Family::V4), ..) => (Asked::A, Some(Asked::Aaaa)),
-            (Kind::Address(Family::V6), ..) => (Asked::Aaaa, Some(Asked::A)),
+            (QueryKind::Service, ..) => (DnsQuestion::Srv, None),
+            (QueryKind::Address(_), true, false) => (DnsQuestion::A, None),
+            (QueryKind::Address(_), false, true) => (DnsQuestion::Aaaa, None),
+            (QueryKind::Address(Family::V4), ..) => (DnsQuestion::A, Some(DnsQuestion::Aaaa)),
+            (QueryKind::Address(Family::V6), ..) => (DnsQuestion::Aaaa, Some(DnsQuestion::A)),
         }
     }
 }
 
 /// How the last resolution of a name ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum ResolutionStatus {
     /// There was none yet.
     Unknown,
     /// With an answer.
@@ -82,7 +82,7 @@ pub(crate) enum Status {
 
 /// What is to be done outside.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum EngineOutput {
     /// Send a question to a name server, over a connection of its own if `stream`.
     Send { nameserver: usize, id: u16, bytes: Arc<[u8]>, stream: bool },
     /// A resolution ended; with the name server whose answer it was.
@@ -91,7 +91,7 @@ pub(crate) enum Output {
 
 /// A record as answers brought it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct CachedRecord {
     pub(crate) data: Data,
     /// When an answer last had it.
     seen: u64,
@@ -100,11 +100,11 @@ pub(crate) struct Kept {
 /// A name and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Resolution {
-    pub(crate) key: Key,
-    pub(crate) status: Status,
+    pub(crate) key: NameKey,
+    pub(crate) status: ResolutionStatus,
     /// When the last valid answer came.
     pub(crate) last_valid: Option<u64>,
-    pub(crate) records: Vec<Kept>,
+    pub(crate) records: Vec<CachedRecord>,
     wire: Name,
     /// Those for whom it is resolved again and again.
     followers: usize,
@@ -120,25 +120,25 @@ pub(crate) struct Resolution {
 struct Asking {
     /// The number of its question, once it is sent.
     id: Option<u16>,
-    asked: Asked,
-    preferred: Asked,
-    other: Option<Asked>,
+    asked: DnsQuestion,
+    preferred: DnsQuestion,
+    other: Option<DnsQuestion>,
     /// How often it may be asked again.
     tries: u32,
     /// Which name servers have not answered yet.
     open: Vec<bool>,
     answers: usize,
-    status: Status,
+    status: ResolutionStatus,
 }
 
 /// A section at work.
-pub(crate) struct Engine {
+pub(crate) struct ResolverEngine {
     settings: Arc<Resolvers>,
     pub(crate) families: Families,
     /// Whether names are still resolved again and again: not in a process that stops.
     pub(crate) refresh: bool,
     resolutions: Slab<Resolution>,
-    known: HashMap<Key, usize>,
+    known: HashMap<NameKey, usize>,
     questions: HashMap<u16, usize>,
     /// When to look at which resolution; entries that no longer say its `due` are stale.
     agenda: BinaryHeap<Reverse<(u64, usize)>>,
@@ -149,7 +149,7 @@ fn ms(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }
 
-impl Engine {
+impl ResolverEngine {
     /// A section that knows nothing; `random` gives the numbers of questions.
     pub(crate) fn new(settings: Arc<Resolvers>, families: Families, random: fn() -> u16) -> Self {
         Self {
@@ -170,10 +170,10 @@ impl Engine {
     }
 
     /// Resolves a name from now on, again and again. `None` for what can be no name.
-    pub(crate) fn follow(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<usize> {
+    pub(crate) fn follow(&mut self, key: NameKey, now: u64, out: &mut Vec<EngineOutput>) -> Option<usize> {
         let index = self.enter(key)?;
         self.resolutions[index].followers += 1;
-        if self.resolutions[index].status == Status::Unknown {
+        if self.resolutions[index].status == ResolutionStatus::Unknown {
             self.begin(index, now, out);
         }
         self.schedule(index, now);
@@ -189,7 +189,7 @@ impl Engine {
 
     /// Resolves a name now that is followed, unless it is being resolved or was within
     /// `hold valid`.
-    pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+    pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let fresh = ms(self.settings.hold.valid);
         if self.resolutions.get(index).is_some_and(|known| now >= known.ended + fresh) {
             self.begin(index, now, out);
@@ -199,28 +199,33 @@ impl Engine {
     /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh
     /// (`hold valid`), which the second value says. `None` for what can be no name, and for another name
     /// while as many are asked for as can be.
-    pub(crate) fn once(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<(usize, bool)> {
+    pub(crate) fn once(
+        &mut self,
+        key: NameKey,
+        now: u64,
+        out: &mut Vec<EngineOutput>,
+    ) -> Option<(usize, bool)> {
         if self.questions.len() >= MOST_QUESTIONS && !self.known.contains_key(&key) {
             return None;
         }
         let index = self.enter(key)?;
         let resolution = &mut self.resolutions[index];
         let until = resolution.last_valid.map(|at| at + ms(self.settings.hold.valid));
-        if resolution.status == Status::Valid && until.is_some_and(|until| now < until) {
+        if resolution.status == ResolutionStatus::Valid && until.is_some_and(|until| now < until) {
             return Some((index, true));
         }
         self.begin(index, now, out);
         Some((index, false))
     }
 
-    fn enter(&mut self, key: Key) -> Option<usize> {
+    fn enter(&mut self, key: NameKey) -> Option<usize> {
         if let Some(index) = self.known.get(&key) {
             return Some(*index);
         }
         let wire = message::parse_name(&key.name)?;
         let index = self.resolutions.insert(Resolution {
             key: key.clone(),
-            status: Status::Unknown,
+            status: ResolutionStatus::Unknown,
             last_valid: None,
             records: Vec::new(),
             wire,
@@ -233,13 +238,13 @@ impl Engine {
         Some(index)
     }
 
-    fn begin(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+    fn begin(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let resolution = &mut self.resolutions[index];
         if resolution.asking.is_some() {
             return;
         }
         if self.questions.len() >= MOST_QUESTIONS {
-            return self.fail(index, Status::Other, None, now, out);
+            return self.fail(index, ResolutionStatus::Other, None, now, out);
         }
         let (preferred, other) = self.families.questions(resolution.key.kind);
         resolution.asking = Some(Asking {
@@ -250,13 +255,13 @@ impl Engine {
             tries: self.settings.retries.saturating_sub(1),
             open: Vec::new(),
             answers: 0,
-            status: Status::Timeout,
+            status: ResolutionStatus::Timeout,
         });
         self.send(index, now, out);
     }
 
     /// Asks every name server what is to be asked now.
-    fn send(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+    fn send(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let mut id = (self.random)();
         while self.questions.contains_key(&id) {
             id = id.wrapping_add(1);
@@ -273,7 +278,7 @@ impl Engine {
             message::question(id, &resolution.wire, asking.asked, self.settings.payload_size).into();
         for (nameserver, place) in self.settings.nameservers.iter().enumerate() {
             self.settings.state.nameservers[nameserver].counters.sent.add(1);
-            out.push(Output::Send { nameserver, id, bytes: bytes.clone(), stream: place.stream });
+            out.push(EngineOutput::Send { nameserver, id, bytes: bytes.clone(), stream: place.stream });
         }
         let due = now + ms(self.settings.retry);
         resolution.due = due;
@@ -298,7 +303,7 @@ impl Engine {
     }
 
     /// Does what is due at `now`.
-    pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<Output>) {
+    pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<EngineOutput>) {
         while let Some(&Reverse((due, index))) = self.agenda.peek() {
             if due > now {
                 return;
@@ -324,7 +329,7 @@ impl Engine {
     }
 
     /// `timeout retry` has passed since the question was asked.
-    fn overdue(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
+    fn overdue(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let Some(asking) = &mut self.resolutions[index].asking else { return };
         for (nameserver, open) in asking.open.iter().enumerate() {
             if *open {
@@ -334,7 +339,7 @@ impl Engine {
         // Nobody answered, or both families were asked for: from the beginning.
         if asking.answers == 0 || asking.asked != asking.preferred || asking.other.is_none() {
             if asking.tries == 0 {
-                let status = if asking.answers == 0 { Status::Timeout } else { asking.status };
+                let status = if asking.answers == 0 { ResolutionStatus::Timeout } else { asking.status };
                 self.fail(index, status, None, now, out);
                 return;
             }
@@ -366,7 +371,7 @@ impl Engine {
         bytes: &[u8],
         stream: bool,
         now: u64,
-        out: &mut Vec<Output>,
+        out: &mut Vec<EngineOutput>,
     ) {
         let Some(id) = message::answer_id(bytes) else {
             self.counters(nameserver).invalid.add(1);
@@ -392,7 +397,7 @@ impl Engine {
             counters.truncated.add(1);
             let bytes =
                 message::question(id, &resolution.wire, asking.asked, self.settings.payload_size).into();
-            out.push(Output::Send { nameserver, id, bytes, stream: true });
+            out.push(EngineOutput::Send { nameserver, id, bytes, stream: true });
             return;
         }
         asking.open[nameserver] = false;
@@ -405,26 +410,33 @@ impl Engine {
             }
             Some(Err(flaw)) => {
                 let (count, status) = match flaw {
-                    Flaw::Invalid => (&counters.invalid, Status::Other),
-                    Flaw::NoName => (&counters.nx, Status::NoName),
-                    Flaw::Refused => (&counters.refused, Status::Refused),
-                    Flaw::Empty => (&counters.any_err, Status::Other),
-                    Flaw::Alias => (&counters.cname_error, Status::Other),
-                    Flaw::Truncated => (&counters.truncated, Status::Other),
-                    Flaw::Other => (&counters.other, Status::Other),
+                    Flaw::Invalid => (&counters.invalid, ResolutionStatus::Other),
+                    Flaw::NoName => (&counters.nx, ResolutionStatus::NoName),
+                    Flaw::Refused => (&counters.refused, ResolutionStatus::Refused),
+                    Flaw::Empty => (&counters.any_err, ResolutionStatus::Other),
+                    Flaw::Alias => (&counters.cname_error, ResolutionStatus::Other),
+                    Flaw::Truncated => (&counters.truncated, ResolutionStatus::Other),
+                    Flaw::Other => (&counters.other, ResolutionStatus::Other),
                 };
                 count.add(1);
                 self.flawed(index, nameserver, status, now, out);
             }
             None => {
                 counters.too_big.add(1);
-                self.flawed(index, nameserver, Status::Other, now, out);
+                self.flawed(index, nameserver, ResolutionStatus::Other, now, out);
             }
         }
     }
 
     /// A name server answered with an error.
-    fn flawed(&mut self, index: usize, nameserver: usize, status: Status, now: u64, out: &mut Vec<Output>) {
+    fn flawed(
+        &mut self,
+        index: usize,
+        nameserver: usize,
+        status: ResolutionStatus,
+        now: u64,
+        out: &mut Vec<EngineOutput>,
+    ) {
         let Some(asking) = &mut self.resolutions[index].asking else { return };
         asking.status = status;
         if asking.open.iter().any(|open| *open) {
@@ -441,22 +453,36 @@ impl Engine {
         }
     }
 
-    fn fail(&mut self, index: usize, status: Status, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
+    fn fail(
+        &mut self,
+        index: usize,
+        status: ResolutionStatus,
+        by: Option<usize>,
+        now: u64,
+        out: &mut Vec<EngineOutput>,
+    ) {
         self.resolutions[index].status = status;
         self.end(index, by, now, out);
     }
 
-    fn succeed(&mut self, index: usize, nameserver: usize, answer: Answer, now: u64, out: &mut Vec<Output>) {
+    fn succeed(
+        &mut self,
+        index: usize,
+        nameserver: usize,
+        answer: DnsAnswer,
+        now: u64,
+        out: &mut Vec<EngineOutput>,
+    ) {
         let resolution = &mut self.resolutions[index];
-        resolution.status = Status::Valid;
+        resolution.status = ResolutionStatus::Valid;
         resolution.last_valid = Some(now);
         let places = resolution.records.iter().enumerate().map(|(place, kept)| (kept.data.subject(), place));
         let mut places: HashMap<_, _> = places.collect();
         for data in answer.records {
             let next = resolution.records.len();
             match *places.entry(data.subject()).or_insert(next) {
-                place if place < next => resolution.records[place] = Kept { data, seen: now },
-                _ => resolution.records.push(Kept { data, seen: now }),
+                place if place < next => resolution.records[place] = CachedRecord { data, seen: now },
+                _ => resolution.records.push(CachedRecord { data, seen: now }),
             }
         }
         let obsolete = ms(self.settings.hold.obsolete);
@@ -464,13 +490,13 @@ impl Engine {
         self.end(index, Some(nameserver), now, out);
     }
 
-    fn end(&mut self, index: usize, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
+    fn end(&mut self, index: usize, by: Option<usize>, now: u64, out: &mut Vec<EngineOutput>) {
         let resolution = &mut self.resolutions[index];
         resolution.ended = now;
         if let Some(id) = resolution.asking.take().and_then(|asking| asking.id) {
             self.questions.remove(&id);
         }
-        out.push(Output::Ended { resolution: index, by });
+        out.push(EngineOutput::Ended { resolution: index, by });
         self.schedule(index, now);
     }
 
@@ -486,11 +512,11 @@ impl Engine {
     pub(crate) fn is_held(&self, resolution: &Resolution, now: u64) -> bool {
         let hold = &self.settings.hold;
         let period = match resolution.status {
-            Status::Unknown | Status::Valid => return true,
-            Status::NoName => hold.nx,
-            Status::Timeout => hold.timeout,
-            Status::Refused => hold.refused,
-            Status::Other => hold.other,
+            ResolutionStatus::Unknown | ResolutionStatus::Valid => return true,
+            ResolutionStatus::NoName => hold.nx,
+            ResolutionStatus::Timeout => hold.timeout,
+            ResolutionStatus::Refused => hold.refused,
+            ResolutionStatus::Other => hold.other,
         };
         resolution.last_valid.is_some_and(|at| now < at + ms(period))
     }

@@ -12,12 +12,12 @@
 mod choose;
 mod engine;
 mod families;
+pub mod fuzzing;
 mod message;
 mod secure;
 mod servers;
 mod task;
 mod transport;
-pub mod trial;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use std::sync::Arc;
 use base::address::Family;
 use plan::Plan;
 use state::Process;
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 use tokio::sync::oneshot;
 
 /// Takes a message: the backend it is about, its syslog level, its text.
-pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
+pub type NotifyFn = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
 /// Who is told what happens.
 #[derive(Clone)]
-pub struct Tell {
+pub struct ResolverCallbacks {
     /// Takes messages.
-    pub notify: Notify,
+    pub notify: NotifyFn,
     /// A server has another address: the places of its backend and of the server in it.
     pub moved: Arc<dyn Fn(usize, usize) + Send + Sync>,
 }
@@ -45,12 +45,12 @@ pub struct Tell {
 pub struct Sections {
     plan: Arc<Plan>,
     process: Arc<Process>,
-    tell: Tell,
+    tell: ResolverCallbacks,
 }
 
 impl Sections {
     /// The sections of `plan`, not at work yet.
-    pub fn new(plan: Arc<Plan>, process: Arc<Process>, tell: Tell) -> Self {
+    pub fn new(plan: Arc<Plan>, process: Arc<Process>, tell: ResolverCallbacks) -> Self {
         Self { plan, process, tell }
     }
 
@@ -74,7 +74,12 @@ impl Sections {
 
     /// The address of `name` as `section`, one of the plan's, knows or finds it; `None` when it has
     /// none. For one family rather than the other if `prefer` says so.
-    pub async fn lookup(&self, section: &Arc<Section>, name: &str, prefer: Option<Family>) -> Option<IpAddr> {
+    pub async fn lookup(
+        &self,
+        section: &Arc<ResolversSection>,
+        name: &str,
+        prefer: Option<Family>,
+    ) -> Option<IpAddr> {
         let place = self.plan.resolvers.iter().position(|one| Arc::ptr_eq(&one.state, section))?;
         let (send, receive) = oneshot::channel();
         let name = name.to_owned();

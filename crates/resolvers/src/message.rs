@@ -8,7 +8,7 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Asked {
+pub(crate) enum DnsQuestion {
     /// IPv4 addresses.
     A,
     /// IPv6 addresses.
@@ -17,7 +17,7 @@ pub(crate) enum Asked {
     Srv,
 }
 
-impl Asked {
+impl DnsQuestion {
     fn record_type(self) -> RecordType {
         match self {
             Self::A => RecordType::A,
@@ -33,12 +33,12 @@ pub(crate) enum Data {
     /// An address.
     Address(IpAddr),
     /// An SRV record. Its priority is of no account, as in HAProxy.
-    Service(Service),
+    Service(ServiceRecord),
 }
 
 /// An SRV record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Service {
+pub(crate) struct ServiceRecord {
     /// The host, without the last dot.
     pub(crate) target: Box<str>,
     /// Its port.
@@ -69,7 +69,7 @@ impl Data {
 
 /// A valid answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct DnsAnswer {
     /// Its records; at least one.
     pub(crate) records: Vec<Data>,
     /// Whether the name was an alias.
@@ -106,7 +106,7 @@ pub(crate) fn parse_name(text: &str) -> Option<Name> {
 }
 
 /// The bytes of a question; `payload_size` is the largest answer taken.
-pub(crate) fn question(id: u16, name: &Name, asked: Asked, payload_size: u16) -> Vec<u8> {
+pub(crate) fn question(id: u16, name: &Name, asked: DnsQuestion, payload_size: u16) -> Vec<u8> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
     message.metadata.authentic_data = true;
@@ -124,7 +124,7 @@ pub(crate) fn answer_id(bytes: &[u8]) -> Option<u16> {
 }
 
 /// Reads an answer to the question for `asked` of `name`.
-pub(crate) fn read(bytes: &[u8], name: &Name, asked: Asked) -> Result<Answer, Flaw> {
+pub(crate) fn read(bytes: &[u8], name: &Name, asked: DnsQuestion) -> Result<DnsAnswer, Flaw> {
     // The header alone may be all that a cut answer can be read of.
     let flags = bytes.get(2).copied().ok_or(Flaw::Invalid)?;
     if flags & 0x80 != 0 && flags & 0x02 != 0 {
@@ -153,7 +153,7 @@ pub(crate) fn read(bytes: &[u8], name: &Name, asked: Asked) -> Result<Answer, Fl
     match records.is_empty() {
         true if alias => Err(Flaw::Alias),
         true => Err(Flaw::Other),
-        false => Ok(Answer { records, alias }),
+        false => Ok(DnsAnswer { records, alias }),
     }
 }
 
@@ -179,11 +179,11 @@ fn follow(answers: &[Record], name: &Name) -> Result<(Name, bool), Flaw> {
     Err(Flaw::Alias)
 }
 
-fn data(record: &Record, asked: Asked, additionals: &[Record]) -> Option<Data> {
+fn data(record: &Record, asked: DnsQuestion, additionals: &[Record]) -> Option<Data> {
     match (&record.data, asked) {
-        (RData::A(address), Asked::A) => Some(Data::Address(address.0.into())),
-        (RData::AAAA(address), Asked::Aaaa) => Some(Data::Address(address.0.into())),
-        (RData::SRV(srv), Asked::Srv) => {
+        (RData::A(address), DnsQuestion::A) => Some(Data::Address(address.0.into())),
+        (RData::AAAA(address), DnsQuestion::Aaaa) => Some(Data::Address(address.0.into())),
+        (RData::SRV(srv), DnsQuestion::Srv) => {
             let address = additionals.iter().find_map(|other| match &other.data {
                 RData::A(address) if other.name.eq_ignore_root(&srv.target) => Some(address.0.into()),
                 RData::AAAA(address) if other.name.eq_ignore_root(&srv.target) => Some(address.0.into()),
@@ -193,7 +193,12 @@ fn data(record: &Record, asked: Asked, additionals: &[Record]) -> Option<Data> {
             let target = target.strip_suffix('.').unwrap_or(&target);
             // A lone dot says that the service does not exist.
             (!target.is_empty()).then(|| {
-                Data::Service(Service { target: target.into(), port: srv.port, weight: srv.weight, address })
+                Data::Service(ServiceRecord {
+                    target: target.into(),
+                    port: srv.port,
+                    weight: srv.weight,
+                    address,
+                })
             })
         }
         _ => None,
@@ -212,7 +217,7 @@ mod tests {
         parse_name(text).unwrap()
     }
 
-    fn answer(asked: Asked, of: &str, records: &[(&str, RData)], more: &[(&str, RData)]) -> Vec<u8> {
+    fn answer(asked: DnsQuestion, of: &str, records: &[(&str, RData)], more: &[(&str, RData)]) -> Vec<u8> {
         let mut message = Message::new(7, MessageType::Response, OpCode::Query);
         message.add_query(Query::query(name(of), asked.record_type()));
         for (owner, data) in records {
@@ -226,7 +231,8 @@ mod tests {
 
     #[test]
     fn a_question_says_what_is_asked_and_how_much_is_taken() {
-        let message = Message::from_vec(&question(513, &name("www.example.com"), Asked::Aaaa, 4096)).unwrap();
+        let message =
+            Message::from_vec(&question(513, &name("www.example.com"), DnsQuestion::Aaaa, 4096)).unwrap();
         assert_eq!(message.metadata.id, 513);
         assert!(message.metadata.recursion_desired);
         assert_eq!(message.queries[0].name.to_ascii(), "www.example.com.");
@@ -238,7 +244,7 @@ mod tests {
     fn addresses_are_found_behind_aliases_in_any_order() {
         let (one, two) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
         let bytes = answer(
-            Asked::A,
+            DnsQuestion::A,
             "www.example.com",
             &[
                 ("host.example.net", RData::A(A(one))),
@@ -250,14 +256,17 @@ mod tests {
             &[],
         );
         let records = vec![Data::Address(one.into()), Data::Address(two.into())];
-        assert_eq!(read(&bytes, &name("www.example.com"), Asked::A), Ok(Answer { records, alias: true }));
+        assert_eq!(
+            read(&bytes, &name("www.example.com"), DnsQuestion::A),
+            Ok(DnsAnswer { records, alias: true })
+        );
     }
 
     #[test]
     fn srv_records_bring_the_addresses_of_their_hosts() {
         let target = name("a.example.com");
         let bytes = answer(
-            Asked::Srv,
+            DnsQuestion::Srv,
             "_http._tcp.example.com",
             &[
                 ("_http._tcp.example.com", RData::SRV(SRV::new(1, 65535, 8080, target))),
@@ -267,10 +276,10 @@ mod tests {
             &[("a.example.com", RData::AAAA(AAAA(Ipv6Addr::LOCALHOST)))],
         );
         let service = |target: &str, port, weight, address| {
-            Data::Service(Service { target: target.into(), port, weight, address })
+            Data::Service(ServiceRecord { target: target.into(), port, weight, address })
         };
         assert_eq!(
-            read(&bytes, &name("_http._tcp.example.com"), Asked::Srv).unwrap().records,
+            read(&bytes, &name("_http._tcp.example.com"), DnsQuestion::Srv).unwrap().records,
             [
                 service("a.example.com", 8080, 65535, Some(Ipv6Addr::LOCALHOST.into())),
                 service("b.example.com", 81, 0, None)
@@ -300,16 +309,16 @@ mod tests {
             (wire(coded(ResponseCode::NoError)), Flaw::Empty),
             (wire(cut), Flaw::Truncated),
             (wire(question), Flaw::Invalid),
-            (answer(Asked::A, "x.y", &[("a.b", address.clone())], &[]), Flaw::Invalid),
-            (answer(Asked::Aaaa, "a.b", &[("a.b", address.clone())], &[]), Flaw::Invalid),
-            (answer(Asked::A, "a.b", &[("x.y", address)], &[]), Flaw::Other),
-            (answer(Asked::A, "a.b", &circle, &[]), Flaw::Alias),
-            (answer(Asked::A, "a.b", &circle[..1], &[]), Flaw::Alias),
+            (answer(DnsQuestion::A, "x.y", &[("a.b", address.clone())], &[]), Flaw::Invalid),
+            (answer(DnsQuestion::Aaaa, "a.b", &[("a.b", address.clone())], &[]), Flaw::Invalid),
+            (answer(DnsQuestion::A, "a.b", &[("x.y", address)], &[]), Flaw::Other),
+            (answer(DnsQuestion::A, "a.b", &circle, &[]), Flaw::Alias),
+            (answer(DnsQuestion::A, "a.b", &circle[..1], &[]), Flaw::Alias),
             (vec![0, 7, 0x81], Flaw::Invalid),
             (Vec::new(), Flaw::Invalid),
         ];
         for (bytes, flaw) in cases {
-            assert_eq!(read(&bytes, &name("a.b"), Asked::A), Err(flaw), "{bytes:?}");
+            assert_eq!(read(&bytes, &name("a.b"), DnsQuestion::A), Err(flaw), "{bytes:?}");
         }
     }
 
@@ -318,7 +327,7 @@ mod tests {
         fn no_bytes_make_reading_fail_otherwise_than_with_a_flaw(
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)
         ) {
-            for asked in [Asked::A, Asked::Aaaa, Asked::Srv] {
+            for asked in [DnsQuestion::A, DnsQuestion::Aaaa, DnsQuestion::Srv] {
                 let _ = read(&bytes, &name("a.b"), asked);
             }
         }
@@ -329,7 +338,7 @@ mod tests {
         ) {
             let target = name("a.example.com");
             let mut bytes = answer(
-                Asked::Srv,
+                DnsQuestion::Srv,
                 "_http._tcp.example.com",
                 &[
                     ("_http._tcp.example.com", RData::SRV(SRV::new(1, 2, 8080, target.clone()))),
@@ -341,7 +350,7 @@ mod tests {
                 *byte = value;
             }
             bytes.truncate(length);
-            if let Ok(answer) = read(&bytes, &name("_http._tcp.example.com"), Asked::Srv) {
+            if let Ok(answer) = read(&bytes, &name("_http._tcp.example.com"), DnsQuestion::Srv) {
                 proptest::prop_assert!(!answer.records.is_empty());
             }
         }

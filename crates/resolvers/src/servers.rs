@@ -15,10 +15,10 @@ use state::server::ServerAddress;
 use state::transition::{self, NOTICE};
 use state::{Admin, Server};
 
-use crate::Tell;
+use crate::ResolverCallbacks;
 use crate::choose::{Choice, choose, class};
-use crate::engine::{Engine, Key, Kind, Output, Resolution, Status};
-use crate::message::{Data, Service};
+use crate::engine::{EngineOutput, NameKey, QueryKind, Resolution, ResolutionStatus, ResolverEngine};
+use crate::message::{Data, ServiceRecord};
 
 /// A server of a plan, with what is known of its name.
 struct Follower {
@@ -65,14 +65,14 @@ impl Follower {
 /// Everything the followers of a section need.
 pub(crate) struct Followers {
     section: Arc<Resolvers>,
-    tell: Tell,
+    tell: ResolverCallbacks,
     list: Vec<Follower>,
     /// Those of each host's resolution, in the order of their lines.
     by_host: HashMap<usize, Vec<usize>>,
 }
 
 /// What is known of a host while its servers choose.
-struct Found {
+struct HostAddresses {
     addresses: Vec<IpAddr>,
     set: HashSet<IpAddr>,
     /// How many servers of a backend have an address. One that a server only has from the start
@@ -82,7 +82,7 @@ struct Found {
     best: Option<(Wishes, u8)>,
 }
 
-impl Found {
+impl HostAddresses {
     fn best_class(&mut self, wishes: &Wishes) -> u8 {
         if let Some((of, best)) = &self.best
             && of == wishes
@@ -96,15 +96,15 @@ impl Found {
 }
 
 /// What an engine is asked within one turn.
-pub(crate) struct Turn<'a> {
-    pub(crate) engine: &'a mut Engine,
+pub(crate) struct EngineTurn<'a> {
+    pub(crate) engine: &'a mut ResolverEngine,
     pub(crate) now: u64,
-    pub(crate) out: &'a mut Vec<Output>,
+    pub(crate) out: &'a mut Vec<EngineOutput>,
 }
 
 impl Followers {
     /// The servers of `plan` that `section` resolves; nothing is asked yet.
-    pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &Tell) -> Self {
+    pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &ResolverCallbacks) -> Self {
         let mut list = Vec::new();
         for backend in plan.proxies.iter().filter(|backend| !backend.disabled) {
             for server in backend.servers.iter() {
@@ -122,11 +122,11 @@ impl Followers {
     }
 
     /// Begins to resolve all names.
-    pub(crate) fn begin(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn begin(&mut self, turn: &mut EngineTurn<'_>) {
         for at in 0..self.list.len() {
             let server = self.list[at].server().clone();
             if let Some(name) = server.srv_record.get() {
-                let key = Key::new(name, Kind::Service);
+                let key = NameKey::new(name, QueryKind::Service);
                 self.list[at].records = turn.engine.follow(key, turn.now, turn.out);
             } else if let Some(name) = &*server.fqdn.load() {
                 self.follow_host(at, name, turn);
@@ -134,21 +134,21 @@ impl Followers {
         }
     }
 
-    fn follow_host(&mut self, at: usize, name: &str, turn: &mut Turn<'_>) {
+    fn follow_host(&mut self, at: usize, name: &str, turn: &mut EngineTurn<'_>) {
         let prefer = self.list[at].settings().and_then(|own| own.wishes.prefer).unwrap_or(Family::V6);
-        let key = Key::new(name, Kind::Address(prefer));
+        let key = NameKey::new(name, QueryKind::Address(prefer));
         let Some(host) = turn.engine.follow(key, turn.now, turn.out) else { return };
         self.list[at].host = Some(host);
         let places = self.by_host.entry(host).or_default();
         places.insert(places.partition_point(|place| *place < at), at);
-        if turn.engine.get(host).is_some_and(|known| known.status == Status::Valid) {
+        if turn.engine.get(host).is_some_and(|known| known.status == ResolutionStatus::Valid) {
             let mut found = self.found(host, turn);
             self.take_address(at, None, &mut found, turn);
         }
     }
 
     /// Nothing answers at a server's address: its name is resolved sooner.
-    pub(crate) fn doubt(&self, at: usize, turn: &mut Turn<'_>) {
+    pub(crate) fn doubt(&self, at: usize, turn: &mut EngineTurn<'_>) {
         if let Some(host) = self.list.get(at).and_then(|follower| follower.host) {
             turn.engine.sooner(host, turn.now, turn.out);
         }
@@ -159,7 +159,7 @@ impl Followers {
         self.list.iter().map(Follower::server)
     }
 
-    fn leave_host(&mut self, at: usize, turn: &mut Turn<'_>) {
+    fn leave_host(&mut self, at: usize, turn: &mut EngineTurn<'_>) {
         self.list[at].taken = None;
         if let Some(host) = self.list[at].host.take() {
             if let Some(places) = self.by_host.get_mut(&host) {
@@ -170,7 +170,13 @@ impl Followers {
     }
 
     /// Gives a server another host name (`set server … fqdn`).
-    pub(crate) fn rename(&mut self, backend: &str, server: &Arc<Server>, name: &str, turn: &mut Turn<'_>) {
+    pub(crate) fn rename(
+        &mut self,
+        backend: &str,
+        server: &Arc<Server>,
+        name: &str,
+        turn: &mut EngineTurn<'_>,
+    ) {
         let at = self
             .list
             .iter()
@@ -182,11 +188,11 @@ impl Followers {
     }
 
     /// A resolution ended; `by` is the name server that answered.
-    pub(crate) fn ended(&mut self, resolution: usize, by: Option<usize>, turn: &mut Turn<'_>) {
+    pub(crate) fn ended(&mut self, resolution: usize, by: Option<usize>, turn: &mut EngineTurn<'_>) {
         let Some(ended) = turn.engine.get(resolution) else { return };
-        let valid = ended.status == Status::Valid;
+        let valid = ended.status == ResolutionStatus::Valid;
         let held = turn.engine.is_held(ended, turn.now);
-        if ended.key.kind == Kind::Service {
+        if ended.key.kind == QueryKind::Service {
             let services = if valid { services(ended) } else { Vec::new() };
             if valid || !held {
                 self.take_services(resolution, &services, turn);
@@ -206,7 +212,7 @@ impl Followers {
         }
     }
 
-    fn found(&self, host: usize, turn: &Turn<'_>) -> Found {
+    fn found(&self, host: usize, turn: &EngineTurn<'_>) -> HostAddresses {
         let records = turn.engine.get(host).map_or(&[][..], |known| &known.records);
         let of = |data: &Data| match data {
             Data::Address(address) => Some(*address),
@@ -220,15 +226,21 @@ impl Followers {
                 *taken.entry((follower.backend.index, address)).or_default() += 1;
             }
         }
-        Found { set: addresses.iter().copied().collect(), addresses, taken, best: None }
+        HostAddresses { set: addresses.iter().copied().collect(), addresses, taken, best: None }
     }
 
     /// Gives a server the best of the addresses that are known of its name.
-    fn take_address(&mut self, at: usize, by: Option<usize>, found: &mut Found, turn: &mut Turn<'_>) {
+    fn take_address(
+        &mut self,
+        at: usize,
+        by: Option<usize>,
+        found: &mut HostAddresses,
+        turn: &mut EngineTurn<'_>,
+    ) {
         let follower = &self.list[at];
         let (own, backend, mine) = (follower.address(), follower.backend.index, follower.taken);
         let Some(settings) = follower.settings() else { return };
-        let others = |found: &Found, address| {
+        let others = |found: &HostAddresses, address| {
             let all = found.taken.get(&(backend, address)).copied().unwrap_or(0);
             all - u32::from(mine == Some(address) && all > 0)
         };
@@ -324,16 +336,16 @@ impl Followers {
 
     /// A server's name has no address any more: it goes into maintenance, with the status as the
     /// cause.
-    fn lose_address(&mut self, at: usize, turn: &Turn<'_>) {
+    fn lose_address(&mut self, at: usize, turn: &EngineTurn<'_>) {
         self.list[at].taken = None;
         let follower = &self.list[at];
         let status = follower.host.and_then(|host| turn.engine.get(host)).map(|known| known.status);
         let cause = match status {
-            Some(Status::Valid | Status::Unknown) => "No IP for server ",
-            Some(Status::NoName) => "DNS NX status",
-            Some(Status::Timeout) => "DNS timeout status",
-            Some(Status::Refused) => "DNS refused status",
-            Some(Status::Other) | None => "unspecified DNS error",
+            Some(ResolutionStatus::Valid | ResolutionStatus::Unknown) => "No IP for server ",
+            Some(ResolutionStatus::NoName) => "DNS NX status",
+            Some(ResolutionStatus::Timeout) => "DNS timeout status",
+            Some(ResolutionStatus::Refused) => "DNS refused status",
+            Some(ResolutionStatus::Other) | None => "unspecified DNS error",
         };
         self.take_down(follower, cause);
     }
@@ -371,13 +383,13 @@ impl Followers {
     /// Servers that track this one are in maintenance as long as it is.
     fn inherit(&self, follower: &Follower) {
         let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
-        transition::inherit(follower.server(), base::clock::now_ms(), &tell);
+        transition::inherit(&follower.backend.state, follower.server(), base::clock::now_ms(), &tell);
     }
 
     /// Brings the servers of an SRV name in line with its records, each backend for itself: servers
     /// whose record is gone are freed, records without a server get one as long as there are free
     /// ones.
-    fn take_services(&mut self, records: usize, services: &[Service], turn: &mut Turn<'_>) {
+    fn take_services(&mut self, records: usize, services: &[ServiceRecord], turn: &mut EngineTurn<'_>) {
         let key = |host: &str, port: u16| (host.to_ascii_lowercase(), port);
         let wanted: HashSet<_> = services.iter().map(|service| key(&service.target, service.port)).collect();
         let places: Vec<usize> =
@@ -411,7 +423,7 @@ impl Followers {
     }
 
     /// A server stands for a record from now on, or goes on to.
-    fn stand_for(&mut self, at: usize, service: &Service, turn: &mut Turn<'_>) {
+    fn stand_for(&mut self, at: usize, service: &ServiceRecord, turn: &mut EngineTurn<'_>) {
         let server = self.list[at].server().clone();
         let new = self.list[at].record.is_none();
         if new {
@@ -458,7 +470,7 @@ impl Followers {
     }
 
     /// A server's record is gone: it waits for another one.
-    fn free(&mut self, at: usize, turn: &mut Turn<'_>) {
+    fn free(&mut self, at: usize, turn: &mut EngineTurn<'_>) {
         self.leave_host(at, turn);
         self.list[at].record = None;
         let follower = &self.list[at];
@@ -468,7 +480,7 @@ impl Followers {
     }
 }
 
-fn services(ended: &Resolution) -> Vec<Service> {
+fn services(ended: &Resolution) -> Vec<ServiceRecord> {
     let of = |data: &Data| match data {
         Data::Service(service) => Some(service.clone()),
         Data::Address(_) => None,

@@ -17,38 +17,38 @@ use runtime::timer::{NEVER, Timer};
 use state::{Process, Server};
 use tokio::sync::{Notify, oneshot};
 
-use crate::Tell;
+use crate::ResolverCallbacks;
 use crate::choose::{Choice, choose};
-use crate::engine::{Engine, Key, Kind, Output, Status};
+use crate::engine::{EngineOutput, NameKey, QueryKind, ResolutionStatus, ResolverEngine};
 use crate::families;
 use crate::message::Data;
-use crate::servers::{Followers, Turn};
-use crate::transport::{Hear, Question, Ways};
+use crate::servers::{EngineTurn, Followers};
+use crate::transport::{Hear, OutgoingQuestion, Ways};
 
 thread_local! {
     /// The sections of the calling worker, by their place in the plan.
-    static DESKS: RefCell<HashMap<usize, Rc<Desk>>> = RefCell::default();
+    static DESKS: RefCell<HashMap<usize, Rc<ResolverMailbox>>> = RefCell::default();
 }
 
 /// Where the answer to one question goes.
-type Waiting = oneshot::Sender<Option<IpAddr>>;
+type PendingReply = oneshot::Sender<Option<IpAddr>>;
 
 /// A section's desk.
-struct Desk {
+struct ResolverMailbox {
     accept: AcceptFamily,
     process: Arc<Process>,
-    work: RefCell<Work>,
+    work: RefCell<ResolverWork>,
     /// Whether another plan is in use.
     is_over: Cell<bool>,
     /// Told when the next instant to look at the engine may have changed.
     changed: Notify,
 }
 
-struct Work {
-    engine: Engine,
+struct ResolverWork {
+    engine: ResolverEngine,
     followers: Followers,
     ways: Vec<Ways>,
-    waiting: HashMap<usize, Vec<(Option<Family>, Waiting)>>,
+    waiting: HashMap<usize, Vec<(Option<Family>, PendingReply)>>,
     /// Until when the families accepted are known.
     families_until: u64,
 }
@@ -59,14 +59,14 @@ pub(crate) fn begin(
     section: &Arc<Resolvers>,
     plan: &Arc<Plan>,
     process: &Arc<Process>,
-    tell: &Tell,
+    tell: &ResolverCallbacks,
 ) {
     let accept = plan.global.dns_accept_family;
-    let engine = Engine::new(section.clone(), families::accepted(accept), random);
+    let engine = ResolverEngine::new(section.clone(), families::accepted(accept), random);
     let followers = Followers::new(section, plan, tell);
     let families_until = now_ms() + families::GOOD_FOR;
-    let work = Work { engine, followers, ways: Vec::new(), waiting: HashMap::new(), families_until };
-    let desk = Rc::new(Desk {
+    let work = ResolverWork { engine, followers, ways: Vec::new(), waiting: HashMap::new(), families_until };
+    let desk = Rc::new(ResolverMailbox {
         accept,
         process: process.clone(),
         work: RefCell::new(work),
@@ -114,7 +114,7 @@ pub(crate) fn end(place: usize) {
 }
 
 /// Finds one address for `name`.
-pub(crate) fn lookup(place: usize, name: &str, prefer: Option<Family>, send: Waiting) {
+pub(crate) fn lookup(place: usize, name: &str, prefer: Option<Family>, send: PendingReply) {
     let Some(desk) = desk(place) else { return };
     desk.turn(|work, out| work.lookup(name, prefer, send, out));
 }
@@ -123,7 +123,7 @@ pub(crate) fn lookup(place: usize, name: &str, prefer: Option<Family>, send: Wai
 pub(crate) fn rename(place: usize, backend: &str, server: &Arc<Server>, name: &str) {
     let Some(desk) = desk(place) else { return };
     desk.turn(|work, out| {
-        let mut turn = Turn { engine: &mut work.engine, now: now_ms(), out };
+        let mut turn = EngineTurn { engine: &mut work.engine, now: now_ms(), out };
         work.followers.rename(backend, server, name, &mut turn);
     });
 }
@@ -132,18 +132,18 @@ pub(crate) fn rename(place: usize, backend: &str, server: &Arc<Server>, name: &s
 fn doubt(place: usize, at: usize) {
     let Some(desk) = desk(place) else { return };
     desk.turn(|work, out| {
-        let mut turn = Turn { engine: &mut work.engine, now: now_ms(), out };
+        let mut turn = EngineTurn { engine: &mut work.engine, now: now_ms(), out };
         work.followers.doubt(at, &mut turn);
     });
 }
 
-fn desk(place: usize) -> Option<Rc<Desk>> {
+fn desk(place: usize) -> Option<Rc<ResolverMailbox>> {
     DESKS.with_borrow(|desks| desks.get(&place).cloned())
 }
 
-impl Desk {
+impl ResolverMailbox {
     /// Does something to the engine, and what comes of it.
-    fn turn(&self, act: impl FnOnce(&mut Work, &mut Vec<Output>)) {
+    fn turn(&self, act: impl FnOnce(&mut ResolverWork, &mut Vec<EngineOutput>)) {
         let work = &mut *self.work.borrow_mut();
         let mut out = Vec::new();
         work.engine.refresh = !self.process.stopping.load(Relaxed);
@@ -173,7 +173,7 @@ impl Desk {
     }
 }
 
-impl Hear for Desk {
+impl Hear for ResolverMailbox {
     fn received(&self, nameserver: usize, bytes: &[u8], stream: bool) {
         self.turn(|work, out| work.engine.receive(nameserver, bytes, stream, now_ms(), out));
     }
@@ -183,13 +183,19 @@ impl Hear for Desk {
     }
 }
 
-impl Work {
-    fn begin(&mut self, out: &mut Vec<Output>) {
-        self.followers.begin(&mut Turn { engine: &mut self.engine, now: now_ms(), out });
+impl ResolverWork {
+    fn begin(&mut self, out: &mut Vec<EngineOutput>) {
+        self.followers.begin(&mut EngineTurn { engine: &mut self.engine, now: now_ms(), out });
     }
 
-    fn lookup(&mut self, name: &str, prefer: Option<Family>, send: Waiting, out: &mut Vec<Output>) {
-        let key = Key::new(name, Kind::Address(prefer.unwrap_or(Family::V6)));
+    fn lookup(
+        &mut self,
+        name: &str,
+        prefer: Option<Family>,
+        send: PendingReply,
+        out: &mut Vec<EngineOutput>,
+    ) {
+        let key = NameKey::new(name, QueryKind::Address(prefer.unwrap_or(Family::V6)));
         match self.engine.once(key, now_ms(), out) {
             Some((resolution, true)) => self.answer(resolution, prefer, send),
             Some((resolution, false)) => {
@@ -200,8 +206,8 @@ impl Work {
         }
     }
 
-    fn answer(&self, resolution: usize, prefer: Option<Family>, send: Waiting) {
-        let known = self.engine.get(resolution).filter(|known| known.status == Status::Valid);
+    fn answer(&self, resolution: usize, prefer: Option<Family>, send: PendingReply) {
+        let known = self.engine.get(resolution).filter(|known| known.status == ResolutionStatus::Valid);
         let address = known.and_then(|known| {
             let addresses = known.records.iter().filter_map(|kept| match kept.data {
                 Data::Address(address) => Some(address),
@@ -218,22 +224,22 @@ impl Work {
 
     /// Sends what is to be sent, and lets those who follow a resolution that ended have what came
     /// of it, which may lead to more.
-    fn carry_out(&mut self, mut out: Vec<Output>) {
+    fn carry_out(&mut self, mut out: Vec<EngineOutput>) {
         while !out.is_empty() {
             let mut more = Vec::new();
             for output in out {
                 match output {
-                    Output::Send { nameserver, id, bytes, stream } => {
+                    EngineOutput::Send { nameserver, id, bytes, stream } => {
                         // At the end there is no way any more.
                         if let Some(way) = self.ways.get_mut(nameserver) {
-                            way.send(Question { id, bytes }, stream);
+                            way.send(OutgoingQuestion { id, bytes }, stream);
                         }
                     }
-                    Output::Ended { resolution, by } => {
+                    EngineOutput::Ended { resolution, by } => {
                         for (prefer, send) in self.waiting.remove(&resolution).unwrap_or_default() {
                             self.answer(resolution, prefer, send);
                         }
-                        let mut turn = Turn { engine: &mut self.engine, now: now_ms(), out: &mut more };
+                        let mut turn = EngineTurn { engine: &mut self.engine, now: now_ms(), out: &mut more };
                         self.followers.ended(resolution, by, &mut turn);
                     }
                 }

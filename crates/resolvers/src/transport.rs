@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::secure;
 
 /// A question on its way out.
-pub(crate) struct Question {
+pub(crate) struct OutgoingQuestion {
     pub(crate) id: u16,
     pub(crate) bytes: Arc<[u8]>,
 }
@@ -33,8 +33,8 @@ pub(crate) trait Hear {
 
 /// The ways to one name server.
 pub(crate) struct Ways {
-    datagrams: UnboundedSender<Question>,
-    stream: UnboundedSender<Question>,
+    datagrams: UnboundedSender<OutgoingQuestion>,
+    stream: UnboundedSender<OutgoingQuestion>,
 }
 
 impl Ways {
@@ -57,7 +57,7 @@ impl Ways {
     }
 
     /// Sends a question.
-    pub(crate) fn send(&self, question: Question, stream: bool) {
+    pub(crate) fn send(&self, question: OutgoingQuestion, stream: bool) {
         // The tasks live as long as the thread.
         let _ = if stream { self.stream.send(question) } else { self.datagrams.send(question) };
     }
@@ -78,7 +78,7 @@ async fn datagram_way<H: Hear>(
     address: SocketAddr,
     size: u16,
     hear: Rc<H>,
-    mut questions: UnboundedReceiver<Question>,
+    mut questions: UnboundedReceiver<OutgoingQuestion>,
 ) {
     // One byte more shows an answer that is too big.
     let mut buffer = vec![0; usize::from(size) + 1];
@@ -87,13 +87,13 @@ async fn datagram_way<H: Hear>(
         let question = match &socket {
             None => questions.recv().await,
             Some(open) => match either(&mut questions, open, &mut buffer).await {
-                Event::Question(question) => question,
-                Event::Answer(Ok(length)) => {
+                TransportEvent::Question(question) => question,
+                TransportEvent::Answer(Ok(length)) => {
                     hear.received(nameserver, &buffer[..length], false);
                     continue;
                 }
                 // Nobody listens there now. The question's time runs out; the socket stays good.
-                Event::Answer(Err(_)) => continue,
+                TransportEvent::Answer(Err(_)) => continue,
             },
         };
         let Some(question) = question else { return };
@@ -121,15 +121,19 @@ async fn send_datagram(socket: &UdpSocket, bytes: &[u8]) -> bool {
     }
 }
 
-enum Event {
-    Question(Option<Question>),
+enum TransportEvent {
+    Question(Option<OutgoingQuestion>),
     Answer(io::Result<usize>),
 }
 
-async fn either(questions: &mut UnboundedReceiver<Question>, socket: &UdpSocket, buffer: &mut [u8]) -> Event {
+async fn either(
+    questions: &mut UnboundedReceiver<OutgoingQuestion>,
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+) -> TransportEvent {
     tokio::select! {
-        question = questions.recv() => Event::Question(question),
-        answer = socket.recv(buffer) => Event::Answer(answer),
+        question = questions.recv() => TransportEvent::Question(question),
+        answer = socket.recv(buffer) => TransportEvent::Answer(answer),
     }
 }
 
@@ -140,7 +144,7 @@ async fn stream_way<H: Hear + 'static>(
     nameserver: usize,
     server: NameServer,
     hear: Rc<H>,
-    mut questions: UnboundedReceiver<Question>,
+    mut questions: UnboundedReceiver<OutgoingQuestion>,
 ) {
     while let Some(first) = questions.recv().await {
         let id = first.id;
@@ -180,9 +184,9 @@ async fn stream_way<H: Hear + 'static>(
 async fn converse<H: Hear + 'static, S: AsyncRead + AsyncWrite + 'static>(
     nameserver: usize,
     stream: S,
-    first: Question,
+    first: OutgoingQuestion,
     hear: &Rc<H>,
-    questions: &mut UnboundedReceiver<Question>,
+    questions: &mut UnboundedReceiver<OutgoingQuestion>,
 ) {
     let (read, mut write) = tokio::io::split(stream);
     let mut reader = tokio::task::spawn_local(read_answers(nameserver, read, hear.clone()));

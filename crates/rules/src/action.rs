@@ -12,7 +12,7 @@ use sample::regex::Regex;
 use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
 use sample::{LogOrigin, LogProfile};
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 use state::table::Table;
 
 use crate::redirect::Redirect;
@@ -29,7 +29,7 @@ pub(crate) enum Number {
 
 /// A part of the request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum RequestLinePart {
     Method,
     Path,
     Pathq,
@@ -39,7 +39,7 @@ pub(crate) enum Part {
 
 /// An end of the connection that a rule changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ConnectionEnd {
     Source,
     SourcePort,
     Destination,
@@ -116,7 +116,7 @@ pub(crate) enum TableChange {
 
 /// Which counter or tag, of what is tracked with which number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct TrackedCounter {
     pub(crate) element: u8,
     /// Whether it is `gpc0`, `gpc1` or `gpt0`, and not just that element of the array.
     pub(crate) is_named: bool,
@@ -159,12 +159,12 @@ pub(crate) enum Action {
         each_value: bool,
     },
     ReplaceUri {
-        part: Part,
+        part: RequestLinePart,
         regex: Regex,
         with: Format,
     },
     SetPart {
-        part: Part,
+        part: RequestLinePart,
         value: Format,
     },
     SetStatus {
@@ -183,7 +183,7 @@ pub(crate) enum Action {
     },
     UnsetVar(Var),
     SetAddress {
-        end: End,
+        end: ConnectionEnd,
         value: Expression,
     },
     SetLogLevel(Option<u8>),
@@ -243,7 +243,7 @@ pub(crate) enum Action {
         shared: Option<Box<(Expression, Arc<Table>)>>,
     },
     Resolve {
-        section: Arc<Section>,
+        section: Arc<ResolversSection>,
         prefer: Option<Family>,
         var: Var,
         name: Box<Expression>,
@@ -282,7 +282,7 @@ pub(crate) enum Action {
     /// Changes what is tracked.
     ChangeEntry {
         change: TableChange,
-        counted: Counted,
+        counted: TrackedCounter,
         value: Box<Number>,
     },
 }

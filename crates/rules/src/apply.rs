@@ -8,7 +8,7 @@ use sample::pattern::List;
 use sample::regex::Regex;
 use sample::{Endpoint, Env, Scratch, Transaction, Value};
 
-use crate::action::{Action, End, ListChange, NameMatch, Number, Part, PurgeBy};
+use crate::action::{Action, ConnectionEnd, ListChange, NameMatch, Number, PurgeBy, RequestLinePart};
 use crate::authority;
 use crate::binary;
 use crate::reply::{Content, Reply};
@@ -336,7 +336,8 @@ fn keep_host(request: &mut Head, action: &Action, bytes: &[u8]) {
                 authority::target_follows(request, name.lower(), &value);
             }
         }
-        Action::SetPart { part: Part::Uri, .. } | Action::ReplaceUri { part: Part::Uri, .. } => {
+        Action::SetPart { part: RequestLinePart::Uri, .. }
+        | Action::ReplaceUri { part: RequestLinePart::Uri, .. } => {
             authority::host_follows(request);
         }
         _ => {}
@@ -367,16 +368,16 @@ fn ask(stage: &Stage<'_>, realm: &str) -> Reply {
     Reply { status: if to_proxy { 407 } else { 401 }, content: Content::Challenge(realm.into()) }
 }
 
-fn set_address(stage: &mut Stage<'_>, end: End, value: &sample::expression::Expression) {
+fn set_address(stage: &mut Stage<'_>, end: ConnectionEnd, value: &sample::expression::Expression) {
     let (ip, number) = {
         let env = stage.env();
         let Some(value) = value.eval(&env) else { return };
         match end {
-            End::Source | End::Destination => (value.to_addr(), None),
-            End::SourcePort | End::DestinationPort => (None, value.to_int()),
+            ConnectionEnd::Source | ConnectionEnd::Destination => (value.to_addr(), None),
+            ConnectionEnd::SourcePort | ConnectionEnd::DestinationPort => (None, value.to_int()),
         }
     };
-    let is_source = matches!(end, End::Source | End::SourcePort);
+    let is_source = matches!(end, ConnectionEnd::Source | ConnectionEnd::SourcePort);
     let session = stage.session;
     let current = match (&stage.transaction, is_source) {
         (Some(transaction), true) => transaction.source.unwrap_or(session.source()),
@@ -486,26 +487,26 @@ fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>
     changed
 }
 
-fn part_of(head: &Head, part: Part) -> &[u8] {
+fn part_of(head: &Head, part: RequestLinePart) -> &[u8] {
     let parts = uri::split(head.target());
     match part {
-        Part::Method => head.method(),
-        Part::Path => parts.path().unwrap_or_default(),
-        Part::Pathq => parts.pathq().unwrap_or_default(),
-        Part::Query => parts.query().unwrap_or_default(),
-        Part::Uri => head.target(),
+        RequestLinePart::Method => head.method(),
+        RequestLinePart::Path => parts.path().unwrap_or_default(),
+        RequestLinePart::Pathq => parts.pathq().unwrap_or_default(),
+        RequestLinePart::Query => parts.query().unwrap_or_default(),
+        RequestLinePart::Uri => head.target(),
     }
 }
 
-pub(crate) fn set_part(head: &mut Head, part: Part, value: &[u8], limit: usize) -> bool {
+pub(crate) fn set_part(head: &mut Head, part: RequestLinePart, value: &[u8], limit: usize) -> bool {
     if !head.fits(limit, value.len() + 1, |head| part_of(head, part).len()) {
         return false;
     }
     match part {
-        Part::Method => head.set_method(value),
-        Part::Path => head.set_path(value),
-        Part::Pathq => head.set_pathq(value),
-        Part::Query => head.set_query(value),
-        Part::Uri => head.set_target(value),
+        RequestLinePart::Method => head.set_method(value),
+        RequestLinePart::Path => head.set_path(value),
+        RequestLinePart::Pathq => head.set_pathq(value),
+        RequestLinePart::Query => head.set_query(value),
+        RequestLinePart::Uri => head.set_target(value),
     }
 }

@@ -4,7 +4,7 @@
 
 use diag::Diagnostic;
 use http::{Head, Name};
-use sample::packed::take_text;
+use sample::length_prefixed::take_text;
 
 use crate::action::{Action, BinaryHeaders, NamesMatch};
 use crate::context::Context;

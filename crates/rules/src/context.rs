@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::{DefaultUnit, parse_duration, parse_size};
 use diag::{Diagnostic, Span};
 use sample::expression::Expression;
@@ -70,7 +70,7 @@ impl Ruleset {
 }
 
 /// One action.
-pub struct Row {
+pub struct ActionRow {
     /// Its name, without what stands in parentheses.
     pub name: &'static str,
     /// What follows the name.
@@ -90,7 +90,7 @@ pub struct Row {
 /// What an action's parser sees.
 pub(crate) struct Context<'c, 'w, 's> {
     pub(crate) set: Ruleset,
-    pub(crate) row: &'static Row,
+    pub(crate) row: &'static ActionRow,
     /// The action's own word, parentheses included.
     pub(crate) word: Word<'w>,
     pub(crate) words: &'c mut Words<'w>,
@@ -115,7 +115,7 @@ impl<'w> Context<'_, 'w, '_> {
     }
 
     pub(crate) fn usage_line(&self) -> String {
-        let Row { name, arguments, .. } = self.row;
+        let ActionRow { name, arguments, .. } = self.row;
         let gap = if arguments.starts_with('(') { "" } else { " " };
         format!("usage: {} {name}{gap}{arguments}", self.set.name())
     }

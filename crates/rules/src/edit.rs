@@ -6,7 +6,7 @@ use http::Name;
 use sample::Transaction;
 use sample::regex::Regex;
 
-use crate::action::Part;
+use crate::action::RequestLinePart;
 use crate::apply::{replace_header, set_part};
 use crate::authority;
 
@@ -90,10 +90,10 @@ impl Edit<'_> {
             Self::Replace { name, regex, with, each_value, .. } => {
                 replace_header(head, &Name::new(name), regex, (with, limit), *each_value)
             }
-            Self::Method(method) => set_part(head, Part::Method, method, limit),
-            Self::Path(path) => set_part(head, Part::Path, path, limit),
-            Self::Query(query) => set_part(head, Part::Query, query, limit),
-            Self::Uri(uri) => set_part(head, Part::Uri, uri, limit),
+            Self::Method(method) => set_part(head, RequestLinePart::Method, method, limit),
+            Self::Path(path) => set_part(head, RequestLinePart::Path, path, limit),
+            Self::Query(query) => set_part(head, RequestLinePart::Query, query, limit),
+            Self::Uri(uri) => set_part(head, RequestLinePart::Uri, uri, limit),
             Self::Status(status, reason) => {
                 let fits = head.fits(limit, reason.map_or(32, <[u8]>::len), |head| head.reason().len());
                 if fits {

@@ -2,7 +2,7 @@
 //!
 //! A rule is an action with a condition, compiled once ([`compile`]). Running a set changes the
 //! session and the transaction; whatever needs a socket or time is handed back to the caller
-//! ([`Outcome`]), who does it and goes on with the next rule. Called by `proxy`; compiled by
+//! ([`RuleOutcome`]), who does it and goes on with the next rule. Called by `proxy`; compiled by
 //! `config`.
 
 #![forbid(unsafe_code)]
@@ -24,10 +24,10 @@ mod table;
 mod tables;
 mod wording;
 
-pub use context::{Row, Ruleset};
+pub use context::{ActionRow, Ruleset};
 pub use edit::{Edit, Side};
 pub use redirect::Redirect;
-pub use reply::{Body, Content, Page, Reply, challenge};
+pub use reply::{Content, Page, Reply, ReplyBody, challenge};
 pub use rule::{Rule, RuleSet, compile, compile_redirect};
-pub use stage::{Final, Hold, Outcome, ScriptCall, Service, Spoken, Stage};
+pub use stage::{Final, Hold, RuleOutcome, ScriptCall, Service, Spoken, Stage};
 pub use table::ACTIONS;

@@ -9,7 +9,7 @@ use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
 use sample::{LogOrigin, Word};
 
-use crate::action::{Action, End, ListChange, Normalizer};
+use crate::action::{Action, ConnectionEnd, ListChange, Normalizer};
 use crate::context::{Context, Parsed, Ruleset};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
@@ -146,10 +146,10 @@ pub(crate) fn unset_var(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn set_address(context: &mut Context<'_, '_, '_>) -> Parsed {
     let end = match context.row.name {
-        "set-src" => End::Source,
-        "set-src-port" => End::SourcePort,
-        "set-dst" => End::Destination,
-        _ => End::DestinationPort,
+        "set-src" => ConnectionEnd::Source,
+        "set-src-port" => ConnectionEnd::SourcePort,
+        "set-dst" => ConnectionEnd::Destination,
+        _ => ConnectionEnd::DestinationPort,
     };
     Ok(Action::SetAddress { end, value: context.expression()? })
 }
@@ -430,10 +430,10 @@ pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mut profile = None;
     if context.words.take("profile") {
         let word = context.need("the name of a log-profile")?;
-        let known = context.scope.names.log_profiles();
-        let found = known.and_then(|profiles| profiles.get(word.text));
-        profile = Some(found.cloned().ok_or_else(|| {
-            let names = known.into_iter().flatten().map(|(name, _)| &**name);
+        let names = context.scope.names;
+        profile = Some(sample::log_profile::find(names, word.text).ok_or_else(|| {
+            let known = names.log_profile_names();
+            let names = known.iter().map(|name| &**name);
             Diagnostic::alert(format!("there is no log-profile section `{}`", word.text))
                 .at(word.span)
                 .did_you_mean(suggest(word.text, names))

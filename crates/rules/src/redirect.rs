@@ -7,7 +7,7 @@ use sample::{Env, Scope, Scratch, Word, Words};
 
 /// How the location is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LocationForm {
     Location,
     Prefix,
     Scheme,
@@ -16,7 +16,7 @@ enum Form {
 /// A redirect, compiled.
 #[derive(Debug)]
 pub struct Redirect {
-    form: Form,
+    form: LocationForm,
     text: Format,
     code: u16,
     drop_query: bool,
@@ -37,7 +37,7 @@ const CODES: [u16; 5] = [301, 302, 303, 307, 308];
 impl Redirect {
     /// Whether it names the whole location by itself.
     pub(crate) fn is_location(&self) -> bool {
-        self.form == Form::Location
+        self.form == LocationForm::Location
     }
 
     /// Compiles the words behind `redirect`. The proxy keyword takes plain text, the rule
@@ -56,9 +56,9 @@ impl Redirect {
             }
             words.next();
             match word.text {
-                "location" => target = Some((Form::Location, need(words, "a location")?)),
-                "prefix" => target = Some((Form::Prefix, need(words, "a prefix")?)),
-                "scheme" => target = Some((Form::Scheme, need(words, "a scheme")?)),
+                "location" => target = Some((LocationForm::Location, need(words, "a location")?)),
+                "prefix" => target = Some((LocationForm::Prefix, need(words, "a prefix")?)),
+                "scheme" => target = Some((LocationForm::Scheme, need(words, "a scheme")?)),
                 "code" => {
                     let word = need(words, "a code")?;
                     code = word.text.parse().ok().filter(|code| CODES.contains(code)).ok_or_else(|| {
@@ -111,7 +111,7 @@ impl Redirect {
 
     /// Whether its rule is to be skipped, because the location is empty (`ignore-empty`).
     pub(crate) fn is_void(&self, env: &Env<'_>) -> bool {
-        if !self.ignore_empty || self.form != Form::Location {
+        if !self.ignore_empty || self.form != LocationForm::Location {
             return false;
         }
         let mut location = Scratch::new();
@@ -126,7 +126,7 @@ impl Redirect {
         let target = request.map_or(&b"/"[..], |request| request.target());
         let parts = uri::split(target);
         match self.form {
-            Form::Location => {
+            LocationForm::Location => {
                 self.text.render(env, &mut location);
                 if let Some(query) = parts.query().filter(|query| self.keep_query && !query.is_empty()) {
                     let joint = if location.contains(&b'?') { b'&' } else { b'?' };
@@ -134,14 +134,14 @@ impl Redirect {
                     location.extend_from_slice(query);
                 }
             }
-            Form::Prefix => {
+            LocationForm::Prefix => {
                 self.text.render(env, &mut location);
                 if **location == *b"/" {
                     location.clear();
                 }
                 self.push_path(&parts, &mut location);
             }
-            Form::Scheme => {
+            LocationForm::Scheme => {
                 self.text.render(env, &mut location);
                 location.extend_from_slice(b"://");
                 let host = request.and_then(|request| request.get_known(KnownName::Host));

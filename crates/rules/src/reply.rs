@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use diag::{Diagnostic, suggest};
-use http::{Head, ParseOptions, Status, parse_response};
+use http::{Head, ParseOptions, ParseStatus, parse_response};
 use sample::format::{Format, FormatFor};
 use sample::{Env, Scope, Scratch, Word, Words};
 
@@ -37,7 +37,7 @@ pub enum Content {
         /// Fields.
         headers: Vec<(Box<[u8]>, Format)>,
         /// The body.
-        body: Body,
+        body: ReplyBody,
     },
     /// A redirect.
     Redirect(Arc<Redirect>),
@@ -47,7 +47,7 @@ pub enum Content {
 
 /// The body of an answer.
 #[derive(Debug)]
-pub enum Body {
+pub enum ReplyBody {
     /// None.
     Empty,
     /// These bytes.
@@ -57,7 +57,7 @@ pub enum Body {
 }
 
 /// A header line: name and value.
-pub(crate) type Field = (Box<[u8]>, Box<[u8]>);
+pub(crate) type ReplyField = (Box<[u8]>, Box<[u8]>);
 
 /// A whole message read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct Page {
     /// Whether its connection ends with it: it says so, or tells no length.
     pub closes: bool,
     /// Its fields, but for `Connection`.
-    pub headers: Vec<Field>,
+    pub headers: Vec<ReplyField>,
     /// Its body.
     pub body: Box<[u8]>,
 }
@@ -85,7 +85,7 @@ impl Page {
         let mut head = Head::new();
         let options = ParseOptions { max_bytes: usize::MAX, relaxed: true, ..ParseOptions::default() };
         match parse_response(bytes, &mut head, &options) {
-            Ok(Status::Complete { len }) => {
+            Ok(ParseStatus::Complete { len }) => {
                 let (announced, payload) = (head.content_length(), bytes.len() - len);
                 if head.response_body(http::Method::Get) == http::BodyLength::Chunked {
                     return Err("chunk-encoded payload not supported".into());
@@ -107,7 +107,7 @@ impl Page {
                 })
             }
             // HAProxy's number for a head without an empty line after it.
-            Ok(Status::Partial) => Err("unable to parse headers (error offset: -2)".into()),
+            Ok(ParseStatus::Partial) => Err("unable to parse headers (error offset: -2)".into()),
             Err(error) => Err(format!("unable to parse headers (error offset: {})", error.offset)),
         }
     }
@@ -146,7 +146,7 @@ impl Reply {
             (b"location"[..].into(), Format::constant(url.as_bytes())),
             (b"cache-control"[..].into(), Format::constant(b"no-cache")),
         ];
-        Self { status: code, content: Content::Made { content_type: None, headers, body: Body::Empty } }
+        Self { status: code, content: Content::Made { content_type: None, headers, body: ReplyBody::Empty } }
     }
 
     /// Compiles the words behind `http-error`.
@@ -155,7 +155,7 @@ impl Reply {
     /// As [`compile`](Self::compile); the status is mandatory, and one that has an error page.
     pub fn compile_error(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let start = words.span();
-        let mut parser = Parser::new(words, scope);
+        let mut parser = ReplyParser::new(words, scope);
         let source = parser.read()?;
         let Some((status, span)) = parser.status else {
             return Err(Diagnostic::alert("`http-error` needs `status <code>`").at(start));
@@ -190,7 +190,7 @@ impl Reply {
         default: u16,
         refusal: bool,
     ) -> Result<Self, Diagnostic> {
-        let mut parser = Parser::new(words, scope);
+        let mut parser = ReplyParser::new(words, scope);
         let source = parser.read()?;
         parser.build(source, default, refusal)
     }
@@ -214,9 +214,9 @@ impl Reply {
             }
             Content::Made { content_type, headers, body: source } => {
                 match source {
-                    Body::Empty => {}
-                    Body::Bytes(bytes) => body.extend_from_slice(bytes),
-                    Body::Format(format) => format.render(env, body),
+                    ReplyBody::Empty => {}
+                    ReplyBody::Bytes(bytes) => body.extend_from_slice(bytes),
+                    ReplyBody::Format(format) => format.render(env, body),
                 }
                 head.start_response(self.status, None);
                 let mut value = Scratch::new();
@@ -261,15 +261,15 @@ pub fn challenge(status: u16, realm: &str, head: &mut Head) {
     head.set(&http::Name::new(name), value.as_bytes());
 }
 
-enum Source<'w> {
+enum ReplySource<'w> {
     None,
     DefaultErrorfiles,
     Message(Arc<[u8]>, Word<'w>),
     Errorfiles(sample::scope::HttpErrors, Word<'w>),
-    Body(Body),
+    Body(ReplyBody),
 }
 
-struct Parser<'c, 'w, 's> {
+struct ReplyParser<'c, 'w, 's> {
     words: &'c mut Words<'w>,
     scope: &'c Scope<'s>,
     status: Option<(u16, diag::Span)>,
@@ -294,14 +294,14 @@ pub(crate) const WORDS: [&str; 11] = [
     "hdr",
 ];
 
-impl<'c, 'w, 's> Parser<'c, 'w, 's> {
+impl<'c, 'w, 's> ReplyParser<'c, 'w, 's> {
     fn need(&mut self, after: &str, what: &str) -> Result<Word<'w>, Diagnostic> {
         let span = self.words.span();
         self.words.next().ok_or_else(|| Diagnostic::alert(format!("`{after}` needs {what}")).at(span))
     }
 
-    fn read(&mut self) -> Result<Source<'w>, Diagnostic> {
-        let mut source = Source::None;
+    fn read(&mut self) -> Result<ReplySource<'w>, Diagnostic> {
+        let mut source = ReplySource::None;
         while let Some(word) = self.words.peek() {
             // Another word is an error in the rule, not in the reply.
             if !WORDS.contains(&word.text) {
@@ -309,7 +309,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
             }
             self.words.next();
             self.own_words |= word.text != "deny_status";
-            if !matches!(source, Source::None)
+            if !matches!(source, ReplySource::None)
                 && matches!(
                     word.text,
                     "default-errorfiles"
@@ -338,11 +338,11 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                     self.status = Some((status, number.span));
                 }
                 "content-type" => self.content_type = Some(self.need(word.text, "a type")?.text.into()),
-                "default-errorfiles" => source = Source::DefaultErrorfiles,
+                "default-errorfiles" => source = ReplySource::DefaultErrorfiles,
                 "errorfile" => {
                     let file = self.need(word.text, "a file")?;
                     let bytes = self.file(file)?;
-                    source = Source::Message(bytes.into(), file);
+                    source = ReplySource::Message(bytes.into(), file);
                 }
                 "errorfiles" => {
                     let name = self.need(word.text, "the name of an http-errors section")?;
@@ -350,18 +350,18 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                         Diagnostic::alert(format!("unknown http-errors section `{}`", name.text))
                             .at(name.span)
                     })?;
-                    source = Source::Errorfiles(section, name);
+                    source = ReplySource::Errorfiles(section, name);
                 }
                 "file" => {
                     let file = self.need(word.text, "a file")?;
-                    source = Source::Body(Body::Bytes(self.file(file)?.into()));
+                    source = ReplySource::Body(ReplyBody::Bytes(self.file(file)?.into()));
                 }
                 "lf-file" => {
                     let file = self.need(word.text, "a file")?;
                     let text = String::from_utf8(self.file(file)?).map_err(|_| {
                         Diagnostic::alert(format!("`{}` is no text", file.text)).at(file.span)
                     })?;
-                    source = Source::Body(Body::Format(Format::compile(
+                    source = ReplySource::Body(ReplyBody::Format(Format::compile(
                         &text,
                         file.span,
                         self.scope,
@@ -370,11 +370,11 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                 }
                 "string" => {
                     let text = self.need(word.text, "a text")?;
-                    source = Source::Body(Body::Bytes(base::raw::bytes_of(text.text).into()));
+                    source = ReplySource::Body(ReplyBody::Bytes(base::raw::bytes_of(text.text).into()));
                 }
                 "lf-string" => {
                     let text = self.need(word.text, "a format")?;
-                    source = Source::Body(Body::Format(Format::compile(
+                    source = ReplySource::Body(ReplyBody::Format(Format::compile(
                         text.text,
                         text.span,
                         self.scope,
@@ -416,17 +416,19 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
         }
     }
 
-    fn build(self, source: Source<'w>, default: u16, refusal: bool) -> Result<Reply, Diagnostic> {
+    fn build(self, source: ReplySource<'w>, default: u16, refusal: bool) -> Result<Reply, Diagnostic> {
         let status = self.status.map_or(default, |(status, _)| status);
         let content = match source {
-            Source::None if !self.headers.is_empty() => {
-                Content::Made { content_type: None, headers: self.headers, body: Body::Empty }
+            ReplySource::None if !self.headers.is_empty() => {
+                Content::Made { content_type: None, headers: self.headers, body: ReplyBody::Empty }
             }
             // A refusal without words of its own, or with the old `deny_status` only, is the page
             // of its status.
-            Source::None if refusal && !self.own_words && has_page(status) => Content::Page,
-            Source::None if refusal && !self.own_words => return Ok(Reply::page(self.with_page(default)?)),
-            Source::None => {
+            ReplySource::None if refusal && !self.own_words && has_page(status) => Content::Page,
+            ReplySource::None if refusal && !self.own_words => {
+                return Ok(Reply::page(self.with_page(default)?));
+            }
+            ReplySource::None => {
                 if let Some(content_type) = &self.content_type {
                     self.scope.names.warn(
                         Diagnostic::warning(format!("`content-type {content_type}` is ignored: there is no body"))
@@ -438,23 +440,23 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                 }
                 Content::Bare
             }
-            Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
-            Source::Message(bytes, file) => {
+            ReplySource::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
+            ReplySource::Message(bytes, file) => {
                 let status = self.with_page(default)?;
                 return Reply::raw(status, &bytes, file.text).map_err(|error| error.at(file.span));
             }
-            Source::Errorfiles(section, name) => {
+            ReplySource::Errorfiles(section, name) => {
                 let status = self.with_page(default)?;
                 let Some((_, bytes)) = section.iter().find(|(code, _)| *code == status) else {
                     return Ok(Reply { status, content: Content::Bare });
                 };
                 return Reply::raw(status, bytes, name.text).map_err(|error| error.at(name.span));
             }
-            Source::Body(body) => {
+            ReplySource::Body(body) => {
                 let needs_type = match &body {
-                    Body::Empty => false,
-                    Body::Bytes(bytes) => !bytes.is_empty(),
-                    Body::Format(_) => true,
+                    ReplyBody::Empty => false,
+                    ReplyBody::Bytes(bytes) => !bytes.is_empty(),
+                    ReplyBody::Format(_) => true,
                 };
                 if needs_type && self.content_type.is_none() {
                     return Err(Diagnostic::alert("a body needs its `content-type`").at(self.words.end()));

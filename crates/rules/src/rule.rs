@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
 use sample::transaction::CaptureSlot;
@@ -13,20 +13,20 @@ use crate::apply::{Applied, apply, apply_to_variable};
 use crate::context::{Context, Ruleset};
 use crate::intern::intern;
 use crate::redirect::Redirect;
-use crate::stage::{Final, Outcome, Stage};
+use crate::stage::{Final, RuleOutcome, Stage};
 use crate::table::{find, unknown as unknown_action};
 use crate::wording;
 
 /// An action and when it is taken.
 #[derive(Debug)]
 pub struct Rule {
-    step: Step,
+    step: RuleStep,
     position: Position,
 }
 
 /// What of a rule is looked at whenever its set is run.
 #[derive(Debug)]
-struct Step {
+struct RuleStep {
     condition: Option<Condition>,
     action: Action,
 }
@@ -59,7 +59,7 @@ impl Rule {
 /// The rules of one set of one proxy, in order.
 #[derive(Debug, Default)]
 pub struct RuleSet {
-    steps: Vec<Step>,
+    steps: Vec<RuleStep>,
     /// Where each stands.
     positions: Vec<Position>,
 }
@@ -100,7 +100,7 @@ impl RuleSet {
     }
 
     /// Runs the rules from number `start` on. The number returned is where to go on afterwards.
-    pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (Outcome, usize) {
+    pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
         let mut strict = true;
         if let Some(transaction) = &mut stage.transaction {
             transaction.waiting_rule = None;
@@ -114,11 +114,11 @@ impl RuleSet {
         loop {
             number = match self.next_beyond_variables(stage, number) {
                 Ok(Some(number)) => number,
-                Ok(None) => return (Outcome::Done, self.steps.len()),
+                Ok(None) => return (RuleOutcome::Done, self.steps.len()),
                 Err(number) => {
                     self.wait_for(number, stage);
                     // From the beginning: what rules before it looked for may be there by then.
-                    return (Outcome::Wait, 0);
+                    return (RuleOutcome::Wait, 0);
                 }
             };
             let action = &self.steps[number].action;
@@ -130,7 +130,7 @@ impl RuleSet {
                     if !strict {
                         continue;
                     }
-                    Outcome::Final(Final::Internal)
+                    RuleOutcome::Final(Final::Internal)
                 }
                 Applied::Strict(on) => {
                     strict = on;
@@ -138,14 +138,14 @@ impl RuleSet {
                 }
                 Applied::Wait => {
                     self.wait_for(number - 1, stage);
-                    return (Outcome::Wait, number - 1);
+                    return (RuleOutcome::Wait, number - 1);
                 }
-                Applied::Accept => Outcome::Accept,
+                Applied::Accept => RuleOutcome::Accept,
                 Applied::Hold(hold) => {
                     self.wait_for(number - 1, stage);
-                    return (Outcome::Hold(hold), number);
+                    return (RuleOutcome::Hold(hold), number);
                 }
-                Applied::Final(verdict) => Outcome::Final(verdict),
+                Applied::Final(verdict) => RuleOutcome::Final(verdict),
             };
             if let Some(transaction) = &mut stage.transaction {
                 transaction.last_rule = Some(self.positions[number - 1]);
@@ -207,7 +207,7 @@ pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result
             .haproxy(unknown_action(set, "", None, scope)));
     };
     let row = find(set, word, scope)?;
-    let place = wording::Place { set, action: word.text, scope };
+    let place = wording::RulePlace { set, action: word.text, scope };
     let action = (row.parse)(&mut Context { set, row, word, words, scope })
         .map_err(|error| place.in_arguments(error))?;
     if let Support::None(reason) = row.support {
@@ -240,5 +240,5 @@ fn finish(action: Action, condition: Option<Condition>, scope: &Scope<'_>, span:
     // A plan lives as long as the process, give or take a reload: its file names are few and never
     // freed.
     let position = (intern(file), line);
-    Rule { step: Step { condition, action }, position }
+    Rule { step: RuleStep { condition, action }, position }
 }

@@ -6,7 +6,7 @@ use base::address::Family;
 use sample::vars::Var;
 use sample::{Env, LogOrigin, LogProfile, Session, Transaction};
 use state::Process;
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 
 use crate::reply::Reply;
 
@@ -53,7 +53,7 @@ impl Stage<'_> {
 
 /// How running a set ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum RuleOutcome {
     /// All rules were looked at.
     Done,
     /// A rule let it pass: the rest of the set is not looked at.
@@ -133,7 +133,7 @@ pub enum Hold {
     /// Finds the address of a name and puts it into a variable (`do-resolve`).
     Resolve {
         /// Whose name servers are asked.
-        section: Arc<Section>,
+        section: Arc<ResolversSection>,
         /// The host.
         name: Box<str>,
         /// The family that is asked for first.

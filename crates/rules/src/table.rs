@@ -1,11 +1,11 @@
 //! The actions: one table, a row each. Parsing, errors, suggestions and dumps come from it.
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::{Diagnostic, suggest};
 use sample::{Scope, Word};
 
 use crate::binary;
-use crate::context::{Parse, Row, Ruleset};
+use crate::context::{ActionRow, Parse, Ruleset};
 use crate::parse::{self, table};
 use crate::wording;
 
@@ -19,11 +19,17 @@ const AFT: u8 = Ruleset::HttpAfterResponse as u8;
 const TCP: u8 = CON | SES | CNT | RCN;
 const HTTP: u8 = REQ | RES | AFT;
 
-const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'static str, parse: Parse) -> Row {
-    Row { name, arguments, sets, doc, parse, prefix: false, support: Support::Full }
+const fn row(
+    name: &'static str,
+    arguments: &'static str,
+    sets: u8,
+    doc: &'static str,
+    parse: Parse,
+) -> ActionRow {
+    ActionRow { name, arguments, sets, doc, parse, prefix: false, support: Support::Full }
 }
 
-impl Row {
+impl ActionRow {
     /// It is read and has no effect.
     const fn without_effect(self, reason: &'static str) -> Self {
         Self { support: Support::None(reason), ..self }
@@ -32,7 +38,7 @@ impl Row {
 
 /// Every action of HAProxy 3.5, and those of Weir's own.
 #[rustfmt::skip]
-pub static ACTIONS: &[Row] = &[
+pub static ACTIONS: &[ActionRow] = &[
     // name arguments sets what it does
     row("accept",              "",                                    TCP,               "lets it pass", parse::accept),
     row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to a pattern list", parse::pattern_change),
@@ -57,7 +63,7 @@ pub static ACTIONS: &[Row] = &[
     row("early-hint",          "<name> <fmt>",                        REQ,               "sends a 103 response", parse::early_hint),
     row("expect-netscaler-cip", "layer4",                             CON,               "expects a NetScaler Client IP header", parse::expect_netscaler),
     row("expect-proxy",        "layer4",                              CON,               "expects a PROXY header", parse::expect_proxy),
-    Row { prefix: true, ..row("lua.", "<name> <argument>*",       CNT | RCN | HTTP,    "runs a function of a script", parse::script::action) },
+    ActionRow { prefix: true, ..row("lua.", "<name> <argument>*",       CNT | RCN | HTTP,    "runs a function of a script", parse::script::action) },
     row("mirror",              "<backend> [sample <percent>]",        REQ,               "sends a copy of the request to another backend, whose answer nobody waits for", parse::mirror),
     row("normalize-uri",       "<normalizer>",                        REQ,               "brings the URI into one form", parse::normalize_uri),
     row("pause",               "{ <timeout> | <expr> }",              REQ | RES,         "waits", parse::pause),
@@ -108,7 +114,7 @@ pub static ACTIONS: &[Row] = &[
     row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
     row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
-    Row { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES, "tracks an entry of a stick table, with the number behind the name", table::track) },
+    ActionRow { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES, "tracks an entry of a stick table, with the number behind the name", table::track) },
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service),
     row("wait-for-body",       "time <time> [at-least <bytes>] [use-large-buffer]", REQ | RES, "waits for the body", parse::wait_for_body),
@@ -117,9 +123,13 @@ pub static ACTIONS: &[Row] = &[
 ];
 
 /// The row of the action that `word` names, if `set` may have it.
-pub(crate) fn find(set: Ruleset, word: Word<'_>, scope: &Scope<'_>) -> Result<&'static Row, Diagnostic> {
+pub(crate) fn find(
+    set: Ruleset,
+    word: Word<'_>,
+    scope: &Scope<'_>,
+) -> Result<&'static ActionRow, Diagnostic> {
     let name = word.text.split('(').next().unwrap_or_default();
-    let begins = |row: &&Row| row.prefix && name.starts_with(row.name);
+    let begins = |row: &&ActionRow| row.prefix && name.starts_with(row.name);
     let named = ACTIONS.iter().find(|row| row.name == name).or_else(|| ACTIONS.iter().find(begins));
     let Some(row) = named else {
         let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0).map(|row| row.name);

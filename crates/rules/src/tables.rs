@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sample::expression::Expression;
-use sample::track::{self, Element, Event};
+use sample::track::{self, CountedEvent, Element};
 use sample::{Scratch, Value};
 use state::table::{Table, Tracked};
 
-use crate::action::{Counted, TableChange};
+use crate::action::{TableChange, TrackedCounter};
 use crate::stage::Stage;
 
 /// What came of a rule that tracks.
@@ -64,10 +64,10 @@ pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table:
         && counts
     {
         if has_response && stage.process.counted.errors.holds(status) {
-            track::count(view, Event::Error, now);
+            track::count(view, CountedEvent::Error, now);
         }
         if has_response && stage.process.counted.failures.holds(status) {
-            track::count(view, Event::Failure, now);
+            track::count(view, CountedEvent::Failure, now);
         }
         transaction.trackers.count_request(now);
     }
@@ -75,7 +75,7 @@ pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table:
 }
 
 /// Changes a counter or a tag of what is tracked, if anything is.
-pub(crate) fn change(stage: &Stage<'_>, change: TableChange, counted: Counted, value: i64) {
+pub(crate) fn change(stage: &Stage<'_>, change: TableChange, counted: TrackedCounter, value: i64) {
     let element = match counted.is_named {
         true => Element::Named(counted.element.into()),
         false => Element::Of(counted.element.into()),

@@ -8,7 +8,7 @@ use crate::context::Ruleset;
 use crate::reply::WORDS;
 
 /// The rule in which an error was found.
-pub(crate) struct Place<'a> {
+pub(crate) struct RulePlace<'a> {
     /// Its rule set.
     pub(crate) set: Ruleset,
     /// Its action with parentheses, such as `set-var(txn.a)`.
@@ -17,7 +17,7 @@ pub(crate) struct Place<'a> {
     pub(crate) scope: &'a Scope<'a>,
 }
 
-impl Place<'_> {
+impl RulePlace<'_> {
     /// An error in the action or its arguments.
     pub(crate) fn in_arguments(&self, error: Diagnostic) -> Diagnostic {
         let Self { set, action, scope } = self;

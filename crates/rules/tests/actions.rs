@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{World, words};
 use diag::Span;
-use rules::{Final, Hold, Outcome, RuleSet, Ruleset, Stage};
+use rules::{Final, Hold, RuleOutcome, RuleSet, Ruleset, Stage};
 use sample::{Env, Scope, Words};
 
 /// Compiles lines of one set; `at` is where their proxy stands.
@@ -22,7 +22,7 @@ fn compile(world: &World, set: Ruleset, lines: &[&str]) -> Result<RuleSet, Strin
     Ok(rules)
 }
 
-fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Outcome, usize) {
+fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (RuleOutcome, usize) {
     let rules = compile(world, set, lines).unwrap_or_else(|error| panic!("{lines:?}: {error}"));
     world.transaction.has_response = matches!(set, Ruleset::HttpResponse | Ruleset::HttpAfterResponse);
     let mut stage = Stage {
@@ -40,7 +40,7 @@ fn run_at(world: &mut World, set: Ruleset, lines: &[&str], start: usize) -> (Out
     rules.run(&mut stage, start)
 }
 
-fn run(world: &mut World, set: Ruleset, lines: &[&str]) -> Outcome {
+fn run(world: &mut World, set: Ruleset, lines: &[&str]) -> RuleOutcome {
     run_at(world, set, lines, 0).0
 }
 
@@ -53,8 +53,8 @@ fn head(world: &World, of_response: bool) -> String {
 }
 
 /// The answer of a final outcome as one text.
-fn answer(world: &World, outcome: &Outcome) -> String {
-    let Outcome::Final(Final::Reply(reply) | Final::Deny(reply) | Final::Tarpit(reply)) = outcome else {
+fn answer(world: &World, outcome: &RuleOutcome) -> String {
+    let RuleOutcome::Final(Final::Reply(reply) | Final::Deny(reply) | Final::Tarpit(reply)) = outcome else {
         return format!("{outcome:?}");
     };
     let (mut head, mut body) = (http::Head::new(), Vec::new());
@@ -112,7 +112,7 @@ fn header_actions_change_the_head_they_are_about() {
     for (lines, present, absent) in request {
         let mut world = World::new();
         let outcome = run(&mut world, Ruleset::HttpRequest, lines);
-        assert!(matches!(outcome, Outcome::Done), "{lines:?} {outcome:?}");
+        assert!(matches!(outcome, RuleOutcome::Done), "{lines:?} {outcome:?}");
         let head = head(&world, false);
         present.iter().for_each(|part| assert!(head.contains(part), "{lines:?} lacks {part:?} in\n{head}"));
         absent
@@ -223,7 +223,7 @@ fn answers_are_what_their_arguments_say() {
     }
     let mut world = World::new();
     let outcome = run(&mut world, Ruleset::HttpRequest, &["redirect location %[req.hdr(nope)] ignore-empty"]);
-    assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Done), "{outcome:?}");
     let mut world = World::new();
     let outcome = run(&mut world, Ruleset::HttpResponse, &["deny"]);
     assert!(answer(&world, &outcome).starts_with("HTTP/1.1 502 "));
@@ -233,18 +233,18 @@ fn answers_are_what_their_arguments_say() {
 fn a_rule_that_ends_the_set_skips_the_rest_and_is_remembered() {
     let mut world = World::new();
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &["set-header X-A a", "allow", "deny"], 0);
-    assert!(matches!(outcome, Outcome::Accept), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Accept), "{outcome:?}");
     assert_eq!(next, 2);
     assert!(head(&world, false).contains("X-A: a"));
     assert!(world.transaction.last_rule.is_some());
     for set in [Ruleset::TcpRequest, Ruleset::HttpRequest, Ruleset::TcpResponse] {
         let outcome = run(&mut World::new(), set, &["reject"]);
-        assert!(matches!(outcome, Outcome::Final(Final::Reject)), "{outcome:?}");
+        assert!(matches!(outcome, RuleOutcome::Final(Final::Reject)), "{outcome:?}");
     }
     let outcome = run(&mut World::new(), Ruleset::TcpResponse, &["close"]);
-    assert!(matches!(outcome, Outcome::Final(Final::CloseServer)), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Final(Final::CloseServer)), "{outcome:?}");
     let outcome = run(&mut World::new(), Ruleset::TcpRequest, &["silent-drop rst-ttl 5"]);
-    assert!(matches!(outcome, Outcome::Final(Final::SilentDrop { rst_ttl: Some(5) })), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Final(Final::SilentDrop { rst_ttl: Some(5) })), "{outcome:?}");
 }
 
 #[test]
@@ -252,12 +252,14 @@ fn what_takes_time_is_handed_to_the_caller_who_resumes_behind_it() {
     let lines = ["wait-for-body time 1s at-least 1k", "pause 20ms", "set-header X-A a"];
     let mut world = World::new();
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, 0);
-    let Outcome::Hold(Hold::Body { at_least, timeout_ms, in_large }) = outcome else { panic!("{outcome:?}") };
+    let RuleOutcome::Hold(Hold::Body { at_least, timeout_ms, in_large }) = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!((at_least, timeout_ms, in_large), (1024, 1000, false));
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, next);
-    assert!(matches!(outcome, Outcome::Hold(Hold::Pause(20))), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Hold(Hold::Pause(20))), "{outcome:?}");
     let (outcome, _) = run_at(&mut world, Ruleset::HttpRequest, &lines, next);
-    assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Done), "{outcome:?}");
     assert!(head(&world, false).contains("X-A: a"));
 }
 
@@ -266,11 +268,11 @@ fn a_failed_rewrite_is_an_error_unless_the_mode_says_otherwise() {
     // A method that is no token cannot be set.
     let outcome =
         run(&mut World::new(), Ruleset::HttpRequest, &["set-method %[str(a@b)]", "set-header X-A a"]);
-    assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Final(Final::Internal)), "{outcome:?}");
     let mut world = World::new();
     let lines = ["strict-mode off", "set-method %[str(a@b)]", "set-header X-A a"];
     let outcome = run(&mut world, Ruleset::HttpRequest, &lines);
-    assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Done), "{outcome:?}");
     assert!(head(&world, false).contains("X-A: a"));
     let counted = world.frontend.frontend.all().map(|one| one.traffic.failed_rewrites.get()).sum::<u64>();
     assert_eq!(counted, 1);
@@ -299,9 +301,9 @@ fn a_head_grows_no_longer_than_its_room_and_failing_leaves_it_as_it_was() {
         world.longest_head = before.len() + 20;
         let outcome = run(&mut world, Ruleset::HttpRequest, &[&line]);
         match fits {
-            true => assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}"),
+            true => assert!(matches!(outcome, RuleOutcome::Done), "{line}: {outcome:?}"),
             false => {
-                assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{line}: {outcome:?}");
+                assert!(matches!(outcome, RuleOutcome::Final(Final::Internal)), "{line}: {outcome:?}");
                 assert_eq!(head(&world, false), before, "{line}");
             }
         }
@@ -322,7 +324,7 @@ fn the_request_s_settings_are_those_of_its_rules() {
         "disable-l7-retry",
         "capture req.hdr(host) id 1",
     ];
-    assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), Outcome::Done));
+    assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), RuleOutcome::Done));
     let transaction = &world.transaction;
     let slot = |slot: sample::TimeoutSlot| transaction.timeouts[slot as usize];
     assert_eq!(
@@ -372,27 +374,27 @@ fn content_rules_wait_until_the_delay_is_over() {
     world.request_bytes = b"ab".to_vec();
     let lines = ["accept if { req.len gt 5 }", "reject"];
     let (outcome, next) = run_at(&mut world, Ruleset::TcpRequest, &lines, 0);
-    assert!(matches!(outcome, Outcome::Wait) && next == 0, "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Wait) && next == 0, "{outcome:?}");
     world.request_bytes = b"abcdefgh".to_vec();
     let (outcome, _) = run_at(&mut world, Ruleset::TcpRequest, &lines, next);
-    assert!(matches!(outcome, Outcome::Accept), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Accept), "{outcome:?}");
     world.request_bytes = b"ab".to_vec();
     world.complete = true;
-    assert!(matches!(run(&mut world, Ruleset::TcpRequest, &lines), Outcome::Final(Final::Reject)));
+    assert!(matches!(run(&mut world, Ruleset::TcpRequest, &lines), RuleOutcome::Final(Final::Reject)));
 }
 
 #[test]
 fn a_name_to_be_resolved_is_made_of_the_request() {
     let mut world = World::new();
     let line = "do-resolve(txn.ip,dns,ipv6) str(App.test)";
-    let Outcome::Hold(Hold::Resolve { section, name, prefer, .. }) =
+    let RuleOutcome::Hold(Hold::Resolve { section, name, prefer, .. }) =
         run(&mut world, Ruleset::HttpRequest, &[line])
     else {
         panic!("the rule holds the request");
     };
     assert_eq!((&*section.name, &*name, prefer), ("dns", "App.test", Some(base::address::Family::V6)));
     let none = run(&mut world, Ruleset::HttpRequest, &["do-resolve(txn.ip,dns) req.hdr(x-none)"]);
-    assert!(matches!(none, Outcome::Done), "a name that is not there is not asked for");
+    assert!(matches!(none, RuleOutcome::Done), "a name that is not there is not asked for");
 }
 
 #[test]
@@ -447,7 +449,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
     let value = |names: &[(&str, &str)]| {
         let mut packed = Vec::new();
         for text in names.iter().flat_map(|(name, value)| [*name, *value]) {
-            sample::packed::write_length(&mut packed, text.len());
+            sample::length_prefixed::write_length(&mut packed, text.len());
             packed.extend_from_slice(text.as_bytes());
         }
         packed.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
@@ -474,7 +476,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
     for (line, there, gone) in cases {
         let mut world = World::new();
         let outcome = run(&mut world, Ruleset::HttpRequest, &[line]);
-        assert!(matches!(outcome, Outcome::Done), "{line}: {outcome:?}");
+        assert!(matches!(outcome, RuleOutcome::Done), "{line}: {outcome:?}");
         let head = head(&world, false);
         for text in *there {
             assert!(head.contains(text), "{line}: no `{text}` in {head}");
@@ -487,7 +489,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
     let bad = value(&[("no token", "1")]);
     for line in [format!("add-headers-bin bin({bad})"), "add-headers-bin bin(0161)".to_owned()] {
         let outcome = run(&mut World::new(), Ruleset::HttpRequest, &[&line]);
-        assert!(matches!(outcome, Outcome::Final(Final::Internal)), "{line}: {outcome:?}");
+        assert!(matches!(outcome, RuleOutcome::Final(Final::Internal)), "{line}: {outcome:?}");
     }
 }
 
@@ -495,10 +497,10 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
 fn marks_towards_the_server_and_switching_are_told_to_the_caller() {
     let mut world = World::new();
     let lines = ["set-bc-mark 0x10", "set-bc-tos int(184)"];
-    assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), Outcome::Done));
+    assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), RuleOutcome::Done));
     assert_eq!((world.transaction.server_mark, world.transaction.server_tos), (Some(16), Some(184)));
     let outcome = run(&mut world, Ruleset::TcpRequest, &["switch-mode http proto h1"]);
-    assert!(matches!(outcome, Outcome::Final(Final::SwitchMode(_))), "{outcome:?}");
+    assert!(matches!(outcome, RuleOutcome::Final(Final::SwitchMode(_))), "{outcome:?}");
     for (line, expected) in [
         ("switch-mode", "`switch-mode` needs the mode `http`"),
         ("switch-mode tcp", "`tcp` is no mode to switch to"),

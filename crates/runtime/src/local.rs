@@ -12,13 +12,13 @@ use std::sync::Arc;
 use crate::shared::note_write;
 
 /// Something shared, held for this worker: copies are counted by this worker alone.
-pub struct Local<T>(Rc<Held<T>>);
+pub struct Local<T>(Rc<LocalHold<T>>);
 
-struct Held<T> {
+struct LocalHold<T> {
     shared: Arc<T>,
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for LocalHold<T> {
     fn drop(&mut self) {
         note_write();
     }
@@ -28,7 +28,7 @@ impl<T> Local<T> {
     /// Holds `shared` for this worker. Making it and ending it are writes to something shared.
     pub fn new(shared: Arc<T>) -> Self {
         note_write();
-        Self(Rc::new(Held { shared }))
+        Self(Rc::new(LocalHold { shared }))
     }
 
     /// The thing as other workers may hold it too.

@@ -53,7 +53,7 @@ pub enum Affinity {
 /// What a directive of `cpu-set` speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Part {
+pub enum CpuSelector {
     Cpu,
     Node,
     Cluster,
@@ -67,7 +67,7 @@ pub struct CpuRule {
     /// Whether those named stay (`only-…`) or go (`drop-…`).
     pub only: bool,
     /// What the numbers are.
-    pub part: Part,
+    pub part: CpuSelector,
     /// The numbers.
     pub numbers: Cpus,
 }
@@ -350,12 +350,12 @@ impl CpuMap {
 
 /// The CPUs that are left after `cpu-set` and `threads-per-core`.
 fn usable<'a>(topology: &'a Topology, allowed: &Cpus, wishes: &Wishes) -> Vec<&'a Cpu> {
-    let part = |cpu: &Cpu, part: Part| match part {
-        Part::Cpu => cpu.id,
-        Part::Node => cpu.node,
-        Part::Cluster => cpu.cluster,
-        Part::Core => cpu.core,
-        Part::Thread => cpu.thread,
+    let part = |cpu: &Cpu, part: CpuSelector| match part {
+        CpuSelector::Cpu => cpu.id,
+        CpuSelector::Node => cpu.node,
+        CpuSelector::Cluster => cpu.cluster,
+        CpuSelector::Core => cpu.core,
+        CpuSelector::Thread => cpu.thread,
     };
     let stays = |cpu: &&Cpu| {
         (wishes.reset || allowed.is_empty() || allowed.contains(&cpu.id))

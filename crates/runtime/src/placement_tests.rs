@@ -116,16 +116,16 @@ fn cpu_sets_take_away_and_keep() {
     let rule =
         |only, part, numbers: &str| CpuRule { only, part, numbers: crate::topology::parse_list(numbers) };
     for (rules, workers) in [
-        (vec![rule(true, Part::Node, "1")], 56),
-        (vec![rule(false, Part::Thread, "1")], 56),
-        (vec![rule(true, Part::Cpu, "0-7")], 8),
-        (vec![rule(true, Part::Core, "0-3"), rule(false, Part::Cpu, "0")], 7),
-        (vec![rule(false, Part::Cluster, "0")], 56),
+        (vec![rule(true, CpuSelector::Node, "1")], 56),
+        (vec![rule(false, CpuSelector::Thread, "1")], 56),
+        (vec![rule(true, CpuSelector::Cpu, "0-7")], 8),
+        (vec![rule(true, CpuSelector::Core, "0-3"), rule(false, CpuSelector::Cpu, "0")], 7),
+        (vec![rule(false, CpuSelector::Cluster, "0")], 56),
     ] {
         let wishes = Wishes { rules: rules.clone(), ..Wishes::default() };
         assert_eq!(place(&xeon(), &wishes).workers(), workers, "{rules:?}");
     }
-    let nothing = Wishes { rules: vec![rule(true, Part::Node, "7")], ..Wishes::default() };
+    let nothing = Wishes { rules: vec![rule(true, CpuSelector::Node, "7")], ..Wishes::default() };
     let (placement, warnings) = Placement::new(&xeon(), &Cpus::new(), &nothing).unwrap();
     assert_eq!((placement.workers(), warnings.len()), (112, 1), "{warnings:?}");
 }

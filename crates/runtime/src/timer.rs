@@ -27,14 +27,14 @@ pub const NEVER: u64 = u64::MAX;
 
 pub use base::clock::{now_ms, now_us, start as epoch};
 
-struct Slot {
+struct TimerSlot {
     deadline: u64,
     waker: Option<Waker>,
 }
 
 #[derive(Default)]
 struct Timers {
-    slots: Slab<Slot>,
+    slots: Slab<TimerSlot>,
     /// When to look at each slot that has a deadline: never later than that.
     wheel: Wheel,
     /// When the driver will wake by itself.
@@ -90,7 +90,7 @@ impl Timer {
     /// A timer without a deadline.
     pub fn new() -> Self {
         TIMERS.with_borrow_mut(|timers| {
-            let slot = timers.slots.insert(Slot { deadline: NEVER, waker: None });
+            let slot = timers.slots.insert(TimerSlot { deadline: NEVER, waker: None });
             Self { slot: slot as u32 }
         })
     }

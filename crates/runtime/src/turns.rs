@@ -25,7 +25,7 @@ fn yield_for(waker: &Waker) {
 
 /// Those of one worker that wait for their turn.
 #[derive(Debug, Default)]
-struct Queue {
+struct TurnQueue {
     waiting: VecDeque<(u64, Waker)>,
     /// The number of the last that had to wait.
     last: u64,
@@ -34,10 +34,10 @@ struct Queue {
 }
 
 thread_local! {
-    static QUEUE: RefCell<Queue> = RefCell::default();
+    static QUEUE: RefCell<TurnQueue> = RefCell::default();
 }
 
-impl Queue {
+impl TurnQueue {
     /// Wakes the first, at once or `later`: behind the worker's next look at its sockets.
     fn wake_first(&self, later: bool) {
         let Some((_, waker)) = self.waiting.front() else { return };

@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a task that names itself is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
+pub enum TaskName {
     /// A request or stream of a frontend: the frontend's place among the proxies, the number of the
     /// session.
     Stream {
@@ -45,11 +45,11 @@ pub enum Task {
 
 /// A worker that is held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldWorker {
     /// Its number, from 0.
     pub worker: usize,
     /// By what, if it said so.
-    pub task: Option<Task>,
+    pub task: Option<TaskName>,
     /// For how long at least.
     pub since: Duration,
     /// Whether the same was told before.
@@ -79,7 +79,7 @@ impl Watched {
     }
 }
 
-impl Task {
+impl TaskName {
     const SESSION_BITS: u32 = 24;
 
     fn packed(self) -> u64 {
@@ -106,7 +106,7 @@ impl Task {
 
 /// Takes a turn of a task, whose name whoever watches the worker sees meanwhile.
 #[inline]
-pub fn during<R>(task: Task, turn: impl FnOnce() -> R) -> R {
+pub fn during<R>(task: TaskName, turn: impl FnOnce() -> R) -> R {
     let Some(watched) = WATCHED.get().and_then(|all| all.get(shard::current_worker())) else { return turn() };
     watched.task.0.store(task.packed(), Relaxed);
     let result = turn();
@@ -153,23 +153,27 @@ pub type CpuTime = fn(i32) -> Option<Duration>;
 ///
 /// # Errors
 /// The system has no thread left.
-pub fn start(limit: Duration, cpu_time: CpuTime, tell: impl Fn(Held) + Send + 'static) -> io::Result<()> {
+pub fn start(
+    limit: Duration,
+    cpu_time: CpuTime,
+    tell: impl Fn(HeldWorker) + Send + 'static,
+) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("weir/watchdog".to_owned());
     thread.spawn(move || watch(limit, cpu_time, &tell)).map(drop)
 }
 
 /// The question that a worker has not answered yet.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct PendingProbe {
     at: Instant,
     cpu: Duration,
     answers: u64,
     told: Option<Instant>,
 }
 
-fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(Held)) {
+fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(HeldWorker)) {
     let Some(all) = WATCHED.get() else { return };
-    let mut asked: Vec<Option<Asked>> = vec![None; all.len()];
+    let mut asked: Vec<Option<PendingProbe>> = vec![None; all.len()];
     let mut rounds = vec![0; all.len()];
     let mut is_idle = false;
     loop {
@@ -187,19 +191,19 @@ fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(Held)) {
             let answers = watched.answers.0.load(Relaxed);
             if let Some(question) = asked[index].as_mut().filter(|question| question.answers == answers) {
                 if let Some(since) = question.is_worth_a_word(limit, cpu()) {
-                    let task = Task::unpacked(watched.task.0.load(Relaxed));
+                    let task = TaskName::unpacked(watched.task.0.load(Relaxed));
                     let again = question.told.replace(Instant::now()).is_some();
-                    tell(Held { worker: index, task, since, again });
+                    tell(HeldWorker { worker: index, task, since, again });
                 }
                 continue;
             }
-            asked[index] = Some(Asked { at: Instant::now(), cpu: cpu(), answers, told: None });
+            asked[index] = Some(PendingProbe { at: Instant::now(), cpu: cpu(), answers, told: None });
             watched.question.notify_one();
         }
     }
 }
 
-impl Asked {
+impl PendingProbe {
     /// For how long the worker, which has used `cpu` time by now, has been held up, if that is to
     /// be told.
     fn is_worth_a_word(&self, limit: Duration, cpu: Duration) -> Option<Duration> {
@@ -221,14 +225,14 @@ mod tests {
     #[test]
     fn tasks_survive_being_a_number() {
         let tasks = [
-            Task::Stream { proxy: 0, session: 0 },
-            Task::Stream { proxy: 70_000, session: 0xff_ffff },
-            Task::Check { proxy: 33_000 },
-            Task::Command,
+            TaskName::Stream { proxy: 0, session: 0 },
+            TaskName::Stream { proxy: 70_000, session: 0xff_ffff },
+            TaskName::Check { proxy: 33_000 },
+            TaskName::Command,
         ];
         for task in tasks {
-            assert_eq!(Task::unpacked(task.packed()), Some(task));
+            assert_eq!(TaskName::unpacked(task.packed()), Some(task));
         }
-        assert_eq!(Task::unpacked(0), None);
+        assert_eq!(TaskName::unpacked(0), None);
     }
 }

@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 const NOWHERE: u8 = u8::MAX;
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct WheelLink {
     at: u64,
     previous: u32,
     next: u32,
@@ -24,7 +24,7 @@ struct Link {
     slot: u8,
 }
 
-const FREE: Link = Link { at: 0, previous: NONE, next: NONE, level: NOWHERE, slot: 0 };
+const FREE: WheelLink = WheelLink { at: 0, previous: NONE, next: NONE, level: NOWHERE, slot: 0 };
 
 /// Entries by when they are due.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Wheel {
     occupied: [u64; LEVELS],
     /// The first entry of each slot.
     first: [[u32; SLOTS]; LEVELS],
-    links: Vec<Link>,
+    links: Vec<WheelLink>,
 }
 
 impl Default for Wheel {
@@ -67,14 +67,15 @@ impl Wheel {
         if let Some(next) = self.links.get_mut(next as usize) {
             next.previous = entry;
         }
-        self.links[entry as usize] = Link { at, previous: NONE, next, level: level as u8, slot: slot as u8 };
+        self.links[entry as usize] =
+            WheelLink { at, previous: NONE, next, level: level as u8, slot: slot as u8 };
         self.occupied[level] |= 1 << slot;
     }
 
     /// Takes `entry` out, if it is in.
     pub(crate) fn remove(&mut self, entry: u32) {
         let Some(link) = self.links.get_mut(entry as usize) else { return };
-        let Link { previous, next, level, slot, .. } = std::mem::replace(link, FREE);
+        let WheelLink { previous, next, level, slot, .. } = std::mem::replace(link, FREE);
         if level == NOWHERE {
             return;
         }
@@ -120,7 +121,7 @@ impl Wheel {
                 return Some(entry);
             }
             // The slot has begun: nearer now, all that it holds belongs to lower levels.
-            while let Some(Link { at, next, .. }) = self.links.get(entry as usize).copied() {
+            while let Some(WheelLink { at, next, .. }) = self.links.get(entry as usize).copied() {
                 self.set(entry, at);
                 entry = next;
             }

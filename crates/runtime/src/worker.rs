@@ -20,10 +20,10 @@ use crate::topology::{self, Cpus};
 use crate::watchdog;
 
 /// What a mailbox takes: run once, on the worker's thread.
-pub type Message = Box<dyn FnOnce() + Send>;
+pub type WorkerMessage = Box<dyn FnOnce() + Send>;
 
 struct Mailboxes {
-    senders: Vec<UnboundedSender<Message>>,
+    senders: Vec<UnboundedSender<WorkerMessage>>,
     /// Connections each worker serves. Written by the worker itself and by those who hand it a
     /// connection.
     connections: Vec<Padded<AtomicUsize>>,
@@ -40,7 +40,7 @@ static MAILBOXES: OnceLock<Mailboxes> = OnceLock::new();
 
 /// Where a worker runs and how it waits.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct WorkerPlacement {
     /// The number of its group.
     pub group: usize,
     /// The CPUs that it is bound to; `None` leaves it to the system.
@@ -65,7 +65,7 @@ pub struct Activity {
 }
 
 /// The receiving ends of all mailboxes, to be handed to [`spawn`] in order.
-pub struct Inboxes(std::vec::IntoIter<UnboundedReceiver<Message>>);
+pub struct Inboxes(std::vec::IntoIter<UnboundedReceiver<WorkerMessage>>);
 
 /// Makes `count` mailboxes. Called once at boot; a second call fails.
 pub fn prepare(count: usize) -> io::Result<Inboxes> {
@@ -134,12 +134,12 @@ pub fn end_busy_polling() {
 
 /// Counts a connection of worker `index` for as long as it lives.
 #[derive(Debug)]
-pub struct Load(u32);
+pub struct ConnectionGuard(u32);
 
 /// The worker of what counts for none.
 const NOBODY: u32 = u32::MAX;
 
-impl Load {
+impl ConnectionGuard {
     /// Counts one more connection for worker `index`, at once, so that the next choice sees it.
     pub fn add(index: usize) -> Self {
         if let Some(boxes) = MAILBOXES.get() {
@@ -154,7 +154,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if self.0 != NOBODY
             && let Some(boxes) = MAILBOXES.get()
@@ -168,7 +168,12 @@ impl Inboxes {
     /// Starts the next worker: a thread named `weir/INDEX`, placed as `place` says, that runs
     /// `main` and its mailbox until `main` ends. Returns when the worker has its reactor; what
     /// keeps it from one is the error.
-    pub fn spawn<F, Fut>(&mut self, index: usize, place: Place, main: F) -> io::Result<JoinHandle<()>>
+    pub fn spawn<F, Fut>(
+        &mut self,
+        index: usize,
+        place: WorkerPlacement,
+        main: F,
+    ) -> io::Result<JoinHandle<()>>
     where
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = ()> + 'static,
@@ -212,7 +217,7 @@ fn runtime() -> io::Result<LocalRuntime> {
 fn run<F, Fut>(
     (runtime, alarm): (&LocalRuntime, timer::Alarm),
     index: usize,
-    mut inbox: UnboundedReceiver<Message>,
+    mut inbox: UnboundedReceiver<WorkerMessage>,
     busy_polling: bool,
     main: F,
 ) where

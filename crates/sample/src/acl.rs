@@ -4,7 +4,6 @@
 mod keywords;
 mod patterns;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
@@ -13,21 +12,15 @@ use state::Mode;
 use crate::auth::Userlist;
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
+use crate::named_acls::{Acl, AclTest, FAIL, MISS, PASS, single};
 use crate::pattern::entries::{Entries, Texts};
-use crate::pattern::{Index, List, Method, View};
+use crate::pattern::{List, MatchMethod, PatternIndex, View};
 use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 use crate::{Env, Scope};
 use keywords::{ALIASES, PREDEFINED, alias};
 use patterns::{flags, patterns};
-
-/// Results of a test, so that AND and OR are those of bits.
-pub(crate) const FAIL: u8 = 0;
-/// Not known yet: more bytes may change it.
-pub(crate) const MISS: u8 = 1;
-/// Matched.
-pub(crate) const PASS: u8 = 3;
 
 /// One test: an expression, how its values are matched, and with what.
 #[derive(Debug)]
@@ -35,7 +28,7 @@ pub struct Criterion {
     expression: Expression,
     expects: Type,
     /// The words of the line, as they were written.
-    fixed: Index,
+    fixed: PatternIndex,
     /// The same words as they are now, once the runtime socket changed them.
     words: View,
     /// Pattern files.
@@ -68,16 +61,16 @@ impl Criterion {
         if !expression.gives().casts_to(expects) {
             return Err(Diagnostic::alert(format!(
                 "match method `{}` cannot be used with values of the type {}",
-                Method::names().nth(method as usize).unwrap_or_default(),
+                MatchMethod::names().nth(method as usize).unwrap_or_default(),
                 expression.gives().name()
             ))
             .at(word.span));
         }
-        if alone && !matches!(method, Method::Found | Method::Bool) {
+        if alone && !matches!(method, MatchMethod::Found | MatchMethod::Bool) {
             scope.names.warn(without_patterns(word));
         }
         let (fixed, list) = patterns(words, method, &flags, word, scope)?;
-        if method == Method::Str
+        if method == MatchMethod::Str
             && let Some(userlist) = expression.gives_groups_of()
         {
             check_groups(userlist, &list, flags.files.is_empty(), word)?;
@@ -90,40 +83,6 @@ impl Criterion {
             .map_err(|error| Diagnostic::alert(error).at(word.span))?;
         // The presence of a value, and booleans, are tested once; files take no part in it.
         Ok(Self { expression, expects, fixed, words: View::of_acl(list), views: views.into() })
-    }
-
-    /// Tests all values until one matches.
-    pub(crate) fn test(&self, env: &Env<'_>) -> u8 {
-        if let Some((any, args)) = self.expression.any() {
-            env.may_change.set(false);
-            return match any(env, args, &mut |text| self.accepts_text(text)) {
-                true => PASS,
-                false if env.may_change.get() && !env.complete => MISS,
-                false => FAIL,
-            };
-        }
-        let mut cursor = Cursor::all();
-        let mut result = FAIL;
-        loop {
-            cursor.more = false;
-            env.may_change.set(false);
-            let value = self.expression.next(env, &mut cursor);
-            let may_change = env.may_change.get() && !env.complete;
-            if may_change {
-                result |= MISS;
-            }
-            match value {
-                None => return result,
-                Some(value) => {
-                    if self.accepts(value) {
-                        return PASS;
-                    }
-                }
-            }
-            if !cursor.more {
-                return result;
-            }
-        }
     }
 
     /// Whether a pattern matches `value`, which is cast where its type asks for it.
@@ -167,6 +126,53 @@ impl Criterion {
     }
 }
 
+impl AclTest for Criterion {
+    fn test(&self, env: &Env<'_>) -> u8 {
+        if let Some((any, args)) = self.expression.any() {
+            env.may_change.set(false);
+            return match any(env, args, &mut |text| self.accepts_text(text)) {
+                true => PASS,
+                false if env.may_change.get() && !env.complete => MISS,
+                false => FAIL,
+            };
+        }
+        let mut cursor = Cursor::all();
+        let mut result = FAIL;
+        loop {
+            cursor.more = false;
+            env.may_change.set(false);
+            let value = self.expression.next(env, &mut cursor);
+            let may_change = env.may_change.get() && !env.complete;
+            if may_change {
+                result |= MISS;
+            }
+            match value {
+                None => return result,
+                Some(value) => {
+                    if self.accepts(value) {
+                        return PASS;
+                    }
+                }
+            }
+            if !cursor.more {
+                return result;
+            }
+        }
+    }
+
+    fn keyword(&self) -> &'static str {
+        self.expression.name()
+    }
+
+    fn columns(&self) -> Columns {
+        self.expression.columns()
+    }
+
+    fn reads_bytes(&self) -> bool {
+        self.expression.reads_bytes()
+    }
+}
+
 fn without_patterns(word: Word<'_>) -> Diagnostic {
     Diagnostic::warning(format!("`{}` never matches: there is nothing behind it to match against", word.text))
         .at(word.span)
@@ -184,9 +190,9 @@ fn without_patterns(word: Word<'_>) -> Diagnostic {
 /// declared one.
 pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>) {
     let Some(rules) = scope.place.rules() else { return };
-    let usable = |criterion: &&Arc<Criterion>| criterion.expression.check_place(scope, span).is_ok();
+    let usable = |test: &&Arc<dyn AclTest>| test.columns().meets(scope.columns());
     if let (Some(first), None) = (acl.first(), acl.iter().find(usable)) {
-        let keyword = first.expression.name();
+        let keyword = first.keyword();
         let (title, shown) = match name {
             Some(name) => (format!("ACL `{name}`"), format!("acl '{name}'")),
             None => ("this ACL".to_owned(), "anonymous acl".to_owned()),
@@ -200,9 +206,9 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
                 )),
         );
     }
-    let of_bytes = acl.iter().find(|criterion| criterion.expression.reads_bytes());
-    if let Some(criterion) = of_bytes.filter(|_| scope.mode == Mode::Http) {
-        let keyword = criterion.expression.name();
+    let of_bytes = acl.iter().find(|test| test.reads_bytes());
+    if let Some(test) = of_bytes.filter(|_| scope.mode == Mode::Http) {
+        let keyword = test.keyword();
         scope.names.warn(
             crate::expression::bytes_in_http(keyword, span)
                 .haproxy(format!("L6 sample fetches ignored on HTTP proxies: '{keyword}' gives nothing.")),
@@ -216,13 +222,13 @@ pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
     if !matches!(scope.place, Place::HttpResponse | Place::TcpResponseContent) {
         return acl;
     }
-    let is_tested = |criterion: &&Arc<Criterion>| {
-        let name = criterion.expression.name();
-        criterion.expression.columns() != Columns::REQUEST
+    let is_tested = |test: &&Arc<dyn AclTest>| {
+        let name = test.keyword();
+        test.columns() != Columns::REQUEST
             || name.starts_with("req.timer.")
             || matches!(name, "req.len" | "req_len" | "rdp_cookie_cnt" | "req.rdp_cookie_cnt")
     };
-    if acl.iter().all(|criterion| is_tested(&criterion)) {
+    if acl.iter().all(|test| is_tested(&test)) {
         return acl;
     }
     acl.iter().filter(is_tested).cloned().collect()
@@ -246,7 +252,7 @@ fn criterion(
     word: Word<'_>,
     words: &mut Words<'_>,
     scope: &Scope<'_>,
-) -> Result<(Expression, Option<Method>), Diagnostic> {
+) -> Result<(Expression, Option<MatchMethod>), Diagnostic> {
     let length = word.text.find(['(', ',']).unwrap_or(word.text.len());
     let name = &word.text[..length];
     let (text, method) = match alias(name) {
@@ -275,7 +281,7 @@ fn criterion(
     // Behind a converter only the type of the result counts.
     let method = match method {
         Some(method) if !expression.has_converters() => Some(method),
-        _ => Method::implied_by(expression.gives()),
+        _ => MatchMethod::implied_by(expression.gives()),
     };
     Ok((expression, method))
 }
@@ -305,59 +311,32 @@ fn check_groups(
     }
 }
 
-/// An ACL: the criteria declared under one name; one that matches is enough.
-pub type Acl = Arc<[Arc<Criterion>]>;
-
-/// The ACLs of a proxy, by name.
-#[derive(Debug, Default)]
-pub struct Acls {
-    named: HashMap<Box<str>, Acl>,
-}
-
-impl Acls {
-    /// None.
-    pub fn new() -> Self {
-        Self::default()
+/// Compiles the words behind `acl`: the name and the criterion, for [`crate::Acls::add`].
+///
+/// # Errors
+/// The name is missing or not allowed, or the criterion is wrong.
+pub fn compile_declaration(
+    words: &mut Words<'_>,
+    scope: &Scope<'_>,
+) -> Result<(Box<str>, Criterion), Diagnostic> {
+    let Some(name) = words.next() else {
+        return Err(Diagnostic::alert("an ACL needs a name and a criterion").at(words.end()));
+    };
+    let wrong = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
+    if let Some(at) = name.text.find(wrong) {
+        let wrong = name.text[at..].chars().next().unwrap_or_default();
+        return Err(Diagnostic::alert(format!(
+            "the character `{wrong}` is not allowed in the name of an ACL"
+        ))
+        .at(name.span)
+        .help("letters, digits, `-`, `_`, `.` and `:` are"));
     }
-
-    /// Compiles the words behind `acl`: the name and the criterion, to be handed to
-    /// [`add`](Self::add).
-    pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<(Box<str>, Criterion), Diagnostic> {
-        let Some(name) = words.next() else {
-            return Err(Diagnostic::alert("an ACL needs a name and a criterion").at(words.end()));
-        };
-        let wrong = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'));
-        if let Some(at) = name.text.find(wrong) {
-            let wrong = name.text[at..].chars().next().unwrap_or_default();
-            return Err(Diagnostic::alert(format!(
-                "the character `{wrong}` is not allowed in the name of an ACL"
-            ))
-            .at(name.span)
-            .help("letters, digits, `-`, `_`, `.` and `:` are"));
-        }
-        if matches!(name.text, "or" | "OR") {
-            return Err(Diagnostic::alert(format!("`{}` is an operator and cannot name an ACL", name.text))
-                .at(name.span));
-        }
-        Ok((name.text.into(), Criterion::compile(words, scope)?))
+    if matches!(name.text, "or" | "OR") {
+        return Err(
+            Diagnostic::alert(format!("`{}` is an operator and cannot name an ACL", name.text)).at(name.span)
+        );
     }
-
-    /// Adds a criterion to the ACL `name`, which is made if it is not there.
-    pub fn add(&mut self, name: Box<str>, criterion: Criterion) {
-        let criterion = Arc::new(criterion);
-        let acl = self.named.entry(name).or_insert_with(|| Arc::from([]));
-        *acl = acl.iter().cloned().chain([criterion]).collect();
-    }
-
-    /// The ACL of that name, if it was declared.
-    pub fn get(&self, name: &str) -> Option<Acl> {
-        self.named.get(name).cloned()
-    }
-
-    /// The names declared, for suggestions.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.named.keys().map(|name| &**name)
-    }
+    Ok((name.text.into(), Criterion::compile(words, scope)?))
 }
 
 /// The ACL that `word` names: a declared one, or a predefined one.
@@ -374,5 +353,5 @@ pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnost
     };
     let list: Vec<Word<'_>> = text.iter().map(|text| Word { text, span: word.span }).collect();
     let criterion = Criterion::compile(&mut Words::new(&list, word.span), scope)?;
-    Ok(Arc::from([Arc::new(criterion)]))
+    Ok(single(criterion))
 }

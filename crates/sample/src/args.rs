@@ -14,7 +14,7 @@ use state::table::Table;
 use state::{Proxy, Server};
 
 use crate::auth::Userlist;
-use crate::condition::Condition;
+use crate::named_acls::Predicate;
 use crate::pattern::View;
 use crate::regex::Regex;
 use crate::scope::Scope;
@@ -23,7 +23,7 @@ use crate::vars::{SetConditions, Var};
 /// What an argument is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum ArgKind {
     Str,
     Int,
     Time,
@@ -55,22 +55,22 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ArgKind,
     /// Whether it may be missing.
     pub optional: bool,
 }
 
 /// A mandatory argument.
-pub const fn arg(kind: Kind) -> Spec {
+pub const fn arg(kind: ArgKind) -> Spec {
     Spec { kind, optional: false }
 }
 
 /// An optional argument.
-pub const fn opt(kind: Kind) -> Spec {
+pub const fn opt(kind: ArgKind) -> Spec {
     Spec { kind, optional: true }
 }
 
-impl Kind {
+impl ArgKind {
     /// The name in messages and in `-dKsmp`.
     pub fn name(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ pub enum Arg {
     /// A map.
     View(Box<View>),
     /// ACLs in a conjunction.
-    Condition(Box<Condition>),
+    Predicate(Box<dyn Predicate>),
     /// A date format, a JSON path or such, prepared by the row that takes it.
     Prepared(Arc<dyn Prepared>),
 }
@@ -302,11 +302,11 @@ pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Ve
                 args.push(resolved.map_err(|error| format!("argument {}: {error}", index + 1))?);
             }
             _ if spec.optional && !names_current_proxy(spec.kind) => args.push(Arg::Missing),
-            _ if spec.kind == Kind::Table => args.push(Arg::Table(own_table(scope)?)),
+            _ if spec.kind == ArgKind::Table => args.push(Arg::Table(own_table(scope)?)),
             _ if names_current_proxy(spec.kind) => {
                 let missing = || format!("needs the name of a {} here", spec.kind.name());
                 let own = scope.proxy.ok_or_else(missing)?;
-                let fits = if spec.kind == Kind::Backend { own.is_backend } else { own.is_frontend };
+                let fits = if spec.kind == ArgKind::Backend { own.is_backend } else { own.is_frontend };
                 if !fits {
                     return Err(format!("{}: `{}` is none", missing(), own.name));
                 }
@@ -323,8 +323,8 @@ fn plural(count: usize) -> &'static str {
 }
 
 /// Whether the current proxy's is meant where no name stands.
-fn is_own_without_name(kind: Kind) -> bool {
-    names_current_proxy(kind) || kind == Kind::Table
+fn is_own_without_name(kind: ArgKind) -> bool {
+    names_current_proxy(kind) || kind == ArgKind::Table
 }
 
 /// The stick table of the current proxy.
@@ -337,37 +337,37 @@ fn own_table(scope: &Scope<'_>) -> Result<Arc<Table>, String> {
         .ok_or_else(|| format!("needs the name of a stick table here: `{}` has none of its own", own.name))
 }
 
-fn names_current_proxy(kind: Kind) -> bool {
-    matches!(kind, Kind::Frontend | Kind::Backend)
+fn names_current_proxy(kind: ArgKind) -> bool {
+    matches!(kind, ArgKind::Frontend | ArgKind::Backend)
 }
 
-fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String> {
+fn resolve_one(text: &str, kind: ArgKind, scope: &Scope<'_>) -> Result<Arg, String> {
     let wrong = || format!("`{text}` is no {}", kind.name());
     Ok(match kind {
-        Kind::Str => Arg::Bytes(bytes_of(text).into()),
-        Kind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
-        Kind::Int => Arg::Int(text.parse().map_err(|_| wrong())?),
-        Kind::Time => {
+        ArgKind::Str => Arg::Bytes(bytes_of(text).into()),
+        ArgKind::HeaderName => Arg::Name(Name::new(text.as_bytes())),
+        ArgKind::Int => Arg::Int(text.parse().map_err(|_| wrong())?),
+        ArgKind::Time => {
             let time = parse_duration(text, DefaultUnit::Milliseconds)
                 .map_err(|error| format!("`{text}`: {error}"))?;
             Arg::Int(time.as_millis() as i64)
         }
-        Kind::Ip4 => Arg::Ip4(text.parse().map_err(|_| wrong())?),
-        Kind::Ip6 => Arg::Ip6(text.parse().map_err(|_| wrong())?),
-        Kind::Mask4 => Arg::Ip4(base::network::parse_v4_mask(text).map_err(|_| wrong())?.into()),
-        Kind::Mask6 => Arg::Ip6(mask6(text).ok_or_else(wrong)?),
-        Kind::Frontend => {
+        ArgKind::Ip4 => Arg::Ip4(text.parse().map_err(|_| wrong())?),
+        ArgKind::Ip6 => Arg::Ip6(text.parse().map_err(|_| wrong())?),
+        ArgKind::Mask4 => Arg::Ip4(base::network::parse_v4_mask(text).map_err(|_| wrong())?.into()),
+        ArgKind::Mask6 => Arg::Ip6(mask6(text).ok_or_else(wrong)?),
+        ArgKind::Frontend => {
             Arg::Proxy(scope.names.frontend(text).ok_or_else(|| format!("there is no frontend `{text}`"))?)
         }
-        Kind::Backend => {
+        ArgKind::Backend => {
             Arg::Proxy(scope.names.backend(text).ok_or_else(|| format!("there is no backend `{text}`"))?)
         }
-        Kind::Server => resolve_server(text, scope)?,
-        Kind::Userlist => {
+        ArgKind::Server => resolve_server(text, scope)?,
+        ArgKind::Userlist => {
             Arg::Userlist(scope.names.userlist(text).ok_or_else(|| format!("there is no userlist `{text}`"))?)
         }
-        Kind::Variable => Arg::Var(scope.variables.borrow_mut().resolve(text)?),
-        Kind::IntOrVariable => match text.parse() {
+        ArgKind::Variable => Arg::Var(scope.variables.borrow_mut().resolve(text)?),
+        ArgKind::IntOrVariable => match text.parse() {
             Ok(value) => Arg::Int(value),
             Err(_) => Arg::Var(
                 scope
@@ -377,12 +377,12 @@ fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String>
                     .map_err(|_| format!("`{text}` is neither a number nor a variable"))?,
             ),
         },
-        Kind::StrOrVariable => match looks_like_variable(text) {
+        ArgKind::StrOrVariable => match looks_like_variable(text) {
             true => Arg::Var(scope.variables.borrow_mut().resolve(text)?),
             false => Arg::Bytes(bytes_of(text).into()),
         },
-        Kind::Regex => Arg::Regex(Regex::new(text, false)?),
-        Kind::Table => {
+        ArgKind::Regex => Arg::Regex(Regex::new(text, false)?),
+        ArgKind::Table => {
             Arg::Table(scope.names.table(text).ok_or_else(|| format!("there is no stick table `{text}`"))?)
         }
     })

@@ -10,13 +10,13 @@ use yescrypt::{PasswordVerifier, Yescrypt};
 pub enum Password {
     /// `insecure-password`.
     Plain(Box<str>),
-    /// `password`: an output of crypt(3) in a [`Format`].
+    /// `password`: an output of crypt(3) in a [`HashFormat`].
     Crypt(Box<str>),
 }
 
 /// The format of an output of crypt(3), by its prefix (crypt(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum HashFormat {
     /// DES, MD5, SHA-1, SHA-256, SHA-512, bcrypt.
     Known,
     /// `$y$`.
@@ -27,7 +27,7 @@ pub enum Format {
     Unknown,
 }
 
-impl Format {
+impl HashFormat {
     /// The format of a hash.
     pub fn of(hash: &str) -> Self {
         const KNOWN: [&str; 8] = ["_", "$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$sha1$"];
@@ -117,10 +117,10 @@ impl Userlist {
         if lock().get(name).is_some_and(|known| same(known, password)) {
             return true;
         }
-        let right = match Format::of(hash) {
-            Format::Known => pwhash::unix::verify(password, hash),
-            Format::Yescrypt => Yescrypt::default().verify_password(password, hash).is_ok(),
-            Format::Unbuilt | Format::Unknown => false,
+        let right = match HashFormat::of(hash) {
+            HashFormat::Known => pwhash::unix::verify(password, hash),
+            HashFormat::Yescrypt => Yescrypt::default().verify_password(password, hash).is_ok(),
+            HashFormat::Unbuilt | HashFormat::Unknown => false,
         };
         if right {
             lock().insert(name.into(), password.into());

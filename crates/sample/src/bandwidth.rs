@@ -5,7 +5,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use state::table::{Data, Table, Tracked};
+use state::table::{DataType, Table, Tracked};
 
 /// What streams share a limit by: the entry of a key in a stick table, whose rate of bytes counts all
 /// that they send.
@@ -41,8 +41,8 @@ pub struct BandwidthFilter {
 
 impl BandwidthFilter {
     /// The rate that counts its bytes in a stick table.
-    pub fn rate(&self) -> Data {
-        if self.upload { Data::BytesInRate } else { Data::BytesOutRate }
+    pub fn rate(&self) -> DataType {
+        if self.upload { DataType::BytesInRate } else { DataType::BytesOutRate }
     }
 }
 

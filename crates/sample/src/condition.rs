@@ -1,13 +1,12 @@
 //! Conditions (manual, 7.2): ACLs joined by AND, OR and negation, behind `if` and `unless`.
 
-use std::sync::Arc;
-
 use diag::Diagnostic;
 
-use crate::acl::{self, Acl, Criterion, FAIL, MISS, PASS};
+use crate::acl::{self, Criterion};
 use crate::env::Env;
+use crate::named_acls::{Acl, FAIL, MISS, PASS, Predicate, single};
 use crate::scope::Scope;
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 
 /// The result of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +117,12 @@ impl Condition {
     }
 }
 
+impl Predicate for Condition {
+    fn holds(&self, env: &Env<'_>) -> bool {
+        self.eval(env) == Test::Yes
+    }
+}
+
 /// Takes a term: a name or `{ … }`, perhaps behind `!`.
 fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Term, Diagnostic> {
     let mut word = first;
@@ -149,7 +154,7 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
     for _ in 0..=length {
         words.next();
     }
-    let acl: Acl = Arc::from([Arc::new(compiled)]);
+    let acl = single(compiled);
     acl::warn(&acl, None, word.span, scope);
     Ok(Term { negated, acl: acl::tested(acl, scope) })
 }

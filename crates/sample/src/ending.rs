@@ -14,7 +14,7 @@ use crate::value::Scratch;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 #[allow(missing_docs)]
-pub enum End {
+pub enum StreamEnd {
     /// It did not yet.
     #[default]
     None,
@@ -71,7 +71,7 @@ pub enum End {
 
 /// What became of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Link {
+pub enum ConnectionOutcome {
     /// There was none.
     #[default]
     None,
@@ -87,66 +87,66 @@ pub enum Link {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ending {
     /// Why.
-    pub end: End,
+    pub end: StreamEnd,
     /// Whether we closed the client's connection.
     pub client_closed: bool,
     /// What became of the server's.
-    pub server: Link,
+    pub server: ConnectionOutcome,
 }
 
 /// Events of the seven layers, without those that follow from a connection's being closed in the
 /// end.
-struct Row(End, [&'static str; 7]);
+struct EndingRow(StreamEnd, [&'static str; 7]);
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[EndingRow] = &[
     //                           client            stream               server
     //                           f     m     e     s           E       M     F
-    Row(End::None,              ["",   "",   "",   "",         "",     "",   ""]),
-    Row(End::NoRequest,         ["",   "",   "-",  "-",        "-",    "-",  "-"]),
-    Row(End::ClosedSilently,    ["f2", "m2", "-",  "-",        "-",    "-",  "-"]),
-    Row(End::ResetSilently,     ["f3", "m3", "-",  "-",        "-",    "-",  "-"]),
-    Row(End::HeadCut,           ["f2", "m5", "-",  "-",        "-",    "-",  "-"]),
-    Row(End::HeadReset,         ["f3", "m6", "-",  "-",        "-",    "-",  "-"]),
-    Row(End::BadHead,           ["",   "m9", "-",  "-",        "-",    "-",  "-"]),
-    Row(End::Whole,             ["",   "",   "",   "s1S1",     "",     "",   ""]),
-    Row(End::Denied,            ["",   "",   "",   "s8S1s1",   "",     "",   ""]),
-    Row(End::ResponseDenied,    ["",   "",   "",   "S8S1s1",   "",     "",   ""]),
-    Row(End::Service,           ["",   "",   "",   "S2S1s1",   "E2E1", "",   ""]),
-    Row(End::Killed,            ["",   "",   "",   "S1s1",     "",     "",   ""]),
-    Row(End::NoServer,          ["",   "",   "",   "S1s1",     "",     "",   ""]),
-    Row(End::BadRequest,        ["",   "",   "",   "s9S1s1",   "",     "",   ""]),
-    Row(End::BadRequestBody,    ["",   "",   "e9", "s6s1s9S1", "",     "",   ""]),
-    Row(End::Internal,          ["",   "",   "",   "sAS1s1",   "",     "",   ""]),
-    Row(End::ClientLeft,        ["f2", "m2", "e2", "s2S1s1",   "",     "",   ""]),
-    Row(End::ClientReset,       ["f3", "",   "",   "s3s1S1",   "",     "",   ""]),
-    Row(End::ClientCut,         ["f2", "m5", "e5", "s5s1S1",   "",     "",   ""]),
-    Row(End::ClientCutReset,    ["f3", "m6", "e6", "s5s1S1",   "",     "",   ""]),
-    Row(End::ClientUnwritable,  ["fAf3", "m4", "", "s3s1S1",   "",     "",   ""]),
-    Row(End::ClientTimeout,     ["",   "",   "",   "s7S1s1",   "",     "",   ""]),
-    Row(End::ClientStalled,     ["",   "",   "",   "s7s1S1",   "",     "",   ""]),
-    Row(End::TarpitLeft,        ["f2", "m2", "e2", "s8s2s8S1", "",     "",   ""]),
-    Row(End::TarpitReset,       ["f3", "",   "",   "s8s3s8S1", "",     "",   ""]),
-    Row(End::ServerEnd,         ["",   "",   "",   "S2s1",     "E2",   "M2", "F2"]),
-    Row(End::ServerEndReset,    ["",   "",   "",   "S2s1",     "E3",   "M3", "F3"]),
-    Row(End::ServerCut,         ["",   "",   "",   "S5s1",     "E5",   "M5", "F2"]),
-    Row(End::ServerReset,       ["",   "",   "",   "S5s1",     "E6",   "M6", "F3"]),
-    Row(End::ServerHeadCut,     ["",   "",   "",   "S5S9s1",   "E5",   "M5", "F2"]),
-    Row(End::ServerHeadReset,   ["",   "",   "",   "S5S9s1",   "E6",   "M6", "F3"]),
-    Row(End::BadResponse,       ["",   "",   "",   "S6S1S9s1", "E9",   "",   ""]),
-    Row(End::ServerTimeout,     ["",   "",   "",   "S7S1s1",   "",     "",   ""]),
-    Row(End::Refused,           ["",   "",   "",   "S1s1",     "",     "",   "F7"]),
-    Row(End::TunnelByClient,    ["f2", "m2", "e2", "s2S1S2s1", "E1E2", "M1M2M1", "F1F2"]),
-    Row(End::TunnelByServer,    ["f1f2", "m1m2m1", "e1e2", "S2s1s2S1", "E2", "M2", "F2"]),
-    Row(End::TunnelClientReset, ["f3", "m3", "e3", "s2s1S1",   "",     "",   ""]),
-    Row(End::TunnelServerReset, ["",   "",   "",   "S2S1s1",   "E3",   "M3", "F3"]),
-    Row(End::TunnelTimeout,     ["",   "",   "",   "s7S7S1s1", "",     "",   ""]),
-    Row(End::TunnelClientTimeout, ["", "",   "",   "s7S1s1",   "",     "",   ""]),
-    Row(End::TunnelServerTimeout, ["", "",   "",   "S7S1s1",   "",     "",   ""]),
-    Row(End::RelayClientReset,  ["f3", "m3", "e3", "s5s1S1",   "",     "",   ""]),
-    Row(End::RelayServerReset,  ["",   "",   "",   "S5S1s1",   "",     "M3", "F3"]),
-    Row(End::HalfServerTimeout, ["f2", "m2", "e2", "s2S1S7s1", "",     "",   ""]),
-    Row(End::HalfClientTimeout, ["",   "",   "",   "S2s1s7S1", "E2",   "M2", "F2"]),
+    EndingRow(StreamEnd::None,              ["",   "",   "",   "",         "",     "",   ""]),
+    EndingRow(StreamEnd::NoRequest,         ["",   "",   "-",  "-",        "-",    "-",  "-"]),
+    EndingRow(StreamEnd::ClosedSilently,    ["f2", "m2", "-",  "-",        "-",    "-",  "-"]),
+    EndingRow(StreamEnd::ResetSilently,     ["f3", "m3", "-",  "-",        "-",    "-",  "-"]),
+    EndingRow(StreamEnd::HeadCut,           ["f2", "m5", "-",  "-",        "-",    "-",  "-"]),
+    EndingRow(StreamEnd::HeadReset,         ["f3", "m6", "-",  "-",        "-",    "-",  "-"]),
+    EndingRow(StreamEnd::BadHead,           ["",   "m9", "-",  "-",        "-",    "-",  "-"]),
+    EndingRow(StreamEnd::Whole,             ["",   "",   "",   "s1S1",     "",     "",   ""]),
+    EndingRow(StreamEnd::Denied,            ["",   "",   "",   "s8S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ResponseDenied,    ["",   "",   "",   "S8S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::Service,           ["",   "",   "",   "S2S1s1",   "E2E1", "",   ""]),
+    EndingRow(StreamEnd::Killed,            ["",   "",   "",   "S1s1",     "",     "",   ""]),
+    EndingRow(StreamEnd::NoServer,          ["",   "",   "",   "S1s1",     "",     "",   ""]),
+    EndingRow(StreamEnd::BadRequest,        ["",   "",   "",   "s9S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::BadRequestBody,    ["",   "",   "e9", "s6s1s9S1", "",     "",   ""]),
+    EndingRow(StreamEnd::Internal,          ["",   "",   "",   "sAS1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientLeft,        ["f2", "m2", "e2", "s2S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientReset,       ["f3", "",   "",   "s3s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientCut,         ["f2", "m5", "e5", "s5s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientCutReset,    ["f3", "m6", "e6", "s5s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientUnwritable,  ["fAf3", "m4", "", "s3s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientTimeout,     ["",   "",   "",   "s7S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::ClientStalled,     ["",   "",   "",   "s7s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::TarpitLeft,        ["f2", "m2", "e2", "s8s2s8S1", "",     "",   ""]),
+    EndingRow(StreamEnd::TarpitReset,       ["f3", "",   "",   "s8s3s8S1", "",     "",   ""]),
+    EndingRow(StreamEnd::ServerEnd,         ["",   "",   "",   "S2s1",     "E2",   "M2", "F2"]),
+    EndingRow(StreamEnd::ServerEndReset,    ["",   "",   "",   "S2s1",     "E3",   "M3", "F3"]),
+    EndingRow(StreamEnd::ServerCut,         ["",   "",   "",   "S5s1",     "E5",   "M5", "F2"]),
+    EndingRow(StreamEnd::ServerReset,       ["",   "",   "",   "S5s1",     "E6",   "M6", "F3"]),
+    EndingRow(StreamEnd::ServerHeadCut,     ["",   "",   "",   "S5S9s1",   "E5",   "M5", "F2"]),
+    EndingRow(StreamEnd::ServerHeadReset,   ["",   "",   "",   "S5S9s1",   "E6",   "M6", "F3"]),
+    EndingRow(StreamEnd::BadResponse,       ["",   "",   "",   "S6S1S9s1", "E9",   "",   ""]),
+    EndingRow(StreamEnd::ServerTimeout,     ["",   "",   "",   "S7S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::Refused,           ["",   "",   "",   "S1s1",     "",     "",   "F7"]),
+    EndingRow(StreamEnd::TunnelByClient,    ["f2", "m2", "e2", "s2S1S2s1", "E1E2", "M1M2M1", "F1F2"]),
+    EndingRow(StreamEnd::TunnelByServer,    ["f1f2", "m1m2m1", "e1e2", "S2s1s2S1", "E2", "M2", "F2"]),
+    EndingRow(StreamEnd::TunnelClientReset, ["f3", "m3", "e3", "s2s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::TunnelServerReset, ["",   "",   "",   "S2S1s1",   "E3",   "M3", "F3"]),
+    EndingRow(StreamEnd::TunnelTimeout,     ["",   "",   "",   "s7S7S1s1", "",     "",   ""]),
+    EndingRow(StreamEnd::TunnelClientTimeout, ["", "",   "",   "s7S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::TunnelServerTimeout, ["", "",   "",   "S7S1s1",   "",     "",   ""]),
+    EndingRow(StreamEnd::RelayClientReset,  ["f3", "m3", "e3", "s5s1S1",   "",     "",   ""]),
+    EndingRow(StreamEnd::RelayServerReset,  ["",   "",   "",   "S5S1s1",   "",     "M3", "F3"]),
+    EndingRow(StreamEnd::HalfServerTimeout, ["f2", "m2", "e2", "s2S1S7s1", "",     "",   ""]),
+    EndingRow(StreamEnd::HalfClientTimeout, ["",   "",   "",   "S2s1s7S1", "E2",   "M2", "F2"]),
 ];
 
 impl Ending {
@@ -165,9 +165,9 @@ impl Ending {
     }
 
     fn layer(self, index: usize, events: &str, is_http: bool, had_stream: bool, text: &mut Scratch) {
-        let over = self.end != End::None && had_stream;
+        let over = self.end != StreamEnd::None && had_stream;
         let is_stream = matches!(index, 2 | 4);
-        if events == "-" || index > 4 && self.server == Link::None {
+        if events == "-" || index > 4 && self.server == ConnectionOutcome::None {
             return text.push(b'-');
         }
         if is_http || !is_stream {
@@ -175,9 +175,12 @@ impl Ending {
         }
         let closed = match index {
             2 => over,
-            4 => !events.is_empty() && is_http || over && matches!(self.server, Link::Kept | Link::Closed),
+            4 => {
+                !events.is_empty() && is_http
+                    || over && matches!(self.server, ConnectionOutcome::Kept | ConnectionOutcome::Closed)
+            }
             0 | 1 => over && self.client_closed,
-            5 | 6 => over && self.server == Link::Closed,
+            5 | 6 => over && self.server == ConnectionOutcome::Closed,
             _ => false,
         };
         let closing = ["f1", "m1", "e1", "", "E1", "M1", "F1"].get(index).copied();

@@ -39,7 +39,7 @@ pub struct Env<'a> {
 }
 
 /// A text that is made from a view: a log format.
-pub trait Text {
+pub trait FormatText {
     /// Appends the text to `out`.
     fn write(&self, env: &Env<'_>, out: &mut Vec<u8>);
 }
@@ -55,7 +55,7 @@ pub trait Sockets {
     /// The numbers of the descriptors: the client's, the server's.
     fn descriptors(&self) -> [Option<i32>; 2];
     /// The frontend's `unique-id-format`.
-    fn unique_id_format(&self) -> Option<&dyn Text> {
+    fn unique_id_format(&self) -> Option<&dyn FormatText> {
         None
     }
 }

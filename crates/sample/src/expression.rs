@@ -5,29 +5,29 @@ use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
 
-use crate::args::{self, Arg, Args, Kind, Spec};
+use crate::args::{self, Arg, ArgKind, Args, Spec};
 use crate::auth::Userlist;
-use crate::called::{self, Registered};
 use crate::convert::{self, Convert, Run};
 use crate::env::Env;
 use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::script::Use;
+use crate::script_functions::{self, ScriptFunction};
 use crate::value::{Type, Value};
-use crate::words::Words;
+use crate::word_cursor::Words;
 
 /// A fetch with its converters.
 #[derive(Debug)]
 pub struct Expression {
     fetch: &'static Fetch,
     args: Args,
-    steps: Box<[Step]>,
+    steps: Box<[ConverterStep]>,
     gives: Type,
 }
 
 #[derive(Debug)]
-struct Step {
+struct ConverterStep {
     convert: &'static Convert,
     args: Args,
 }
@@ -69,7 +69,7 @@ impl Expression {
         let mut steps = std::mem::take(&mut self.steps).into_vec();
         while let Some(next) = words.peek() {
             let name = next.text.split(['(', ',']).next().unwrap_or_default();
-            if convert::find(name).is_none() && called::name(name).is_none() {
+            if convert::find(name).is_none() && script_functions::name(name).is_none() {
                 break;
             }
             let mut parser = Parser { text: next.text, at: 0, span: next.span, scope };
@@ -230,7 +230,7 @@ impl Expression {
 
 /// `number` after `steps`: those at the front that calculate are done here, without making values
 /// of what is between.
-fn calculated<'a>(mut number: i64, steps: &'a [Step], env: &'a Env<'a>) -> Option<Value<'a>> {
+fn calculated<'a>(mut number: i64, steps: &'a [ConverterStep], env: &'a Env<'a>) -> Option<Value<'a>> {
     for (at, step) in steps.iter().enumerate() {
         match step.convert.run {
             Run::Calculate(calculate) => number = calculate(number, &step.args, env)?,
@@ -241,8 +241,8 @@ fn calculated<'a>(mut number: i64, steps: &'a [Step], env: &'a Env<'a>) -> Optio
 }
 
 /// `value` after `steps`.
-fn converted<'a>(mut value: Value<'a>, steps: &'a [Step], env: &'a Env<'a>) -> Option<Value<'a>> {
-    for Step { convert, args } in steps {
+fn converted<'a>(mut value: Value<'a>, steps: &'a [ConverterStep], env: &'a Env<'a>) -> Option<Value<'a>> {
+    for ConverterStep { convert, args } in steps {
         if value.kind() != convert.takes {
             value = value.cast(convert.takes)?;
         }
@@ -291,7 +291,7 @@ impl Parser<'_, '_> {
             Some(length) => {
                 self.at += 1 + length;
                 // `str()` is the empty text.
-                let empty = specs.first().is_some_and(|spec| !spec.optional && spec.kind == Kind::Str);
+                let empty = specs.first().is_some_and(|spec| !spec.optional && spec.kind == ArgKind::Str);
                 Ok(if texts.is_empty() && empty { vec![String::new()] } else { texts })
             }
             None => {
@@ -304,9 +304,9 @@ impl Parser<'_, '_> {
     fn fetch(&mut self) -> Result<(&'static Fetch, Args), Diagnostic> {
         let start = self.at;
         let name = self.keyword().to_owned();
-        if let Some(own) = called::name(&name) {
+        if let Some(own) = script_functions::name(&name) {
             let args = self.of_script(start, Use::Fetch, own)?;
-            return Ok((&called::FETCH, args));
+            return Ok((&script_functions::FETCH, args));
         }
         let Some(fetch) = fetch::find(&name) else {
             return Err(self.unknown(start, &name, "fetch method", fetch::suggest(&name)));
@@ -333,14 +333,14 @@ impl Parser<'_, '_> {
                 .did_you_mean(near.as_deref()));
         };
         let full = format!("lua.{name}");
-        let texts = self.arguments(start, &full, called::FETCH.args)?;
-        let mut args = args::resolve(&texts, called::FETCH.args, self.scope)
+        let texts = self.arguments(start, &full, script_functions::FETCH.args)?;
+        let mut args = args::resolve(&texts, script_functions::FETCH.args, self.scope)
             .map_err(|error| self.error(start, format!("`{full}` {error}")))?;
-        args.insert(0, Arg::Prepared(Arc::new(Registered(function))));
+        args.insert(0, Arg::Prepared(Arc::new(ScriptFunction(function))));
         Ok(Args::new(args))
     }
 
-    fn converters(&mut self, mut gives: Type, steps: &mut Vec<Step>) -> Result<Type, Diagnostic> {
+    fn converters(&mut self, mut gives: Type, steps: &mut Vec<ConverterStep>) -> Result<Type, Diagnostic> {
         // At the start of a word there is no comma before the first converter.
         let mut first = self.at == 0;
         loop {
@@ -357,10 +357,10 @@ impl Parser<'_, '_> {
             first = false;
             let start = self.at;
             let name = self.keyword().to_owned();
-            if let Some(own) = called::name(&name) {
+            if let Some(own) = script_functions::name(&name) {
                 let args = self.of_script(start, Use::Converter, own)?;
-                steps.push(Step { convert: &called::CONVERT, args });
-                gives = called::CONVERT.gives;
+                steps.push(ConverterStep { convert: &script_functions::CONVERT, args });
+                gives = script_functions::CONVERT.gives;
                 continue;
             }
             let Some(convert) = convert::find(&name) else {
@@ -390,7 +390,7 @@ impl Parser<'_, '_> {
                 (Type::Same, takes) => takes,
                 (gives, _) => gives,
             };
-            steps.push(Step { convert, args: Args::new(args) });
+            steps.push(ConverterStep { convert, args: Args::new(args) });
         }
     }
 

@@ -31,7 +31,7 @@ pub enum FormatFor {
 }
 
 #[derive(Debug)]
-enum Part {
+enum FormatPart {
     Text(Box<[u8]>),
     /// A blank that vanishes behind another.
     Blank,
@@ -42,7 +42,7 @@ enum Part {
 /// A compiled format.
 #[derive(Debug)]
 pub struct Format {
-    parts: Box<[Part]>,
+    parts: Box<[FormatPart]>,
     /// The encoding of the whole: only named items count then.
     encoding: Encoding,
     /// `+bin` of the whole.
@@ -95,11 +95,11 @@ struct Compiler<'a, 's> {
     unquoted: bool,
     /// What `%o` set for all that follow.
     flags: Flags,
-    parts: Vec<Part>,
+    parts: Vec<FormatPart>,
     pending: Vec<u8>,
 }
 
-impl crate::env::Text for Format {
+impl crate::env::FormatText for Format {
     fn write(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         self.render(env, out);
     }
@@ -140,7 +140,8 @@ impl Format {
 
     /// A format that is `text` as it stands.
     pub fn constant(text: &[u8]) -> Self {
-        let parts: Vec<Part> = if text.is_empty() { Vec::new() } else { vec![Part::Text(text.into())] };
+        let parts: Vec<FormatPart> =
+            if text.is_empty() { Vec::new() } else { vec![FormatPart::Text(text.into())] };
         Self { parts: parts.into(), encoding: Encoding::Plain, raw: false }
     }
 
@@ -148,7 +149,7 @@ impl Format {
     pub fn as_constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
-            [Part::Text(text)] if self.encoding == Encoding::Plain => Some(text),
+            [FormatPart::Text(text)] if self.encoding == Encoding::Plain => Some(text),
             _ => None,
         }
     }
@@ -157,9 +158,9 @@ impl Format {
     /// thing is written as soon as the server has answered (manual, `option logasap`).
     pub fn is_late(&self) -> bool {
         self.parts.iter().any(|part| match part {
-            Part::Alias(alias, _) => alias.late,
-            Part::Expression(expression, _) => expression.is_late(),
-            Part::Text(_) | Part::Blank => false,
+            FormatPart::Alias(alias, _) => alias.late,
+            FormatPart::Expression(expression, _) => expression.is_late(),
+            FormatPart::Text(_) | FormatPart::Blank => false,
         })
     }
 
@@ -175,21 +176,21 @@ impl Format {
         for part in &self.parts {
             let before = out.len();
             match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Blank if after_blank => continue,
-                Part::Blank => {
+                FormatPart::Text(text) => out.extend_from_slice(text),
+                FormatPart::Blank if after_blank => continue,
+                FormatPart::Blank => {
                     out.push(b' ');
                     after_blank = true;
                     continue;
                 }
-                Part::Alias(_, Description { flags, .. })
-                | Part::Expression(_, Description { flags, .. })
+                FormatPart::Alias(_, Description { flags, .. })
+                | FormatPart::Expression(_, Description { flags, .. })
                     if flags.encoding != Encoding::Plain =>
                 {
                     part.encode(env, out);
                 }
-                Part::Alias(alias, own) => (alias.write)(env, own.flags, out),
-                Part::Expression(expression, own) => write_value(expression.eval(env), own.flags, out),
+                FormatPart::Alias(alias, own) => (alias.write)(env, own.flags, out),
+                FormatPart::Expression(expression, own) => write_value(expression.eval(env), own.flags, out),
             }
             after_blank &= out.len() == before;
         }
@@ -224,14 +225,16 @@ impl Format {
     /// The items that have a name, with their values.
     fn named<'s>(&'s self, env: &'s Env<'s>) -> impl Iterator<Item = (&'s str, Item<'s>)> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Alias(_, Description { name: Some(name), .. })
-            | Part::Expression(_, Description { name: Some(name), .. }) => Some((&**name, part.item(env))),
+            FormatPart::Alias(_, Description { name: Some(name), .. })
+            | FormatPart::Expression(_, Description { name: Some(name), .. }) => {
+                Some((&**name, part.item(env)))
+            }
             _ => None,
         })
     }
 }
 
-impl Part {
+impl FormatPart {
     /// The value of an item, of the type that is asked for.
     fn item<'s>(&'s self, env: &'s Env<'s>) -> Item<'s> {
         match self {
@@ -266,8 +269,8 @@ impl Compiler<'_, '_> {
                 b'%' => self.item()?,
                 b' ' if self.merge_blanks => {
                     self.flush();
-                    if !matches!(self.parts.last(), Some(Part::Blank)) {
-                        self.parts.push(Part::Blank);
+                    if !matches!(self.parts.last(), Some(FormatPart::Blank)) {
+                        self.parts.push(FormatPart::Blank);
                     }
                     self.at += 1;
                 }
@@ -285,7 +288,7 @@ impl Compiler<'_, '_> {
         if !self.pending.is_empty() {
             let text = String::from_utf8(std::mem::take(&mut self.pending));
             // Cut at ASCII characters only, it is text still.
-            self.parts.push(Part::Text(match text {
+            self.parts.push(FormatPart::Text(match text {
                 Ok(text) => base::raw::bytes_of(&text).into(),
                 Err(cut) => cut.into_bytes().into(),
             }));
@@ -340,7 +343,7 @@ impl Compiler<'_, '_> {
             self.scope.variables.borrow_mut().want_backend_source();
         }
         self.flush();
-        self.parts.push(Part::Alias(alias, item));
+        self.parts.push(FormatPart::Alias(alias, item));
         Ok(())
     }
 
@@ -449,7 +452,7 @@ impl Compiler<'_, '_> {
             return Err(self.error(start, "the expression gives nothing that can be written as text"));
         }
         self.flush();
-        self.parts.push(Part::Expression(Box::new(expression), item));
+        self.parts.push(FormatPart::Expression(Box::new(expression), item));
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::value::Value;
 /// How many bytes variables may hold (`tune.vars.*-max-size`), 0 for no limit. Coarser ones include
 /// the finer ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct VariableLimits {
     /// `global`: all variables of the process.
     pub all: usize,
     /// `proc`: all of them too.
@@ -27,7 +27,7 @@ pub struct Limits {
 pub(crate) const ENTRY: usize = 64;
 
 /// The limits in force; nothing is counted while there are none.
-static LIMITS: OnceLock<Limits> = OnceLock::new();
+static LIMITS: OnceLock<VariableLimits> = OnceLock::new();
 static LIMITED: AtomicBool = AtomicBool::new(false);
 /// Whether one of them is on the variables of all workers together.
 static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
@@ -35,14 +35,14 @@ static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
 pub(crate) static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Puts limits in force, once, before the first variable is set.
-pub fn limit(limits: Limits) {
-    if limits != Limits::default() && LIMITS.set(limits).is_ok() {
+pub fn limit(limits: VariableLimits) {
+    if limits != VariableLimits::default() && LIMITS.set(limits).is_ok() {
         LIMITED_TOGETHER.store(limits.all > 0 || limits.process > 0, Relaxed);
         LIMITED.store(true, Relaxed);
     }
 }
 
-pub(crate) fn limits() -> Option<&'static Limits> {
+pub(crate) fn limits() -> Option<&'static VariableLimits> {
     if LIMITED.load(Relaxed) { LIMITS.get() } else { None }
 }
 

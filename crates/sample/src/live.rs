@@ -7,20 +7,28 @@ use std::sync::Arc;
 use diag::Span;
 use state::{Mode, Process, Proxy};
 
-use crate::acl::Acls;
 use crate::env::Env;
 use crate::expression::Expression;
 use crate::format::{Format, FormatFor};
+use crate::named_acls::Acls;
 use crate::place::Place;
 use crate::scope::{Names, Scope};
 use crate::value::Value;
 use crate::vars::Variables;
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 
 /// Nothing is named at run time but variables.
 struct Nameless;
 
 impl Names for Nameless {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn crate::named_acls::Predicate>, String> {
+        Ok(Box::new(crate::Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn backend(&self, _: &str) -> Option<Arc<Proxy>> {
         None
     }

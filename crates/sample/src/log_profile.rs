@@ -3,8 +3,11 @@
 //! `config` reads the sections, `rules` names them in `do-log`, `proxy` asks them before a line
 //! goes to a logger.
 
+use std::sync::Arc;
+
 use crate::format::Format;
 use crate::log_origin::{LogOrigin, LogStep};
+use crate::scope::Names;
 
 /// What a profile makes of the lines of one step (`on`).
 #[derive(Debug, Default)]
@@ -34,6 +37,11 @@ impl LogProfile {
         let of = |step: LogStep| self.steps.iter().find(|(own, _)| *own == step).map(|(_, own)| own);
         of(LogStep::At(origin)).or_else(|| of(LogStep::Any))
     }
+}
+
+/// The section `name`, if the configuration has it.
+pub fn find(names: &dyn Names, name: &str) -> Option<Arc<LogProfile>> {
+    names.log_profile(name)?.downcast().ok()
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ use line_end::{before_line_end, looks_for_end};
 
 /// A compiled regular expression.
 #[derive(Clone, Debug)]
-pub struct Regex(Engine);
+pub struct Regex(RegexEngine);
 
 #[derive(Clone, Debug)]
-enum Engine {
+enum RegexEngine {
     /// With whether it looks for the end of the text ([`line_end`]).
     Linear(regex::bytes::Regex, bool),
     Backtracking(Box<pcre2::bytes::Regex>),
@@ -60,11 +60,11 @@ impl Regex {
             .case_insensitive(ignore_case)
             .build();
         let error = match linear {
-            Ok(regex) => return Ok(Self(Engine::Linear(regex, looks_for_end(pattern)))),
+            Ok(regex) => return Ok(Self(RegexEngine::Linear(regex, looks_for_end(pattern)))),
             Err(error) => error,
         };
         match backtracking(pattern, ignore_case) {
-            Some(regex) => Ok(Self(Engine::Backtracking(regex))),
+            Some(regex) => Ok(Self(RegexEngine::Backtracking(regex))),
             None => Err(explain(pattern, &error)),
         }
     }
@@ -73,11 +73,11 @@ impl Regex {
     #[inline]
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
-            Engine::Linear(regex, end) => {
+            RegexEngine::Linear(regex, end) => {
                 regex.is_match(bytes)
                     || before_line_end(bytes, *end).is_some_and(|before| regex.is_match(before))
             }
-            Engine::Backtracking(regex) => regex.is_match(bytes).unwrap_or(false),
+            RegexEngine::Backtracking(regex) => regex.is_match(bytes).unwrap_or(false),
         }
     }
 
@@ -85,7 +85,7 @@ impl Regex {
     /// match; says whether there was a match.
     pub fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
-            Engine::Linear(regex, end) => {
+            RegexEngine::Linear(regex, end) => {
                 let found = match before_line_end(bytes, *end) {
                     Some(before) => line_end::captures_at(regex, bytes, before, 0),
                     None => regex.captures(bytes),
@@ -93,7 +93,7 @@ impl Regex {
                 let Some(found) = found else { return false };
                 expand(|group| found.get(group).map(|part| part.as_bytes()), template, out);
             }
-            Engine::Backtracking(regex) => {
+            RegexEngine::Backtracking(regex) => {
                 let Ok(Some(found)) = regex.captures(bytes) else { return false };
                 expand(|group| found.get(group).map(|part| part.as_bytes()), template, out);
             }
@@ -139,13 +139,13 @@ impl Regex {
         };
         match &self.0 {
             // Groups take memory to be noted in: not where the template names none.
-            Engine::Linear(regex, end)
+            RegexEngine::Linear(regex, end)
                 if before_line_end(bytes, *end).is_none() && memchr::memchr(b'\\', template).is_none() =>
             {
                 let found = regex.find_at(bytes, at)?;
                 put(found.start(), found.end(), &|_| None)
             }
-            Engine::Linear(regex, end) => {
+            RegexEngine::Linear(regex, end) => {
                 let found = match before_line_end(bytes, *end) {
                     Some(before) => line_end::captures_at(regex, bytes, before, at)?,
                     None => regex.captures_at(bytes, at)?,
@@ -154,7 +154,7 @@ impl Regex {
                 let group = |number| found.get(number).map(|part| (part.start(), part.end()));
                 put(whole.start(), whole.end(), &group)
             }
-            Engine::Backtracking(regex) => {
+            RegexEngine::Backtracking(regex) => {
                 let mut groups = regex.capture_locations();
                 let whole = regex.captures_read_at(&mut groups, bytes, at).ok()??;
                 put(whole.start(), whole.end(), &|number| groups.get(number))
@@ -164,7 +164,7 @@ impl Regex {
 
     /// Whether it runs in time linear in the length of what it is matched with.
     pub fn is_linear(&self) -> bool {
-        matches!(self.0, Engine::Linear(..))
+        matches!(self.0, RegexEngine::Linear(..))
     }
 }
 

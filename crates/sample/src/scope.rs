@@ -1,13 +1,13 @@
 //! What names mean when an expression is compiled, and where it stands.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use state::{Mode, Proxy};
 
-use crate::acl::Acls;
-use crate::log_profile::LogProfile;
+use crate::named_acls::{Acls, Predicate};
 use crate::pattern::PatternSets;
 use crate::place::{CHECK, CLI, CONFIG, Columns, Place};
 use crate::vars::Variables;
@@ -112,7 +112,7 @@ pub trait Names {
         crate::tracked::DEFAULT_COUNTERS
     }
     /// The `resolvers` section of that name.
-    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {
         let _ = name;
         None
     }
@@ -126,10 +126,22 @@ pub trait Names {
         let _ = length;
         None
     }
-    /// The `log-profile` sections by name, where rules may name them.
-    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
+    /// The `log-profile` section `name`: a [`LogProfile`](crate::LogProfile), which
+    /// [`log_profile::find`](crate::log_profile::find) casts.
+    fn log_profile(&self, name: &str) -> Option<Arc<dyn Any + Send + Sync>> {
+        let _ = name;
         None
     }
+    /// The names of all `log-profile` sections, for suggestions.
+    fn log_profile_names(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
+    /// The conjunction of the ACLs `names`, each perhaps with `!` before it. Implemented by
+    /// [`Condition::of_names`](crate::Condition::of_names).
+    ///
+    /// # Errors
+    /// An ACL of that name does not exist.
+    fn predicate(&self, names: Vec<String>, scope: &Scope<'_>) -> Result<Box<dyn Predicate>, String>;
     /// The function that a script registered by that name.
     fn script(&self, used: crate::script::Use, name: &str) -> Option<Arc<dyn crate::script::Function>> {
         let _ = (used, name);

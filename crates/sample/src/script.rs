@@ -20,7 +20,7 @@ pub enum Use {
 
 /// What the configuration must know of a function.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct FunctionFacts<'a> {
     /// The rule sets that an action is for, as scripts name them.
     pub sets: &'a [String],
     /// How many words an action takes.
@@ -32,7 +32,7 @@ pub struct Facts<'a> {
 /// A function that a script registered.
 pub trait Function: Any + Debug + Send + Sync {
     /// What the configuration must know of it.
-    fn facts(&self) -> Facts<'_>;
+    fn facts(&self) -> FunctionFacts<'_>;
     /// Gives a value, as a fetch.
     fn fetch(&self, env: &Env<'_>, args: &[&[u8]]) -> Option<Value<'static>>;
     /// Changes a value, as a converter.

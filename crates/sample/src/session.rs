@@ -62,7 +62,7 @@ pub struct Tlv {
 
 /// What only some connections have.
 #[derive(Debug, Default)]
-struct Rare {
+struct SeldomNeeded {
     /// The addresses of the connection itself where they are not the session's: rules changed one
     /// of those.
     own: Cell<Option<Ends>>,
@@ -71,7 +71,7 @@ struct Rare {
     /// TLS.
     tls: OnceCell<Arc<tls::Details>>,
     /// What it tracks in stick tables.
-    trackers: OnceCell<crate::tracked::Held>,
+    trackers: OnceCell<crate::tracked::HeldEntries>,
 }
 
 /// Both ends of a connection.
@@ -89,7 +89,7 @@ pub struct Ends {
 pub struct Session {
     source: Cell<Endpoint>,
     destination: Cell<Endpoint>,
-    rare: OnceCell<Box<Rare>>,
+    rare: OnceCell<Box<SeldomNeeded>>,
     /// Why the connection failed.
     pub error: Cell<crate::socket::ConnectionError>,
     /// Whether a PROXY protocol header was received (`fc_rcvd_proxy`).

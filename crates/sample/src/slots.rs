@@ -18,7 +18,7 @@ pub struct Slots {
 /// Slots and the texts in them. Its memory stays for the next request.
 #[derive(Debug, Default)]
 struct Own {
-    slots: Vec<Slot>,
+    slots: Vec<VariableSlot>,
     /// The texts of all slots, each behind its length and its room; between them what slots had
     /// before.
     texts: Vec<u8>,
@@ -30,7 +30,7 @@ struct Own {
 /// is the lines it fetches. Three bits say what it is, the others hold it or say where it is among
 /// the texts. All zero is an empty one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot(u64);
+struct VariableSlot(u64);
 
 /// What a slot holds.
 enum Content {
@@ -39,12 +39,12 @@ enum Content {
     Int(i64),
     Ip4(Ipv4Addr),
     /// Bytes among the texts.
-    At(Kind, usize),
+    At(SlotKind, usize),
 }
 
 /// What the bytes of a slot are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum SlotKind {
     Str = 4,
     Bin = 5,
     Method = 6,
@@ -52,7 +52,7 @@ enum Kind {
     Wide = 7,
 }
 
-impl Slot {
+impl VariableSlot {
     #[inline]
     fn content(self) -> Content {
         let rest = self.0 >> 3;
@@ -61,14 +61,14 @@ impl Slot {
             1 => Content::Bool(rest != 0),
             2 => Content::Int(self.0.cast_signed() >> 3),
             3 => Content::Ip4(Ipv4Addr::from_bits(rest as u32)),
-            4 => Content::At(Kind::Str, rest as usize),
-            5 => Content::At(Kind::Bin, rest as usize),
-            6 => Content::At(Kind::Method, rest as usize),
-            _ => Content::At(Kind::Wide, rest as usize),
+            4 => Content::At(SlotKind::Str, rest as usize),
+            5 => Content::At(SlotKind::Bin, rest as usize),
+            6 => Content::At(SlotKind::Method, rest as usize),
+            _ => Content::At(SlotKind::Wide, rest as usize),
         }
     }
 
-    fn at(kind: Kind, start: usize) -> Self {
+    fn at(kind: SlotKind, start: usize) -> Self {
         Self((start as u64) << 3 | kind as u64)
     }
 
@@ -130,13 +130,13 @@ impl Own {
     }
 
     /// The value whose bytes are among the texts.
-    fn get_text(&self, kind: Kind, start: usize) -> Option<Value<'static>> {
+    fn get_text(&self, kind: SlotKind, start: usize) -> Option<Value<'static>> {
         let bytes = self.text(start);
         Some(match kind {
-            Kind::Str => Value::Str(Scratch::copy(bytes).into()),
-            Kind::Bin => Value::Bin(Scratch::copy(bytes).into()),
-            Kind::Method => Value::Method(Scratch::copy(bytes).into()),
-            Kind::Wide => match <[u8; 16]>::try_from(bytes) {
+            SlotKind::Str => Value::Str(Scratch::copy(bytes).into()),
+            SlotKind::Bin => Value::Bin(Scratch::copy(bytes).into()),
+            SlotKind::Method => Value::Method(Scratch::copy(bytes).into()),
+            SlotKind::Wide => match <[u8; 16]>::try_from(bytes) {
                 Ok(address) => Value::Ip6(address.into()),
                 Err(_) => Value::Int(i64::from_le_bytes(bytes.try_into().ok()?)),
             },
@@ -146,23 +146,23 @@ impl Own {
     fn set(&mut self, slot: u32, value: &Value<'_>) {
         let index = slot as usize;
         if self.slots.len() <= index {
-            self.slots.resize(index + 1, Slot::default());
+            self.slots.resize(index + 1, VariableSlot::default());
         }
-        if let Some(new) = Slot::of(value) {
+        if let Some(new) = VariableSlot::of(value) {
             return self.plain(index, new);
         }
         match value {
-            Value::Str(bytes) => self.place(index, Kind::Str, bytes),
-            Value::Bin(bytes) => self.place(index, Kind::Bin, bytes),
-            Value::Method(bytes) => self.place(index, Kind::Method, bytes),
-            Value::Ip6(address) => self.place(index, Kind::Wide, &address.octets()),
-            Value::Int(value) => self.place(index, Kind::Wide, &value.to_le_bytes()),
+            Value::Str(bytes) => self.place(index, SlotKind::Str, bytes),
+            Value::Bin(bytes) => self.place(index, SlotKind::Bin, bytes),
+            Value::Method(bytes) => self.place(index, SlotKind::Method, bytes),
+            Value::Ip6(address) => self.place(index, SlotKind::Wide, &address.octets()),
+            Value::Int(value) => self.place(index, SlotKind::Wide, &value.to_le_bytes()),
             Value::Bool(_) | Value::Ip4(_) => {}
         }
     }
 
     /// Puts what takes no room among the texts into slot `index`.
-    fn plain(&mut self, index: usize, new: Slot) {
+    fn plain(&mut self, index: usize, new: VariableSlot) {
         if let Some(start) = self.slots[index].start() {
             self.waste += HEADER + self.header(start).1;
         }
@@ -170,17 +170,17 @@ impl Own {
     }
 
     /// Puts a text into slot `index`.
-    fn place(&mut self, index: usize, kind: Kind, bytes: &[u8]) {
+    fn place(&mut self, index: usize, kind: SlotKind, bytes: &[u8]) {
         let length = (bytes.len() as u32).to_le_bytes();
         if let Some(start) = self.slots[index].start() {
             let room = self.header(start).1;
             if bytes.len() <= room {
                 self.texts[start..start + 4].copy_from_slice(&length);
                 self.texts[start + HEADER..][..bytes.len()].copy_from_slice(bytes);
-                self.slots[index] = Slot::at(kind, start);
+                self.slots[index] = VariableSlot::at(kind, start);
                 return;
             }
-            self.slots[index] = Slot::default();
+            self.slots[index] = VariableSlot::default();
             self.waste += HEADER + room;
         }
         if self.waste > self.texts.len() / 2 + KEPT_CAPACITY {
@@ -193,7 +193,7 @@ impl Own {
         self.texts.extend_from_slice(&(room as u32).to_le_bytes());
         self.texts.extend_from_slice(bytes);
         self.texts.resize(start + HEADER + room, 0);
-        self.slots[index] = Slot::at(kind, start);
+        self.slots[index] = VariableSlot::at(kind, start);
     }
 
     /// Moves the texts together: a session may live long and set its variables often.
@@ -203,7 +203,7 @@ impl Own {
         for index in 0..self.slots.len() {
             if let Content::At(kind, start) = self.slots[index].content() {
                 let whole = HEADER + self.header(start).1;
-                self.slots[index] = Slot::at(kind, texts.len());
+                self.slots[index] = VariableSlot::at(kind, texts.len());
                 texts.extend_from_slice(&self.texts[start..start + whole]);
             }
         }
@@ -217,7 +217,9 @@ impl Own {
     fn size(&self, slot: u32) -> usize {
         match self.slots.get(slot as usize).map(|slot| slot.content()) {
             None | Some(Content::Unset) => 0,
-            Some(Content::At(Kind::Str | Kind::Bin | Kind::Method, start)) => ENTRY + self.header(start).0,
+            Some(Content::At(SlotKind::Str | SlotKind::Bin | SlotKind::Method, start)) => {
+                ENTRY + self.header(start).0
+            }
             Some(_) => ENTRY,
         }
     }
@@ -234,7 +236,7 @@ impl Slots {
     /// nothing moves, and what it counts in the limits stays. Says whether that was so.
     #[inline]
     pub(crate) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
-        let Some(new) = Slot::of(value) else { return false };
+        let Some(new) = VariableSlot::of(value) else { return false };
         match self.own.borrow_mut().slots.get_mut(slot as usize) {
             Some(old) if old.is_plain() => {
                 *old = new;
@@ -257,7 +259,7 @@ impl Slots {
         let own = &mut *self.own.borrow_mut();
         let index = slot as usize;
         if index < own.slots.len() {
-            own.plain(index, Slot::default());
+            own.plain(index, VariableSlot::default());
         }
     }
 

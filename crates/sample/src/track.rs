@@ -6,18 +6,18 @@
 
 use std::net::IpAddr;
 
-use state::table::{KeyType, View};
+use state::table::{EntryValues, KeyType};
 
 use crate::env::Env;
-pub use crate::fact::{Element, increment, tag};
 use crate::session::Session;
-use crate::tracked::Held;
-pub use crate::tracked::{DEFAULT_COUNTERS, Event, MOST_COUNTERS, Trackers, count};
+pub use crate::table_field::{Element, increment, tag};
+use crate::tracked::HeldEntries;
+pub use crate::tracked::{CountedEvent, DEFAULT_COUNTERS, MOST_COUNTERS, Trackers, count};
 use crate::value::{Type, Value};
 
 /// Counts `event` in all that a request and its connection track.
 #[inline]
-pub fn note(session: &Session, of_request: &Trackers, event: Event, now_ms: u64) {
+pub fn note(session: &Session, of_request: &Trackers, event: CountedEvent, now_ms: u64) {
     let of_session = session.trackers();
     if of_request.is_unused() && of_session.is_none() {
         return;
@@ -37,18 +37,18 @@ pub fn note_request(session: &Session, of_request: &mut Trackers, now_ms: u64) {
 }
 
 #[inline(never)]
-fn note_request_in(of_session: Option<&Held>, of_request: &mut Trackers, now_ms: u64) {
+fn note_request_in(of_session: Option<&HeldEntries>, of_request: &mut Trackers, now_ms: u64) {
     if let Some(of_session) = of_session.and_then(|held| held.try_borrow().ok()) {
         let others = (0..of_session.len()).filter(|number| of_request.get(*number).is_none());
         others
             .filter_map(|number| of_session.get(number))
-            .for_each(|view| count(view, Event::Request, now_ms));
+            .for_each(|view| count(view, CountedEvent::Request, now_ms));
     }
     of_request.count_request(now_ms);
 }
 
 #[inline(never)]
-fn note_in(of_session: Option<&Held>, of_request: &Trackers, event: Event, now_ms: u64) {
+fn note_in(of_session: Option<&HeldEntries>, of_request: &Trackers, event: CountedEvent, now_ms: u64) {
     let of_session = of_session.and_then(|held| held.try_borrow().ok());
     let most = of_request.len().max(of_session.as_ref().map_or(0, |held| held.len()));
     for number in 0..most {
@@ -60,7 +60,7 @@ fn note_in(of_session: Option<&Held>, of_request: &Trackers, event: Event, now_m
 }
 
 /// Shows `look` what is tracked with that number: by the request, or by its connection.
-pub fn with<R>(env: &Env<'_>, number: usize, look: impl FnOnce(View<'_>) -> R) -> Option<R> {
+pub fn with<R>(env: &Env<'_>, number: usize, look: impl FnOnce(EntryValues<'_>) -> R) -> Option<R> {
     if let Some(view) = env.transaction.and_then(|transaction| transaction.trackers.get(number)) {
         return Some(look(view));
     }

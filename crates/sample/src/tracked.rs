@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use runtime::timer::now_ms;
-use state::table::{Data, Table, Tracked, View};
+use state::table::{DataType, EntryValues, Table, Tracked};
 
 /// How many counters there may be (`tune.stick-counters`) if nothing else is said.
 pub const DEFAULT_COUNTERS: u32 = 3;
@@ -24,7 +24,7 @@ struct Tracker {
 impl Drop for Tracker {
     fn drop(&mut self) {
         let view = self.tracked.view();
-        view.take(Data::ConnCur);
+        view.take(DataType::ConnCur);
         view.touch(now_ms());
     }
 }
@@ -46,7 +46,7 @@ impl Trackers {
 
     /// What is tracked with that number.
     #[inline]
-    pub fn get(&self, number: usize) -> Option<View<'_>> {
+    pub fn get(&self, number: usize) -> Option<EntryValues<'_>> {
         self.0.as_ref()?.get(number)?.as_ref().map(|tracker| tracker.tracked.view())
     }
 
@@ -57,7 +57,13 @@ impl Trackers {
 
     /// Begins to track the entry of a key, which counts a connection. Gives what is tracked then;
     /// `None` where the table has no room.
-    pub fn begin(&mut self, number: usize, table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<View<'_>> {
+    pub fn begin(
+        &mut self,
+        number: usize,
+        table: &Arc<Table>,
+        key: &[u8],
+        now_ms: u64,
+    ) -> Option<EntryValues<'_>> {
         let tracked = Tracked::get(table, key, now_ms)?;
         let all = self.0.get_or_insert_default();
         if all.len() <= number {
@@ -65,9 +71,9 @@ impl Trackers {
         }
         let tracker = all[number].insert(Tracker { tracked, has_request: false });
         let view = tracker.tracked.view();
-        view.add(Data::ConnCur, 0, 1, now_ms);
-        view.add(Data::ConnCnt, 0, 1, now_ms);
-        view.add(Data::ConnRate, 0, 1, now_ms);
+        view.add(DataType::ConnCur, 0, 1, now_ms);
+        view.add(DataType::ConnCnt, 0, 1, now_ms);
+        view.add(DataType::ConnRate, 0, 1, now_ms);
         view.touch(now_ms);
         Some(view)
     }
@@ -76,7 +82,7 @@ impl Trackers {
     pub fn count_request(&mut self, now_ms: u64) {
         for tracker in self.0.iter_mut().flat_map(|all| all.iter_mut()).flatten() {
             if !std::mem::replace(&mut tracker.has_request, true) {
-                count(tracker.tracked.view(), Event::Request, now_ms);
+                count(tracker.tracked.view(), CountedEvent::Request, now_ms);
             }
         }
     }
@@ -91,11 +97,11 @@ impl Trackers {
 }
 
 /// Where a connection keeps what it tracks.
-pub(crate) type Held = RefCell<Trackers>;
+pub(crate) type HeldEntries = RefCell<Trackers>;
 
 /// Something that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum CountedEvent {
     /// A request.
     Request,
     /// A request that the client is to blame for.
@@ -113,18 +119,18 @@ pub enum Event {
 }
 
 /// Counts `event` in an entry.
-pub fn count(view: View<'_>, event: Event, now_ms: u64) {
+pub fn count(view: EntryValues<'_>, event: CountedEvent, now_ms: u64) {
     let (total, rate, amount) = match event {
-        Event::Request => (Data::HttpReqCnt, Data::HttpReqRate, 1),
-        Event::Error => (Data::HttpErrCnt, Data::HttpErrRate, 1),
-        Event::Failure => (Data::HttpFailCnt, Data::HttpFailRate, 1),
-        Event::Session => (Data::SessCnt, Data::SessRate, 1),
-        Event::Glitches(count) => (Data::GlitchCnt, Data::GlitchRate, u64::from(count)),
-        Event::BytesIn(bytes) => (Data::BytesInCnt, Data::BytesInRate, bytes),
-        Event::BytesOut(bytes) => (Data::BytesOutCnt, Data::BytesOutRate, bytes),
+        CountedEvent::Request => (DataType::HttpReqCnt, DataType::HttpReqRate, 1),
+        CountedEvent::Error => (DataType::HttpErrCnt, DataType::HttpErrRate, 1),
+        CountedEvent::Failure => (DataType::HttpFailCnt, DataType::HttpFailRate, 1),
+        CountedEvent::Session => (DataType::SessCnt, DataType::SessRate, 1),
+        CountedEvent::Glitches(count) => (DataType::GlitchCnt, DataType::GlitchRate, u64::from(count)),
+        CountedEvent::BytesIn(bytes) => (DataType::BytesInCnt, DataType::BytesInRate, bytes),
+        CountedEvent::BytesOut(bytes) => (DataType::BytesOutCnt, DataType::BytesOutRate, bytes),
     };
     let of_rate = match event {
-        Event::BytesIn(bytes) | Event::BytesOut(bytes) => {
+        CountedEvent::BytesIn(bytes) | CountedEvent::BytesOut(bytes) => {
             bytes.div_ceil(u64::from(view.table().settings.bytes_factor))
         }
         _ => amount,

@@ -122,7 +122,7 @@ pub struct Times {
 }
 
 /// A part of the request line or of a head kept for the logs, in [`Transaction::kept`].
-pub type Kept = Option<(u32, u32)>;
+pub type LoggedPart = Option<(u32, u32)>;
 
 /// A slot for a captured value, by the message that it tells of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,18 +240,18 @@ pub struct Transaction {
     pub kept: Vec<u8>,
     /// The request's method, target and version as received (one range: the request line without
     /// CRLF).
-    pub request_line: Kept,
+    pub request_line: LoggedPart,
     /// `capture request header` and `http-request capture`, a slot each.
-    pub request_captures: Vec<Kept>,
+    pub request_captures: Vec<LoggedPart>,
     /// `capture response header`, a slot each.
-    pub response_captures: Vec<Kept>,
+    pub response_captures: Vec<LoggedPart>,
     /// What converters captured: they see the transaction, and cannot change it otherwise. The last
     /// of a slot counts.
     pub late_captures: RefCell<Vec<(CaptureSlot, Box<[u8]>)>>,
     /// `capture cookie`: the client's, the server's.
-    pub cookie_captures: [Kept; 2],
+    pub cookie_captures: [LoggedPart; 2],
     /// The unique id, once made.
-    pub unique_id: Kept,
+    pub unique_id: LoggedPart,
     /// The unique id if a rule used it before the request was sent.
     pub early_id: crate::early_id::EarlyId,
     /// Variables of the scope `txn`.
@@ -390,7 +390,7 @@ impl Transaction {
         let may_be = bytes.first().is_none_or(|first| first.is_ascii_uppercase());
         self.first_bytes = match may_be {
             true => match http::parse_request(bytes, &mut self.request, &http::ParseOptions::default()) {
-                Ok(http::Status::Complete { .. }) => FirstBytes::Request,
+                Ok(http::ParseStatus::Complete { .. }) => FirstBytes::Request,
                 Ok(_) => FirstBytes::Begun,
                 Err(_) => FirstBytes::Foreign,
             },
@@ -526,7 +526,7 @@ impl Transaction {
     }
 
     /// Keeps `bytes` for the logs.
-    pub fn keep(&mut self, bytes: &[u8]) -> Kept {
+    pub fn keep(&mut self, bytes: &[u8]) -> LoggedPart {
         let start = self.kept.len() as u32;
         self.kept.extend_from_slice(bytes);
         Some((start, self.kept.len() as u32))
@@ -583,7 +583,7 @@ impl Transaction {
     }
 
     /// The bytes of a kept part.
-    pub fn kept(&self, part: Kept) -> Option<&[u8]> {
+    pub fn kept(&self, part: LoggedPart) -> Option<&[u8]> {
         part.and_then(|(start, end)| self.kept.get(start as usize..end as usize))
     }
 }

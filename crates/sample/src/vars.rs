@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::env::Env;
-use crate::limits::{HELD, Limits, limits, size_of, within};
+use crate::limits::{HELD, VariableLimits, limits, size_of, within};
 use crate::slots::Slots;
 use crate::value::Value;
 
@@ -105,7 +105,7 @@ fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &
 
 /// Whether `new` bytes in the place of `old` stay within the limits of a scope and of those around
 /// it.
-fn fits(limits: &Limits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
+fn fits(limits: &VariableLimits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
     let with = |held: usize| (held + new).saturating_sub(old);
     let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());
     let message = of(scope);

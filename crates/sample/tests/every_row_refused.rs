@@ -4,37 +4,37 @@
 mod common;
 
 use common::rows::{eval_anywhere, usual};
-use sample::args::Kind;
+use sample::args::ArgKind;
 use sample::{Place, convert, fetch};
 
 /// A text that is no argument of that kind, where there is one.
-fn wrong(kind: Kind) -> Option<&'static str> {
+fn wrong(kind: ArgKind) -> Option<&'static str> {
     Some(match kind {
-        Kind::Int => "one",
-        Kind::Time => "1parsec",
-        Kind::Ip4 | Kind::Mask4 => "300.1.1.1",
-        Kind::Ip6 | Kind::Mask6 => "g::",
-        Kind::Frontend | Kind::Backend | Kind::Userlist | Kind::Table => "nowhere",
-        Kind::Server => "nowhere/s1",
-        Kind::Variable | Kind::IntOrVariable => "galaxy.x",
-        Kind::Regex => "(",
-        Kind::Str | Kind::HeaderName | Kind::StrOrVariable => return None,
+        ArgKind::Int => "one",
+        ArgKind::Time => "1parsec",
+        ArgKind::Ip4 | ArgKind::Mask4 => "300.1.1.1",
+        ArgKind::Ip6 | ArgKind::Mask6 => "g::",
+        ArgKind::Frontend | ArgKind::Backend | ArgKind::Userlist | ArgKind::Table => "nowhere",
+        ArgKind::Server => "nowhere/s1",
+        ArgKind::Variable | ArgKind::IntOrVariable => "galaxy.x",
+        ArgKind::Regex => "(",
+        ArgKind::Str | ArgKind::HeaderName | ArgKind::StrOrVariable => return None,
     })
 }
 
 /// A text that is one.
-fn right(kind: Kind) -> &'static str {
+fn right(kind: ArgKind) -> &'static str {
     match kind {
-        Kind::Int | Kind::Mask4 | Kind::Mask6 | Kind::IntOrVariable => "1",
-        Kind::Time => "1s",
-        Kind::Ip4 => "1.1.1.1",
-        Kind::Ip6 => "::1",
-        Kind::Frontend => "fe",
-        Kind::Backend => "be",
-        Kind::Server => "be/s1",
-        Kind::Userlist => "users",
-        Kind::Variable => "txn.x",
-        Kind::Table | Kind::Str | Kind::HeaderName | Kind::StrOrVariable | Kind::Regex => "x",
+        ArgKind::Int | ArgKind::Mask4 | ArgKind::Mask6 | ArgKind::IntOrVariable => "1",
+        ArgKind::Time => "1s",
+        ArgKind::Ip4 => "1.1.1.1",
+        ArgKind::Ip6 => "::1",
+        ArgKind::Frontend => "fe",
+        ArgKind::Backend => "be",
+        ArgKind::Server => "be/s1",
+        ArgKind::Userlist => "users",
+        ArgKind::Variable => "txn.x",
+        ArgKind::Table | ArgKind::Str | ArgKind::HeaderName | ArgKind::StrOrVariable | ArgKind::Regex => "x",
     }
 }
 
@@ -66,7 +66,7 @@ fn every_row_refuses_too_many_too_few_and_wrong_arguments() {
         let many = if specs.is_empty() { "takes no argument" } else { "takes at most" };
         expect([&all[..], &["x"]].concat(), many.to_owned());
         let needed = specs.iter().take_while(|spec| !spec.optional).count();
-        let named = |kind| matches!(kind, Kind::Frontend | Kind::Backend | Kind::Table);
+        let named = |kind| matches!(kind, ArgKind::Frontend | ArgKind::Backend | ArgKind::Table);
         if let Some(last) = needed.checked_sub(1).filter(|last| *last > 0 && !named(specs[*last].kind)) {
             expect(all[..last].to_vec(), format!("needs argument {needed}"));
         }

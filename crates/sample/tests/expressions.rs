@@ -293,7 +293,7 @@ fn conditions_hold_as_their_acls_do() {
     world.files.insert("nets", "10.0.0.0/8\n192.0.2.0/24\n");
     for line in ["img path_beg /static /images", "img path_end .gif", "old hdr(host) -i WWW.example.COM:8080", "xff req.hdr(x-forwarded-for) 10.0.0.1", "never always_false"] {
         let list = common::words(line);
-        let (name, criterion) = sample::Acls::compile(&mut sample::Words::new(&list, diag::Span::default()), &world.scope()).unwrap();
+        let (name, criterion) = sample::acl::compile_declaration(&mut sample::Words::new(&list, diag::Span::default()), &world.scope()).unwrap();
         world.acls.add(name, criterion);
     }
     let cases = [

@@ -15,7 +15,7 @@ mod tests;
 use base::outgoing::Outgoing;
 
 use crate::frame::{FIN, Frame, LENGTH, kind};
-use crate::hello::{Goodbye, Hello, Offer};
+use crate::hello::{AgentHello, Goodbye, Offer};
 use crate::status::Status;
 
 /// Bytes of output that wait before questions have to.
@@ -103,7 +103,7 @@ enum State {
     /// The agent has not said anything yet; the first question waits for that.
     Greeting(Option<Box<[u8]>>),
     /// Questions are asked.
-    Open(Hello),
+    Open(AgentHello),
     /// It has ended.
     Over(Status),
 }
@@ -348,7 +348,7 @@ impl Connection {
         match (frame.kind, &mut self.state) {
             (kind::AGENT_DISCONNECT, _) => Err(dismissed(frame.payload)),
             (kind::AGENT_HELLO, State::Greeting(first)) => {
-                let hello = Hello::read(frame.payload, self.config.frame_size).map_err(End::Fault)?;
+                let hello = AgentHello::read(frame.payload, self.config.frame_size).map_err(End::Fault)?;
                 let first = first.take();
                 self.state = State::Open(hello);
                 self.unheard = 0;
@@ -368,7 +368,7 @@ impl Connection {
     }
 
     /// Asks what waited for the agent to be ready.
-    fn ask_first(&mut self, first: Option<Box<[u8]>>, hello: Hello) -> Event {
+    fn ask_first(&mut self, first: Option<Box<[u8]>>, hello: AgentHello) -> Event {
         // Before the handshake there is at most one.
         let (Some(first), Some(key)) = (first, self.waiting().next()) else { return Event::Ready };
         if fits(&first, key, hello.frame_size) {

@@ -46,14 +46,14 @@ impl Offer<'_> {
 
 /// The agent's part of the handshake: what is agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hello {
+pub struct AgentHello {
     /// The largest frame, in bytes without its length.
     pub frame_size: u32,
     /// Whether a connection may have several questions at a time.
     pub pipelining: bool,
 }
 
-impl Hello {
+impl AgentHello {
     /// Reads the payload of an agent that was offered frames of up to `most` bytes.
     ///
     /// # Errors
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn what_an_agent_agrees_to_is_read_and_what_it_lacks_has_its_own_number() {
-        assert_eq!(Hello::read(GOOD, 16380), Ok(Hello { frame_size: 16380, pipelining: true }));
-        assert_eq!(Hello::read(GOOD, 16379), Err(Status::BAD_FRAME_SIZE));
+        assert_eq!(AgentHello::read(GOOD, 16380), Ok(AgentHello { frame_size: 16380, pipelining: true }));
+        assert_eq!(AgentHello::read(GOOD, 16379), Err(Status::BAD_FRAME_SIZE));
         let cases: [(&[u8], Status); 8] = [
             (b"", Status::NO_VERSION),
             (b"\x07version\x08\x032.0", Status::NO_FRAME_SIZE),
@@ -152,7 +152,7 @@ mod tests {
             (b"\x07vers", Status::INVALID),
         ];
         for (payload, status) in cases {
-            assert_eq!(Hello::read(payload, 16380), Err(status), "{}", payload.escape_ascii());
+            assert_eq!(AgentHello::read(payload, 16380), Err(status), "{}", payload.escape_ascii());
         }
     }
 
@@ -162,8 +162,8 @@ mod tests {
             let mut payload =
                 b"\x07version\x08\x042.0 \x0emax-frame-size\x03\xf0\x10\x0ccapabilities".to_vec();
             Data::Str(list.as_bytes()).write(&mut payload);
-            let hello = Hello::read(&payload, 4000).expect("it is one");
-            assert_eq!(hello, Hello { frame_size: 496, pipelining }, "{list}");
+            let hello = AgentHello::read(&payload, 4000).expect("it is one");
+            assert_eq!(hello, AgentHello { frame_size: 496, pipelining }, "{list}");
         }
     }
 

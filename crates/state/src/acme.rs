@@ -15,11 +15,11 @@ pub struct Order {
     pub certificate: Box<str>,
     /// The name of its `acme` section.
     pub section: Box<str>,
-    inner: Mutex<Inner>,
+    inner: Mutex<OrderInner>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct OrderInner {
     /// Whether an order is on its way.
     runs: bool,
     /// When the next one begins, if that is known.
@@ -34,7 +34,7 @@ struct Inner {
 
 /// What `acme status` shows of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct OrderStatus {
     /// Whether an order is on its way.
     pub runs: bool,
     /// When the next one begins.
@@ -48,14 +48,14 @@ impl Order {
     }
 
     // Every change is whole.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, OrderInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What there is to show.
-    pub fn show(&self) -> Shown {
+    pub fn show(&self) -> OrderStatus {
         let inner = self.lock();
-        Shown { runs: inner.runs, scheduled: inner.scheduled }
+        OrderStatus { runs: inner.runs, scheduled: inner.scheduled }
     }
 
     /// Asks for a new certificate now. `false` where one is on its way.
@@ -111,7 +111,7 @@ impl Order {
         self.poll(context, |inner| inner.waits.is_empty())
     }
 
-    fn poll(&self, context: &mut Context<'_>, is_so: impl Fn(&Inner) -> bool) -> Poll<()> {
+    fn poll(&self, context: &mut Context<'_>, is_so: impl Fn(&OrderInner) -> bool) -> Poll<()> {
         let mut inner = self.lock();
         if is_so(&inner) {
             return Poll::Ready(());
@@ -121,7 +121,7 @@ impl Order {
     }
 }
 
-fn wake(mut inner: MutexGuard<'_, Inner>) {
+fn wake(mut inner: MutexGuard<'_, OrderInner>) {
     let waker = inner.waker.take();
     drop(inner);
     if let Some(waker) = waker {
@@ -141,7 +141,7 @@ mod tests {
         order.begin();
         assert!(!order.renew(), "it is on its way");
         order.end(Some(7));
-        assert_eq!(order.show(), Shown { runs: false, scheduled: Some(7) });
+        assert_eq!(order.show(), OrderStatus { runs: false, scheduled: Some(7) });
         assert!(order.renew());
     }
 

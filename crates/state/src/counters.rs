@@ -197,7 +197,7 @@ pub struct BackendCounters {
     /// Connections reused (`reuse`).
     pub reuses: Count,
     /// Places of a server's `maxconn` that the worker keeps for its next requests.
-    pub places: Places,
+    pub places: LimitPlaces,
     /// Idle connections now, of this worker (`srv_icur`).
     pub idle: Gauge,
     /// Those of them that served no second request yet (`idle_conn_cur`): who reuses one risks that
@@ -207,15 +207,15 @@ pub struct BackendCounters {
     /// many of the server.
     pub needed: Latest,
     /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
-    pub times: Times,
+    pub times: AverageTimes,
 }
 
 /// Places of a limit that a worker keeps. It alone adds and takes them one by one; others take all
 /// at once when they find none.
 #[derive(Debug, Default)]
-pub struct Places(AtomicU32);
+pub struct LimitPlaces(AtomicU32);
 
-impl Places {
+impl LimitPlaces {
     /// Takes one, if there is one.
     #[inline]
     pub fn take(&self) -> bool {
@@ -241,7 +241,7 @@ pub type ServerCounters = BackendCounters;
 /// Sliding sums over the last 1,024 requests, as HAProxy's averages are made: each new value takes
 /// the place of one 1,024th of the sum. Milliseconds.
 #[derive(Debug, Default)]
-pub struct Times {
+pub struct AverageTimes {
     queue: SlidingSum,
     connect: SlidingSum,
     response: SlidingSum,
@@ -250,7 +250,7 @@ pub struct Times {
     pub max: [Count; 4],
 }
 
-impl Times {
+impl AverageTimes {
     /// Adds the times of one finished request, in ms: queue, connect, response, total.
     #[inline]
     pub fn add(&self, times: [u64; 4]) {
@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn the_average_time_follows_the_last_thousand_requests() {
-        let times = Times::default();
+        let times = AverageTimes::default();
         for _ in 0..2000 {
             times.add([0, 1, 10, 10]);
         }

@@ -44,17 +44,17 @@ pub type Pair = (Option<Captured>, Option<Captured>);
 /// The captures of all proxies.
 #[derive(Debug, Default)]
 pub struct Errors {
-    inner: Mutex<Inner>,
+    inner: Mutex<ErrorsInner>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ErrorsInner {
     events: u64,
     proxies: HashMap<u32, Pair>,
 }
 
 impl Errors {
-    fn with<R>(&self, use_it: impl FnOnce(&mut Inner) -> R) -> R {
+    fn with<R>(&self, use_it: impl FnOnce(&mut ErrorsInner) -> R) -> R {
         // Every change below is whole, so a panic elsewhere leaves nothing half done.
         use_it(&mut self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }

@@ -15,7 +15,7 @@ use crate::{Proxy, Server};
 /// What may happen. Sets of kinds are sums of their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub enum ServerEventKind {
     /// A server was added.
     Added = 1,
     /// It was removed.
@@ -37,13 +37,14 @@ pub enum Kind {
 }
 
 /// All kinds that tell of a change of state.
-const OF_STATE: u32 = Kind::State as u32 | Kind::Up as u32 | Kind::Down as u32;
+const OF_STATE: u32 =
+    ServerEventKind::State as u32 | ServerEventKind::Up as u32 | ServerEventKind::Down as u32;
 
 /// Something that happened to a server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct ServerEvent {
     /// What.
-    pub kind: Kind,
+    pub kind: ServerEventKind,
     /// When, in seconds since 1970.
     pub at: i64,
     /// The server's name.
@@ -91,11 +92,11 @@ pub struct Record {
 pub enum About {
     /// Nothing more.
     Nothing,
-    /// [`Kind::State`].
+    /// [`ServerEventKind::State`].
     State(StateChange),
-    /// [`Kind::Admin`].
+    /// [`ServerEventKind::Admin`].
     Admin(AdminChange),
-    /// [`Kind::Check`].
+    /// [`ServerEventKind::Check`].
     Check(Checked),
 }
 
@@ -103,7 +104,7 @@ pub enum About {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateChange {
     /// Why.
-    pub cause: Cause,
+    pub cause: StateCause,
     /// Before.
     pub old: Operational,
     /// Since.
@@ -114,7 +115,7 @@ pub struct StateChange {
 
 /// Why a server's state changed.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cause {
+pub enum StateCause {
     /// What an administrator says of it did, in these words.
     Admin(String),
     /// A check did.
@@ -180,7 +181,7 @@ impl Checked {
 /// Who is told.
 pub trait Subscriber: Send + Sync {
     /// Takes an event of a server.
-    fn take(&self, event: &Arc<Event>);
+    fn take(&self, event: &Arc<ServerEvent>);
     /// Takes an event of an order.
     fn take_order(&self, event: &Arc<OrderEvent>);
 }
@@ -227,7 +228,7 @@ fn are_wanted(kinds: u32) -> bool {
 }
 
 #[cold]
-fn publish(proxy: &Proxy, server: &Server, kind: Kind, about: About) {
+fn publish(proxy: &Proxy, server: &Server, kind: ServerEventKind, about: About) {
     let wants = |own: &Subscription| {
         let is_it = |one: &Weak<Server>| std::ptr::eq(one.as_ptr(), server);
         own.kinds & kind as u32 != 0 && own.server.as_ref().is_none_or(is_it)
@@ -237,7 +238,7 @@ fn publish(proxy: &Proxy, server: &Server, kind: Kind, about: About) {
         // Scripts end with their plan.
         return note_wanted(&mut all());
     }
-    let event = Arc::new(Event {
+    let event = Arc::new(ServerEvent {
         kind,
         at: WallTime::now().seconds,
         server: server.name.to_string().into(),
@@ -252,11 +253,11 @@ fn publish(proxy: &Proxy, server: &Server, kind: Kind, about: About) {
 
 /// Something happened to a certificate that is ordered: a record is to be set, or it is new.
 pub fn ordered(certificate: &str, record: impl FnOnce() -> Option<Record>) {
-    if !are_wanted(Kind::Deploy as u32 | Kind::Certified as u32) {
+    if !are_wanted(ServerEventKind::Deploy as u32 | ServerEventKind::Certified as u32) {
         return;
     }
     let record = record();
-    let kind = if record.is_some() { Kind::Deploy } else { Kind::Certified } as u32;
+    let kind = if record.is_some() { ServerEventKind::Deploy } else { ServerEventKind::Certified } as u32;
     let who: Vec<_> =
         all().iter().filter(|own| own.kinds & kind != 0).filter_map(|own| own.who.upgrade()).collect();
     let at = WallTime::now().seconds;
@@ -271,48 +272,59 @@ pub fn shown(server: &Server) -> Operational {
 
 /// A server was added to a backend.
 pub fn added(proxy: &Proxy, server: &Server) {
-    if are_wanted(Kind::Added as u32) {
-        publish(proxy, server, Kind::Added, About::Nothing);
+    if are_wanted(ServerEventKind::Added as u32) {
+        publish(proxy, server, ServerEventKind::Added, About::Nothing);
     }
 }
 
 /// A server was removed from a backend.
 pub fn removed(proxy: &Proxy, server: &Server) {
-    if are_wanted(Kind::Removed as u32) {
-        publish(proxy, server, Kind::Removed, About::Nothing);
+    if are_wanted(ServerEventKind::Removed as u32) {
+        publish(proxy, server, ServerEventKind::Removed, About::Nothing);
     }
 }
 
 /// A server's state may have changed: it was `old`, as [shown]. `requeued` requests waited for it
 /// then.
-pub fn moved(proxy: &Proxy, server: &Server, old: Operational, requeued: u32, cause: impl FnOnce() -> Cause) {
+pub fn moved(
+    proxy: &Proxy,
+    server: &Server,
+    old: Operational,
+    requeued: u32,
+    cause: impl FnOnce() -> StateCause,
+) {
     let new = shown(server);
     if new == old || !are_wanted(OF_STATE) {
         return;
     }
     let is_down = new == Operational::Stopped;
     let requeued = if is_down { requeued } else { proxy.queue.len() };
-    publish(proxy, server, Kind::State, About::State(StateChange { cause: cause(), old, new, requeued }));
+    publish(
+        proxy,
+        server,
+        ServerEventKind::State,
+        About::State(StateChange { cause: cause(), old, new, requeued }),
+    );
     if is_down {
-        publish(proxy, server, Kind::Down, About::Nothing);
+        publish(proxy, server, ServerEventKind::Down, About::Nothing);
     } else if old == Operational::Stopped {
-        publish(proxy, server, Kind::Up, About::Nothing);
+        publish(proxy, server, ServerEventKind::Up, About::Nothing);
     }
 }
 
 /// What an administrator says of a server changed from `old`. `requeued` requests waited for it
 /// then.
 pub fn administered(proxy: &Proxy, server: &Server, old: Admin, requeued: u32, cause: &str) {
-    if are_wanted(Kind::Admin as u32) {
+    if are_wanted(ServerEventKind::Admin as u32) {
         let change = AdminChange { cause: cause.to_owned(), old, new: server.admin(), requeued };
-        publish(proxy, server, Kind::Admin, About::Admin(change));
+        publish(proxy, server, ServerEventKind::Admin, About::Admin(change));
     }
 }
 
 /// A check of a server, or of its agent, came to another result than the one before.
 pub fn checked(proxy: &Proxy, server: &Server, by_agent: bool) {
-    if are_wanted(Kind::Check as u32) {
-        publish(proxy, server, Kind::Check, About::Check(Checked::last(server, by_agent)));
+    if are_wanted(ServerEventKind::Check as u32) {
+        publish(proxy, server, ServerEventKind::Check, About::Check(Checked::last(server, by_agent)));
     }
 }
 
@@ -321,10 +333,10 @@ mod tests {
     use super::*;
     use crate::transition;
 
-    struct Heard(Mutex<Vec<(Kind, Box<str>)>>);
+    struct Heard(Mutex<Vec<(ServerEventKind, Box<str>)>>);
 
     impl Subscriber for Heard {
-        fn take(&self, event: &Arc<Event>) {
+        fn take(&self, event: &Arc<ServerEvent>) {
             self.0.lock().unwrap().push((event.kind, event.server.clone()));
         }
 
@@ -336,14 +348,18 @@ mod tests {
         let (proxy, one, other) = transition::tests::two_servers();
         let heard = Arc::new(Heard(Mutex::default()));
         let who: Arc<dyn Subscriber> = heard.clone();
-        subscribe(Kind::Down as u32 | Kind::Admin as u32, Some(&one), &who);
+        subscribe(ServerEventKind::Down as u32 | ServerEventKind::Admin as u32, Some(&one), &who);
         let maintain = |server: &Server, set, clear| {
             transition::administer(&proxy, server, (set, clear), "", 1, &|_, _, _| {});
         };
         maintain(&other, Admin::FORCED_MAINT, 0);
         maintain(&one, Admin::FORCED_MAINT, 0);
         maintain(&one, 0, Admin::FORCED_MAINT);
-        let expected = [(Kind::Admin, "a".into()), (Kind::Down, "a".into()), (Kind::Admin, "a".into())];
+        let expected = [
+            (ServerEventKind::Admin, "a".into()),
+            (ServerEventKind::Down, "a".into()),
+            (ServerEventKind::Admin, "a".into()),
+        ];
         assert_eq!(*heard.0.lock().unwrap(), expected);
         unsubscribe(&who);
         maintain(&one, Admin::FORCED_MAINT, 0);

@@ -21,7 +21,7 @@ pub struct Latency {
 
 /// How an attempt at a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum AttemptOutcome {
     /// It answered.
     Good,
     /// It failed, or answered with an error of its own.
@@ -64,13 +64,13 @@ impl Latency {
     /// that the average grows by the rate of failures: a server that fails fast looks slow. A
     /// failure behind a failure doubles it besides, up to `decay_us`: nothing but failures is found
     /// out within a few requests.
-    pub fn record(&self, now_us: u64, taken_us: u64, answer: Answer, decay_us: u32) {
+    pub fn record(&self, now_us: u64, taken_us: u64, answer: AttemptOutcome, decay_us: u32) {
         let sample = match answer {
-            Answer::Good => taken_us as f32,
-            Answer::Bad => taken_us.max(decay_us.into()) as f32,
+            AttemptOutcome::Good => taken_us as f32,
+            AttemptOutcome::Bad => taken_us.max(decay_us.into()) as f32,
         };
         let now = (now_us >> 6) as u32;
-        let bad = answer == Answer::Bad;
+        let bad = answer == AttemptOutcome::Bad;
         let (at, average) = match Self::unpack(self.average.load(Relaxed)) {
             None => (now, sample),
             Some((_, average, _)) if !bad && sample > average * PEAK => (now, sample),
@@ -152,8 +152,8 @@ mod tests {
     fn a_peak_counts_at_once_and_fades_by_the_decay() {
         let latency = Latency::default();
         assert_eq!(latency.read(SECOND, 1_000_000, false), None);
-        latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
-        latency.record(SECOND, 100_000, Answer::Good, 1_000_000);
+        latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
+        latency.record(SECOND, 100_000, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(SECOND, 1_000_000, false), Some(100_000.0));
         let later = latency.read(2 * SECOND, 1_000_000, false).unwrap();
         assert!((36_000.0..38_000.0).contains(&later), "{later}");
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn faster_answers_pull_it_down_in_proportion_to_time() {
         let latency = Latency::default();
-        latency.record(SECOND, 100_000, Answer::Good, 1_000_000);
-        latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
+        latency.record(SECOND, 100_000, AttemptOutcome::Good, 1_000_000);
+        latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(SECOND, 1_000_000, false), Some(100_000.0));
-        latency.record(3 * SECOND, 1_000, Answer::Good, 1_000_000);
+        latency.record(3 * SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
         let later = latency.read(3 * SECOND, 1_000_000, false).unwrap();
         assert!((14_000.0..18_000.0).contains(&later), "{later}");
     }
@@ -175,7 +175,7 @@ mod tests {
         let average_with_failures_of = |one_in: u64| {
             let latency = Latency::default();
             for number in 0..20_000u64 {
-                let answer = if number % one_in == 0 { Answer::Bad } else { Answer::Good };
+                let answer = if number % one_in == 0 { AttemptOutcome::Bad } else { AttemptOutcome::Good };
                 latency.record(SECOND + number * 1_000, 500, answer, 1_000_000);
             }
             latency.read(21 * SECOND, 1_000_000, false).unwrap()
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_server_that_has_requests_and_is_silent_looks_slow_but_not_one_that_had_none() {
         let latency = Latency::default();
-        latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
+        latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(SECOND + 500_000, 1_000_000, true), Some(499_968.0 - 1_024.0));
         latency.begin(9 * SECOND);
         assert!(latency.read(9 * SECOND + 100, 1_000_000, true).unwrap() < 1_000.0);
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn nothing_but_failures_is_found_out_within_a_few_requests() {
         let latency = Latency::default();
-        latency.record(SECOND, 1_000, Answer::Good, 10_000_000);
-        (0..8).for_each(|_| latency.record(SECOND, 50, Answer::Bad, 10_000_000));
+        latency.record(SECOND, 1_000, AttemptOutcome::Good, 10_000_000);
+        (0..8).for_each(|_| latency.record(SECOND, 50, AttemptOutcome::Bad, 10_000_000));
         assert!(latency.read(SECOND, 10_000_000, false).unwrap() > 100_000.0);
     }
 
@@ -208,29 +208,29 @@ mod tests {
     fn answers_much_alike_are_written_once_a_millisecond_and_peaks_and_failures_at_once() {
         let latency = Latency::default();
         let read = || latency.average.load(Relaxed);
-        latency.record(SECOND, 1_000, Answer::Good, 1_000_000);
+        latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
         let mut writes = 0;
         let mut last = read();
         for number in 1..=10_000 {
             let now = SECOND + number * 10;
             latency.begin(now);
-            latency.record(now, 900 + number % 100, Answer::Good, 1_000_000);
+            latency.record(now, 900 + number % 100, AttemptOutcome::Good, 1_000_000);
             writes += usize::from(std::mem::replace(&mut last, read()) != last);
         }
         assert!((80..=110).contains(&writes), "{writes} in a tenth of a second");
         let soon = SECOND + 100_001;
-        latency.record(soon, 5_000, Answer::Good, 1_000_000);
+        latency.record(soon, 5_000, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(soon, 1_000_000, false), Some(5_000.0));
-        latency.record(soon, 50, Answer::Bad, 1_000_000);
+        latency.record(soon, 50, AttemptOutcome::Bad, 1_000_000);
         assert!(f32::from_bits(read() as u32) < 0.0, "the failure is known");
-        latency.record(soon, 50, Answer::Good, 1_000_000);
+        latency.record(soon, 50, AttemptOutcome::Good, 1_000_000);
         assert!(f32::from_bits(read() as u32) > 0.0, "and that it is over");
     }
 
     #[test]
     fn what_is_forgotten_is_as_if_never_measured() {
         let latency = Latency::default();
-        latency.record(SECOND, 0, Answer::Good, 1_000_000);
+        latency.record(SECOND, 0, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(SECOND, 1_000_000, false), Some(1.0));
         latency.forget();
         assert_eq!(latency.read(SECOND, 1_000_000, false), None);

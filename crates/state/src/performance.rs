@@ -11,7 +11,7 @@ use runtime::shared::Shared as _;
 use runtime::{Count, Sharded};
 
 use crate::counters::{Clear, clear_shards};
-use crate::spread::{Histogram, Spread};
+use crate::histogram::{Histogram, Spread};
 
 /// What one worker saw of a server.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Totals {
 
 /// Why a server was ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum EjectionCause {
     /// So many attempts in a row failed.
     Errors,
     /// Too large a share of them failed.
@@ -67,7 +67,7 @@ pub enum Cause {
     Latency,
 }
 
-impl Cause {
+impl EjectionCause {
     /// All of them, by number.
     pub const ALL: [Self; 3] = [Self::Errors, Self::ErrorRate, Self::Latency];
 
@@ -83,7 +83,7 @@ impl Cause {
 
 /// Where a server stands among its peers. Instants are in ms of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum OutlierState {
     /// It gets its share.
     #[default]
     Full,
@@ -101,9 +101,9 @@ pub enum Standing {
 
 /// What is remembered of a server's ejections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct EjectionRecord {
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: OutlierState,
     /// Ejections that followed each other closely: each makes the next one longer.
     pub in_a_row: u32,
     /// Since when it has been back, as far as that was not rewarded yet.
@@ -111,7 +111,7 @@ pub struct Record {
     /// Intervals in a row in which it was too slow.
     pub slow: u32,
     /// The last cause.
-    pub cause: Option<Cause>,
+    pub cause: Option<EjectionCause>,
     /// Ejections in all, by cause.
     pub ejections: [u32; 3],
 }
@@ -126,7 +126,7 @@ pub struct Performance {
     /// The share of its weight that counts, in percent. Written by who judges.
     trust: AtomicU32,
     /// Locked by who judges and by the runtime socket, for a moment.
-    record: Mutex<Record>,
+    record: Mutex<EjectionRecord>,
 }
 
 impl Default for Performance {
@@ -197,7 +197,7 @@ impl Performance {
     }
 
     /// What is remembered of its ejections.
-    pub fn record(&self) -> MutexGuard<'_, Record> {
+    pub fn record(&self) -> MutexGuard<'_, EjectionRecord> {
         self.record.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -7,7 +7,7 @@ use runtime::shared::Shared as _;
 use runtime::{Count, Gauge, Rate, Sharded};
 
 use crate::errors::Errors;
-use crate::statuses::Counted;
+use crate::statuses::CountedStatuses;
 
 /// What one worker counts for the whole process.
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ pub struct Process {
     /// The last malformed messages.
     pub errors: Errors,
     /// Statuses that stick tables count. Set before workers start.
-    pub counted: Counted,
+    pub counted: CountedStatuses,
 }
 
 impl Process {

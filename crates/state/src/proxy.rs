@@ -1,7 +1,7 @@
 //! A proxy (frontend, backend, listen) as it is now, and its listeners.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use runtime::Sharded;
@@ -9,7 +9,7 @@ use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
-use crate::extra::Extra;
+use crate::extra_attempts::ExtraAttempts;
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
@@ -52,6 +52,17 @@ pub enum Admission {
     Stopped = 2,
 }
 
+/// A server of some backend that tracks a server of this one.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    /// The server of this backend.
+    pub(crate) tracked: Weak<Server>,
+    /// The backend of the server that tracks it.
+    pub(crate) backend: Weak<Proxy>,
+    /// The server that tracks it.
+    pub(crate) server: Weak<Server>,
+}
+
 /// One proxy.
 #[derive(Debug)]
 pub struct Proxy {
@@ -91,6 +102,8 @@ pub struct Proxy {
     /// The backend's servers, in the order of the configuration. Replaced whole when a server is
     /// added or removed.
     pub servers: ArcSwap<Vec<Arc<Server>>>,
+    /// The servers that track one of these; `tracking` writes it.
+    pub(crate) trackers: Mutex<Vec<Tracker>>,
     /// The listeners of its frontend.
     pub listeners: ArcSwap<Vec<Arc<Listener>>>,
     /// Whether the backend is down (no usable server), for transition messages.
@@ -133,7 +146,7 @@ pub struct Proxy {
     pub dynamic_key: ArcSwapOption<Box<str>>,
     /// What is known of attempts beyond the first of its requests, where anything limits or makes
     /// them.
-    extra: OnceLock<Box<Extra>>,
+    extra: OnceLock<Box<ExtraAttempts>>,
     /// What is counted of copies of requests that come here, where a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
 }
@@ -175,12 +188,12 @@ impl Proxy {
     }
 
     /// What is known of attempts beyond the first, once there was a need to.
-    pub fn extra(&self) -> Option<&Extra> {
+    pub fn extra(&self) -> Option<&ExtraAttempts> {
         self.extra.get().map(Box::as_ref)
     }
 
     /// The same, from now on at the latest.
-    pub fn keep_extra(&self) -> &Extra {
+    pub fn keep_extra(&self) -> &ExtraAttempts {
         self.extra.get_or_init(Box::default)
     }
 
@@ -215,6 +228,7 @@ impl Proxy {
             admission: AtomicU8::new(if seed.disabled { Admission::Stopped } else { Admission::Open } as u8),
             queue: Queue::default(),
             servers: ArcSwap::default(),
+            trackers: Mutex::default(),
             listeners: ArcSwap::default(),
             down: AtomicBool::new(false),
             changed_at: AtomicU64::new(0),
@@ -261,6 +275,8 @@ impl Proxy {
             self.session_limit.store(seed.session_limit, Relaxed);
         }
         self.referenced.store(false, Relaxed);
+        // The plan that follows adds its own.
+        self.trackers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.configured.store(Arc::new(seed));
     }
 
@@ -357,7 +373,7 @@ pub struct Listener {
     /// Counters, where `option socket-stats` asks for them; see [`count`](Self::count).
     pub counters: OnceLock<Sharded<ListenerCounters>>,
     /// Tasks that wait until accepting is allowed again.
-    waiting: std::sync::Mutex<Vec<std::task::Waker>>,
+    waiting: Mutex<Vec<std::task::Waker>>,
     /// How often they were woken, and then forgotten. Written under that lock.
     wakes: AtomicU32,
 }
@@ -373,7 +389,7 @@ impl Listener {
             guid: OnceLock::new(),
             connections: AtomicU32::new(0),
             counters: OnceLock::new(),
-            waiting: std::sync::Mutex::default(),
+            waiting: Mutex::default(),
             wakes: AtomicU32::new(0),
         }
     }

@@ -11,18 +11,18 @@ use std::task::Waker;
 
 /// Order of service: class, then date of arrival in ms shifted by the offset, then the order of
 /// arrival.
-type Key = (i32, i64, u64);
+type QueueKey = (i32, i64, u64);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    entries: BTreeMap<Key, Waker>,
+struct QueueEntry {
+    entries: BTreeMap<QueueKey, Waker>,
     order: u64,
 }
 
 /// A queue of requests.
 #[derive(Debug, Default)]
 pub struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueueEntry>,
     /// How many wait now: read without the lock.
     length: AtomicU32,
     /// The most that ever waited (`qmax`).
@@ -33,7 +33,7 @@ pub struct Queue {
 
 /// A place in a queue. Leave it with [`Queue::leave`].
 #[derive(Debug, Clone, Copy)]
-pub struct Ticket(Key);
+pub struct Ticket(QueueKey);
 
 impl Queue {
     /// How many wait now.
@@ -48,7 +48,7 @@ impl Queue {
         self.len() == 0
     }
 
-    fn with<R>(&self, change: impl FnOnce(&mut Waiting) -> R) -> R {
+    fn with<R>(&self, change: impl FnOnce(&mut QueueEntry) -> R) -> R {
         // A panic while the map was held cannot leave it half changed: its operations are whole.
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let result = change(&mut waiting);

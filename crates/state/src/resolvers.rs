@@ -9,14 +9,14 @@ use runtime::count::Count;
 
 /// A `resolvers` section.
 #[derive(Debug)]
-pub struct Section {
+pub struct ResolversSection {
     /// Its name.
     pub name: Box<str>,
     /// Its name servers, in their order.
     pub nameservers: Vec<NameServer>,
 }
 
-impl Section {
+impl ResolversSection {
     /// A section that has asked nothing yet.
     pub fn new(name: &str, nameservers: impl IntoIterator<Item = Box<str>>) -> Arc<Self> {
         let nameservers =

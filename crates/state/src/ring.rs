@@ -54,13 +54,13 @@ pub struct Ring {
     pub stamp: Stamp,
     /// `size`, in bytes: the messages and four bytes each.
     size: usize,
-    messages: Mutex<Messages>,
+    messages: Mutex<RingMessages>,
     /// Messages refused. Written by whoever writes.
     dropped: AtomicU64,
 }
 
 #[derive(Default)]
-struct Messages {
+struct RingMessages {
     bytes: VecDeque<u8>,
     /// The position of the first byte: how many bytes ever left the ring.
     first: u64,
@@ -113,7 +113,7 @@ impl Ring {
     }
 
     /// A panic while the lock was held left whole messages: each is appended in one step.
-    fn lock(&self) -> MutexGuard<'_, Messages> {
+    fn lock(&self) -> MutexGuard<'_, RingMessages> {
         self.messages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -145,7 +145,7 @@ impl Ring {
     }
 }
 
-impl Messages {
+impl RingMessages {
     /// Drops the oldest messages until `need` bytes fit into `size`; `false` when a reader holds
     /// one of them.
     fn make_room(&mut self, need: usize, size: usize) -> bool {
@@ -171,7 +171,7 @@ impl Messages {
 }
 
 /// Reads a ring from some message on.
-pub struct Reader {
+pub struct RingReader {
     ring: Arc<Ring>,
     /// The position of the next message; one that has left the ring stands for the oldest.
     at: u64,
@@ -179,7 +179,7 @@ pub struct Reader {
     attached: Option<usize>,
 }
 
-impl Reader {
+impl RingReader {
     /// One that begins with the oldest message.
     pub fn oldest(ring: &Arc<Ring>) -> Self {
         Self { ring: ring.clone(), at: 0, attached: None }
@@ -254,7 +254,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for RingReader {
     fn drop(&mut self) {
         if let Some(place) = self.attached {
             self.ring.lock().attached[place] = None;
@@ -270,7 +270,7 @@ mod tests {
         Arc::new(Ring::new("r", "r", size, 64))
     }
 
-    fn all(reader: &Reader) -> Vec<String> {
+    fn all(reader: &RingReader) -> Vec<String> {
         let mut seen = Vec::new();
         reader.peek(usize::MAX, |message| seen.push(String::from_utf8_lossy(message).into_owned()));
         seen
@@ -282,15 +282,15 @@ mod tests {
         for number in 0..5 {
             assert!(ring.write(format!("m{number:03}").as_bytes()));
         }
-        assert_eq!(all(&Reader::oldest(&ring)), ["m002", "m003", "m004"], "three times eight bytes");
+        assert_eq!(all(&RingReader::oldest(&ring)), ["m002", "m003", "m004"], "three times eight bytes");
         assert_eq!(ring.dropped(), 0);
-        assert!(all(&Reader::newest(&ring)).is_empty());
+        assert!(all(&RingReader::newest(&ring)).is_empty());
     }
 
     #[test]
     fn an_attached_reader_misses_nothing_and_what_does_not_fit_is_counted() {
         let ring = ring(24);
-        let mut reader = Reader::attach(&ring);
+        let mut reader = RingReader::attach(&ring);
         let written = (0..5).filter(|number| ring.write(format!("m{number:03}").as_bytes())).count();
         assert_eq!((written, ring.dropped()), (3, 2));
         let behind_one = reader.peek(1, |_| {});
@@ -305,7 +305,7 @@ mod tests {
     fn a_reader_that_was_overtaken_goes_on_with_the_oldest_message() {
         let ring = ring(24);
         ring.write(b"m000");
-        let reader = Reader::oldest(&ring);
+        let reader = RingReader::oldest(&ring);
         (1..6).for_each(|number| assert!(ring.write(format!("m{number:03}").as_bytes())));
         assert_eq!(all(&reader), ["m003", "m004", "m005"]);
     }
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn messages_of_any_length_come_out_as_they_went_in() {
         let ring = Arc::new(Ring::new("r", "r", 97, 64));
-        let mut reader = Reader::attach(&ring);
+        let mut reader = RingReader::attach(&ring);
         for round in 0..500usize {
             let message = vec![b'a' + (round % 26) as u8; round * 7 % 41];
             assert!(ring.write(&message));
@@ -331,7 +331,7 @@ mod tests {
         assert!(ring.write(b"1234"));
         assert!(!ring.write(b"12345"));
         assert_eq!(ring.dropped(), 1);
-        assert_eq!(all(&Reader::oldest(&ring)), ["1234"]);
+        assert_eq!(all(&RingReader::oldest(&ring)), ["1234"]);
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
         let waker = Waker::from(counter.clone());
         let mut context = Context::from_waker(&waker);
         let ring = ring(64);
-        let reader = Reader::newest(&ring);
+        let reader = RingReader::newest(&ring);
         assert!(reader.poll_message(&mut context).is_pending());
         assert!(reader.poll_message(&mut context).is_pending());
         ring.write(b"x");

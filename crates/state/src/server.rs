@@ -4,7 +4,6 @@
 //! tasks on every pick. What is read on that path is one atomic each. Requests that it serves are
 //! counted in [`places`].
 
-mod follow;
 mod places;
 mod renew;
 mod revision;
@@ -28,8 +27,7 @@ pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
-use crate::served::Counted;
-use follow::Follow;
+use crate::server_load::CountedLoad;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
@@ -182,7 +180,7 @@ pub struct Server {
     /// picks this server, when a request comes and when it leaves. Where requests are counted
     /// apart, the places of the limit that workers took, for requests or to keep: written when a
     /// worker needs more, and when it gives one back.
-    pub served: Counted,
+    pub served: CountedLoad,
     /// Whether requests are counted in each worker's own `counters`: where nothing compares the
     /// servers by this number, the sum is wanted now and then only. Set by the balancer when it is
     /// made.
@@ -204,7 +202,8 @@ pub struct Server {
     /// Requests waiting for this server.
     pub queue: Queue,
     /// Whom it tracks, and who tracks it.
-    pub(crate) follow: Follow,
+    /// The server that it tracks; `tracking` writes it.
+    pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
     /// The highest number of requests served at once (`smax`). Where they are counted apart, the
@@ -302,7 +301,7 @@ impl Server {
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
             turn: AtomicU64::new(0),
-            served: Counted::default(),
+            served: CountedLoad::default(),
             counts_apart: AtomicBool::new(false),
             limited_late: AtomicBool::new(false),
             dynamic: AtomicBool::new(false),
@@ -310,7 +309,7 @@ impl Server {
             removed: AtomicBool::new(false),
             referenced: AtomicBool::new(false),
             queue: Queue::default(),
-            follow: Follow::default(),
+            tracked: ArcSwapOption::empty(),
             counters: Sharded::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),

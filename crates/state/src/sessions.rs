@@ -52,7 +52,7 @@ impl Activity {
 }
 
 /// One connection. Cells are written by the task that serves it.
-pub struct Entry {
+pub struct SessionEntry {
     /// Unique in the process; shown in hexadecimal.
     pub id: u64,
     /// The frontend that accepted it.
@@ -82,7 +82,7 @@ pub struct Entry {
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
     /// The request line, where it is kept for logs: lent by the register as long as the request lasts.
-    request_line: Cell<Option<Box<Line>>>,
+    request_line: Cell<Option<Box<RequestLine>>>,
     /// Its place in the register.
     index: u32,
     waker: Cell<Option<Waker>>,
@@ -131,7 +131,7 @@ fn peek<T, R>(cell: &Cell<Option<T>>, look: impl FnOnce(&mut Option<T>) -> R) ->
     result
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for SessionEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Entry")
             .field("id", &self.id)
@@ -151,7 +151,7 @@ pub enum Kill {
     ServerUp,
 }
 
-impl Entry {
+impl SessionEntry {
     /// Says which backend serves the request. The same as before costs no more than a look.
     pub fn set_backend(&self, backend: &Local<Proxy>) {
         peek(&self.backend, |own| {
@@ -238,13 +238,13 @@ impl Entry {
 
 /// What a request line is kept in. Boxed, since there is an entry for every idle connection.
 #[derive(Default)]
-struct Line(Vec<u8>);
+struct RequestLine(Vec<u8>);
 
 /// The longest request line that is kept.
 const LONGEST_LINE: usize = 1024;
 
 #[cold]
-fn give_back(line: Box<Line>) {
+fn give_back(line: Box<RequestLine>) {
     // try_with: a task may be dropped while the thread itself ends.
     let _ = REGISTER.try_with(|register| {
         let mut register = register.borrow_mut();
@@ -284,13 +284,13 @@ pub struct Snapshot {
 
 #[derive(Default)]
 struct Register {
-    entries: Vec<Option<Rc<Entry>>>,
+    entries: Vec<Option<Rc<SessionEntry>>>,
     free: Vec<u32>,
     /// Memory of entries that are gone, for those to come.
-    spare: Vec<Rc<Entry>>,
+    spare: Vec<Rc<SessionEntry>>,
     /// The same for request lines.
     #[expect(clippy::vec_box, reason = "an entry holds the box, which moves without an allocation")]
-    lines: Vec<Box<Line>>,
+    lines: Vec<Box<RequestLine>>,
     next: u64,
 }
 
@@ -299,7 +299,7 @@ const SPARE: usize = 128;
 
 impl Register {
     /// What a request line can be kept in.
-    fn lend(&mut self) -> Box<Line> {
+    fn lend(&mut self) -> Box<RequestLine> {
         self.lines.pop().unwrap_or_default()
     }
 
@@ -308,8 +308,8 @@ impl Register {
         &mut self,
         source: Option<SocketAddr>,
         destination: Option<SocketAddr>,
-        make: impl FnOnce(Ends) -> Entry,
-    ) -> Rc<Entry> {
+        make: impl FnOnce(Ends) -> SessionEntry,
+    ) -> Rc<SessionEntry> {
         if let Some(mut spare) = self.spare.pop() {
             // Not where somebody still looks at the one that is gone.
             if let Some(own) = Rc::get_mut(&mut spare) {
@@ -328,26 +328,26 @@ thread_local! {
 
 /// A registered connection; dropping it takes it off the register.
 #[derive(Debug)]
-pub struct Registered {
-    entry: Rc<Entry>,
+pub struct RegisteredSession {
+    entry: Rc<SessionEntry>,
 }
 
-impl Registered {
+impl RegisteredSession {
     /// The entry for somebody who waits for its end while another stands in its place.
-    pub fn watched(&self) -> Rc<Entry> {
+    pub fn watched(&self) -> Rc<SessionEntry> {
         self.entry.clone()
     }
 }
 
-impl Deref for Registered {
-    type Target = Entry;
+impl Deref for RegisteredSession {
+    type Target = SessionEntry;
 
-    fn deref(&self) -> &Entry {
+    fn deref(&self) -> &SessionEntry {
         &self.entry
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.forget_request_line();
         // try_with: a task may be dropped while the thread itself ends.
@@ -374,7 +374,7 @@ pub fn register(
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
     now_ms: u64,
-) -> Registered {
+) -> RegisteredSession {
     REGISTER.with_borrow_mut(|register| {
         register.next += 1;
         let index = register.free.pop().unwrap_or_else(|| {
@@ -382,7 +382,7 @@ pub fn register(
             register.entries.len() as u32 - 1
         });
         let id = ((runtime::current_worker() as u64 + 1) << 40) | register.next;
-        let entry = register.entry(source, destination, |ends| Entry {
+        let entry = register.entry(source, destination, |ends| SessionEntry {
             index,
             id,
             frontend: frontend.clone(),
@@ -404,7 +404,7 @@ pub fn register(
             waker: Cell::default(),
         });
         register.entries[index as usize] = Some(entry.clone());
-        Registered { entry }
+        RegisteredSession { entry }
     })
 }
 
@@ -417,8 +417,9 @@ pub fn list(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
 
 /// The same with their request lines.
 pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
-    let line =
-        |entry: &Rc<Entry>| peek(&entry.request_line, |own| own.as_ref().map(|own| own.0.as_slice().into()));
+    let line = |entry: &Rc<SessionEntry>| {
+        peek(&entry.request_line, |own| own.as_ref().map(|own| own.0.as_slice().into()))
+    };
     REGISTER.with_borrow(|register| {
         let all = register.entries.iter().flatten().map(|entry| (entry, entry.snapshot()));
         let wanted = all.filter(|(_, snapshot)| wanted(snapshot));
@@ -429,7 +430,7 @@ pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
 /// Ends the calling worker's connections that `wanted` accepts; how many.
 pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
     // Collected first: waking must not find the register borrowed.
-    let entries: Vec<Rc<Entry>> = REGISTER.with_borrow(|register| {
+    let entries: Vec<Rc<SessionEntry>> = REGISTER.with_borrow(|register| {
         register.entries.iter().flatten().filter(|entry| wanted(&entry.snapshot())).cloned().collect()
     });
     entries.iter().for_each(|entry| entry.kill(why));
@@ -438,7 +439,7 @@ pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
 
 /// Wakes the tasks of the calling worker's connections: what they go by has changed.
 pub fn wake_all() {
-    let entries: Vec<Rc<Entry>> =
+    let entries: Vec<Rc<SessionEntry>> =
         REGISTER.with_borrow(|register| register.entries.iter().flatten().cloned().collect());
     for entry in entries {
         peek(&entry.waker, |waker| waker.iter().for_each(Waker::wake_by_ref));

@@ -37,14 +37,14 @@ impl Statuses {
 
 /// The statuses that stick tables count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedStatuses {
     /// Errors of clients (`http_err_cnt`).
     pub errors: Statuses,
     /// Failures of servers (`http_fail_cnt`).
     pub failures: Statuses,
 }
 
-impl Default for Counted {
+impl Default for CountedStatuses {
     fn default() -> Self {
         let (mut errors, mut failures) = (Statuses::default(), Statuses::default());
         errors.add(400..=499);
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_counts_if_nothing_is_said() {
-        let counted = Counted::default();
+        let counted = CountedStatuses::default();
         let of = |set: &Statuses| (100..=700).filter(|status| set.holds(*status)).count();
         assert_eq!((of(&counted.errors), of(&counted.failures)), (100, 98));
         assert!(!counted.failures.holds(501) && !counted.failures.holds(505) && !counted.errors.holds(99));

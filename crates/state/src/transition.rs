@@ -28,12 +28,11 @@ pub const NOTICE: u8 = 5;
 pub const INFO: u8 = 6;
 
 impl Server {
-    /// Lets this server of `proxy` follow `tracked` for good (manual, 5.2 `track`).
-    pub fn track(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) {
-        if self.follow(proxy, tracked) {
-            // What holds the tracked server back holds this one too, and those that follow it
-            // already.
-            inherit(tracked, timer::now_ms(), &|_, _, _| ());
+    /// Lets this server of `backend` track the server `tracked` of `other` (manual, 5.2 `track`).
+    pub fn track(self: &Arc<Self>, backend: &Arc<Proxy>, other: &Proxy, tracked: &Arc<Self>) {
+        if other.add_tracker(tracked, backend, self) {
+            // Maintenance and draining of the tracked server hold for this one and its trackers.
+            inherit(other, tracked, timer::now_ms(), &|_, _, _| ());
         }
     }
 }
@@ -127,7 +126,7 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
 }
 
 /// Who is told: the backend, the syslog level, the text.
-pub type Tell<'a> = &'a dyn Fn(&Proxy, u8, &str);
+pub type NotifyFn<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
 /// Changes administrative flags of a server of `proxy`, tells it, and lets those that track the
 /// server inherit. `via` says where that comes from (` via be/s1`, ` (DNS timeout status)`), or
@@ -138,7 +137,7 @@ pub fn administer(
     (set, clear): (u32, u32),
     via: &str,
     now_ms: u64,
-    tell: Tell<'_>,
+    tell: NotifyFn<'_>,
 ) -> bool {
     let before = server.admin();
     let was_down = server.operational() == Operational::Stopped;
@@ -159,7 +158,7 @@ pub fn administer(
     // That of who follows another is the other's.
     let cause = Some(via).filter(|via| !via.starts_with(" via ")).unwrap_or_default().trim_start();
     events::administered(proxy, server, before, requeued, cause);
-    events::moved(proxy, server, shown, requeued, || events::Cause::Admin(cause.to_owned()));
+    events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
     let change = Administrative { before, after, was_down, requeued, via };
     for (level, text) in administrative(proxy, server, &change) {
         tell(proxy, level, &text);
@@ -167,13 +166,20 @@ pub fn administer(
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
         tell(proxy, level, &text);
     }
-    inherit(server, now_ms, tell);
+    inherit(proxy, server, now_ms, tell);
     true
 }
 
 /// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so
 /// (`, changed from CLI`), and lets those that track the server follow.
-pub fn decide(proxy: &Proxy, server: &Server, state: Operational, why: &str, now_ms: u64, tell: Tell<'_>) {
+pub fn decide(
+    proxy: &Proxy,
+    server: &Server,
+    state: Operational,
+    why: &str,
+    now_ms: u64,
+    tell: NotifyFn<'_>,
+) {
     decide_via(proxy, server, state, (why, ""), now_ms, tell);
 }
 
@@ -184,7 +190,7 @@ fn decide_via(
     state: Operational,
     (why, via): (&str, &str),
     now_ms: u64,
-    tell: Tell<'_>,
+    tell: NotifyFn<'_>,
 ) {
     let (shown, requeued) = (events::shown(server), server.queue.len());
     let was = server.operational();
@@ -197,7 +203,7 @@ fn decide_via(
     if !changed {
         return;
     }
-    let cause = || events::Cause::Other(why.trim_start_matches([',', ' ']).to_owned());
+    let cause = || events::StateCause::Other(why.trim_start_matches([',', ' ']).to_owned());
     events::moved(proxy, server, shown, requeued, cause);
     let (level, text) = match state {
         Operational::Stopped => {
@@ -213,7 +219,7 @@ fn decide_via(
         tell(proxy, level, &text);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
-    for (proxy, follower) in server.followers() {
+    for (proxy, follower) in proxy.trackers(server) {
         decide_via(&proxy, &follower, state, ("", &via), now_ms, tell);
     }
 }
@@ -237,8 +243,8 @@ pub fn leave_maintenance(server: &Server, now_ms: u64) {
     };
 }
 
-/// Passes maintenance and draining on to the servers that track this one.
-pub fn inherit(tracked: &Server, now_ms: u64, tell: Tell<'_>) {
+/// Passes maintenance and draining of `tracked`, a server of `backend`, on to its trackers.
+pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: NotifyFn<'_>) {
     let admin = tracked.admin();
     let (mut set, mut clear) = (0, 0);
     for (on, flag) in
@@ -247,7 +253,7 @@ pub fn inherit(tracked: &Server, now_ms: u64, tell: Tell<'_>) {
         *(if on { &mut set } else { &mut clear }) |= flag;
     }
     let via = format!(" via {}/{}", tracked.proxy, tracked.name);
-    for (proxy, follower) in tracked.followers() {
+    for (proxy, follower) in backend.trackers(tracked) {
         administer(&proxy, &follower, (set, clear), &via, now_ms, tell);
     }
 }
@@ -419,8 +425,8 @@ pub(crate) mod tests {
     fn servers_inherit_what_the_one_they_track_is_told_to_be() {
         let (proxy, tracked, follower, last) =
             (backend(), server("a", false), server("t", false), server("z", true));
-        follower.track(&proxy, &tracked);
-        last.track(&proxy, &follower);
+        follower.track(&proxy, &proxy, &tracked);
+        last.track(&proxy, &proxy, &follower);
         proxy.servers.store(Arc::new(vec![tracked.clone(), follower.clone(), last.clone()]));
         for (name, set, clear, expected) in CHANGES {
             let told = std::cell::RefCell::new(Vec::new());

@@ -5,8 +5,8 @@
 
 use crate::arguments::parse_arguments;
 use crate::environment::Environment;
-use crate::facts::Facts;
 use crate::predicate::PREDICATES;
+use crate::predicates::ProgramFacts;
 use crate::split::{PseudoVariables, split_text};
 use crate::word::Word;
 use diag::{Diagnostic, FileId, Span, suggest};
@@ -17,7 +17,11 @@ const MAX_DEPTH: usize = 128;
 /// Evaluates the condition of a command line's `-cc`.
 ///
 /// The diagnostic has no span: the text stands in no file.
-pub fn evaluate_condition(text: &str, facts: &Facts, environment: &Environment) -> Result<bool, Diagnostic> {
+pub fn evaluate_condition(
+    text: &str,
+    facts: &ProgramFacts,
+    environment: &Environment,
+) -> Result<bool, Diagnostic> {
     let mut words = Vec::new();
     let line = text.replace('\n', " ");
     let pseudo = PseudoVariables::default();
@@ -30,13 +34,13 @@ pub fn evaluate_condition(text: &str, facts: &Facts, environment: &Environment) 
 pub(crate) fn evaluate_words(
     directive: &str,
     words: &[Word],
-    facts: &Facts,
+    facts: &ProgramFacts,
     environment: &Environment,
 ) -> Result<bool, Diagnostic> {
     let text = words.iter().map(Word::as_str).collect::<Vec<_>>().join(" ");
-    let mut parser = Parser { text: &text, at: 0, depth: 0, facts, environment };
+    let mut parser = ConditionParser { text: &text, at: 0, depth: 0, facts, environment };
     parser.whole().map_err(|error| {
-        let Error { at, message, label } = error;
+        let ConditionError { at, message, label } = error;
         let column = directive.len() + 4 + at;
         let place = format!("'{directive}' at position {}", at + 1);
         let shown = message.replace('`', "'");
@@ -66,26 +70,26 @@ fn locate(words: &[Word], at: usize) -> Option<Span> {
     words.last().map(Word::span)
 }
 
-struct Error {
+struct ConditionError {
     at: usize,
     message: String,
     label: Option<String>,
 }
 
-fn error(at: usize, message: impl Into<String>) -> Error {
-    Error { at, message: message.into(), label: None }
+fn error(at: usize, message: impl Into<String>) -> ConditionError {
+    ConditionError { at, message: message.into(), label: None }
 }
 
-struct Parser<'a> {
+struct ConditionParser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    facts: &'a Facts,
+    facts: &'a ProgramFacts,
     environment: &'a Environment,
 }
 
-impl Parser<'_> {
-    fn whole(&mut self) -> Result<bool, Error> {
+impl ConditionParser<'_> {
+    fn whole(&mut self) -> Result<bool, ConditionError> {
         self.skip_spaces();
         if self.rest().is_empty() {
             return Ok(false);
@@ -104,7 +108,7 @@ impl Parser<'_> {
         }
     }
 
-    fn or(&mut self) -> Result<bool, Error> {
+    fn or(&mut self) -> Result<bool, ConditionError> {
         let mut value = self.and()?;
         while self.take("||") {
             value |= self.and()?;
@@ -112,7 +116,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn and(&mut self) -> Result<bool, Error> {
+    fn and(&mut self) -> Result<bool, ConditionError> {
         let mut value = self.term()?;
         while self.take("&&") {
             value &= self.term()?;
@@ -120,7 +124,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn term(&mut self) -> Result<bool, Error> {
+    fn term(&mut self) -> Result<bool, ConditionError> {
         let mut negated = false;
         while self.take("!") {
             negated = !negated;
@@ -137,7 +141,7 @@ impl Parser<'_> {
         Ok(value != negated)
     }
 
-    fn parenthesis(&mut self, start: usize) -> Result<bool, Error> {
+    fn parenthesis(&mut self, start: usize) -> Result<bool, ConditionError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(error(start, "too many nested parentheses in conditional expression"));
@@ -163,7 +167,7 @@ impl Parser<'_> {
         Some(value)
     }
 
-    fn predicate(&mut self) -> Result<bool, Error> {
+    fn predicate(&mut self) -> Result<bool, ConditionError> {
         let start = self.at;
         let text = self.text;
         let rest = &text[start..];
@@ -235,14 +239,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn evaluate(text: &str) -> Result<bool, Diagnostic> {
-        let facts = Facts {
+        let facts = ProgramFacts {
             version: "3.5-dev5".parse().unwrap(),
             features: vec!["EPOLL", "OPENSSL"],
             enabled: vec!["EPOLL"],
             ssl_library: Some("OpenSSL 3.0.15"),
             openssl_version: "3.0.15".parse().ok(),
             awslc_api: Some(30),
-            ..Facts::default()
+            ..ProgramFacts::default()
         };
         let environment = [("SET", "1"), ("EMPTY", ""), ("NAME", "a b")].into_iter().collect();
         evaluate_condition(text, &facts, &environment)

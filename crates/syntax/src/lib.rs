@@ -11,9 +11,9 @@
 mod arguments;
 mod condition;
 mod environment;
-mod facts;
 mod load;
 mod predicate;
+mod predicates;
 mod reader;
 mod split;
 mod version;
@@ -21,8 +21,8 @@ mod word;
 
 pub use condition::evaluate_condition;
 pub use environment::Environment;
-pub use facts::Facts;
 pub use load::load;
+pub use predicates::ProgramFacts;
 pub use reader::Reader;
 pub use split::{PseudoVariables, split_text};
 pub use version::Version;

@@ -1,7 +1,7 @@
 //! The predicates of conditions (manual, section 2.4): one table, the functions below it.
 
 use crate::environment::Environment;
-use crate::facts::Facts;
+use crate::predicates::ProgramFacts;
 use crate::version::Version;
 
 /// A predicate.
@@ -13,7 +13,7 @@ pub(crate) struct Predicate {
     pub(crate) evaluate: Evaluate,
 }
 
-type Evaluate = fn(&Facts, &Environment, &[&str]) -> Result<bool, (usize, String)>;
+type Evaluate = fn(&ProgramFacts, &Environment, &[&str]) -> Result<bool, (usize, String)>;
 
 const S: &str = "string";
 
@@ -42,63 +42,63 @@ pub(crate) static PREDICATES: &[Predicate] = &[
 
 type Outcome = Result<bool, (usize, String)>;
 
-fn awslc_api_atleast(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn awslc_api_atleast(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     let wanted = number(args[0])?;
     Ok(facts.awslc_api.is_some_and(|api| api >= wanted))
 }
 
-fn awslc_api_before(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn awslc_api_before(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     let wanted = number(args[0])?;
     Ok(facts.awslc_api.is_some_and(|api| api < wanted))
 }
 
-fn defined(_: &Facts, environment: &Environment, args: &[&str]) -> Outcome {
+fn defined(_: &ProgramFacts, environment: &Environment, args: &[&str]) -> Outcome {
     Ok(environment.get(args[0]).is_some())
 }
 
-fn enabled(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn enabled(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(facts.enabled.contains(&args[0]))
 }
 
-fn feature(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn feature(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(facts.features.contains(&args[0]))
 }
 
-fn fips_mode(facts: &Facts, _: &Environment, _: &[&str]) -> Outcome {
+fn fips_mode(facts: &ProgramFacts, _: &Environment, _: &[&str]) -> Outcome {
     Ok(facts.fips)
 }
 
-fn openssl_version_atleast(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn openssl_version_atleast(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     let wanted = version(args[0])?;
     Ok(facts.openssl_version.is_some_and(|version| version >= wanted))
 }
 
-fn openssl_version_before(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn openssl_version_before(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     let wanted = version(args[0])?;
     Ok(facts.openssl_version.is_some_and(|version| version < wanted))
 }
 
-fn ssllib_name_startswith(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn ssllib_name_startswith(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(facts.ssl_library.is_some_and(|library| library.starts_with(args[0])))
 }
 
-fn streq(_: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn streq(_: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(args[0] == args[1])
 }
 
-fn strneq(_: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn strneq(_: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(args[0] != args[1])
 }
 
-fn strstr(_: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn strstr(_: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(args[0].contains(args[1]))
 }
 
-fn version_atleast(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn version_atleast(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(facts.version >= version(args[0])?)
 }
 
-fn version_before(facts: &Facts, _: &Environment, args: &[&str]) -> Outcome {
+fn version_before(facts: &ProgramFacts, _: &Environment, args: &[&str]) -> Outcome {
     Ok(facts.version < version(args[0])?)
 }
 

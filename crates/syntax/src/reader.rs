@@ -6,7 +6,7 @@
 
 use crate::condition::evaluate_words;
 use crate::environment::Environment;
-use crate::facts::Facts;
+use crate::predicates::ProgramFacts;
 use crate::split::{PseudoVariables, split_text};
 use crate::word::{Line, Word};
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
@@ -17,14 +17,14 @@ const MOST_BLOCKS: usize = 99;
 const MOST_WORDS: usize = 64;
 
 /// A level of `.if`.
-struct Block {
+struct ConditionBlock {
     opened: Span,
-    state: State,
+    state: ReaderState,
     after_else: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReaderState {
     /// The lines count.
     Taken,
     /// No branch was true yet.
@@ -39,14 +39,14 @@ pub struct Reader<'a> {
     pub environment: Environment,
     sources: &'a SourceMap,
     files: std::vec::IntoIter<FileId>,
-    facts: &'a Facts,
+    facts: &'a ProgramFacts,
     file: FileId,
     text: &'a [u8],
     /// Offset of the next line.
     at: usize,
     number: u32,
     section: String,
-    blocks: Vec<Block>,
+    blocks: Vec<ConditionBlock>,
 }
 
 impl<'a> Reader<'a> {
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
     pub fn new(
         sources: &'a SourceMap,
         files: Vec<FileId>,
-        facts: &'a Facts,
+        facts: &'a ProgramFacts,
         environment: Environment,
     ) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         if matches!(first, None | Some(b'#')) {
             return false;
         }
-        let counts = self.blocks.last().is_none_or(|block| block.state == State::Taken);
+        let counts = self.blocks.last().is_none_or(|block| block.state == ReaderState::Taken);
         if let Some(nul) = memchr::memchr(0, text) {
             let place = Span::new(self.file, start + nul, start + nul + 1);
             let message = Diagnostic::alert("a NUL byte in the configuration").at(place);
@@ -195,7 +195,11 @@ impl<'a> Reader<'a> {
         arguments: &[Word],
     ) -> Result<(), Diagnostic> {
         // Pushed first: a wrong condition must not make the matching `.endif` look wrong too.
-        self.blocks.push(Block { opened: directive.span(), state: State::Over, after_else: false });
+        self.blocks.push(ConditionBlock {
+            opened: directive.span(),
+            state: ReaderState::Over,
+            after_else: false,
+        });
         match self.blocks.len().checked_sub(MOST_BLOCKS + 1) {
             Some(0) => return Err(too_deep(directive)),
             // One message is enough.
@@ -217,8 +221,8 @@ impl<'a> Reader<'a> {
         if block.after_else {
             return Err(after_else(directive, block.opened));
         }
-        let waits = block.state == State::Waiting;
-        block.state = State::Over;
+        let waits = block.state == ReaderState::Waiting;
+        block.state = ReaderState::Over;
         split?;
         if waits { self.decide(directive, arguments) } else { Ok(()) }
     }
@@ -229,7 +233,8 @@ impl<'a> Reader<'a> {
             return Err(after_else(directive, block.opened));
         }
         block.after_else = true;
-        block.state = if block.state == State::Waiting { State::Taken } else { State::Over };
+        block.state =
+            if block.state == ReaderState::Waiting { ReaderState::Taken } else { ReaderState::Over };
         no_arguments(directive, arguments)
     }
 
@@ -242,7 +247,7 @@ impl<'a> Reader<'a> {
         let value = evaluate_words(directive.as_str(), arguments, self.facts, &self.environment)
             .map_err(|error| if error.span.is_none() { error.at(directive.span()) } else { error })?;
         if let Some(block) = self.blocks.last_mut() {
-            block.state = if value { State::Taken } else { State::Waiting };
+            block.state = if value { ReaderState::Taken } else { ReaderState::Waiting };
         }
         Ok(())
     }
@@ -385,7 +390,7 @@ mod tests {
         let mut sources = SourceMap::new();
         let files =
             texts.iter().enumerate().map(|(n, text)| sources.add(format!("{n}.cfg"), *text)).collect();
-        let facts = Facts { diag_mode: true, ..Facts::default() };
+        let facts = ProgramFacts { diag_mode: true, ..ProgramFacts::default() };
         let mut reader = Reader::new(&sources, files, &facts, Environment::new());
         let (mut line, mut diagnostics) = (Line::default(), Diagnostics::new());
         let mut lines = Vec::new();

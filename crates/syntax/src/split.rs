@@ -5,7 +5,7 @@
 //! words.
 
 use crate::environment::Environment;
-use crate::word::{Form, Word};
+use crate::word::{Word, WordForm};
 use diag::{Diagnostic, FileId, Span};
 
 /// The longest that variables may make a line.
@@ -44,7 +44,7 @@ pub fn split_text(
         let end = at + length;
         if text.get(end).is_none_or(|byte| is_space(*byte) || *byte == b'#') {
             let span = Span::new(file, offset + at, offset + end);
-            words.push(Word::from_bytes(&text[at..end], span, Form::Plain));
+            words.push(Word::from_bytes(&text[at..end], span, WordForm::Plain));
             at = end;
         } else {
             let mut splitter =
@@ -130,7 +130,7 @@ impl Splitter<'_> {
         self.words.push(Word::from_bytes(
             &self.word,
             span,
-            if quoted { Form::Quoted } else { Form::Altered },
+            if quoted { WordForm::Quoted } else { WordForm::Altered },
         ));
         self.word.clear();
     }

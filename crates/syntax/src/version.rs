@@ -10,14 +10,14 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     numbers: [u32; 4],
-    stage: Stage,
+    stage: ReleaseStage,
     stage_number: u32,
     /// Commits since the tag, or the letter of an OpenSSL 1.x version counted from a = 1.
     later: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Stage {
+enum ReleaseStage {
     Dev,
     Pre,
     Candidate,
@@ -49,7 +49,9 @@ impl FromStr for Version {
             version.later = u32::from(letter - b'a') + 1;
             rest = &rest[1..];
         }
-        for (name, stage) in [("-dev", Stage::Dev), ("-pre", Stage::Pre), ("-rc", Stage::Candidate)] {
+        for (name, stage) in
+            [("-dev", ReleaseStage::Dev), ("-pre", ReleaseStage::Pre), ("-rc", ReleaseStage::Candidate)]
+        {
             if let Some(after) = rest.strip_prefix(name) {
                 (version.stage, rest) = (stage, after);
                 version.stage_number = take_number(&mut rest).unwrap_or(0);

@@ -13,12 +13,12 @@ use std::ops::Deref;
 pub struct Word {
     text: CompactString,
     span: Span,
-    form: Form,
+    form: WordForm,
 }
 
 /// How the text relates to the bytes of the file, so that a part of the text can be underlined.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Form {
+pub(crate) enum WordForm {
     /// Byte for byte.
     #[default]
     Plain,
@@ -31,13 +31,13 @@ pub(crate) enum Form {
 impl Word {
     /// A word that stands in no file as it is, made by the program at the place of `span`.
     pub fn new(text: &str, span: Span) -> Self {
-        let form = if text.len() == span.len() { Form::Plain } else { Form::Altered };
+        let form = if text.len() == span.len() { WordForm::Plain } else { WordForm::Altered };
         Self { text: CompactString::new(text), span, form }
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8], span: Span, form: Form) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8], span: Span, form: WordForm) -> Self {
         let text = base::raw::text_of(bytes);
-        let form = if text.len() == bytes.len() { form } else { Form::Altered };
+        let form = if text.len() == bytes.len() { form } else { WordForm::Altered };
         Self { text: CompactString::new(text), span, form }
     }
 
@@ -61,9 +61,9 @@ impl Word {
     /// quotes or variables make that unclear.
     pub fn part(&self, start: usize, end: usize) -> Span {
         match self.form {
-            Form::Plain => self.span.part(start, end),
-            Form::Quoted => self.span.part(start + 1, end + 1),
-            Form::Altered => self.span,
+            WordForm::Plain => self.span.part(start, end),
+            WordForm::Quoted => self.span.part(start + 1, end + 1),
+            WordForm::Altered => self.span,
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use tls::{
-    Acceptor, Certificate, Connecting, Connector, Entry, Listening, Options, Parameters, Resumption, Session,
-    SessionCache, TLS12, TLS13, TicketKeys,
+    Acceptor, Certificate, CertificateEntry, Connecting, Connector, EntryOptions, Listening, Parameters,
+    Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys,
 };
 
 /// One handshake; what the server's side took of it.
@@ -49,8 +49,9 @@ fn main() {
             for sessions in [0, 10] {
                 let parameters =
                     Parameters { min: version, max: version, groups: vec![0x1d], ..Parameters::default() };
-                let options = Arc::new(Options { parameters: parameters.clone(), ..Options::default() });
-                let entries = vec![Entry {
+                let options =
+                    Arc::new(EntryOptions { parameters: parameters.clone(), ..EntryOptions::default() });
+                let entries = vec![CertificateEntry {
                     certificate: certificate.clone(),
                     filters: Vec::new(),
                     is_default: false,

@@ -6,17 +6,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tls::load::{Extra, Loader};
-use tls::{Acceptor, Entry, Listening, Options};
+use tls::load::{ExtraFiles, Loader};
+use tls::{Acceptor, CertificateEntry, EntryOptions, Listening};
 
 fn main() {
     let folder = std::env::args().nth(1).expect("a directory");
-    for extra in [Extra::ALL, Extra::NONE] {
+    for extra in [ExtraFiles::ALL, ExtraFiles::NONE] {
         let start = Instant::now();
         let certificates = Loader { extra, ..Loader::default() }.certificates(&folder).unwrap();
         let loaded = start.elapsed();
-        let options: Arc<Options> = Arc::default();
-        let entry = |certificate| Entry {
+        let options: Arc<EntryOptions> = Arc::default();
+        let entry = |certificate| CertificateEntry {
             certificate,
             filters: Vec::new(),
             is_default: false,

@@ -5,21 +5,20 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use base::clock::WallTime;
 
-use crate::captured::Keep;
+use crate::capture::Keep;
 use crate::challenges::Challenges;
-use crate::choice::{Index, Wanted};
-use crate::details::Details;
-use crate::engine::side::{Served, ServerSide};
-use crate::engine::tickets::Shared;
-use crate::entry::{Entry, Options, Prepared};
+use crate::choice::{ClientKeyKinds, NameIndex};
+use crate::details::{Details, Lacks};
+use crate::engine::side::{RustlsServerSide, ServedCertificate};
+use crate::engine::tickets::SharedResumption;
+use crate::entry::{CertificateEntry, EntryOptions, PreparedEntry};
 use crate::error::{Error, Reason};
 use crate::generated::{self, Generating};
 use crate::hello::{Hello, numbers};
-use crate::legacy;
 use crate::settings::{Limits, Parameters};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
-use crate::{TLS12, TLS13, x509};
+use crate::{TLS12, TLS13, legacy, rustls_fit, x509};
 
 /// SSL 3.0, which nobody speaks here.
 const SSL3: u16 = 0x0300;
@@ -27,7 +26,7 @@ const SSL3: u16 = 0x0300;
 /// What is sent of a chain without those above the first that issued themselves.
 fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
     let is_sent = |(at, der): &(usize, &Arc<[u8]>)| {
-        *at == 0 || !x509::Facts::parse(der).is_ok_and(|facts| facts.is_self_issued())
+        *at == 0 || !x509::CertificateFields::parse(der).is_ok_and(|facts| facts.is_self_issued())
     };
     chain.iter().enumerate().filter(is_sent).map(|(_, der)| der.clone()).collect()
 }
@@ -36,7 +35,7 @@ fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
 #[derive(Clone, Debug, Default)]
 pub struct Listening {
     /// Its certificates, in order. The first is the default, unless others are said to be.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<CertificateEntry>,
     /// Whether there is no default (`strict-sni`).
     pub strict_sni: bool,
     /// Sessions and tickets.
@@ -54,9 +53,9 @@ pub struct Listening {
 /// A `bind` line with TLS. Its certificates may change while it serves.
 #[derive(Debug)]
 pub struct Acceptor {
-    current: RwLock<Current>,
+    current: RwLock<AcceptorState>,
     strict_sni: bool,
-    shared: Shared,
+    shared: SharedResumption,
     resumption: Resumption,
     limits: Limits,
     keep: Keep,
@@ -72,15 +71,30 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// What a listener has to choose from. Written when a certificate is changed at run time, read once
 /// a handshake.
 #[derive(Debug, Default)]
-struct Current {
+struct AcceptorState {
     /// By place; `None` where one was taken out.
-    entries: Vec<Option<Arc<Prepared>>>,
-    index: Index,
+    entries: Vec<Option<Arc<PreparedEntry>>>,
+    index: NameIndex,
 }
 
-/// What answers a ClientHello.
-pub(crate) enum Chosen {
-    Rustls(ServerSide),
+/// The answer to a ClientHello, made by [`Acceptor::choose`].
+#[derive(Debug)]
+pub struct Chosen {
+    /// The configuration for the handshake, or the reason to refuse the client.
+    pub config: Result<ServerConfig, Error>,
+    /// The server name, the version and the certificate. They are valid for refused clients, too. The
+    /// results of a handshake are empty.
+    pub details: Details,
+}
+
+/// A certificate with the settings of its line, ready for handshakes. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct ServerConfig(pub(crate) Engine);
+
+/// The library that makes the handshake.
+#[derive(Clone, Debug)]
+pub(crate) enum Engine {
+    Rustls(RustlsServerSide),
     OpenSsl(legacy::ServerSide),
 }
 
@@ -91,15 +105,15 @@ impl Acceptor {
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
         let Listening { entries, strict_sni, resumption, limits, keep, challenges, generating } = listening;
-        let shared = Shared::new(&resumption);
+        let shared = SharedResumption::new(&resumption);
         let current = RwLock::default();
         let number = NEXT.fetch_add(1, Relaxed);
         let acceptor =
             Self { current, strict_sni, shared, resumption, limits, keep, challenges, generating, number };
         // Lines that share their options share what may be wrong with them.
-        let mut tried: Vec<Arc<Options>> = Vec::new();
+        let mut tried: Vec<Arc<EntryOptions>> = Vec::new();
         for entry in entries {
-            let prepared = Prepared::new(entry);
+            let prepared = PreparedEntry::new(entry);
             let options = &prepared.entry.options;
             // OpenSSL looks at each certificate itself.
             if prepared.needs_openssl() || !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
@@ -111,7 +125,7 @@ impl Acceptor {
         Ok(acceptor)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Current> {
+    fn write(&self) -> RwLockWriteGuard<'_, AcceptorState> {
         self.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,19 +133,19 @@ impl Acceptor {
     ///
     /// # Errors
     /// What the engine says against its options.
-    pub fn add(&self, entry: Entry) -> Result<u32, String> {
+    pub fn add(&self, entry: CertificateEntry) -> Result<u32, String> {
         Ok(self.put_one(self.prepare_one(entry)?))
     }
 
     /// Makes what the engine needs for another entry, to be added later.
-    pub(crate) fn prepare_one(&self, entry: Entry) -> Result<Prepared, String> {
-        let prepared = Prepared::new(entry);
+    pub(crate) fn prepare_one(&self, entry: CertificateEntry) -> Result<PreparedEntry, String> {
+        let prepared = PreparedEntry::new(entry);
         self.try_out(&prepared)?;
         Ok(prepared)
     }
 
     /// Adds what was prepared: its place.
-    pub(crate) fn put_one(&self, prepared: Prepared) -> u32 {
+    pub(crate) fn put_one(&self, prepared: PreparedEntry) -> u32 {
         self.write().add(prepared)
     }
 
@@ -155,7 +169,7 @@ impl Acceptor {
     pub fn replace(&self, name: &str, new: &Arc<Certificate>) -> Result<usize, String> {
         let changed = self.prepare(&|entry| {
             let is_it = *entry.certificate.name == *name;
-            is_it.then(|| Entry { certificate: new.clone(), ..entry.clone() })
+            is_it.then(|| CertificateEntry { certificate: new.clone(), ..entry.clone() })
         })?;
         let count = changed.len();
         self.put(changed);
@@ -166,12 +180,12 @@ impl Acceptor {
     /// later.
     pub(crate) fn prepare(
         &self,
-        change: &dyn Fn(&Entry) -> Option<Entry>,
-    ) -> Result<Vec<(u32, Prepared)>, String> {
+        change: &dyn Fn(&CertificateEntry) -> Option<CertificateEntry>,
+    ) -> Result<Vec<(u32, PreparedEntry)>, String> {
         let mut changed = Vec::new();
         for (place, entry) in self.entries() {
             if let Some(entry) = change(&entry) {
-                let prepared = Prepared::new(entry);
+                let prepared = PreparedEntry::new(entry);
                 self.try_out(&prepared)?;
                 changed.push((place, prepared));
             }
@@ -180,7 +194,7 @@ impl Acceptor {
     }
 
     /// Puts in place what was prepared, all at once.
-    pub(crate) fn put(&self, changed: Vec<(u32, Prepared)>) {
+    pub(crate) fn put(&self, changed: Vec<(u32, PreparedEntry)>) {
         let mut current = self.write();
         for (place, prepared) in changed {
             current.put(place, prepared);
@@ -188,14 +202,14 @@ impl Acceptor {
     }
 
     /// All certificates with their places (`show ssl sni`, `show ssl crt-list`).
-    pub fn entries(&self) -> Vec<(u32, Entry)> {
+    pub fn entries(&self) -> Vec<(u32, CertificateEntry)> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let all = (0..).zip(&current.entries);
         all.filter_map(|(place, one)| Some((place, one.as_ref()?.entry.clone()))).collect()
     }
 
     /// Whether the engines can serve it.
-    fn try_out(&self, prepared: &Prepared) -> Result<(), String> {
+    fn try_out(&self, prepared: &PreparedEntry) -> Result<(), String> {
         if prepared.needs_openssl() {
             let side = self.make_legacy(prepared)?;
             let _ = prepared.legacy.set(Some(side));
@@ -204,8 +218,8 @@ impl Acceptor {
     }
 
     /// What OpenSSL needs to serve a certificate.
-    fn make_legacy(&self, prepared: &Prepared) -> Result<legacy::ServerSide, String> {
-        let Entry { certificate, options, .. } = &prepared.entry;
+    fn make_legacy(&self, prepared: &PreparedEntry) -> Result<legacy::ServerSide, String> {
+        let CertificateEntry { certificate, options, .. } = &prepared.entry;
         let served = self.served(prepared, true, false);
         let mut resumption = self.resumption.clone();
         if !prepared.needs_openssl() {
@@ -216,7 +230,12 @@ impl Acceptor {
     }
 
     /// What rustls needs to serve a certificate.
-    fn make(&self, prepared: &Prepared, agrees: bool, staples: bool) -> Result<ServerSide, String> {
+    fn make(
+        &self,
+        prepared: &PreparedEntry,
+        agrees: bool,
+        staples: bool,
+    ) -> Result<RustlsServerSide, String> {
         let parameters = &prepared.entry.options.parameters;
         if let Some(base) = &prepared.base {
             let side = base.side(agrees, false).get_or_init(|| self.make(base, agrees, false).ok());
@@ -228,14 +247,14 @@ impl Acceptor {
             // Older versions are OpenSSL's.
             let min = parameters.min.max(TLS12);
             let parameters = Parameters { min, ..parameters.clone() };
-            return ServerSide::new(&parameters, &served, &self.shared);
+            return RustlsServerSide::new(&parameters, &served, &self.shared);
         }
-        ServerSide::new(parameters, &served, &self.shared)
+        RustlsServerSide::new(parameters, &served, &self.shared)
     }
 
-    fn served<'a>(&self, prepared: &'a Prepared, agrees: bool, staples: bool) -> Served<'a> {
-        let Entry { certificate, options, .. } = &prepared.entry;
-        Served {
+    fn served<'a>(&self, prepared: &'a PreparedEntry, agrees: bool, staples: bool) -> ServedCertificate<'a> {
+        let CertificateEntry { certificate, options, .. } = &prepared.entry;
+        ServedCertificate {
             chain: if options.skips_roots {
                 without_roots(&certificate.chain).into()
             } else {
@@ -258,12 +277,31 @@ impl Acceptor {
         self.limits
     }
 
-    /// Chooses what to answer a ClientHello with.
-    pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Chosen, Error> {
+    /// Chooses the certificate, the protocols and the engine that answer a ClientHello.
+    pub fn choose(&self, hello: &Hello<'_>) -> Chosen {
+        let mut details = Details {
+            sni: hello.server_name.map(|name| String::from_utf8_lossy(name).into()),
+            ..Details::default()
+        };
+        let config = self.engine(hello, &mut details);
+        let is_too_old = matches!(&config, Err(error) if error.reason == Reason::UnsupportedProtocol);
+        if is_too_old || matches!(config, Ok(Engine::Rustls(_))) {
+            details.lacks = rustls_fit::lacks(hello);
+        }
+        let config = config.and_then(|engine| match details.lacks {
+            // rustls would report another error first.
+            Some(Lacks::Suite(_)) => Err(Error::handshake(Reason::NoSharedCipher)),
+            _ => Ok(ServerConfig(engine)),
+        });
+        Chosen { config, details }
+    }
+
+    /// The engine for a ClientHello. Notes the version and the certificate in `details`.
+    fn engine(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Engine, Error> {
         if let Some(side) = self.challenges.as_ref().and_then(|all| all.find(hello)) {
             details.is_challenge = true;
             details.version = hello.version_up_to(TLS13);
-            return Ok(Chosen::Rustls(side));
+            return Ok(Engine::Rustls(side));
         }
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
         let mut prepared =
@@ -278,7 +316,7 @@ impl Acceptor {
         let failed = Error::handshake(Reason::InternalError);
         if !prepared.is_for_rustls(hello) {
             let side = prepared.legacy.get_or_init(|| self.make_legacy(&prepared).ok());
-            return side.clone().map(Chosen::OpenSsl).ok_or(failed);
+            return side.clone().map(Engine::OpenSsl).ok_or(failed);
         }
         if details.version < options.parameters.min {
             // As OpenSSL has it: SSL 3.0 knows no alert for versions.
@@ -298,12 +336,12 @@ impl Acceptor {
             .is_some_and(|ocsp| ocsp.is_current(WallTime::now().seconds));
         let side = prepared.side(agrees, staples);
         let side = side.get_or_init(|| self.make(&prepared, agrees, staples).ok());
-        side.clone().map(Chosen::Rustls).ok_or(failed)
+        side.clone().map(Engine::Rustls).ok_or(failed)
     }
 
     /// The certificate for a name, of those whose newest version is `max`; one that is made for it
     /// where no other is for it.
-    fn fitting(&self, name: &str, hello: &Hello<'_>, max: u16) -> Option<Arc<Prepared>> {
+    fn fitting(&self, name: &str, hello: &Hello<'_>, max: u16) -> Option<Arc<PreparedEntry>> {
         let wanted = wanted(hello, max);
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let choose = |name, strict| current.entries[current.index.choose(name, wanted, strict)?].clone();
@@ -319,7 +357,12 @@ impl Acceptor {
     }
 
     /// A certificate for `name` with the key of `base`, the one that was made before if there is.
-    fn generate(&self, generating: &Generating, name: &str, base: &Arc<Prepared>) -> Option<Arc<Prepared>> {
+    fn generate(
+        &self,
+        generating: &Generating,
+        name: &str,
+        base: &Arc<PreparedEntry>,
+    ) -> Option<Arc<PreparedEntry>> {
         let now = WallTime::now().seconds;
         let Generating { authority, cache } = generating;
         if let Some(known) = cache.find(self.number, name, base, now) {
@@ -327,8 +370,12 @@ impl Acceptor {
         }
         let certificate = Arc::new(authority.make(name, &base.entry.certificate)?);
         let options = base.entry.options.clone();
-        let mut prepared =
-            Prepared::new(Entry { certificate, filters: Vec::new(), is_default: false, options });
+        let mut prepared = PreparedEntry::new(CertificateEntry {
+            certificate,
+            filters: Vec::new(),
+            is_default: false,
+            options,
+        });
         prepared.base = Some(base.clone());
         let prepared = Arc::new(prepared);
         cache.put(self.number, name, base, &prepared, now);
@@ -336,8 +383,8 @@ impl Acceptor {
     }
 }
 
-impl Current {
-    fn add(&mut self, prepared: Prepared) -> u32 {
+impl AcceptorState {
+    fn add(&mut self, prepared: PreparedEntry) -> u32 {
         let place = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         self.index.add(place, prepared.names());
         self.entries.push(Some(Arc::new(prepared)));
@@ -351,7 +398,7 @@ impl Current {
         }
     }
 
-    fn put(&mut self, place: u32, prepared: Prepared) {
+    fn put(&mut self, place: u32, prepared: PreparedEntry) {
         // It may have been taken out meanwhile.
         if let Some(slot @ Some(_)) = self.entries.get_mut(place as usize) {
             if let Some(old) = slot {
@@ -365,9 +412,9 @@ impl Current {
 
 /// Which kinds of certificates the client takes, where `max` is the newest version that it could
 /// speak here.
-fn wanted(hello: &Hello<'_>, max: u16) -> Wanted {
+fn wanted(hello: &Hello<'_>, max: u16) -> ClientKeyKinds {
     let Some(signatures) = hello.signatures else {
-        return Wanted { ecdsa: false, rsa: true };
+        return ClientKeyKinds { ecdsa: false, rsa: true };
     };
     // The low byte told the algorithm before TLS 1.3: 1 RSA, 3 ECDSA. 0x0804 to 0x080b are forms of
     // RSA-PSS.
@@ -379,5 +426,5 @@ fn wanted(hello: &Hello<'_>, max: u16) -> Wanted {
     let is_tls13 = hello.version_up_to(max) == TLS13;
     let fits = |suite: u16| is_tls13 && suite >> 8 == 0x13 || ecdsa_suites.contains(&suite);
     let has_suite = numbers(hello.suites).any(fits);
-    Wanted { ecdsa: signs_ecdsa && has_suite, rsa }
+    ClientKeyKinds { ecdsa: signs_ecdsa && has_suite, rsa }
 }

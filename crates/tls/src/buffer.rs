@@ -15,12 +15,12 @@ thread_local! {
 
 /// Bytes that wait, read from the front.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingBytes {
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl Waiting {
+impl PendingBytes {
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
@@ -72,7 +72,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingBytes {
     fn drop(&mut self) {
         self.release();
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_was_read_to_the_end_holds_no_memory_and_serves_the_next() {
-        let mut waiting = Waiting::default();
+        let mut waiting = PendingBytes::default();
         waiting.append(b"abcdef");
         let mut room = [0; 4];
         assert_eq!((waiting.take(&mut room), &room), (4, b"abcd"));

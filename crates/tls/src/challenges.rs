@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock};
 
-use crate::engine::side::{Served, ServerSide};
-use crate::engine::tickets::Shared;
+use crate::engine::side::{RustlsServerSide, ServedCertificate};
+use crate::engine::tickets::SharedResumption;
 use crate::hello::{Hello, pieces};
 use crate::settings::{ClientVerify, Parameters};
 use crate::store::Certificate;
@@ -23,7 +23,7 @@ pub const PROTOCOL: &[u8] = b"acme-tls/1";
 #[derive(Debug, Default)]
 pub struct Challenges {
     /// Written when a challenge begins or ends, read by clients that speak the protocol.
-    sides: RwLock<HashMap<Box<str>, ServerSide>>,
+    sides: RwLock<HashMap<Box<str>, RustlsServerSide>>,
 }
 
 /// The name that is sent for an address (RFC 8738, 6).
@@ -47,7 +47,7 @@ impl Challenges {
     /// # Errors
     /// The engine does not take it.
     pub fn put(&self, name: &str, certificate: &Certificate) -> Result<(), String> {
-        let served = Served {
+        let served = ServedCertificate {
             chain: Cow::Borrowed(&certificate.chain),
             key: &certificate.key,
             ocsp: None,
@@ -56,8 +56,8 @@ impl Challenges {
             early_data: 0,
         };
         // No session of these is ever resumed, least of all by another listener.
-        let shared = Shared::new(&Resumption::default());
-        let side = ServerSide::new(&Parameters::default(), &served, &shared)?;
+        let shared = SharedResumption::new(&Resumption::default());
+        let side = RustlsServerSide::new(&Parameters::default(), &served, &shared)?;
         let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
         sides.insert(name.to_ascii_lowercase().into(), side);
         Ok(())
@@ -70,7 +70,7 @@ impl Challenges {
     }
 
     /// What answers this client, if that is a challenge.
-    pub(crate) fn find(&self, hello: &Hello<'_>) -> Option<ServerSide> {
+    pub(crate) fn find(&self, hello: &Hello<'_>) -> Option<RustlsServerSide> {
         if !pieces(hello.alpn?).eq([PROTOCOL]) {
             return None;
         }

@@ -7,7 +7,7 @@ use crate::engine::key::KeyKind;
 
 /// Certificates of one name, by place, in the order of the configuration.
 #[derive(Debug, Default)]
-struct Named {
+struct NamedCertificates {
     entries: Vec<u32>,
     /// Those whose line says that the name is none of theirs (`!name`), whatever their wildcards
     /// say.
@@ -16,8 +16,8 @@ struct Named {
 
 /// All names of a listener.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
-    exact: HashMap<Box<str>, Named>,
+pub(crate) struct NameIndex {
+    exact: HashMap<Box<str>, NamedCertificates>,
     /// By what stands behind `*`, with its dot.
     wild: HashMap<Box<str>, Vec<u32>>,
     defaults: Vec<u32>,
@@ -26,14 +26,14 @@ pub(crate) struct Index {
 
 /// Which kinds of keys a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ClientKeyKinds {
     pub(crate) ecdsa: bool,
     pub(crate) rsa: bool,
 }
 
 /// What a certificate answers to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names<'a> {
+pub(crate) struct CertificateNames<'a> {
     pub(crate) kind: KeyKind,
     /// The names in the certificate.
     pub(crate) own: &'a [Box<str>],
@@ -44,9 +44,9 @@ pub(crate) struct Names<'a> {
     pub(crate) is_default: bool,
 }
 
-impl Index {
+impl NameIndex {
     /// Adds the certificate at `place`.
-    pub(crate) fn add(&mut self, place: u32, names: Names<'_>) {
+    pub(crate) fn add(&mut self, place: u32, names: CertificateNames<'_>) {
         let at = place as usize;
         if self.kinds.len() <= at {
             self.kinds.resize(at + 1, names.kind);
@@ -54,10 +54,10 @@ impl Index {
         self.kinds[at] = names.kind;
         each(names, |kind, name| {
             let list = match kind {
-                Kind::Default => &mut self.defaults,
-                Kind::Wild => self.wild.entry(name.into()).or_default(),
-                Kind::Exact => &mut self.exact.entry(name.into()).or_default().entries,
-                Kind::Excluded => &mut self.exact.entry(name.into()).or_default().excluded,
+                NameKind::Default => &mut self.defaults,
+                NameKind::Wild => self.wild.entry(name.into()).or_default(),
+                NameKind::Exact => &mut self.exact.entry(name.into()).or_default().entries,
+                NameKind::Excluded => &mut self.exact.entry(name.into()).or_default().excluded,
             };
             if let Err(before) = list.binary_search(&place) {
                 list.insert(before, place);
@@ -70,12 +70,12 @@ impl Index {
     }
 
     /// Takes out the certificate at `place`, which was added with these names.
-    pub(crate) fn remove(&mut self, place: u32, names: Names<'_>) {
+    pub(crate) fn remove(&mut self, place: u32, names: CertificateNames<'_>) {
         let without = |list: &mut Vec<u32>| list.retain(|one| *one != place);
         without(&mut self.defaults);
         each(names, |kind, name| match kind {
-            Kind::Default => {}
-            Kind::Wild => {
+            NameKind::Default => {}
+            NameKind::Wild => {
                 if let Some(list) = self.wild.get_mut(name) {
                     without(list);
                     if list.is_empty() {
@@ -83,7 +83,7 @@ impl Index {
                     }
                 }
             }
-            Kind::Exact | Kind::Excluded => {
+            NameKind::Exact | NameKind::Excluded => {
                 if let Some(named) = self.exact.get_mut(name) {
                     without(&mut named.entries);
                     without(&mut named.excluded);
@@ -96,7 +96,7 @@ impl Index {
     }
 
     /// The certificate for `name`, empty where the client named none. `strict` leaves no default.
-    pub(crate) fn choose(&self, name: &str, wanted: Wanted, strict: bool) -> Option<usize> {
+    pub(crate) fn choose(&self, name: &str, wanted: ClientKeyKinds, strict: bool) -> Option<usize> {
         let mut lower = [0; 256];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name.as_bytes());
@@ -111,7 +111,7 @@ impl Index {
         // A wildcard with a key that the client takes comes before an exact name with another; a
         // default does not come before either.
         let fitting = |(places, excluded)| self.best(places, wanted, excluded);
-        let any = |(places, excluded)| self.best(places, Wanted { ecdsa: true, rsa: true }, excluded);
+        let any = |(places, excluded)| self.best(places, ClientKeyKinds { ecdsa: true, rsa: true }, excluded);
         let [exact, wild, default] = levels;
         fitting(exact)
             .or_else(|| fitting(wild))
@@ -123,7 +123,7 @@ impl Index {
 
     /// The first ECDSA certificate where the client takes it, else the first RSA one where it takes
     /// that.
-    fn best(&self, places: &[u32], wanted: Wanted, excluded: &[u32]) -> Option<usize> {
+    fn best(&self, places: &[u32], wanted: ClientKeyKinds, excluded: &[u32]) -> Option<usize> {
         let first = |is_rsa: bool| {
             places
                 .iter()
@@ -136,7 +136,7 @@ impl Index {
     }
 }
 
-enum Kind {
+enum NameKind {
     Default,
     Wild,
     Exact,
@@ -144,9 +144,9 @@ enum Kind {
 }
 
 /// Hands over each name, in lower case, and what it is.
-fn each(names: Names<'_>, mut take: impl FnMut(Kind, &str)) {
+fn each(names: CertificateNames<'_>, mut take: impl FnMut(NameKind, &str)) {
     if names.is_default {
-        take(Kind::Default, "");
+        take(NameKind::Default, "");
     }
     let own = if names.filters.is_empty() { names.own } else { &[] };
     for name in own.iter().chain(names.filters) {
@@ -155,10 +155,10 @@ fn each(names: Names<'_>, mut take: impl FnMut(Kind, &str)) {
         match name.strip_prefix('*') {
             // A `!` before a `*` means nothing, as in HAProxy.
             Some(_) if is_excluded => {}
-            Some("") => take(Kind::Default, ""),
-            Some(domain) => take(Kind::Wild, domain),
-            None if is_excluded => take(Kind::Excluded, name),
-            None => take(Kind::Exact, name),
+            Some("") => take(NameKind::Default, ""),
+            Some(domain) => take(NameKind::Wild, domain),
+            None if is_excluded => take(NameKind::Excluded, name),
+            None => take(NameKind::Exact, name),
         }
     }
 }
@@ -167,15 +167,18 @@ fn each(names: Names<'_>, mut take: impl FnMut(Kind, &str)) {
 mod tests {
     use super::*;
 
-    const BOTH: Wanted = Wanted { ecdsa: true, rsa: true };
-    const RSA: Wanted = Wanted { ecdsa: false, rsa: true };
+    const BOTH: ClientKeyKinds = ClientKeyKinds { ecdsa: true, rsa: true };
+    const RSA: ClientKeyKinds = ClientKeyKinds { ecdsa: false, rsa: true };
 
-    fn index(rows: &[(KeyKind, &str, &str)]) -> Index {
+    fn index(rows: &[(KeyKind, &str, &str)]) -> NameIndex {
         let words = |text: &str| text.split_whitespace().map(Box::from).collect::<Vec<Box<str>>>();
-        let mut index = Index::default();
+        let mut index = NameIndex::default();
         for (place, (kind, own, filters)) in (0u32..).zip(rows) {
             let (own, filters) = (words(own), words(filters));
-            index.add(place, Names { kind: *kind, own: &own, filters: &filters, is_default: false });
+            index.add(
+                place,
+                CertificateNames { kind: *kind, own: &own, filters: &filters, is_default: false },
+            );
         }
         index
     }
@@ -241,7 +244,12 @@ mod tests {
         let own = ["a.test".into(), "*.b.test".into()];
         index.remove(
             0,
-            Names { kind: KeyKind::Rsa, own: &own, filters: &["!c.b.test".into()], is_default: false },
+            CertificateNames {
+                kind: KeyKind::Rsa,
+                own: &own,
+                filters: &["!c.b.test".into()],
+                is_default: false,
+            },
         );
         assert!(index.exact.len() == 1 && index.wild.is_empty() && index.defaults.is_empty());
         assert_eq!(index.choose("d.test", BOTH, true), Some(1));

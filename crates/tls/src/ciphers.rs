@@ -14,7 +14,7 @@ pub struct Unsupported(pub Box<str>);
 
 /// What a word of the string does with the suites that it names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Action {
+enum CipherAction {
     /// Those that are not in the list are appended to it.
     Add,
     /// Those in the list go to its end (`+`).
@@ -26,14 +26,14 @@ enum Action {
 }
 
 /// A list under construction: `(row, is it in the list)`, in order.
-struct List(Vec<(&'static Suite, bool)>);
+struct CipherList(Vec<(&'static Suite, bool)>);
 
 /// Evaluates `ciphers`.
 ///
 /// # Errors
 /// Nothing is left, or a word is none.
 pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
-    let mut list = List(TABLE.iter().map(|suite| (suite, false)).collect());
+    let mut list = CipherList(TABLE.iter().map(|suite| (suite, false)).collect());
     let separators = |c: char| matches!(c, ':' | ',' | ' ' | ';');
     // `@` begins a word wherever it stands: `DEFAULT@SECLEVEL=0`.
     let spaced = text.replace('@', ":@");
@@ -62,7 +62,7 @@ fn level(command: &str) -> Option<u8> {
     digits[..end].parse().ok().filter(|level| *level <= 5)
 }
 
-impl List {
+impl CipherList {
     /// Applies one word; `false` where it is malformed.
     fn take(&mut self, word: &str) -> bool {
         if let Some(command) = word.strip_prefix('@') {
@@ -73,10 +73,10 @@ impl List {
             return true;
         }
         let (action, word) = match word.split_at_checked(1) {
-            Some(("!", rest)) => (Action::Ban, rest),
-            Some(("-", rest)) => (Action::Remove, rest),
-            Some(("+", rest)) => (Action::Order, rest),
-            _ => (Action::Add, word),
+            Some(("!", rest)) => (CipherAction::Ban, rest),
+            Some(("-", rest)) => (CipherAction::Remove, rest),
+            Some(("+", rest)) => (CipherAction::Order, rest),
+            _ => (CipherAction::Add, word),
         };
         if word == "DEFAULT" {
             // Only at the front is it anything but the name of nothing.
@@ -89,25 +89,25 @@ impl List {
     }
 
     fn add_default(&mut self) {
-        self.apply(Action::Add, |suite| suite.enc != Enc::Null && !is_outside_default(suite));
+        self.apply(CipherAction::Add, |suite| suite.enc != Enc::Null && !is_outside_default(suite));
     }
 
-    fn apply(&mut self, action: Action, names: impl Fn(&Suite) -> bool) {
+    fn apply(&mut self, action: CipherAction, names: impl Fn(&Suite) -> bool) {
         let old = std::mem::take(&mut self.0);
         let wanted = |(suite, is_in): &(&'static Suite, bool)| {
             names(suite)
                 && match action {
-                    Action::Add => !is_in,
-                    Action::Order | Action::Remove => *is_in,
-                    Action::Ban => true,
+                    CipherAction::Add => !is_in,
+                    CipherAction::Order | CipherAction::Remove => *is_in,
+                    CipherAction::Ban => true,
                 }
         };
         let (moved, stays): (Vec<_>, Vec<_>) = old.into_iter().partition(wanted);
-        let moved = moved.into_iter().map(|(suite, _)| (suite, action != Action::Remove));
+        let moved = moved.into_iter().map(|(suite, _)| (suite, action != CipherAction::Remove));
         self.0 = match action {
-            Action::Add | Action::Order => stays.into_iter().chain(moved).collect(),
-            Action::Remove => moved.chain(stays).collect(),
-            Action::Ban => stays,
+            CipherAction::Add | CipherAction::Order => stays.into_iter().chain(moved).collect(),
+            CipherAction::Remove => moved.chain(stays).collect(),
+            CipherAction::Ban => stays,
         };
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use crate::captured::Keep;
-use crate::engine::side::{Asked, ClientSide, takes_name};
+use crate::capture::Keep;
+use crate::engine::side::{RustlsClientSide, ServerLineOptions, takes_name};
 use crate::legacy;
 use crate::settings::{Limits, Parameters, Trust};
 use crate::store::Certificate;
@@ -42,31 +42,31 @@ pub struct Connecting {
 #[derive(Debug)]
 pub struct Connector {
     /// Written when a file that it uses is changed at run time, read once a handshake.
-    current: RwLock<Current>,
+    current: RwLock<ConnectorState>,
     limits: Limits,
     keep: Keep,
 }
 
 /// What a connector is made of, and what the engine made of that.
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct ConnectorState {
     connecting: Connecting,
-    side: Arc<Side>,
+    side: Arc<HandshakeEngine>,
     /// OpenSSL's, for names that rustls does not send. Made for the first of them.
-    for_odd_names: OnceLock<Option<Arc<Side>>>,
+    for_odd_names: OnceLock<Option<Arc<HandshakeEngine>>>,
 }
 
 /// The engine that makes a line's handshakes.
 #[derive(Debug)]
-pub(crate) enum Side {
-    Rustls(ClientSide),
+pub(crate) enum HandshakeEngine {
+    Rustls(RustlsClientSide),
     OpenSsl(legacy::ClientSide),
 }
 
 impl Connecting {
     /// The settings of an engine, without the parameters.
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+    fn asked(&self) -> ServerLineOptions<'_> {
+        ServerLineOptions {
             trust: self.trust.as_deref(),
             host: self.verify_host.as_deref(),
             alpn: &self.alpn,
@@ -77,27 +77,27 @@ impl Connecting {
         }
     }
 
-    fn openssl(&self) -> Result<Side, String> {
-        legacy::ClientSide::new(&self.parameters, &self.asked()).map(Side::OpenSsl)
+    fn openssl(&self) -> Result<HandshakeEngine, String> {
+        legacy::ClientSide::new(&self.parameters, &self.asked()).map(HandshakeEngine::OpenSsl)
     }
 }
 
-impl Current {
+impl ConnectorState {
     fn new(connecting: Connecting) -> Result<Self, String> {
         let key_needs_openssl = connecting.certificate.as_ref().is_some_and(|own| own.key.needs_openssl());
         let side = if connecting.parameters.legacy.is_some() || key_needs_openssl {
             connecting.openssl()?
         } else {
-            Side::Rustls(ClientSide::new(&connecting.parameters, &connecting.asked())?)
+            HandshakeEngine::Rustls(RustlsClientSide::new(&connecting.parameters, &connecting.asked())?)
         };
         Ok(Self { connecting, side: Arc::new(side), for_odd_names: OnceLock::new() })
     }
 
     /// The engine that sends that name. One that neither can send is left out by rustls.
-    fn side(&self, name: Option<&str>) -> &Arc<Side> {
+    fn side(&self, name: Option<&str>) -> &Arc<HandshakeEngine> {
         let is_sent = |name: &str| !name.is_empty() && name.len() <= NAME_MAX && !name.contains('\0');
         let is_odd = self.connecting.parameters.takes_odd_names
-            && matches!(*self.side, Side::Rustls(_))
+            && matches!(*self.side, HandshakeEngine::Rustls(_))
             && name.is_some_and(|name| !takes_name(name.as_bytes()) && is_sent(name));
         if !is_odd {
             return &self.side;
@@ -113,7 +113,7 @@ impl Connector {
     /// # Errors
     /// What the engine says against the line's options.
     pub fn new(connecting: &Connecting) -> Result<Self, String> {
-        let current = Current::new(connecting.clone())?;
+        let current = ConnectorState::new(connecting.clone())?;
         let Connecting { limits, keep, .. } = *connecting;
         Ok(Self { current: RwLock::new(current), limits, keep })
     }
@@ -125,17 +125,17 @@ impl Connector {
 
     /// Makes the engine's side of other contents, for [`put`](Self::put). No session of before is
     /// resumed under it.
-    pub(crate) fn prepare(&self, connecting: Connecting) -> Result<Current, String> {
-        Current::new(connecting)
+    pub(crate) fn prepare(&self, connecting: Connecting) -> Result<ConnectorState, String> {
+        ConnectorState::new(connecting)
     }
 
     /// Uses for new connections what was prepared.
-    pub(crate) fn put(&self, current: Current) {
+    pub(crate) fn put(&self, current: ConnectorState) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
     /// The engine that makes a handshake with `name` as SNI.
-    pub(crate) fn side(&self, name: Option<&str>) -> Arc<Side> {
+    pub(crate) fn side(&self, name: Option<&str>) -> Arc<HandshakeEngine> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).side(name).clone()
     }
 

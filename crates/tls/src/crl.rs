@@ -6,7 +6,7 @@ use base::clock::Date;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-use crate::dn::Name;
+use crate::dn::DistinguishedName;
 use crate::x509;
 
 const MONTHS: [&str; 12] =
@@ -22,7 +22,7 @@ pub fn time_text(seconds: i64) -> String {
 /// A revocation list in lines; `None` for what is none.
 pub fn describe(der: &[u8]) -> Option<String> {
     let (_, list) = CertificateRevocationList::from_der(der).ok()?;
-    let issuer = Name::new(list.issuer()).oneline().unwrap_or_default();
+    let issuer = DistinguishedName::new(list.issuer()).oneline().unwrap_or_default();
     let mut out = format!("Version {}\n", list.version().map_or(1, |version| version.0 + 1));
     let algorithm = x509::algorithm(&list.signature_algorithm.algorithm.to_id_string());
     let _ = writeln!(out, "Signature Algorithm: {}", long(&algorithm));

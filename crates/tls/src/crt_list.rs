@@ -10,7 +10,7 @@ const WORDS_MAX: usize = 4096;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct CrtListLine<'a> {
     /// Counted from 1.
     pub number: usize,
     /// The certificate's file or alias.
@@ -21,7 +21,7 @@ pub struct Line<'a> {
     pub filters: Vec<&'a str>,
 }
 
-impl Line<'_> {
+impl CrtListLine<'_> {
     /// Whether there are negative filters without a wildcard to except from.
     pub fn excludes_from_nothing(&self) -> bool {
         self.filters.iter().any(|filter| filter.starts_with('!') && !filter.starts_with("!*"))
@@ -33,7 +33,7 @@ impl Line<'_> {
 ///
 /// # Errors
 /// A line that is none, in HAProxy's words.
-pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<Line<'a>>, LoadError> {
+pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<CrtListLine<'a>>, LoadError> {
     let mut lines = Vec::new();
     for (index, text) in text.lines().enumerate() {
         let number = index + 1;
@@ -49,7 +49,7 @@ pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<Line<'a>>, LoadError> 
 ///
 /// # Errors
 /// In HAProxy's words.
-pub fn line(number: usize, text: &str) -> Result<Option<Line<'_>>, &'static str> {
+pub fn line(number: usize, text: &str) -> Result<Option<CrtListLine<'_>>, &'static str> {
     let (mut words, mut opened, mut closed) = (Vec::new(), None, None);
     if text.trim_start().starts_with('#') {
         return Ok(None);
@@ -85,7 +85,7 @@ pub fn line(number: usize, text: &str) -> Result<Option<Line<'_>>, &'static str>
         (Some(_), None) => return Err("missing ']'"),
         _ => (&words[..0], &words[1..]),
     };
-    Ok(Some(Line { number, certificate, options: options.to_vec(), filters: filters.to_vec() }))
+    Ok(Some(CrtListLine { number, certificate, options: options.to_vec(), filters: filters.to_vec() }))
 }
 
 #[cfg(test)]

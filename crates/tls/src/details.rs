@@ -1,11 +1,11 @@
 //! What is known of a TLS connection: the source of `ssl_fc_*`, `ssl_bc_*`, `ssl_c_*`, `%sslv` and
 //! `%sslc`.
 
-use crate::captured::Captured;
+use crate::capture::CapturedHandshake;
 use crate::error::Error;
-use crate::judge::Outcome;
 use crate::names;
 use crate::store::Certificate;
+use crate::verify_policy::VerifyOutcome;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ pub struct Details {
     /// The certificate that the chain ends with that was verified in this handshake (`ssl_c_r_dn`).
     pub root: Option<Arc<[u8]>>,
     /// What verifying them found, and was forgiven.
-    pub verify: Outcome,
+    pub verify: VerifyOutcome,
     /// Our own certificate, on a listener's side.
     pub own: Option<Arc<Certificate>>,
     /// What a client has that rustls has not, where it has nothing else.
@@ -41,7 +41,7 @@ pub struct Details {
     /// What broke the connection after its handshake. Written once, by the worker that it is on.
     pub broken: OnceLock<Error>,
     /// What was said in the handshake, where that is kept.
-    pub captured: Option<Box<Captured>>,
+    pub captured: Option<Box<CapturedHandshake>>,
     /// What came before the handshake was over.
     pub early: Early,
 }

@@ -53,9 +53,9 @@ struct Attribute<'a> {
 
 /// A name taken apart, one attribute after the other from the beginning.
 #[derive(Debug)]
-pub struct Name<'a>(Vec<Attribute<'a>>);
+pub struct DistinguishedName<'a>(Vec<Attribute<'a>>);
 
-impl<'a> Name<'a> {
+impl<'a> DistinguishedName<'a> {
     pub(crate) fn new(name: &'a X509Name<'a>) -> Self {
         let mut attributes = Vec::new();
         for set in name.iter_rdn() {

@@ -5,17 +5,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::choice::Names;
+use crate::choice::CertificateNames;
 use crate::engine::provider::has_suite;
-use crate::engine::side::{ServerSide, takes_name};
+use crate::engine::side::{RustlsServerSide, takes_name};
 use crate::hello::Hello;
 use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
-use crate::{TLS12, TLS13, fit, legacy};
+use crate::{TLS12, TLS13, legacy, rustls_fit};
 
 /// What a line or one line of a crt-list says beside its certificate.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct EntryOptions {
     /// Versions, suites, groups.
     pub parameters: Parameters,
     /// Protocols, preferred first (`alpn`).
@@ -30,7 +30,7 @@ pub struct Options {
 
 /// A certificate, for which names it is, and what its line says.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CertificateEntry {
     /// The certificate.
     pub certificate: Arc<Certificate>,
     /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a
@@ -39,28 +39,28 @@ pub struct Entry {
     /// Whether it is a default beside what it answers to (`default-crt`).
     pub is_default: bool,
     /// What its line says, over what the `bind` line says.
-    pub options: Arc<Options>,
+    pub options: Arc<EntryOptions>,
 }
 
 /// An entry with what the engine made of it.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) entry: Entry,
+pub(crate) struct PreparedEntry {
+    pub(crate) entry: CertificateEntry,
     /// What the engine needs to serve it, made when the first client asks: without and with the
     /// protocols, without and with the answer of the OCSP responder.
-    sides: [[OnceLock<Option<ServerSide>>; 2]; 2],
+    sides: [[OnceLock<Option<RustlsServerSide>>; 2]; 2],
     /// What OpenSSL needs to serve it, made when the first client comes that it is for.
     pub(crate) legacy: OnceLock<Option<legacy::ServerSide>>,
     /// The default whose key it has and whose settings rustls takes over, of a generated one.
     pub(crate) base: Option<Arc<Self>>,
 }
 
-impl Prepared {
-    pub(crate) fn new(entry: Entry) -> Self {
+impl PreparedEntry {
+    pub(crate) fn new(entry: CertificateEntry) -> Self {
         Self { entry, sides: Default::default(), legacy: OnceLock::new(), base: None }
     }
 
-    pub(crate) fn side(&self, agrees: bool, staples: bool) -> &OnceLock<Option<ServerSide>> {
+    pub(crate) fn side(&self, agrees: bool, staples: bool) -> &OnceLock<Option<RustlsServerSide>> {
         &self.sides[usize::from(agrees)][usize::from(staples)]
     }
 
@@ -71,7 +71,7 @@ impl Prepared {
     /// Whether rustls serves some of the clients. Certificates that are weak by the line's own word
     /// are OpenSSL's to verify.
     pub(crate) fn serves_with_rustls(&self) -> bool {
-        let Options { parameters, verify, .. } = &*self.entry.options;
+        let EntryOptions { parameters, verify, .. } = &*self.entry.options;
         let is_alone = parameters.legacy.as_ref().is_some_and(|legacy| legacy.alone);
         let level = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
         let takes_weak = verify.mode != VerifyMode::None && level.is_some_and(|level| level < 2);
@@ -83,16 +83,22 @@ impl Prepared {
 
     /// Whether rustls answers this client.
     pub(crate) fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
-        let Entry { certificate, options, .. } = &self.entry;
+        let CertificateEntry { certificate, options, .. } = &self.entry;
         if options.parameters.takes_odd_names && !hello.server_name.is_none_or(takes_name) {
             return false;
         }
         !self.needs_openssl()
-            || (self.serves_with_rustls() && fit::is_for_rustls(hello, &options.parameters, &certificate.key))
+            || (self.serves_with_rustls()
+                && rustls_fit::is_for_rustls(hello, &options.parameters, &certificate.key))
     }
 
-    pub(crate) fn names(&self) -> Names<'_> {
-        let Entry { certificate, filters, is_default, .. } = &self.entry;
-        Names { kind: certificate.kind(), own: &certificate.names, filters, is_default: *is_default }
+    pub(crate) fn names(&self) -> CertificateNames<'_> {
+        let CertificateEntry { certificate, filters, is_default, .. } = &self.entry;
+        CertificateNames {
+            kind: certificate.kind(),
+            own: &certificate.names,
+            filters,
+            is_default: *is_default,
+        }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const LIBRARY_SSL: u32 = 20;
 
 /// What HAProxy calls the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// The peer closed before it said anything.
     Empty,
     /// The connection failed while the handshake was under way.
@@ -36,7 +36,7 @@ pub enum Kind {
     Fatal,
 }
 
-impl Kind {
+impl FailureKind {
     /// The number of it in `fc_err`, its name, and its text in logs.
     pub fn facts(self) -> (u8, &'static str, &'static str) {
         match self {
@@ -65,7 +65,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// HAProxy's kind.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Why in particular.
     pub reason: Reason,
     /// What verifying the peer's certificate came to (`X509_V_ERR_…`), 0 where it was not the
@@ -75,11 +75,11 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn handshake(reason: Reason) -> Self {
-        Self { kind: Kind::Handshake, reason, verify: 0 }
+        Self { kind: FailureKind::Handshake, reason, verify: 0 }
     }
 
     pub(crate) fn fatal(reason: Reason) -> Self {
-        Self { kind: Kind::Fatal, reason, verify: 0 }
+        Self { kind: FailureKind::Fatal, reason, verify: 0 }
     }
 
     /// OpenSSL's packed number (`ssl_fc_err`); 0 where its queue of errors would be empty.

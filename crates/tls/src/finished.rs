@@ -5,7 +5,7 @@
 
 use aws_lc_rs::{hkdf, hmac};
 
-use crate::captured::Secret;
+use crate::capture::Secret;
 use crate::record::{self, Aead, Direction};
 
 /// No handshake that is listened to has more bytes in a direction.

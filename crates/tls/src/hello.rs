@@ -1,18 +1,19 @@
-//! The ClientHello, taken apart before the engine sees it (RFC 8446, 4.1.2): what chooses the
-//! certificate, the protocol and the engine, and what the `ssl_fc_…hello…` fetches show.
+//! The ClientHello (RFC 8446 section 4.1.2), parsed before an engine sees it.
 //!
-//! Everything is borrowed from the message. What does not fit together is an error; what is unknown
-//! is passed over.
+//! [`crate::Acceptor::choose`] selects the certificate, the protocol and the engine by it, and the
+//! `ssl_fc_…hello…` fetches show its contents. The input is a handshake message: over TCP,
+//! [`crate::deframer`] extracts it from records; over QUIC it arrives in CRYPTO frames without records
+//! (RFC 9001 section 4.1.3).
+//!
+//! All fields borrow from the message. Inconsistent lengths are errors, unknown extensions are ignored.
 
 use crate::error::Reason;
-use crate::record;
 
-/// No ClientHello is longer: OpenSSL's own limit (`SSL3_RT_MAX_PLAIN_LENGTH` and its maximum of a
-/// message).
+/// The longest message that is accepted, header included, as in OpenSSL.
 const LENGTH_MAX: usize = 131_396;
 
-/// Nor does it come in records that are longer together.
-const RECEIVED_MAX: usize = 1 << 18;
+/// Bytes of a handshake message before its body: the type and the length.
+const HEADER: usize = 4;
 
 const CLIENT_HELLO: u8 = 1;
 
@@ -22,11 +23,9 @@ const SIGNATURE_ALGORITHMS: u16 = 13;
 const ALPN: u16 = 16;
 const SUPPORTED_VERSIONS: u16 = 43;
 
-/// A ClientHello. Lists of numbers are their bytes: see [`numbers`].
+/// A parsed ClientHello. Lists of numbers are kept as bytes for [`numbers`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hello<'a> {
-    /// The whole message, without its header.
-    pub body: &'a [u8],
     /// The version before extensions: 0x0303 since TLS 1.2.
     pub legacy_version: u16,
     /// 32 bytes.
@@ -64,93 +63,35 @@ pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A ClientHello on its way, perhaps in many records. Each byte is looked at once, however few come
-/// at a time.
-#[derive(Debug, Default)]
-pub struct Arriving {
-    /// All that was received, for whoever makes the handshake.
-    received: Vec<u8>,
-    /// Where the first record begins that is not in `message`.
-    next: usize,
-    /// The message with its header, so far.
-    message: Vec<u8>,
-}
-
-impl Arriving {
-    /// One whose first bytes were received already; [`take`](Self::take) looks at them.
-    pub fn begun(received: &[u8]) -> Self {
-        Self { received: received.to_vec(), ..Self::default() }
-    }
-
-    /// Takes more of what was received: the body of the ClientHello once it is there to the end.
+impl<'a> Hello<'a> {
+    /// The length of the ClientHello that starts with `begin`, header included. `None` as long as
+    /// `begin` is shorter than a header.
     ///
     /// # Errors
-    /// Something else begins so, or it is longer than any.
-    pub fn take(&mut self, received: &[u8]) -> Result<Option<&[u8]>, Reason> {
-        self.received.extend_from_slice(received);
-        if self.received.len() > RECEIVED_MAX {
+    /// The message is not a ClientHello, or is longer than any that is accepted.
+    pub fn length(begin: &[u8]) -> Result<Option<usize>, Reason> {
+        let [kind, a, b, c, ..] = *begin else { return Ok(None) };
+        let length = HEADER + u32::from_be_bytes([0, a, b, c]) as usize;
+        if kind != CLIENT_HELLO {
+            return Err(Reason::UnexpectedMessage);
+        }
+        if length > LENGTH_MAX {
             return Err(Reason::PacketLengthTooLong);
         }
-        loop {
-            if let [kind, a, b, c, ..] = *self.message {
-                let length = 4 + u32::from_be_bytes([0, a, b, c]) as usize;
-                if kind != CLIENT_HELLO {
-                    return Err(Reason::UnexpectedMessage);
-                }
-                if length > LENGTH_MAX {
-                    return Err(Reason::PacketLengthTooLong);
-                }
-                if self.message.len() >= length {
-                    return Ok(self.message.get(4..length));
-                }
-            }
-            let rest = &self.received[self.next..];
-            let framed = record::frame(rest).map_err(|reason| plain_text(&self.received, reason))?;
-            let Some(framed) = framed else { return Ok(None) };
-            if framed.content != record::HANDSHAKE {
-                return Err(Reason::UnexpectedMessage);
-            }
-            if framed.length == record::HEADER {
-                return Err(Reason::BadPacket);
-            }
-            let Some(payload) = rest.get(record::HEADER..framed.length) else { return Ok(None) };
-            self.message.extend_from_slice(payload);
-            self.next += framed.length;
-        }
+        Ok(Some(length))
     }
 
-    /// Whether nothing was received.
-    pub fn is_empty(&self) -> bool {
-        self.received.is_empty()
-    }
-
-    /// All that was received.
-    pub fn into_received(self) -> Vec<u8> {
-        self.received
-    }
-}
-
-/// Plain HTTP on a port for TLS has names of its own in OpenSSL.
-fn plain_text(received: &[u8], reason: Reason) -> Reason {
-    let begins = |words: &[&str]| words.iter().any(|word| received.starts_with(word.as_bytes()));
-    if begins(&["GET ", "POST ", "HEAD ", "PUT "]) {
-        Reason::HttpRequest
-    } else if begins(&["CONNE"]) {
-        Reason::HttpsProxyRequest
-    } else {
-        reason
-    }
-}
-
-impl<'a> Hello<'a> {
-    /// Takes the body of a ClientHello apart.
+    /// Parses a ClientHello. `message` is the whole handshake message with its header, and no more.
     ///
     /// # Errors
-    /// Lengths that do not fit, or an extension that is there twice.
-    pub fn parse(body: &'a [u8]) -> Result<Self, Reason> {
-        let mut rest = Reader(body);
+    /// The message is not a ClientHello, lengths in it contradict each other, or an extension occurs
+    /// twice.
+    pub fn parse(message: &'a [u8]) -> Result<Self, Reason> {
+        if Self::length(message)? != Some(message.len()) {
+            return Err(Reason::LengthMismatch);
+        }
+        let mut rest = HelloReader(&message[HEADER..]);
         let mut hello = Hello {
-            body,
             legacy_version: rest.number()?,
             random: rest.take(32)?,
             session_id: rest.vector8()?,
@@ -176,7 +117,7 @@ impl<'a> Hello<'a> {
     }
 
     fn note(&mut self, kind: u16, data: &'a [u8]) -> Result<(), Reason> {
-        let mut data = Reader(data);
+        let mut data = HelloReader(data);
         let slot = match kind {
             SERVER_NAME => &mut self.server_name,
             SUPPORTED_GROUPS => &mut self.groups,
@@ -191,7 +132,7 @@ impl<'a> Hello<'a> {
         let list = if kind == SUPPORTED_VERSIONS { data.vector8()? } else { data.vector16()? };
         *slot = Some(match kind {
             SERVER_NAME => {
-                let mut names = Reader(list);
+                let mut names = HelloReader(list);
                 // The one kind of name there is: a host's.
                 if names.take(1)? != [0] {
                     return Err(Reason::BadExtension);
@@ -226,7 +167,7 @@ impl<'a> Hello<'a> {
 
 /// The extensions, one after the other.
 pub fn extensions(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Reason>> {
-    let mut rest = Reader(bytes);
+    let mut rest = HelloReader(bytes);
     std::iter::from_fn(move || {
         if rest.0.is_empty() {
             return None;
@@ -240,9 +181,9 @@ pub fn extensions(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Rea
 }
 
 /// Reads from the front of a slice.
-struct Reader<'a>(&'a [u8]);
+struct HelloReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> HelloReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Reason> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Reason::LengthMismatch)?;
         self.0 = rest;

@@ -1,9 +1,9 @@
 //! What stands for OpenSSL in a build without the feature `legacy-tls`: nothing can be made, so
 //! nothing is ever called.
 
-use crate::buffer::Waiting;
+use crate::buffer::PendingBytes;
 use crate::engine::key::PrivateKey;
-use crate::engine::side::{Asked, Served};
+use crate::engine::side::{ServedCertificate, ServerLineOptions};
 use crate::error::{Error, Reason};
 use crate::ocsp;
 use crate::settings::Parameters;
@@ -48,7 +48,7 @@ pub(crate) enum ServerSide {}
 impl ServerSide {
     pub(crate) fn new(
         _: &Parameters,
-        _: &Served<'_>,
+        _: &ServedCertificate<'_>,
         _: Option<&ocsp::Response>,
         _: &Resumption,
     ) -> Result<Self, String> {
@@ -60,12 +60,12 @@ impl ServerSide {
 pub(crate) enum ClientSide {}
 
 impl ClientSide {
-    pub(crate) fn new(_: &Parameters, _: &Asked<'_>) -> Result<Self, String> {
+    pub(crate) fn new(_: &Parameters, _: &ServerLineOptions<'_>) -> Result<Self, String> {
         Err(ABSENT.into())
     }
 }
 
-pub(crate) struct Told {
+pub(crate) struct HandshakeResult {
     pub(crate) version: u16,
     pub(crate) suite: u16,
     pub(crate) group: u16,
@@ -74,14 +74,14 @@ pub(crate) struct Told {
     pub(crate) peer: Vec<Box<[u8]>>,
 }
 
-pub(crate) enum Link {}
+pub(crate) enum LegacyLink {}
 
-pub(crate) struct Seen {
+pub(crate) struct ReadOutcome {
     pub(crate) filled: usize,
     pub(crate) closed: Result<bool, Reason>,
 }
 
-impl Link {
+impl LegacyLink {
     pub(crate) fn server(side: &ServerSide, _: &[u8]) -> Result<Self, Error> {
         match *side {}
     }
@@ -94,7 +94,7 @@ impl Link {
         match *self {}
     }
 
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> HandshakeResult {
         match *self {}
     }
 
@@ -106,7 +106,7 @@ impl Link {
         match *self {}
     }
 
-    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut Waiting) -> Seen {
+    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut PendingBytes) -> ReadOutcome {
         match *self {}
     }
 
@@ -120,7 +120,7 @@ impl Link {
         match *self {}
     }
 
-    pub(crate) fn close(&mut self, _: &mut Waiting) {
+    pub(crate) fn close(&mut self, _: &mut PendingBytes) {
         match *self {}
     }
 }

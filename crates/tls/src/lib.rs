@@ -1,9 +1,10 @@
 //! TLS without sockets: sessions, certificates, and what `bind` and `server` lines say of them.
 //!
 //! A [`Session`] is one connection: bytes go in and come out, `net::Stream` moves them. Listeners
-//! make sessions from an [`Acceptor`], which chooses the certificate by the ClientHello; servers
-//! from a [`Connector`]. Everything that a configuration says is numbers and contents here
-//! ([`settings`]); [`names`] has OpenSSL's names for them.
+//! make sessions from an [`Acceptor`], which chooses the certificate by the ClientHello
+//! ([`Acceptor::choose`], independent of its transport). Servers make them from a [`Connector`].
+//! Configurations are numbers and file contents here ([`settings`]); [`names`] has OpenSSL's names
+//! for the numbers.
 //!
 //! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed
 //! and opened by [`record`]. What rustls does not do, the system's OpenSSL does, in [`legacy`] alone
@@ -13,13 +14,14 @@
 
 pub mod acceptor;
 mod buffer;
-pub mod captured;
+pub mod capture;
 pub mod challenges;
 mod choice;
 pub mod ciphers;
 pub mod connector;
 pub mod crl;
 pub mod crt_list;
+pub mod deframer;
 mod der;
 pub mod details;
 pub mod dn;
@@ -28,18 +30,17 @@ mod entry;
 pub mod error;
 pub mod files;
 mod finished;
-mod fit;
 pub mod generated;
 pub mod hello;
-mod judge;
+pub mod keygen;
 #[cfg(feature = "legacy-tls")]
 mod legacy;
 #[cfg(not(feature = "legacy-tls"))]
 #[path = "legacy_absent.rs"]
 mod legacy;
+pub mod limit;
 pub mod load;
 mod load_error;
-pub mod made;
 pub mod names;
 pub mod ocsp;
 mod ocsp_text;
@@ -48,9 +49,9 @@ pub mod pair;
 mod passphrase;
 pub mod pem;
 mod pkcs8;
-pub mod places;
 pub mod record;
 mod records;
+mod rustls_fit;
 pub mod session;
 pub mod settings;
 pub mod store;
@@ -59,27 +60,28 @@ mod suites;
 pub mod tickets;
 mod verify;
 pub mod verify_code;
+mod verify_policy;
 pub mod x509;
 
-pub use acceptor::{Acceptor, Listening};
-pub use captured::Keep;
+pub use acceptor::{Acceptor, Chosen, Listening, ServerConfig};
+pub use capture::Keep;
 pub use connector::{Connecting, Connector};
 pub use details::{Details, Lacks};
 pub use engine::key::{KeyKind, PrivateKey};
 pub use engine::provider::{has_group, has_suite};
 pub use engine::verify::verify_chain;
-pub use entry::{Entry, Options};
-pub use error::{Error, Kind, Reason};
-pub use judge::Outcome;
+pub use entry::{CertificateEntry, EntryOptions};
+pub use error::{Error, FailureKind, Reason};
 pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_version};
+pub use limit::ConnectionPermit;
 pub use load_error::LoadError;
-pub use places::Place;
-pub use session::{Ended, Opened, Session};
+pub use session::{OpenedData, PeerEnd, Session};
 pub use settings::{ClientVerify, Legacy, Limits, Parameters, Trust, VerifyMode};
 pub use store::Certificate;
 pub use suites::is_dhe;
 pub use tickets::{Resumption, SessionCache, TicketKeys};
 pub use verify_code::{VerifyCode, VerifyCodes};
+pub use verify_policy::VerifyOutcome;
 
 /// TLS 1.0.
 pub const TLS10: u16 = 0x0301;

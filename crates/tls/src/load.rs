@@ -13,13 +13,13 @@ use base::clock::WallTime;
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
 use crate::pair;
-use crate::store::{Certificate, Parts, Passphrases, Sources};
+use crate::store::{Certificate, Passphrases, PemParts, Sources};
 use crate::x509;
 
 /// Which files are looked for beside a certificate's (`ssl-load-extra-files`,
 /// `ssl-load-extra-del-ext`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extra {
+pub struct ExtraFiles {
     /// `.rsa`, `.ecdsa` and `.dsa` where the file itself is missing.
     pub bundle: bool,
     /// `.sctl`.
@@ -34,7 +34,7 @@ pub struct Extra {
     pub replaces_ending: bool,
 }
 
-impl Extra {
+impl ExtraFiles {
     /// HAProxy's default.
     pub const ALL: Self =
         Self { bundle: true, sctl: true, ocsp: true, issuer: true, key: true, replaces_ending: false };
@@ -46,7 +46,7 @@ impl Extra {
 
 /// The files of one certificate (`load` of a crt-store, options of a crt-list line).
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub struct CertificateFiles {
     /// Its key.
     pub key: Option<Box<str>>,
     /// Whether that counts over a key in the certificate's own file: it was named, not merely
@@ -60,9 +60,9 @@ pub struct Files {
     pub sctl: Option<Box<str>>,
 }
 
-impl Files {
+impl CertificateFiles {
     /// The files beside `path` that exist, of those that are looked for.
-    fn beside(path: &str, extra: Extra) -> Self {
+    fn beside(path: &str, extra: ExtraFiles) -> Self {
         let base = match path.strip_suffix(".crt") {
             Some(base) if extra.replaces_ending => base,
             _ => path,
@@ -105,9 +105,9 @@ pub struct IssuerChain {
 /// issuer.
 pub(crate) fn complete_chain(certificate: &mut Certificate, chains: &[IssuerChain]) {
     let [own] = &*certificate.chain else { return };
-    let Ok(own) = x509::Facts::parse(own) else { return };
+    let Ok(own) = x509::CertificateFields::parse(own) else { return };
     let issuer = chains.iter().find(|chain| {
-        let first = chain.certificates.first().and_then(|first| x509::Facts::parse(first).ok());
+        let first = chain.certificates.first().and_then(|first| x509::CertificateFields::parse(first).ok());
         first.is_some_and(|first| first.subject() == own.issuer())
     });
     if let Some(chain) = issuer {
@@ -120,7 +120,7 @@ pub(crate) fn complete_chain(certificate: &mut Certificate, chains: &[IssuerChai
 #[derive(Clone)]
 pub struct Loader {
     /// Which files are looked for beside each.
-    pub extra: Extra,
+    pub extra: ExtraFiles,
     /// Chains for certificates that come without (`issuers-chain-path`).
     pub chains: Arc<[IssuerChain]>,
     /// What gives the passphrases of encrypted keys (`ssl-passphrase-cmd`).
@@ -135,7 +135,7 @@ impl fmt::Debug for Loader {
 
 impl Default for Loader {
     fn default() -> Self {
-        Self { extra: Extra::ALL, chains: Arc::default(), passphrases: None }
+        Self { extra: ExtraFiles::ALL, chains: Arc::default(), passphrases: None }
     }
 }
 
@@ -146,7 +146,8 @@ impl Loader {
     /// # Errors
     /// One of them cannot be used, or there is nothing at that path.
     pub fn certificates(&self, path: &str) -> Result<Vec<Arc<Certificate>>, LoadError> {
-        let one = |file: &str, extra| self.certificate(file, &Files::beside(file, extra)).map(Arc::new);
+        let one =
+            |file: &str, extra| self.certificate(file, &CertificateFiles::beside(file, extra)).map(Arc::new);
         let extra = self.extra;
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => directory(path)?.iter().map(|file| one(file, extra)).collect(),
@@ -160,7 +161,7 @@ impl Loader {
                     let cause = format!("unable to stat SSL certificate from file '{path}' : {why}.");
                     return Err(LoadError::new(path, cause));
                 }
-                let extra = Extra { replaces_ending: false, ..extra };
+                let extra = ExtraFiles { replaces_ending: false, ..extra };
                 bundle.into_iter().map(|file| one(file, extra)).collect()
             }
         }
@@ -171,17 +172,21 @@ impl Loader {
     /// # Errors
     /// A file cannot be used.
     pub fn authority(&self, path: &str) -> Result<Certificate, LoadError> {
-        let extra = Extra { key: self.extra.key, replaces_ending: self.extra.replaces_ending, ..Extra::NONE };
-        self.certificate(path, &Files::beside(path, extra))
+        let extra = ExtraFiles {
+            key: self.extra.key,
+            replaces_ending: self.extra.replaces_ending,
+            ..ExtraFiles::NONE
+        };
+        self.certificate(path, &CertificateFiles::beside(path, extra))
     }
 
     /// One certificate from its files.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn certificate(&self, path: &str, files: &Files) -> Result<Certificate, LoadError> {
+    pub fn certificate(&self, path: &str, files: &CertificateFiles) -> Result<Certificate, LoadError> {
         let passphrases = self.passphrases.as_deref();
-        let parts = Parts::read_with(path, &read(path)?, passphrases)?;
+        let parts = PemParts::read_with(path, &read(path)?, passphrases)?;
         if parts.certificates.is_empty() {
             let cause = format!("unable to load certificate from file '{path}': no start line.");
             return Err(LoadError::new(path, cause));
@@ -206,7 +211,7 @@ impl Loader {
         certificate.sources = sources(path, files, key_file, self.extra);
         complete_chain(&mut certificate, &self.chains);
         if let Some(file) = &files.issuer {
-            let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
+            let issuer = PemParts::read(file, &read(file)?)?.certificates.into_iter().next();
             let cause = || format!("unable to load issuer certificate from file '{file}'.");
             certificate.issuer = Some(issuer.ok_or_else(|| LoadError::new(file, cause()))?);
         }
@@ -227,7 +232,7 @@ impl Loader {
 /// Which files a certificate comes from, as the runtime socket names them: those of OCSP and of
 /// timestamps would be looked for at these places even where there are none, unless none are looked
 /// for.
-fn sources(path: &str, files: &Files, key: Option<Box<str>>, extra: Extra) -> Sources {
+fn sources(path: &str, files: &CertificateFiles, key: Option<Box<str>>, extra: ExtraFiles) -> Sources {
     let beside = |wanted: bool, ending: &str| wanted.then(|| format!("{path}.{ending}").into());
     Sources {
         certificate: Some(path.into()),
@@ -278,7 +283,7 @@ fn directory(path: &str) -> Result<Vec<String>, LoadError> {
 }
 
 fn key(file: &str, passphrases: Option<&Passphrases>) -> Result<PrivateKey, LoadError> {
-    let parts = Parts::read_with(file, &read(file)?, passphrases)?;
+    let parts = PemParts::read_with(file, &read(file)?, passphrases)?;
     parts.key.ok_or_else(|| LoadError::new(file, format!("No Private Key found in '{file}'.")))
 }
 
@@ -304,7 +309,7 @@ pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// It cannot be read, or there is nothing of the kind in it.
-pub fn authorities(path: &str) -> Result<Parts, LoadError> {
+pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     if path == "@system-ca" {
         return system_authorities();
     }
@@ -312,7 +317,7 @@ pub fn authorities(path: &str) -> Result<Parts, LoadError> {
         LoadError::new(path, format!("Couldn't open the ca-file '{path}' ({}).", reason(error)))
     };
     let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-    let mut all = Parts::default();
+    let mut all = PemParts::default();
     if metadata.is_dir() {
         let entries = std::fs::read_dir(path).map_err(|error| failed(&error))?;
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -321,11 +326,11 @@ pub fn authorities(path: &str) -> Result<Parts, LoadError> {
             let is_hidden = file.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
             let fits = [".pem", ".crt", ".cer", ".crl"].iter().any(|ending| file.ends_with(ending));
             if !is_hidden && fits {
-                all.merge(Parts::read(file, &read(file)?)?);
+                all.merge(PemParts::read(file, &read(file)?)?);
             }
         }
     } else {
-        all = Parts::read(path, &base::file::read(path).map_err(|error| failed(&error))?)?;
+        all = PemParts::read(path, &base::file::read(path).map_err(|error| failed(&error))?)?;
     }
     if all.certificates.is_empty() && all.crls.is_empty() {
         return Err(LoadError::new(path, format!("unable to load CA file '{path}': no start line.")));
@@ -335,10 +340,10 @@ pub fn authorities(path: &str) -> Result<Parts, LoadError> {
 
 /// The authorities of the system: of `SSL_CERT_DIR`, else of the directory that OpenSSL has on this
 /// system. A file that holds none is passed over.
-fn system_authorities() -> Result<Parts, LoadError> {
+fn system_authorities() -> Result<PemParts, LoadError> {
     let named = std::env::var("SSL_CERT_DIR").ok();
     let path = named.as_deref().unwrap_or("/etc/ssl/certs");
-    let mut all = Parts::default();
+    let mut all = PemParts::default();
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(all),
@@ -351,7 +356,7 @@ fn system_authorities() -> Result<Parts, LoadError> {
     for entry in entries.flatten() {
         let Ok(bytes) = base::file::read(entry.path()) else { continue };
         let file = entry.path().to_string_lossy().into_owned();
-        let Ok(parts) = Parts::read(&file, &bytes) else { continue };
+        let Ok(parts) = PemParts::read(&file, &bytes) else { continue };
         for authority in parts.certificates {
             if seen.insert(authority.clone()) {
                 all.certificates.push(authority);
@@ -368,7 +373,7 @@ fn system_authorities() -> Result<Parts, LoadError> {
 pub fn chains(path: &str) -> Result<Vec<IssuerChain>, LoadError> {
     let mut chains = Vec::new();
     for file in directory(path)? {
-        let certificates = Parts::read(&file, &read(&file)?)?.certificates;
+        let certificates = PemParts::read(&file, &read(&file)?)?.certificates;
         chains.push(IssuerChain { file: file.into(), certificates });
     }
     Ok(chains)

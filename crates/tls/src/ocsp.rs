@@ -21,7 +21,7 @@ const SHA256: [u8; 9] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
 /// What an answer says of the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum CertificateStatus {
     /// It was not revoked.
     Good,
     /// It was.
@@ -36,7 +36,7 @@ pub struct Response {
     /// All of it, as it is stapled.
     pub der: Arc<[u8]>,
     /// What it says.
-    pub status: Status,
+    pub status: CertificateStatus,
     /// Since when, in seconds since 1970.
     pub this_update: i64,
     /// Until when.
@@ -81,9 +81,12 @@ impl Response {
         let serial = id.take(der::INTEGER)?.0;
         let (tag, mut said) = single.any()?;
         let (status, revoked_at) = match tag & 0x1f {
-            0 => (Status::Good, None),
-            1 => (Status::Revoked, said.take(der::GENERALIZED_TIME).and_then(|time| der::time(time.0))),
-            _ => (Status::Unknown, None),
+            0 => (CertificateStatus::Good, None),
+            1 => (
+                CertificateStatus::Revoked,
+                said.take(der::GENERALIZED_TIME).and_then(|time| der::time(time.0)),
+            ),
+            _ => (CertificateStatus::Unknown, None),
         };
         let this_update = der::time(single.take(der::GENERALIZED_TIME)?.0)?;
         let next_update = match single.option(0xa0)? {
@@ -110,8 +113,8 @@ impl Response {
     pub fn check(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Result<(), &'static str> {
         match self.status {
             // Clients are to hear of it: HAProxy staples that too.
-            Status::Good | Status::Revoked => {}
-            Status::Unknown => return Err("OCSP single response: certificate status is unknown"),
+            CertificateStatus::Good | CertificateStatus::Revoked => {}
+            CertificateStatus::Unknown => return Err("OCSP single response: certificate status is unknown"),
         }
         let next = self.next_update.ok_or("OCSP single response: missing nextupdate")?;
         if now + SKEW < self.this_update || next + SKEW < now {
@@ -123,7 +126,9 @@ impl Response {
 
     /// Whether it is about `certificate` of `issuer`, both as DER.
     pub fn is_about(&self, certificate: &[u8], issuer: &[u8]) -> bool {
-        let (Ok(own), Ok(issuer)) = (x509::Facts::parse(certificate), x509::Facts::parse(issuer)) else {
+        let (Ok(own), Ok(issuer)) =
+            (x509::CertificateFields::parse(certificate), x509::CertificateFields::parse(issuer))
+        else {
             return false;
         };
         let algorithm = match &*self.hash {
@@ -159,7 +164,7 @@ pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8
     put(&mut contents, der::SEQUENCE, &algorithm);
     put(&mut contents, der::OCTET_STRING, &name);
     put(&mut contents, der::OCTET_STRING, &key);
-    put(&mut contents, der::INTEGER, x509::Facts::parse(certificate).ok()?.serial());
+    put(&mut contents, der::INTEGER, x509::CertificateFields::parse(certificate).ok()?.serial());
     let mut id = Vec::new();
     put(&mut id, der::SEQUENCE, &contents);
     Some(id)
@@ -180,14 +185,14 @@ pub fn request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
 
 /// The SHA-1 hashes of an issuer's name and key.
 pub(crate) fn issuer_hashes(issuer: &[u8]) -> Option<[Vec<u8>; 2]> {
-    let issuer = x509::Facts::parse(issuer).ok()?;
+    let issuer = x509::CertificateFields::parse(issuer).ok()?;
     let sha1 = |bytes: &[u8]| digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
     Some([sha1(issuer.subject()), sha1(issuer.key_bits())])
 }
 
 /// A certificate's serial number without leading zeros.
 pub(crate) fn serial(certificate: &[u8]) -> Option<Vec<u8>> {
-    Some(x509::Facts::parse(certificate).ok()?.serial_number().to_vec())
+    Some(x509::CertificateFields::parse(certificate).ok()?.serial_number().to_vec())
 }
 
 /// The basic response within its envelope.

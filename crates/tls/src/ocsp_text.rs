@@ -10,7 +10,7 @@ use x509_parser::x509::X509Name;
 
 use crate::crl::{self, time_text};
 use crate::der::{self, Der};
-use crate::ocsp::{Response, Status, basic};
+use crate::ocsp::{CertificateStatus, Response, basic};
 use crate::{dn, legacy, pem, x509};
 
 fn hex(bytes: &[u8]) -> String {
@@ -33,7 +33,7 @@ fn name(der: &[u8]) -> Option<String> {
 }
 
 /// What stands in an answer beside what is stapled for.
-struct Parts<'a> {
+struct AnswerParts<'a> {
     /// Who answers: a name, or the digest of a key.
     who: String,
     /// When, in seconds since 1970.
@@ -53,7 +53,7 @@ struct Extension<'a> {
     value: &'a [u8],
 }
 
-fn parts(der: &[u8]) -> Option<Parts<'_>> {
+fn parts(der: &[u8]) -> Option<AnswerParts<'_>> {
     let mut body = Der(der).take(der::SEQUENCE)?;
     body.take(der::ENUMERATED)?;
     let mut basic = basic(body)?;
@@ -88,7 +88,7 @@ fn parts(der: &[u8]) -> Option<Parts<'_>> {
         }
     }
     let extensions = [of_single, of_all];
-    Some(Parts { who, produced, extensions, reason, signature: (algorithm, signature), certificates })
+    Some(AnswerParts { who, produced, extensions, reason, signature: (algorithm, signature), certificates })
 }
 
 fn extensions(all: Option<Der<'_>>) -> Option<Vec<Extension<'_>>> {
@@ -171,12 +171,12 @@ impl Response {
             hex(serial),
         );
         let status = match self.status {
-            Status::Good => "good".to_owned(),
-            Status::Revoked => {
+            CertificateStatus::Good => "good".to_owned(),
+            CertificateStatus::Revoked => {
                 let at = self.revoked_at.map_or_else(String::new, time_text);
                 format!("revoked\n    Revocation Time: {at}")
             }
-            Status::Unknown => "unknown".to_owned(),
+            CertificateStatus::Unknown => "unknown".to_owned(),
         };
         let _ = writeln!(out, "    Cert Status: {status}");
         if let Some(code) = parts.reason {

@@ -7,7 +7,7 @@ use crate::der::{self, Der};
 use crate::engine::verify::check;
 use crate::ocsp::{Response, basic};
 use crate::verify::Signed;
-use crate::x509::{self, Facts};
+use crate::x509::{self, CertificateFields};
 
 /// The most certificates beside an answer that are looked at.
 const BESIDE_MAX: usize = 8;
@@ -32,7 +32,7 @@ enum Responder<'a> {
 }
 
 impl Responder<'_> {
-    fn is(&self, facts: &Facts<'_>) -> bool {
+    fn is(&self, facts: &CertificateFields<'_>) -> bool {
         match self {
             Self::Name(name) => *name == facts.subject(),
             Self::Key(hash) => {
@@ -69,13 +69,13 @@ fn signature(der: &[u8]) -> Option<Signature<'_>> {
 }
 
 /// Whether the key of `signer` made a signature.
-fn is_by(signer: &Facts<'_>, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
+fn is_by(signer: &CertificateFields<'_>, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
     let Some((key_algorithm, key)) = x509::key_parts(signer.key_info()) else { return false };
     check(&Signed { algorithm, key_algorithm, key, message, signature })
 }
 
 /// Whether `issuer` signed a certificate, as DER.
-fn issued(issuer: &Facts<'_>, der: &[u8]) -> bool {
+fn issued(issuer: &CertificateFields<'_>, der: &[u8]) -> bool {
     let parts = || {
         let mut parts = Der(der).take(der::SEQUENCE)?;
         let message = parts.take_whole(der::SEQUENCE)?;
@@ -93,7 +93,7 @@ impl Response {
     /// Why it is not to be believed.
     pub fn verify(&self, issuer: &[u8], now: i64) -> Result<(), &'static str> {
         let signature = signature(&self.der).ok_or(UNREADABLE)?;
-        let issuer = Facts::parse(issuer)?;
+        let issuer = CertificateFields::parse(issuer)?;
         let Signature { message, algorithm, bits, responder, beside } = signature;
         if responder.is(&issuer) {
             let signed = is_by(&issuer, message, algorithm, bits);
@@ -101,7 +101,7 @@ impl Response {
         }
         let mut why = "OCSP response: its signer is neither the issuer nor shows a certificate of it";
         for der in beside {
-            let Ok(facts) = Facts::parse(der) else { continue };
+            let Ok(facts) = CertificateFields::parse(der) else { continue };
             if !responder.is(&facts) {
                 continue;
             }

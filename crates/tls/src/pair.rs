@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::store::{Certificate, Parts};
+use crate::store::{Certificate, PemParts};
 
 /// The third file: beside the certificate's.
 pub fn beside(certificate: &Path) -> PathBuf {
@@ -20,7 +20,7 @@ pub fn beside(certificate: &Path) -> PathBuf {
 pub fn left_over(certificate: &str, key: &str) -> Option<Vec<u8>> {
     let text = base::file::read(beside(Path::new(certificate))).ok()?;
     Certificate::from_pem(certificate, &text).ok()?;
-    let parts = |path: &str| Parts::read(path, &base::file::read(path).ok()?).ok();
+    let parts = |path: &str| PemParts::read(path, &base::file::read(path).ok()?).ok();
     let (chain, key) = (parts(certificate).map(|own| own.certificates), parts(key).and_then(|own| own.key));
     let belongs =
         chain.zip(key).is_some_and(|(chain, key)| Certificate::new(certificate, chain, key).is_ok());

@@ -11,7 +11,7 @@ use aws_lc_rs::pbkdf2::{self, PBKDF2_HMAC_SHA1, PBKDF2_HMAC_SHA256, PBKDF2_HMAC_
 
 use crate::der::{self, Der};
 use crate::legacy;
-use crate::pem::{self, Block};
+use crate::pem::{self, PemBlock};
 
 /// 1.2.840.113549.1.5.13 and .12
 const PBES2: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 13];
@@ -41,7 +41,7 @@ const WRONG: &str = "a private key with another passphrase";
 ///
 /// # Errors
 /// It is encrypted in a way that is not known here, or the passphrase is another one.
-pub(crate) fn open(block: &Block<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &'static str> {
+pub(crate) fn open(block: &PemBlock<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &'static str> {
     let framed = if block.encryption.is_none() { Encrypted::parse(&block.data) } else { None };
     match framed {
         Some(encrypted) => encrypted.decrypt(passphrase),
@@ -57,7 +57,7 @@ pub(crate) fn open(block: &Block<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &'st
 }
 
 /// The block as it was.
-fn text(block: &Block<'_>) -> String {
+fn text(block: &PemBlock<'_>) -> String {
     let headers = match block.encryption {
         Some(how) => format!("Proc-Type: 4,ENCRYPTED\nDEK-Info: {how}\n\n"),
         None => String::new(),

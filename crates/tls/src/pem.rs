@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block<'a> {
+pub struct PemBlock<'a> {
     /// What the marks say: `CERTIFICATE`, `PRIVATE KEY`.
     pub label: &'a str,
     /// What headers before the data say of its encryption (`DEK-Info`), as old forms of keys do;
@@ -30,16 +30,16 @@ pub struct Malformed {
 ///
 /// # Errors
 /// A block without its end, or one that is no base64.
-pub fn blocks(text: &[u8]) -> Result<Vec<Block<'_>>, Malformed> {
+pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
     let mut found = Vec::new();
-    let mut open: Option<(Block<'_>, Vec<u8>)> = None;
+    let mut open: Option<(PemBlock<'_>, Vec<u8>)> = None;
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         let number = index + 1;
         match &mut open {
             None => {
                 if let Some(label) = mark(line, "-----BEGIN ") {
-                    let block = Block { label, encryption: None, data: Vec::new(), line: number };
+                    let block = PemBlock { label, encryption: None, data: Vec::new(), line: number };
                     open = Some((block, Vec::new()));
                 }
             }

@@ -33,7 +33,7 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 
 /// How nonce and content type travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum NonceForm {
     /// TLS 1.3: nothing of the nonce; the type is encrypted behind the plaintext.
     Tls13,
     /// TLS 1.2 with AES-GCM: half of the nonce stands before the ciphertext.
@@ -68,7 +68,7 @@ pub(crate) struct Direction {
     vector: [u8; 12],
     sequence: u64,
     aead: Aead,
-    form: Form,
+    form: NonceForm,
 }
 
 /// A record as it stands in a buffer.
@@ -107,7 +107,7 @@ fn is_content(content: u8) -> bool {
 
 /// What was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedRecord {
     pub(crate) content: u8,
     /// How many bytes of plaintext there are.
     pub(crate) length: usize,
@@ -128,9 +128,9 @@ impl Direction {
             Aead::Chacha20Poly1305 => &CHACHA20_POLY1305,
         };
         let form = match aead {
-            _ if is_tls13 => Form::Tls13,
-            Aead::Chacha20Poly1305 => Form::Implicit,
-            _ => Form::Explicit,
+            _ if is_tls13 => NonceForm::Tls13,
+            Aead::Chacha20Poly1305 => NonceForm::Implicit,
+            _ => NonceForm::Explicit,
         };
         let key = LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?);
         Some(Self { key, vector, sequence, aead, form })
@@ -138,7 +138,7 @@ impl Direction {
 
     /// Whether it speaks TLS 1.3.
     pub(crate) fn is_tls13(&self) -> bool {
-        self.form == Form::Tls13
+        self.form == NonceForm::Tls13
     }
 
     /// Whether the key has sealed as many records as it should, and can be replaced.
@@ -152,9 +152,9 @@ impl Direction {
         HEADER
             + TAG
             + match self.form {
-                Form::Tls13 => 1,
-                Form::Explicit => EXPLICIT_NONCE,
-                Form::Implicit => 0,
+                NonceForm::Tls13 => 1,
+                NonceForm::Explicit => EXPLICIT_NONCE,
+                NonceForm::Implicit => 0,
             }
     }
 
@@ -180,11 +180,11 @@ impl Direction {
         let form = self.form;
         let (sequence, nonce) = self.next()?;
         let (header, body) = out.get_mut(..total)?.split_at_mut(HEADER);
-        let outer = if form == Form::Tls13 { APPLICATION_DATA } else { content };
+        let outer = if form == NonceForm::Tls13 { APPLICATION_DATA } else { content };
         let [high, low] = u16::try_from(total - HEADER).ok()?.to_be_bytes();
         header.copy_from_slice(&[outer, 3, 3, high, low]);
         let aad = Associated::new(form, sequence, content, plain, total - HEADER);
-        let body = if form == Form::Explicit {
+        let body = if form == NonceForm::Explicit {
             let (explicit, body) = body.split_at_mut(EXPLICIT_NONCE);
             explicit.copy_from_slice(&nonce[4..]);
             body
@@ -192,7 +192,7 @@ impl Direction {
             body
         };
         let (text, trailer) = body.split_at_mut(plain);
-        let extra: &[u8] = if form == Form::Tls13 { &[content] } else { &[] };
+        let extra: &[u8] = if form == NonceForm::Tls13 { &[content] } else { &[] };
         let nonce = Nonce::assume_unique_for_key(nonce);
         let sealed = if second.is_empty() {
             self.key.seal_out_of_place_scatter(nonce, Aad::from(aad), first, text, extra, trailer)
@@ -214,11 +214,11 @@ impl Direction {
         &mut self,
         record: &mut [u8],
         room: &mut [u8],
-    ) -> Result<(Opened, Option<usize>), Reason> {
+    ) -> Result<(OpenedRecord, Option<usize>), Reason> {
         let (header, body) = record.split_at_mut(HEADER);
         let outer = header[0];
-        let offset = if self.form == Form::Explicit { EXPLICIT_NONCE } else { 0 };
-        if self.form == Form::Tls13 && outer != APPLICATION_DATA {
+        let offset = if self.form == NonceForm::Explicit { EXPLICIT_NONCE } else { 0 };
+        if self.form == NonceForm::Tls13 && outer != APPLICATION_DATA {
             return Err(Reason::BadRecordType);
         }
         // What is authenticated below has this version, which all records have by now.
@@ -228,7 +228,7 @@ impl Direction {
         let Some(length) = body.len().checked_sub(offset + TAG) else {
             return Err(Reason::DecryptionFailed);
         };
-        let most = PLAINTEXT_MAX + if self.form == Form::Tls13 { 1 } else { 0 };
+        let most = PLAINTEXT_MAX + if self.form == NonceForm::Tls13 { 1 } else { 0 };
         if length > most {
             return Err(Reason::PacketLengthTooLong);
         }
@@ -253,12 +253,12 @@ impl Direction {
             text
         };
         let opened = match self.form {
-            Form::Tls13 => {
+            NonceForm::Tls13 => {
                 // The type is the last byte that is not padding.
                 let end = plain.iter().rposition(|byte| *byte != 0).ok_or(Reason::BadRecordType)?;
-                Opened { content: plain[end], length: end }
+                OpenedRecord { content: plain[end], length: end }
             }
-            _ => Opened { content: outer, length },
+            _ => OpenedRecord { content: outer, length },
         };
         Ok((opened, (!direct).then_some(HEADER + offset)))
     }
@@ -266,7 +266,7 @@ impl Direction {
     /// How many bytes of room the record needs to be opened into it.
     #[inline]
     pub(crate) fn room_for(&self, record: usize) -> usize {
-        let offset = if self.form == Form::Explicit { EXPLICIT_NONCE } else { 0 };
+        let offset = if self.form == NonceForm::Explicit { EXPLICIT_NONCE } else { 0 };
         record.saturating_sub(HEADER + offset + TAG)
     }
 }
@@ -280,9 +280,9 @@ struct Associated {
 
 impl Associated {
     #[inline]
-    fn new(form: Form, sequence: u64, content: u8, plain: usize, body: usize) -> Self {
+    fn new(form: NonceForm, sequence: u64, content: u8, plain: usize, body: usize) -> Self {
         let mut bytes = [0; 13];
-        if form == Form::Tls13 {
+        if form == NonceForm::Tls13 {
             let [high, low] = (body as u16).to_be_bytes();
             bytes[..HEADER].copy_from_slice(&[APPLICATION_DATA, 3, 3, high, low]);
             return Self { bytes, length: HEADER };

@@ -1,7 +1,7 @@
 //! An established connection's records of all kinds: data, alerts, and the handshake messages that
 //! may still come.
 
-use crate::buffer::Waiting;
+use crate::buffer::PendingBytes;
 use crate::engine::Kernel;
 use crate::error::{Error, Reason};
 use crate::record::{ALERT, APPLICATION_DATA, Direction, HANDSHAKE, HEADER, PLAINTEXT_MAX};
@@ -44,7 +44,7 @@ pub(crate) struct Records {
 }
 
 /// What a record was.
-pub(crate) enum Seen<'a> {
+pub(crate) enum RecordKind<'a> {
     /// Data, so much of it at the start of the room.
     Filled(usize),
     /// Data, where the record was.
@@ -84,8 +84,8 @@ impl Records {
         &mut self,
         record: &'a mut [u8],
         room: &mut [u8],
-        unsent: &mut Waiting,
-    ) -> Result<Seen<'a>, Reason> {
+        unsent: &mut PendingBytes,
+    ) -> Result<RecordKind<'a>, Reason> {
         let direct = room.len() >= self.open.room_for(record.len());
         let (opened, offset) = self.open.open(record, if direct { room } else { &mut [] })?;
         let length = opened.length;
@@ -93,8 +93,8 @@ impl Records {
         if is_data && length > 0 && self.joint.is_empty() {
             self.idle = 0;
             return Ok(match offset {
-                None => Seen::Filled(length),
-                Some(offset) => Seen::InPlace(&record[offset..offset + length]),
+                None => RecordKind::Filled(length),
+                Some(offset) => RecordKind::InPlace(&record[offset..offset + length]),
             });
         }
         if !self.joint.is_empty() && opened.content != HANDSHAKE {
@@ -113,27 +113,27 @@ impl Records {
             Some(offset) => &record[offset..offset + length],
         };
         match opened.content {
-            APPLICATION_DATA => Ok(Seen::Nothing),
+            APPLICATION_DATA => Ok(RecordKind::Nothing),
             ALERT => self.take_alert(text),
-            HANDSHAKE => self.take_messages(text, unsent).map(|()| Seen::Nothing),
+            HANDSHAKE => self.take_messages(text, unsent).map(|()| RecordKind::Nothing),
             _ => Err(Reason::UnexpectedRecord),
         }
     }
 
-    fn take_alert<'a>(&mut self, text: &[u8]) -> Result<Seen<'a>, Reason> {
+    fn take_alert<'a>(&mut self, text: &[u8]) -> Result<RecordKind<'a>, Reason> {
         let [level, alert] = *text else { return Err(Reason::InvalidAlert) };
         if alert == CLOSE_NOTIFY {
-            return Ok(Seen::Close);
+            return Ok(RecordKind::Close);
         }
         let is_warning = if self.open.is_tls13() { alert == USER_CANCELED } else { level == WARNING };
         if !is_warning {
             return Err(Reason::Alert(alert));
         }
         self.warnings += 1;
-        if self.warnings >= WARNINGS_MAX { Err(Reason::TooManyWarnAlerts) } else { Ok(Seen::Nothing) }
+        if self.warnings >= WARNINGS_MAX { Err(Reason::TooManyWarnAlerts) } else { Ok(RecordKind::Nothing) }
     }
 
-    fn take_messages(&mut self, text: &[u8], unsent: &mut Waiting) -> Result<(), Reason> {
+    fn take_messages(&mut self, text: &[u8], unsent: &mut PendingBytes) -> Result<(), Reason> {
         if text.is_empty() {
             return Err(Reason::BadPacket);
         }
@@ -162,7 +162,7 @@ impl Records {
         kind: u8,
         body: &[u8],
         is_last: bool,
-        unsent: &mut Waiting,
+        unsent: &mut PendingBytes,
     ) -> Result<(), Reason> {
         let is_tls13 = self.open.is_tls13();
         match kind {
@@ -202,7 +202,7 @@ impl Records {
 
     /// Whether an answer to the peer may be appended. One is enough for several messages until it
     /// has left: a peer that does not read cannot make the unsent bytes grow.
-    fn may_answer(&self, unsent: &Waiting) -> bool {
+    fn may_answer(&self, unsent: &PendingBytes) -> bool {
         !self.is_closed && (!self.answered || unsent.is_empty())
     }
 
@@ -219,7 +219,7 @@ impl Records {
 
     /// Tells the peer that the next record is sealed with the next key, and seals it so. `asks` the
     /// peer to do the same.
-    pub(crate) fn update(&mut self, asks: bool, unsent: &mut Waiting) -> Result<(), Reason> {
+    pub(crate) fn update(&mut self, asks: bool, unsent: &mut PendingBytes) -> Result<(), Reason> {
         let mut out = [0; 64];
         let message = [KEY_UPDATE, 0, 0, 1, asks.into()];
         let n = self.seal.seal(HANDSHAKE, &message, &[], &mut out).ok_or(Reason::InternalError)?;
@@ -229,7 +229,7 @@ impl Records {
     }
 
     /// Appends an alert to the unsent bytes. Nothing follows close_notify or a fatal one.
-    pub(crate) fn alert(&mut self, level: u8, alert: u8, unsent: &mut Waiting) {
+    pub(crate) fn alert(&mut self, level: u8, alert: u8, unsent: &mut PendingBytes) {
         let mut out = [0; 64];
         if self.is_closed {
             return;
@@ -241,7 +241,7 @@ impl Records {
     }
 
     /// Appends close_notify, once.
-    pub(crate) fn close(&mut self, unsent: &mut Waiting) {
+    pub(crate) fn close(&mut self, unsent: &mut PendingBytes) {
         self.alert(WARNING, CLOSE_NOTIFY, unsent);
     }
 
@@ -305,7 +305,7 @@ mod tests {
         peer: &mut Direction,
         content: u8,
         text: &[u8],
-        unsent: &mut Waiting,
+        unsent: &mut PendingBytes,
     ) -> Option<Reason> {
         let mut record = [0; 64];
         let n = peer.seal(content, text, &[], &mut record).expect("it has room");
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_server_takes_no_message_that_only_servers_send() {
         let (mut records, mut peer) = connection(false);
-        let mut unsent = Waiting::default();
+        let mut unsent = PendingBytes::default();
         assert_eq!(give(&mut records, &mut peer, APPLICATION_DATA, b"x", &mut unsent), None);
         let ended = give(&mut records, &mut peer, HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0], &mut unsent);
         assert_eq!(ended, Some(Reason::UnexpectedMessage));
@@ -326,14 +326,14 @@ mod tests {
     fn a_client_takes_no_message_that_only_clients_send() {
         let (mut records, mut peer) = connection(true);
         let hello = [CLIENT_HELLO, 0, 0, 0];
-        let ended = give(&mut records, &mut peer, HANDSHAKE, &hello, &mut Waiting::default());
+        let ended = give(&mut records, &mut peer, HANDSHAKE, &hello, &mut PendingBytes::default());
         assert_eq!(ended, Some(Reason::UnexpectedMessage));
     }
 
     #[test]
     fn requests_for_a_renegotiation_have_one_unsent_answer_at_a_time() {
         let (mut records, mut peer) = connection(true);
-        let mut unsent = Waiting::default();
+        let mut unsent = PendingBytes::default();
         let mut length = 0;
         for _ in 0..1000 {
             assert_eq!(give(&mut records, &mut peer, APPLICATION_DATA, b"x", &mut unsent), None);

@@ -6,7 +6,7 @@ use crate::engine::key::{KeyKind, PrivateKey};
 #[cfg(feature = "legacy-tls")]
 use crate::legacy;
 use crate::load_error::LoadError;
-use crate::pem::{self, Block};
+use crate::pem::{self, PemBlock};
 use crate::{ocsp, passphrase, x509};
 
 /// A certificate, its chain and its key.
@@ -50,12 +50,12 @@ pub struct Sources {
 }
 
 /// What asks for the passphrase of the encrypted key in a file.
-type Ask = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
+type PassphrasePrompt = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
 
 /// The passphrases of encrypted keys (`ssl-passphrase-cmd`): those that opened one before are tried
 /// first.
 pub struct Passphrases {
-    ask: Box<Ask>,
+    ask: Box<PassphrasePrompt>,
     known: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -90,7 +90,7 @@ impl Passphrases {
 
 /// What a PEM file has, in whatever order.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct PemParts {
     /// Certificates, as DER.
     pub certificates: Vec<Arc<[u8]>>,
     /// Revocation lists, as DER.
@@ -99,7 +99,7 @@ pub struct Parts {
     pub key: Option<PrivateKey>,
 }
 
-impl Parts {
+impl PemParts {
     /// Takes in what another file has.
     pub(crate) fn merge(&mut self, other: Self) {
         self.certificates.extend(other.certificates);
@@ -130,7 +130,7 @@ impl Parts {
         for block in blocks {
             match block.label {
                 "CERTIFICATE" | "TRUSTED CERTIFICATE" | "X509 CERTIFICATE" => {
-                    x509::Facts::parse(&block.data).map_err(|cause| fault(block.line, cause))?;
+                    x509::CertificateFields::parse(&block.data).map_err(|cause| fault(block.line, cause))?;
                     parts.certificates.push(block.data.into());
                 }
                 "X509 CRL" => {
@@ -156,7 +156,7 @@ impl Parts {
     }
 }
 
-fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Result<PrivateKey, LoadError> {
+fn key(file: &str, block: &PemBlock<'_>, passphrases: Option<&Passphrases>) -> Result<PrivateKey, LoadError> {
     let line = block.line;
     let failed = |what: &str| {
         LoadError::at(
@@ -197,7 +197,7 @@ impl Certificate {
     /// # Errors
     /// What cannot be read or does not belong together.
     pub fn from_pem(name: &str, text: &[u8]) -> Result<Self, LoadError> {
-        let parts = Parts::read(name, text)?;
+        let parts = PemParts::read(name, text)?;
         let key =
             parts.key.ok_or_else(|| LoadError::new(name, format!("No Private Key found in '{name}'.")))?;
         Self::new(name, parts.certificates, key)
@@ -222,7 +222,7 @@ impl Certificate {
             };
             chain[..=own].rotate_right(1);
         }
-        let facts = x509::Facts::parse(&chain[0]).map_err(|cause| LoadError::new(name, cause))?;
+        let facts = x509::CertificateFields::parse(&chain[0]).map_err(|cause| LoadError::new(name, cause))?;
         let names = facts.names().into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
         Ok(Self {
             name: name.into(),

@@ -35,11 +35,11 @@ fn now() -> u64 {
 
 /// A key: 48 or 80 bytes, of which 16 are its name.
 #[derive(Clone)]
-struct Key {
+struct TicketKey {
     bytes: Box<[u8]>,
 }
 
-impl Key {
+impl TicketKey {
     fn new(bytes: &[u8]) -> Option<Self> {
         matches!(bytes.len(), 48 | 80).then(|| Self { bytes: bytes.into() })
     }
@@ -64,7 +64,7 @@ impl Key {
 /// The keys of tickets, shared by the listeners that name the same file, oldest first. The last but
 /// one seals, all open.
 pub struct TicketKeys {
-    keys: RwLock<Vec<Key>>,
+    keys: RwLock<Vec<TicketKey>>,
     /// When the keys are replaced, where they were made here; 0 for keys from a file. Written by
     /// whoever replaces them.
     renew_at: AtomicU64,
@@ -84,7 +84,7 @@ impl TicketKeys {
     /// # Errors
     /// The system gave no random bytes.
     pub fn random(lifetime: u32) -> Result<Self, String> {
-        let keys = (0..KEYS).map(|_| Key::random()).collect::<Result<Vec<_>, _>>()?;
+        let keys = (0..KEYS).map(|_| TicketKey::random()).collect::<Result<Vec<_>, _>>()?;
         let renew_at = AtomicU64::new(now() + RENEWED_AFTER);
         Ok(Self { keys: RwLock::new(keys), renew_at, lifetime })
     }
@@ -94,7 +94,7 @@ impl TicketKeys {
     /// # Errors
     /// A line that is no key, keys of different lengths, or too few.
     pub fn from_text(file: &str, text: &str, lifetime: u32) -> Result<Self, LoadError> {
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<TicketKey> = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let fault = |what: &str| {
                 let number = index + 1;
@@ -105,7 +105,7 @@ impl TicketKeys {
                 )
             };
             let bytes = STANDARD.decode(line.trim()).map_err(|_| fault("unable to decode base64 key"))?;
-            let key = Key::new(&bytes).ok_or_else(|| fault("invalid key size"))?;
+            let key = TicketKey::new(&bytes).ok_or_else(|| fault("invalid key size"))?;
             if keys.first().is_some_and(|first| first.bytes.len() != key.bytes.len()) {
                 return Err(fault("keys of different sizes"));
             }
@@ -126,7 +126,7 @@ impl TicketKeys {
         if keys.first().is_some_and(|first| first.bytes.len() != bytes.len()) {
             return false;
         }
-        let Some(key) = Key::new(bytes) else { return false };
+        let Some(key) = TicketKey::new(bytes) else { return false };
         keys.remove(0);
         keys.push(key);
         true
@@ -152,7 +152,7 @@ impl TicketKeys {
         let next = now() + RENEWED_AFTER;
         // One thread does it.
         if self.renew_at.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
-            && let Ok(key) = Key::random()
+            && let Ok(key) = TicketKey::random()
         {
             let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
             keys.remove(0);
@@ -227,7 +227,7 @@ pub struct SessionCache {
 
 #[derive(Debug, Default)]
 struct Cached {
-    sessions: HashMap<Box<[u8]>, Kept>,
+    sessions: HashMap<Box<[u8]>, TicketStore>,
     /// Keys in the order they came, with the number of their session; those that have left since
     /// are passed over.
     order: VecDeque<(Box<[u8]>, u64)>,
@@ -238,7 +238,7 @@ struct Cached {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct TicketStore {
     number: u64,
     since: u64,
     session: Box<[u8]>,
@@ -290,7 +290,7 @@ impl SessionCache {
         cached.next += 1;
         cached.used += needed;
         cached.order.push_back((key.into(), number));
-        cached.sessions.insert(key.into(), Kept { number, since: now(), session: session.into() });
+        cached.sessions.insert(key.into(), TicketStore { number, since: now(), session: session.into() });
         true
     }
 
@@ -313,13 +313,13 @@ impl SessionCache {
         looked_up(kept.filter(|kept| self.is_good(kept)).map(|kept| kept.session.into()))
     }
 
-    fn is_good(&self, kept: &Kept) -> bool {
+    fn is_good(&self, kept: &TicketStore) -> bool {
         now().saturating_sub(kept.since) <= self.lifetime
     }
 }
 
 impl Cached {
-    fn take(&mut self, key: &[u8]) -> Option<Kept> {
+    fn take(&mut self, key: &[u8]) -> Option<TicketStore> {
         let kept = self.sessions.remove(key)?;
         self.used -= kept.session.len().div_ceil(BLOCK);
         Some(kept)

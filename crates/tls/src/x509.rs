@@ -12,13 +12,13 @@ use x509_parser::public_key::PublicKey;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::der::{self, Der};
-use crate::dn::Name;
+use crate::dn::DistinguishedName;
 
 /// A certificate taken apart.
 #[derive(Debug)]
-pub struct Facts<'a>(X509Certificate<'a>);
+pub struct CertificateFields<'a>(X509Certificate<'a>);
 
-impl<'a> Facts<'a> {
+impl<'a> CertificateFields<'a> {
     /// Takes `der` apart.
     ///
     /// # Errors
@@ -37,13 +37,13 @@ impl<'a> Facts<'a> {
     }
 
     /// Its subject, to be shown (`ssl_c_s_dn`).
-    pub fn subject_name(&'a self) -> Name<'a> {
-        Name::new(self.0.subject())
+    pub fn subject_name(&'a self) -> DistinguishedName<'a> {
+        DistinguishedName::new(self.0.subject())
     }
 
     /// Its issuer, to be shown (`ssl_c_i_dn`).
-    pub fn issuer_name(&'a self) -> Name<'a> {
-        Name::new(self.0.issuer())
+    pub fn issuer_name(&'a self) -> DistinguishedName<'a> {
+        DistinguishedName::new(self.0.issuer())
     }
 
     /// Its serial number without leading zeros (`ssl_c_serial`).
@@ -259,7 +259,7 @@ fn covers(name: &str, host: &str) -> bool {
 
 /// The contents of a certificate's subject, without its tag and length.
 pub(crate) fn subject_of(der: &[u8]) -> Option<Vec<u8>> {
-    let facts = Facts::parse(der).ok()?;
+    let facts = CertificateFields::parse(der).ok()?;
     Some(Der(facts.subject()).take(der::SEQUENCE)?.0.to_vec())
 }
 
@@ -315,7 +315,7 @@ fn general_name(name: &GeneralName<'_>) -> String {
         GeneralName::URI(name) => format!("URI:{name}"),
         GeneralName::RegisteredID(oid) => format!("Registered ID:{}", oid.to_id_string()),
         GeneralName::DirectoryName(name) => {
-            let text = Name::new(name).spaced().unwrap_or_default();
+            let text = DistinguishedName::new(name).spaced().unwrap_or_default();
             format!("DirName:{}", String::from_utf8_lossy(&text))
         }
         GeneralName::IPAddress(bytes) => match **bytes {

@@ -273,10 +273,10 @@ fn certificates_of_version_1_are_trusted_as_roots_and_serve_as_the_peers_own() {
         "x509 -req -in %/own.csr -CA %/root.pem -CAkey %/root.key -CAcreateserial -out %/own.pem -days 30"
     ));
     let read = |name: &str| fs::read(folder.0.join(name)).unwrap();
-    let root = tls::store::Parts::read("root", &read("root.pem")).unwrap().certificates;
+    let root = tls::store::PemParts::read("root", &read("root.pem")).unwrap().certificates;
     let pem = [read("own.pem"), read("own.key")].concat();
     let own = Arc::new(tls::Certificate::from_pem("own", &pem).unwrap());
-    assert_eq!(tls::x509::Facts::parse(&own.chain[0]).unwrap().version(), 1);
+    assert_eq!(tls::x509::CertificateFields::parse(&own.chain[0]).unwrap().version(), 1);
     let trust = Arc::new(Trust { authorities: root, ..Trust::default() });
     for version in [tls::TLS12, tls::TLS13] {
         let parameters = tls::Parameters { min: version, max: version, ..tls::Parameters::default() };
@@ -285,7 +285,7 @@ fn certificates_of_version_1_are_trusted_as_roots_and_serve_as_the_peers_own() {
             trust: trust.clone(),
             ..tls::ClientVerify::default()
         };
-        let options = tls::Options { parameters, verify, ..tls::Options::default() };
+        let options = tls::EntryOptions { parameters, verify, ..tls::EntryOptions::default() };
         let entry = common::entry(own.clone(), &Arc::new(options));
         let acceptor = Arc::new(tls::Acceptor::new(common::listening(vec![entry])).unwrap());
         let connecting = tls::Connecting {

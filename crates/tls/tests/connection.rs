@@ -3,13 +3,13 @@
 mod common;
 
 use common::{Authority, acceptor, carry, connector, pair};
-use tls::{Options, Parameters, TLS12, TLS13};
+use tls::{EntryOptions, Parameters, TLS12, TLS13};
 
-fn options(version: u16, suite: u16) -> Options {
+fn options(version: u16, suite: u16) -> EntryOptions {
     let mut parameters = Parameters { min: version, max: version, ..Parameters::default() };
     let suites = if version == TLS13 { &mut parameters.suites13 } else { &mut parameters.suites12 };
     *suites = vec![suite];
-    Options { parameters, ..Options::default() }
+    EntryOptions { parameters, ..EntryOptions::default() }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::alloc::System;
 
 use common::{Authority, acceptor, connector, pair};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tls::{Options, Parameters, TLS12, TLS13};
+use tls::{EntryOptions, Parameters, TLS12, TLS13};
 
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -28,7 +28,7 @@ fn an_established_connection_allocates_nothing_and_holds_little() {
     let authority = Authority::new();
     for version in [TLS12, TLS13] {
         let parameters = Parameters { min: version, max: version, ..Parameters::default() };
-        let acceptor = acceptor(&authority, Options { parameters, ..Options::default() });
+        let acceptor = acceptor(&authority, EntryOptions { parameters, ..EntryOptions::default() });
         let connector = connector(&authority);
         let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
         let text = vec![7; 40_000];

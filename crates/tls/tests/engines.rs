@@ -10,8 +10,8 @@ use std::sync::Arc;
 use common::{Authority, carry, certificate, entry, listening, shake};
 use rcgen::{KeyPair, PKCS_RSA_SHA256};
 use tls::{
-    Acceptor, ClientVerify, Connecting, Connector, Ended, Keep, Kind, Legacy, Listening, Options, Parameters,
-    Reason, Resumption, Session, TLS10, TLS12, TLS13, TicketKeys, VerifyMode,
+    Acceptor, ClientVerify, Connecting, Connector, EntryOptions, FailureKind, Keep, Legacy, Listening,
+    Parameters, PeerEnd, Reason, Resumption, Session, TLS10, TLS12, TLS13, TicketKeys, VerifyMode,
 };
 
 const TLS11: u16 = 0x0302;
@@ -28,7 +28,7 @@ fn parameters(is_legacy: bool, min: u16, max: u16) -> Parameters {
 }
 
 /// Verifying clients at a low level leaves rustls nothing that it could do as well.
-fn only_openssl(options: &mut Options, authority: &Authority) {
+fn only_openssl(options: &mut EntryOptions, authority: &Authority) {
     if let Some(legacy) = &mut options.parameters.legacy {
         legacy.security_level = Some(0);
         options.verify =
@@ -46,10 +46,10 @@ fn meet(authority: &Authority, [client, server]: [Line; 2], alpn: [&[&str]; 2]) 
     let list = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
     let own = certificate(&authority.issue_with(&["a.test"], &key, |_| {}));
-    let mut options = Options {
+    let mut options = EntryOptions {
         parameters: parameters(server.0, server.1, server.2),
         alpn: list(alpn[1]),
-        ..Options::default()
+        ..EntryOptions::default()
     };
     only_openssl(&mut options, authority);
     let listening = Listening {
@@ -155,21 +155,25 @@ fn each_end_is_told_from_a_broken_connection() {
         client.close();
         let mut wire = unsent(&mut client);
         assert!(server.open(&mut wire, &mut room).unwrap().is_end, "{engines:x?}");
-        assert_eq!(server.ended(), Ended::Cleanly);
+        assert_eq!(server.ended(), PeerEnd::Cleanly);
         // The other direction goes on.
         let mut out = [0; 1000];
         let (_, sealed) = server.seal(b"bye", b"", &mut out).unwrap();
         assert_eq!(client.open(&mut out[..sealed], &mut room).unwrap().filled, 3, "{engines:x?}");
         assert_eq!(&room[..3], b"bye");
         assert!(!client.transport_ended());
-        assert_eq!(client.ended(), Ended::Cut);
+        assert_eq!(client.ended(), PeerEnd::Cut);
         // A record that was changed on its way.
         let Pair { mut client, mut server } = meet(&authority, *engines, [&[], &[]]);
         let mut out = [0; 1000];
         let (_, sealed) = client.seal(b"hello", b"", &mut out).unwrap();
         out[sealed - 1] ^= 1;
         let error = server.open(&mut out[..sealed], &mut room).unwrap_err();
-        assert_eq!((error.kind, error.reason), (Kind::Fatal, Reason::DecryptionFailed), "{engines:x?}");
+        assert_eq!(
+            (error.kind, error.reason),
+            (FailureKind::Fatal, Reason::DecryptionFailed),
+            "{engines:x?}"
+        );
         assert!(!server.unsent().is_empty() && server.failure() == Some(error));
         assert!(server.seal(b"x", b"", &mut out).is_err());
     }
@@ -180,7 +184,7 @@ fn each_end_is_told_from_a_broken_connection() {
 fn noise_fails_on_openssl_as_it_does_on_rustls() {
     let authority = Authority::new();
     let Pair { .. } = meet(&authority, MEETINGS[8].0, [&[], &[]]);
-    let options = Options { parameters: parameters(true, TLS10, TLS12), ..Options::default() };
+    let options = EntryOptions { parameters: parameters(true, TLS10, TLS12), ..EntryOptions::default() };
     let acceptor = common::acceptor(&authority, options);
     let connector = Connector::new(&Connecting {
         parameters: parameters(true, TLS10, TLS12),
@@ -222,7 +226,7 @@ fn a_client_that_wants_to_renegotiate_is_refused() {
     // Whatever is in it, a record of this kind is a ClientHello's.
     let mut record = [&[22, 3, 3, 0, 64][..], &[7; 64]].concat();
     let error = server.open(&mut record, &mut room).unwrap_err();
-    assert_eq!((error.kind, error.reason), (Kind::Renegotiation, Reason::NoRenegotiation));
+    assert_eq!((error.kind, error.reason), (FailureKind::Renegotiation, Reason::NoRenegotiation));
 }
 
 #[test]
@@ -240,7 +244,8 @@ fn sessions_are_resumed_where_the_line_lets_them() {
     // Sessions that OpenSSL keeps are shown from outside (tests/tests/tls/legacy.rs).
     for (what, resumption, expected) in lines {
         let own = certificate(&authority.issue(&["a.test"], |_| {}));
-        let mut options = Options { parameters: parameters(true, TLS10, TLS12), ..Options::default() };
+        let mut options =
+            EntryOptions { parameters: parameters(true, TLS10, TLS12), ..EntryOptions::default() };
         only_openssl(&mut options, &authority);
         let listening = Listening { resumption, ..listening(vec![entry(own, &Arc::new(options))]) };
         let acceptor = Arc::new(Acceptor::new(listening).unwrap());

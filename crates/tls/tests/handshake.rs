@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use common::{Authority, acceptor, certificate, connector, entry, listening, pair, shake};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, date_time_ymd};
-use tls::captured::List;
+use tls::capture::CapturedList;
 use tls::verify_code as code;
 use tls::{
-    Acceptor, ClientVerify, Connecting, Connector, Details, Keep, Kind, Listening, Options, Parameters,
-    Reason, Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust, VerifyCodes, VerifyMode,
+    Acceptor, ClientVerify, Connecting, Connector, Details, EntryOptions, FailureKind, Keep, Listening,
+    Parameters, Reason, Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust, VerifyCodes,
+    VerifyMode,
 };
 
 /// What a client that connects as `connecting` says comes to, and the server's side.
@@ -93,8 +94,10 @@ fn clients_are_verified_as_the_line_says() {
             let verify_as =
                 ClientVerify { mode, trust: authority.trust(), crt_ignore, ..ClientVerify::default() };
             let parameters = Parameters { min: version, max: version, ..Parameters::default() };
-            let acceptor =
-                acceptor(&authority, Options { parameters, verify: verify_as, ..Options::default() });
+            let acceptor = acceptor(
+                &authority,
+                EntryOptions { parameters, verify: verify_as, ..EntryOptions::default() },
+            );
             let connecting = Connecting { certificate: own.clone(), ..trusting(&authority) };
             let (_, server) = meet(&acceptor, &connecting, Some("a.test"));
             assert_eq!(server.is_established(), passes, "{version:x} {mode:?} {verify}");
@@ -103,8 +106,8 @@ fn clients_are_verified_as_the_line_says() {
             assert_eq!(server.details().peer.len(), usize::from(asked), "{mode:?}");
             if let Some(error) = server.failure() {
                 let (kind, reason) = match own {
-                    None => (Kind::Handshake, Reason::PeerDidNotReturnACertificate),
-                    Some(_) => (Kind::CrtFail, Reason::CertificateVerifyFailed),
+                    None => (FailureKind::Handshake, Reason::PeerDidNotReturnACertificate),
+                    Some(_) => (FailureKind::CrtFail, Reason::CertificateVerifyFailed),
                 };
                 assert_eq!((error.kind, error.reason, error.verify), (kind, reason, verify));
             }
@@ -164,7 +167,8 @@ fn the_name_and_the_clients_signatures_choose_the_certificate() {
 fn protocols_are_agreed_on_in_our_order_and_none_in_common_is_no_error() {
     let authority = Authority::new();
     let list = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
-    let acceptor = acceptor(&authority, Options { alpn: list(&["h2", "http/1.1"]), ..Options::default() });
+    let acceptor =
+        acceptor(&authority, EntryOptions { alpn: list(&["h2", "http/1.1"]), ..EntryOptions::default() });
     for (offered, agreed) in [
         (&["http/1.1", "h2"][..], Some("h2")),
         (&["http/1.1"], Some("http/1.1")),
@@ -186,7 +190,8 @@ fn sessions_are_resumed_by_ticket_and_from_the_cache() {
     for version in [TLS12, TLS13] {
         for tickets in [true, false] {
             let parameters = Parameters { min: version, max: version, ..Parameters::default() };
-            let options = Arc::new(Options { parameters: parameters.clone(), ..Options::default() });
+            let options =
+                Arc::new(EntryOptions { parameters: parameters.clone(), ..EntryOptions::default() });
             let entry = entry(certificate(&authority.issue(&["a.test"], |_| {})), &options);
             let (keys, cache) =
                 (Arc::new(TicketKeys::random(300).unwrap()), Arc::new(SessionCache::new(100, 300)));
@@ -217,7 +222,8 @@ fn a_session_keeps_what_its_client_showed_and_is_good_under_the_same_rules_alone
             let resumption = Resumption { tickets: tickets.then_some(keys), sessions: Some(cache) };
             let served = certificate(&authority.issue(&["a.test"], |_| {}));
             let listener = |verify: ClientVerify| {
-                let options = Options { parameters: parameters.clone(), verify, ..Options::default() };
+                let options =
+                    EntryOptions { parameters: parameters.clone(), verify, ..EntryOptions::default() };
                 let entries = vec![entry(served.clone(), &Arc::new(options))];
                 Arc::new(
                     Acceptor::new(Listening { resumption: resumption.clone(), ..listening(entries) })
@@ -295,7 +301,7 @@ fn a_certificate_is_replaced_while_connections_go_on() {
 
 #[test]
 fn what_is_no_hello_is_refused_in_openssls_words() {
-    let acceptor = acceptor(&Authority::new(), Options::default());
+    let acceptor = acceptor(&Authority::new(), EntryOptions::default());
     for (bytes, text) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "error:0A00009C:SSL routines::http request"),
         (b"CONNECT x:1 HTTP/1.1\r\n", "error:0A00009B:SSL routines::https proxy request"),
@@ -315,13 +321,16 @@ fn what_is_no_hello_is_refused_in_openssls_words() {
     }
     let mut server = Session::accept(&acceptor);
     assert_eq!(server.handshake(&[]), Ok(false));
-    assert_eq!((server.cut_off(false).kind, server.cut_off(true).kind), (Kind::Empty, Kind::Abort));
+    assert_eq!(
+        (server.cut_off(false).kind, server.cut_off(true).kind),
+        (FailureKind::Empty, FailureKind::Abort)
+    );
 }
 
 #[test]
 fn trust_in_nobody_trusts_nobody() {
     let authority = Authority::new();
-    let acceptor = acceptor(&authority, Options::default());
+    let acceptor = acceptor(&authority, EntryOptions::default());
     let connecting = Connecting { trust: Some(Arc::new(Trust::default())), ..Connecting::default() };
     let (client, _) = meet(&acceptor, &connecting, Some("a.test"));
     assert_eq!(client.failure().unwrap().verify, 20);
@@ -335,7 +344,7 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
     for version in [TLS12, TLS13] {
         let groups = vec![0x17];
         let parameters = Parameters { min: version, max: version, groups, ..Parameters::default() };
-        let options = Arc::new(Options { parameters, ..Options::default() });
+        let options = Arc::new(EntryOptions { parameters, ..EntryOptions::default() });
         let entries = vec![entry(certificate(&authority.issue(&["a.test"], |_| {})), &options)];
         let kept = Listening { keep: KEEP, ..listening(entries) };
         let kept = Arc::new(Acceptor::new(kept).unwrap());
@@ -357,7 +366,7 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
             assert!(captured(&server).0 != [0; 32] && captured(&server).1 != [0; 32]);
             let captured = server.details().captured.as_ref().unwrap();
             let lists = captured.lists.as_ref().unwrap();
-            assert_eq!(lists.get(List::Groups).len(), 2 * connecting.parameters.groups.len());
+            assert_eq!(lists.get(CapturedList::Groups).len(), 2 * connecting.parameters.groups.len());
             assert!(!captured.session_key.is_empty() || version == TLS13);
         }
         let (client, _) = meet(&kept, &trusting(&authority), Some("a.test"));
@@ -371,7 +380,7 @@ fn every_group_of_ours_exchanges_keys() {
     let names = ["X25519MLKEM768", "SecP256r1MLKEM768", "X25519", "prime256v1", "secp384r1", "secp521r1"];
     let acceptor = acceptor(&authority, {
         let groups = names.iter().map(|name| tls::names::group(name).unwrap()).collect();
-        Options { parameters: Parameters { groups, ..Parameters::default() }, ..Options::default() }
+        EntryOptions { parameters: Parameters { groups, ..Parameters::default() }, ..EntryOptions::default() }
     });
     for name in names {
         for version in [TLS12, TLS13] {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::Authority;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use scratch::Scratch;
-use tls::load::{Extra, Files, Loader, authorities};
+use tls::load::{CertificateFiles, ExtraFiles, Loader, authorities};
 use tls::{Certificate, KeyKind, LoadError};
 
 /// A directory of the test's own, gone with it.
@@ -30,7 +30,7 @@ impl Folder {
     }
 }
 
-fn load(path: &str, extra: Extra) -> Result<Vec<Arc<Certificate>>, LoadError> {
+fn load(path: &str, extra: ExtraFiles) -> Result<Vec<Arc<Certificate>>, LoadError> {
     Loader { extra, ..Loader::default() }.certificates(path)
 }
 
@@ -50,21 +50,22 @@ fn a_file_may_hold_its_blocks_in_any_order_and_the_key_may_stand_beside_it() {
         ("key-first.pem", format!("{key}{own}{issuer}")),
         ("issuer-first.pem", format!("text\n{issuer}{own}{key}")),
     ] {
-        let found = load(&folder.write(name, &text), Extra::ALL).expect(name);
+        let found = load(&folder.write(name, &text), ExtraFiles::ALL).expect(name);
         assert_eq!(found[0].names.iter().map(|name| &**name).collect::<Vec<_>>(), ["a.test", "*.b.test"]);
         assert_eq!(found[0].chain.len(), if name == "bundle.pem" { 1 } else { 2 }, "{name}");
     }
     let path = folder.write("apart.crt", own);
     folder.write("apart.crt.key", key);
-    load(&path, Extra::ALL).expect("the key beside it");
-    assert!(load(&path, Extra::NONE).is_err());
+    load(&path, ExtraFiles::ALL).expect("the key beside it");
+    assert!(load(&path, ExtraFiles::NONE).is_err());
     fs::rename(folder.path("apart.crt.key"), folder.path("apart.key")).expect("renamed");
-    let replaces_ending = Extra { replaces_ending: true, ..Extra::ALL };
+    let replaces_ending = ExtraFiles { replaces_ending: true, ..ExtraFiles::ALL };
     load(&path, replaces_ending).expect("the key beside it");
     // A key that is named counts over the one in the file.
     let other = authority.issue(&["a.test"], |_| {});
     let file = folder.write("other.key", halves(&other).1);
-    let files = Files { key: Some(file.into()), key_is_named: true, ..Files::default() };
+    let files =
+        CertificateFiles { key: Some(file.into()), key_is_named: true, ..CertificateFiles::default() };
     let fault = Loader::default().certificate(&folder.path("bundle.pem"), &files).expect_err("another key");
     assert!(fault.to_string().starts_with("inconsistencies between private key and certificate"), "{fault}");
 }
@@ -77,14 +78,14 @@ fn bundles_and_directories_give_all_their_certificates() {
     folder.write("site.pem.rsa", &authority.issue_with(&["a.test"], &rsa, |_| {}));
     folder.write("site.pem.ecdsa", &authority.issue_with(&["a.test"], &ecdsa, |_| {}));
     let kinds = |path: &str| {
-        let found = load(path, Extra::ALL).expect(path);
+        let found = load(path, ExtraFiles::ALL).expect(path);
         found.iter().map(|one| one.kind()).collect::<Vec<_>>()
     };
     assert_eq!(kinds(&folder.path("site.pem")), [KeyKind::Rsa, KeyKind::Ecdsa]);
     folder.write(".hidden", "garbage");
     folder.write("site.pem.rsa.issuer", &authority.0.pem());
     assert_eq!(kinds(&folder.path("")), [KeyKind::Ecdsa, KeyKind::Rsa]);
-    assert!(load(&folder.path("site.pem"), Extra::NONE).is_err());
+    assert!(load(&folder.path("site.pem"), ExtraFiles::NONE).is_err());
 }
 
 #[test]
@@ -120,11 +121,11 @@ fn what_cannot_be_used_is_named_with_its_file_and_cause() {
         ),
     ] {
         let path = folder.write(name, &text);
-        let fault = load(&path, Extra::ALL).expect_err(name);
+        let fault = load(&path, ExtraFiles::ALL).expect_err(name);
         assert_eq!((fault.to_string(), &*fault.file), (cause.replace('%', &path), &*path));
     }
     let missing = folder.path("missing.pem");
-    let fault = load(&missing, Extra::ALL).expect_err("missing");
+    let fault = load(&missing, ExtraFiles::ALL).expect_err("missing");
     let cause = "unable to stat SSL certificate from file '%' : No such file or directory.";
     assert_eq!(fault.to_string(), cause.replace('%', &missing));
     let fault = authorities(&missing).map(drop).expect_err("missing");
@@ -174,17 +175,17 @@ fn an_answer_about_the_certificate_is_stapled_and_others_are_passed_over() {
         ("good", &other, Some("OCSP single response: Certificate ID does not match certificate and issuer")),
     ] {
         fs::copy(folder.path(answer), format!("{at}.ocsp")).expect("a copy");
-        let found = load(at, Extra::ALL).expect(answer).remove(0);
+        let found = load(at, ExtraFiles::ALL).expect(answer).remove(0);
         let warning = warning.map(|warning| format!("{warning}. Content will be ignored."));
         assert_eq!(found.warning.as_deref(), warning.as_deref(), "{answer}");
         assert_eq!(found.ocsp.is_some(), warning.is_none());
     }
     // Without the issuer there is nothing to compare with.
     folder.write("site.pem", &pem);
-    assert!(load(&path, Extra::ALL).is_err());
+    assert!(load(&path, ExtraFiles::ALL).is_err());
     folder.write("site.pem.issuer", &authority.0.pem());
     fs::copy(folder.path("good"), format!("{path}.ocsp")).expect("a copy");
-    let mut found = load(&path, Extra::ALL).expect("with its issuer").remove(0);
+    let mut found = load(&path, ExtraFiles::ALL).expect("with its issuer").remove(0);
     let response = found.ocsp.clone().expect("an answer");
     let certificate = Arc::make_mut(&mut found);
     let late = response.next_update.expect("an end") + 1000;
@@ -233,6 +234,6 @@ fn encrypted_keys_open_with_their_passphrase() {
         assert!(fault.contains("with another passphrase"), "{fault}");
         let fault = with(None).expect_err(name).to_string();
         assert!(fault.contains("no passphrase was given"), "{fault}");
-        assert!(load(&path, Extra::ALL).is_err());
+        assert!(load(&path, ExtraFiles::ALL).is_err());
     }
 }

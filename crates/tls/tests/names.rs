@@ -5,7 +5,7 @@
 use rcgen::{
     CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber, date_time_ymd,
 };
-use tls::x509::{Facts, sha1};
+use tls::x509::{CertificateFields, sha1};
 
 #[test]
 fn a_certificate_is_shown_as_haproxy_shows_it() {
@@ -24,7 +24,7 @@ fn a_certificate_is_shown_as_haproxy_shows_it() {
     name.push(DnType::CustomDnType(vec![1, 2, 840, 113549, 1, 9, 1]), "x@y.z");
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     let certificate = params.self_signed(&key).unwrap();
-    let facts = Facts::parse(certificate.der()).unwrap();
+    let facts = CertificateFields::parse(certificate.der()).unwrap();
     let text = |bytes: Option<Vec<u8>>| String::from_utf8(bytes.unwrap()).unwrap();
     let subject = facts.subject_name();
     assert_eq!(text(subject.oneline()), "/C=FR/O= a, b+c#/OU=one/CN=client/emailAddress=x@y.z");

@@ -7,8 +7,9 @@ mod common;
 
 use common::{Authority, acceptor, carry, connector, pair};
 use proptest::prelude::*;
-use tls::hello::{self, Arriving, Hello};
-use tls::{Kind, Options, Parameters, Reason, Session, TLS12, TLS13};
+use tls::deframer::Deframer;
+use tls::hello::{self, Hello};
+use tls::{EntryOptions, FailureKind, Parameters, Reason, Session, TLS12, TLS13};
 
 /// The ClientHello that rustls sends, in one record.
 fn client_hello(name: &str) -> Vec<u8> {
@@ -35,14 +36,14 @@ fn a_hello_is_taken_apart_however_it_was_cut_into_records() {
     for length in [1, 2, 3, 4, 5, 100, 16384] {
         let bytes = in_records(&whole, length);
         let (last, before) = bytes.split_last().unwrap();
-        let mut arriving = Arriving::default();
+        let mut deframer = Deframer::default();
         for (place, byte) in before.iter().enumerate() {
-            assert_eq!(arriving.take(&[*byte]), Ok(None), "{length} {place}");
+            assert_eq!(deframer.push(&[*byte]), Ok(None), "{length} {place}");
         }
-        let body = arriving.take(&[*last]).unwrap().unwrap();
-        assert_eq!(*body, whole[9..]);
-        assert_eq!(Arriving::default().take(&bytes), Ok(Some(body)));
-        let hello = Hello::parse(body).unwrap();
+        let message = deframer.push(&[*last]).unwrap().unwrap();
+        assert_eq!(*message, whole[5..]);
+        assert_eq!(Deframer::default().push(&bytes), Ok(Some(message)));
+        let hello = Hello::parse(message).unwrap();
         assert_eq!(hello.server_name, Some(&b"some.name.test"[..]));
         assert_eq!((hello.legacy_version, hello.random.len()), (TLS12, 32));
         assert_eq!((hello.version_up_to(TLS13), hello.version_up_to(TLS12)), (TLS13, TLS12));
@@ -53,7 +54,7 @@ fn a_hello_is_taken_apart_however_it_was_cut_into_records() {
 
 #[test]
 fn a_server_answers_a_hello_in_pieces() {
-    let acceptor = acceptor(&Authority::new(), Options::default());
+    let acceptor = acceptor(&Authority::new(), EntryOptions::default());
     for length in [1, 100] {
         let mut server = Session::accept(&acceptor);
         for byte in in_records(&client_hello("a.test"), length) {
@@ -66,9 +67,10 @@ fn a_server_answers_a_hello_in_pieces() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_of_hellos_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Hello::parse(&bytes);
-        if let Ok(Some(body)) = Arriving::default().take(&bytes) {
-            let _ = Hello::parse(body);
+        let message = [&[1, 0, 0, u8::try_from(bytes.len()).unwrap_or(255)], &bytes[..]].concat();
+        let _ = Hello::parse(&message[..message.len().min(4 + 255)]);
+        if let Ok(Some(message)) = Deframer::default().push(&bytes) {
+            let _ = Hello::parse(message);
         }
         prop_assert!(hello::pieces(&bytes).count() <= bytes.len());
         prop_assert!(hello::extensions(&bytes).count() <= bytes.len());
@@ -84,10 +86,12 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        if let Ok(Some(body)) = Arriving::default().take(&bytes)
-            && let Ok(hello) = Hello::parse(body)
+        let mut refused = None;
+        if let Ok(Some(message)) = Deframer::default().push(&bytes)
+            && let Ok(hello) = Hello::parse(message)
         {
             prop_assert!(hello.session_id.len() <= 32 && hello.random.len() == 32);
+            refused = ACCEPTOR.with(|acceptor| acceptor.choose(&hello).config.err());
         }
         let mut server = ACCEPTOR.with(Session::accept);
         let cut = cut.index(bytes.len());
@@ -95,17 +99,18 @@ proptest! {
             let _ = server.handshake(&bytes[cut..]);
         }
         prop_assert!(!server.is_established());
+        prop_assert!(refused.is_none() || server.failure() == refused);
     }
 }
 
 thread_local! {
     static HELLO: Vec<u8> = client_hello("a.test");
-    static ACCEPTOR: std::sync::Arc<tls::Acceptor> = acceptor(&Authority::new(), Options::default());
+    static ACCEPTOR: std::sync::Arc<tls::Acceptor> = acceptor(&Authority::new(), EntryOptions::default());
 }
 
-fn version(version: u16) -> Options {
+fn version(version: u16) -> EntryOptions {
     let parameters = Parameters { min: version, max: version, ..Parameters::default() };
-    Options { parameters, ..Options::default() }
+    EntryOptions { parameters, ..EntryOptions::default() }
 }
 
 /// What `to` makes of some bytes in place of a record.
@@ -136,7 +141,7 @@ fn what_is_no_record_of_the_connection_ends_it_with_an_alert() {
             record[place] ^= 0x40;
             let error = give(&mut server, &record).expect_err("a forged record");
             let reason = if place < 3 { Reason::WrongVersionNumber } else { Reason::DecryptionFailed };
-            assert_eq!((error.kind, error.reason), (Kind::Fatal, reason), "{v:x} {place}");
+            assert_eq!((error.kind, error.reason), (FailureKind::Fatal, reason), "{v:x} {place}");
             assert!(!server.unsent().is_empty());
             let alert = server.unsent().to_vec();
             let told = give(&mut client, &alert).expect_err("an alert");
@@ -169,7 +174,7 @@ struct Error;
 
 impl Error {
     fn internal() -> tls::Error {
-        tls::Error { kind: Kind::Fatal, reason: Reason::InternalError, verify: 0 }
+        tls::Error { kind: FailureKind::Fatal, reason: Reason::InternalError, verify: 0 }
     }
 }
 
@@ -177,7 +182,7 @@ impl Error {
 fn what_comes_before_a_fault_is_still_read() {
     let authority = Authority::new();
     let (mut client, mut server) =
-        pair(&acceptor(&authority, Options::default()), &connector(&authority), "a.test");
+        pair(&acceptor(&authority, EntryOptions::default()), &connector(&authority), "a.test");
     let mut out = vec![0; 1000];
     let (_, n) = client.seal(b"good", &[], &mut out).unwrap();
     out.truncate(n);

@@ -1,11 +1,11 @@
 //! Targets of what others answer to the process itself: name servers, mail servers, authorities, checked
 //! servers and their agents.
 
-use acme::trial::Received;
-use health::trial::{READERS, Seen, agent_line as read_line, http_answer};
-use http::{BodyLength, Head, Method, Name, ParseOptions, Status};
+use acme::fuzzing::AuthorityAnswer;
+use health::fuzzing::{READERS, TrialAnswer, agent_line as read_line, http_answer};
+use http::{BodyLength, Head, Method, Name, ParseOptions, ParseStatus};
 use mail::{Dialog, Letter, Refusal};
-use resolvers::trial::read_answer;
+use resolvers::fuzzing::read_answer;
 
 /// An answer of a name server gives records of the type that was asked for, or nothing. Asked is for a name
 /// or for the one that stands before a line's end.
@@ -67,11 +67,11 @@ pub fn acme_answers(mut bytes: &[u8]) {
         answers.push(answer);
         bytes = rest;
     }
-    let Ok(ordered) = acme::trial::order(&answers) else { return };
+    let Ok(ordered) = acme::fuzzing::order(&answers) else { return };
     // Five tries without an answer are the most that follow.
     assert!(ordered.asked.len() <= answers.len() + 6, "{ordered:?}");
     for url in &ordered.asked {
-        assert!(client::Url::parse(url).is_ok() || url.starts_with("http"), "{url}");
+        assert!(httpclient::Url::parse(url).is_ok() || url.starts_with("http"), "{url}");
         assert!(url.bytes().all(|byte| byte.is_ascii_graphic()), "{url}");
     }
     for (name, token) in &ordered.met {
@@ -86,9 +86,9 @@ pub fn acme_answers(mut bytes: &[u8]) {
 }
 
 /// The response at the start of `bytes`, and what follows it.
-fn received(bytes: &[u8]) -> Option<(Received, &[u8])> {
+fn received(bytes: &[u8]) -> Option<(AuthorityAnswer, &[u8])> {
     let mut head = Head::new();
-    let Ok(Status::Complete { len }) = http::parse_response(bytes, &mut head, &ParseOptions::default())
+    let Ok(ParseStatus::Complete { len }) = http::parse_response(bytes, &mut head, &ParseOptions::default())
     else {
         return None;
     };
@@ -101,7 +101,7 @@ fn received(bytes: &[u8]) -> Option<(Received, &[u8])> {
     let field = |name: &'static [u8]| {
         head.get(&Name::new(name)).map(|text| String::from_utf8_lossy(text).into_owned())
     };
-    let answer = Received {
+    let answer = AuthorityAnswer {
         status: head.status(),
         nonce: field(b"replay-nonce"),
         location: field(b"location"),
@@ -149,7 +149,8 @@ pub fn check_answer(bytes: &[u8]) {
     assert!(whole.status.is_none_or(|status| status == 101 || status >= 200), "{whole:?}");
     if bytes.len() < LIMIT {
         // What follows what is broken may have been taken as a body before.
-        let settled = |seen: Seen| if seen.is_broken { Seen { body: Vec::new(), ..seen } } else { seen };
+        let settled =
+            |seen: TrialAnswer| if seen.is_broken { TrialAnswer { body: Vec::new(), ..seen } } else { seen };
         assert_eq!(settled(whole), settled(cut));
     }
 }

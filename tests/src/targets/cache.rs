@@ -1,15 +1,15 @@
 //! Targets of the crate `cache`: keys, and what responses vary on. Their inputs are messages of
 //! HTTP/1, one behind the other.
 
-use cache::{Clocks, Disk, Found, HEADER, Header, Now, Settings, Store};
-use http::{Head, KnownName, ParseOptions, Status, uri};
+use cache::{CacheSettings, Clocks, Disk, FileHeader, HEADER, Lookup, Now, Store};
+use http::{Head, KnownName, ParseOptions, ParseStatus, uri};
 
 /// The head at the start of `bytes`, and what follows it.
 fn head_of(bytes: &[u8], is_response: bool) -> Option<(Head, &[u8])> {
     let mut head = Head::new();
     let parse = if is_response { http::parse_response } else { http::parse_request };
     match parse(bytes, &mut head, &ParseOptions::default()) {
-        Ok(Status::Complete { len }) => Some((head, &bytes[len..])),
+        Ok(ParseStatus::Complete { len }) => Some((head, &bytes[len..])),
         _ => None,
     }
 }
@@ -48,11 +48,13 @@ pub fn cache_file(bytes: &[u8]) {
 
 fn file(bytes: &[u8]) {
     let now = Clocks { ms: 1_000_000, wall_ms: 1_700_000_000_000 };
-    let Ok(header) = Header::read(bytes) else { return };
+    let Ok(header) = FileHeader::read(bytes) else { return };
     let described = bytes.get(HEADER..).and_then(|rest| rest.get(..header.described as usize));
     let Some(Ok(described)) = described.map(|text| cache::read(&header, text, now)) else { return };
-    let settings =
-        Settings { disk: Some(Disk { directory: "/".into(), size: 1 << 40 }), ..Settings::new("fuzz", 1024) };
+    let settings = CacheSettings {
+        disk: Some(Disk { directory: "/".into(), size: 1 << 40 }),
+        ..CacheSettings::new("fuzz", 1024)
+    };
     let store = Store::new(settings);
     if store.found_file(&described, &header, now.ms) {
         let entry = store.files.iter().flat_map(|files| files.entries()).next().expect("the file");
@@ -66,7 +68,7 @@ pub fn cache_vary(bytes: &[u8]) {
     let Some((first, rest)) = head_of(bytes, false) else { return };
     let Some((response, rest)) = head_of(rest, true) else { return };
     let Some((second, _)) = head_of(rest, false) else { return };
-    let store = Store::new(Settings { vary: true, ..Settings::new("fuzz", 1024) });
+    let store = Store::new(CacheSettings { vary: true, ..CacheSettings::new("fuzz", 1024) });
     let Some(mut request) = store.request(&first) else { return };
     store.prepare(&mut request, &first);
     let now = Now { ms: 1, wall: 1_700_000_000 };
@@ -74,7 +76,7 @@ pub fn cache_vary(bytes: &[u8]) {
     filling.push(b"body", 1);
     filling.finish(1);
     let Some(asked) = store.request(&second) else { return };
-    let Found::Fresh(object) = store.find(&asked, &second, 2) else { return };
+    let Lookup::Fresh(object) = store.find(&asked, &second, 2) else { return };
     assert_eq!(&object.body[..], b"body");
     assert_eq!(resource(&first), resource(&second));
     assert_eq!(response.status(), 200);

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::page::{PageRequest, PageSettings, respond};
-use control::socket::session::Place;
-use control::{Level, ProxyView, Runtime, ServerView, SeverityOutput, View, serve, state_file, stats_file};
+use control::socket::session::ClientSlot;
+use control::{
+    AccessLevel, ConfigView, ProxyView, Runtime, ServerView, SeverityOutput, serve, state_file, stats_file,
+};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
@@ -42,7 +44,7 @@ fn runtime() -> Arc<Runtime> {
         let why: String = loaded.diagnostics.iter().map(|one| format!("{one:?} ")).collect();
         panic!("the configuration of a target is right: {why}")
     });
-    let view = View {
+    let view = ConfigView {
         node: "n".into(),
         proxies: plan.proxies.iter().map(proxy).collect(),
         environment: vec![("A".into(), "1".into())],
@@ -53,7 +55,7 @@ fn runtime() -> Arc<Runtime> {
         tls: plan.tls.clone(),
         line_length: 1024,
         payload_length: 2048,
-        ..View::default()
+        ..ConfigView::default()
     };
     Arc::new(Runtime::new(Arc::new(state::Process::default()), view))
 }
@@ -93,12 +95,12 @@ pub fn command_line(bytes: &[u8]) {
     if leaves(&String::from_utf8_lossy(said)) {
         return;
     }
-    let level = [Level::Admin, Level::Operator, Level::User][usize::from(choice % 3)];
+    let level = [AccessLevel::Admin, AccessLevel::Operator, AccessLevel::User][usize::from(choice % 3)];
     let answer = ask(&runtime(), level, said);
     assert!(answer.len() < 1 << 20, "{} bytes for {}", answer.len(), said.escape_ascii());
 }
 
-fn ask(runtime: &Arc<Runtime>, level: Level, said: &[u8]) -> Vec<u8> {
+fn ask(runtime: &Arc<Runtime>, level: AccessLevel, said: &[u8]) -> Vec<u8> {
     let executor = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("an executor");
     tokio::task::LocalSet::new().block_on(&executor, async {
         let alarm = ::runtime::timer::Alarm::new().expect("a timer");
@@ -113,7 +115,7 @@ fn ask(runtime: &Arc<Runtime>, level: Level, said: &[u8]) -> Vec<u8> {
             let _ = ours.read_to_end(&mut answer).await;
             answer
         });
-        let place = Place::beyond_the_limit(runtime.clone());
+        let place = ClientSlot::beyond_the_limit(runtime.clone());
         let _ = serve(theirs, level, SeverityOutput::None, place, None).await;
         client.await.expect("the client ends")
     })
@@ -122,20 +124,21 @@ fn ask(runtime: &Arc<Runtime>, level: Level, said: &[u8]) -> Vec<u8> {
 /// A file of states is put back or refused, and what the servers then are is written as such a file again.
 pub fn state_rows(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let Ok(rows) = state::saved::read(&text) else { return };
-    let (runtime, rows) = (runtime(), state::saved::by_name(rows));
+    let Ok(rows) = state::saved_state::read(&text) else { return };
+    let (runtime, rows) = (runtime(), state::saved_state::by_name(rows));
     for backend in &runtime.view().proxies {
         let named: Vec<_> = rows.values().cloned().collect();
         state_file::restore(
-            &state::saved::by_name(state_file::of_backend(named, backend, &|_| ())),
+            &state::saved_state::by_name(state_file::of_backend(named, backend, &|_| ())),
             backend,
             &|_| (),
         );
         state_file::restore(&rows, backend, &|_| ());
     }
-    let written = String::from_utf8(ask(&runtime, Level::Admin, b"show servers state\n")).expect("text");
+    let written =
+        String::from_utf8(ask(&runtime, AccessLevel::Admin, b"show servers state\n")).expect("text");
     let written = written.strip_suffix('\n').unwrap_or(&written);
-    assert!(state::saved::read(written).is_ok(), "{written}");
+    assert!(state::saved_state::read(written).is_ok(), "{written}");
 }
 
 /// A file of counters is read as far as it is one, twice, and what is then written is read without a fault.
@@ -147,7 +150,7 @@ pub fn stats_rows(bytes: &[u8]) {
     assert_eq!(first, stats_file::load(&text, &view));
     let written = stats_file::text(&view);
     assert_eq!(stats_file::load(&written, &view), Ok(()), "{written}");
-    let _ = ask(&runtime, Level::Admin, b"show stat\n");
+    let _ = ask(&runtime, AccessLevel::Admin, b"show stat\n");
 }
 
 /// What is asked of the statistics page and the exporter of metrics, and what forms say, gets into headers and

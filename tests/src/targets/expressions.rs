@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use config::Loaded;
-use http::{Head, Method, ParseOptions, Status, cookie, parse_request, uri};
+use http::{Head, Method, ParseOptions, ParseStatus, cookie, parse_request, uri};
 use plan::Plan;
 use rules::Reply;
 use sample::{Env, Transaction};
@@ -156,7 +156,7 @@ pub fn url(bytes: &[u8]) {
         Fixed::new(&["url", "path", "query", "pathq", "url_param(a)", "url_ip", "url_port", "base"]);
     let head = [b"GET ", bytes, b" HTTP/1.1\r\nhost: h\r\n\r\n"].concat();
     let mut request = Head::new();
-    let whole = Ok(Status::Complete { len: head.len() });
+    let whole = Ok(ParseStatus::Complete { len: head.len() });
     // More than one blank is taken before and behind a target.
     let spaced = bytes.iter().any(|byte| matches!(byte, b' ' | b'\t'));
     if spaced

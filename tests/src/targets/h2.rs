@@ -1,13 +1,13 @@
 //! Header blocks of HTTP/2: what holds whatever a peer sends.
 
-use h2::hpack::{Decoder, Encoder, Error, FieldName};
-use h2::message::{self, Rules, Scheme};
-use http::{Head, ParseOptions, Status};
+use fields::{FieldName, Rules, Scheme};
+use h2::hpack::{DecodeError, Decoder, Encoder};
+use http::{Head, ParseOptions, ParseStatus};
 
 /// A field as it was decoded: its name, its value, and whether it is secret.
 type Field = (Vec<u8>, Vec<u8>, bool);
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Error> {
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
         let name = field.name.bytes();
@@ -72,7 +72,7 @@ pub fn h2_request(bytes: &[u8]) {
         connect_protocol: flags & 4 == 0,
     };
     let mut head = Head::new();
-    let read = message::read_request(&mut Decoder::new(4096), block, end, &rules, &mut head);
+    let read = fields::read_request(Decoder::new(4096).block(block), end, &rules, &mut head);
     let Ok(request) = read else { return };
     let mut written = Vec::new();
     head.write_to(&mut written);
@@ -88,16 +88,16 @@ pub fn h2_request(bytes: &[u8]) {
     };
     let mut again = Head::new();
     let status = http::parse_request(&written, &mut again, &options);
-    assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(status, Ok(ParseStatus::Complete { len: written.len() }), "{}", written.escape_ascii());
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
     assert_eq!((head.method(), head.plain_target()), (again.method(), again.target()));
     assert_eq!(head.content_length(), again.content_length(), "{}", written.escape_ascii());
     assert!(head.has_upgrade() == request.protocol && again.has_upgrade() == request.protocol);
     let mut block = Vec::new();
-    message::write_request(&mut Encoder::new(), &head, Scheme::Https, &mut block);
+    fields::write_request(&mut Encoder::new().writer(&mut block), &head, Scheme::Https);
     let mut back = Head::new();
     let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: true };
-    let read = message::read_request(&mut Decoder::new(4096), &block, end, &rules, &mut back);
+    let read = fields::read_request(Decoder::new(4096).block(&block), end, &rules, &mut back);
     assert!(read.is_ok(), "{read:?} of {}", written.escape_ascii());
     let mut rewritten = Vec::new();
     back.write_to(&mut rewritten);
@@ -115,7 +115,7 @@ pub fn h2_response(bytes: &[u8]) {
     if flags & 4 != 0 {
         return trailers(block, &rules);
     }
-    if message::read_response(&mut Decoder::new(4096), block, end, &rules, &mut head).is_err() {
+    if fields::read_response(Decoder::new(4096).block(block), end, &rules, &mut head).is_err() {
         return;
     }
     assert!((100..1000).contains(&head.status()));
@@ -125,14 +125,14 @@ pub fn h2_response(bytes: &[u8]) {
         ParseOptions { relaxed: true, max_bytes: usize::MAX, max_fields: 200, ..ParseOptions::default() };
     let mut again = Head::new();
     let status = http::parse_response(&written, &mut again, &options);
-    assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(status, Ok(ParseStatus::Complete { len: written.len() }), "{}", written.escape_ascii());
     assert_eq!(head.status(), again.status());
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
     let mut block = Vec::new();
-    message::write_response(&mut Encoder::new(), &head, &mut block);
+    fields::write_response(&mut Encoder::new().writer(&mut block), &head);
     let mut back = Head::new();
     let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: false };
-    let read = message::read_response(&mut Decoder::new(4096), &block, end, &rules, &mut back);
+    let read = fields::read_response(Decoder::new(4096).block(&block), end, &rules, &mut back);
     assert!(read.is_ok(), "{read:?} of {}", written.escape_ascii());
     assert_eq!(head.status(), back.status());
     assert!(head.fields().eq(back.fields()), "the same fields in {}", written.escape_ascii());
@@ -140,12 +140,12 @@ pub fn h2_response(bytes: &[u8]) {
 
 fn trailers(block: &[u8], rules: &Rules) {
     let (mut head, mut back) = (Head::new(), Head::new());
-    if message::read_trailers(&mut Decoder::new(4096), block, rules, &mut head).is_err() {
+    if fields::read_trailers(Decoder::new(4096).block(block), rules, &mut head).is_err() {
         return;
     }
     let mut written = Vec::new();
-    message::write_trailers(&mut Encoder::new(), &head, &mut written);
+    fields::write_trailers(&mut Encoder::new().writer(&mut written), &head);
     let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: false };
-    let read = message::read_trailers(&mut Decoder::new(4096), &written, &rules, &mut back);
+    let read = fields::read_trailers(Decoder::new(4096).block(&written), &rules, &mut back);
     assert!(read.is_ok() && head.fields().eq(back.fields()), "{read:?} of {}", block.escape_ascii());
 }

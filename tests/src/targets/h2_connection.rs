@@ -3,8 +3,8 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use h2::message::Scheme;
-use h2::{Code, Config, Connection, Event, Key, Phase, Role};
+use fields::Scheme;
+use h2::{Code, Config, Connection, Event, Phase, Role, StreamKey};
 use http::Head;
 
 /// What came of the bytes, however they were cut.
@@ -138,7 +138,7 @@ fn act(engine: &mut Connection<Vec<u8>>, choice: u8, event: Event, told: &mut To
     }
 }
 
-fn respond(engine: &mut Connection<Vec<u8>>, key: Key) {
+fn respond(engine: &mut Connection<Vec<u8>>, key: StreamKey) {
     let mut head = Head::new();
     head.start_response(200, None);
     match key.id() % 16 {
@@ -163,7 +163,7 @@ fn respond(engine: &mut Connection<Vec<u8>>, key: Key) {
 }
 
 /// What a client does once the response begins: it ends its own message, or gives up.
-fn go_on(engine: &mut Connection<Vec<u8>>, key: Key) {
+fn go_on(engine: &mut Connection<Vec<u8>>, key: StreamKey) {
     match key.id() % 8 {
         1 => engine.reset(key, Code::Cancel),
         3 => engine.release(key),

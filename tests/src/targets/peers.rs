@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ::peers::{
-    Column, Definition, Event, KeyKind, Kind, Origin, Row, Section, Session, Shape, Status, Tables, Value,
-    message,
+    DataColumn, DataKind, Definition, EntryOrigin, EntryValue, HandshakeStatus, KeyKind, PeerEntry,
+    PeerSession, PeersSection, SessionEvent, Shape, Tables, message,
 };
 
 /// What was learned: the table, the key, how long it lives, the values.
-type Entry = (usize, Vec<u8>, Option<u32>, Vec<Value>);
+type Entry = (usize, Vec<u8>, Option<u32>, Vec<EntryValue>);
 
 /// Tables that write down what they learn, and have an entry to teach.
 #[derive(Debug, Default)]
@@ -19,38 +19,50 @@ impl Tables for Learned {
         u64::from(table == 0)
     }
 
-    fn changed(&mut self, table: usize, after: u64, _: u64, take: &mut dyn FnMut(u64, &Row<'_>) -> bool) {
+    fn changed(
+        &mut self,
+        table: usize,
+        after: u64,
+        _: u64,
+        take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
+    ) {
         if table == 0 && after == 0 {
-            take(1, &Row { key: b"own", expire: None, values: &[Value::Number(300)] });
+            take(1, &PeerEntry { key: b"own", expire: None, values: &[EntryValue::Number(300)] });
         }
     }
 
-    fn walk(&mut self, table: usize, _: u64, _: u64, take: &mut dyn FnMut(&Row<'_>) -> bool) -> Option<u64> {
+    fn walk(
+        &mut self,
+        table: usize,
+        _: u64,
+        _: u64,
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
+    ) -> Option<u64> {
         if table == 0 {
-            take(&Row { key: b"own", expire: None, values: &[Value::Number(300)] });
+            take(&PeerEntry { key: b"own", expire: None, values: &[EntryValue::Number(300)] });
         }
         None
     }
 
-    fn learn(&mut self, table: usize, row: &Row<'_>, _: Origin, _: u64) {
+    fn learn(&mut self, table: usize, row: &PeerEntry<'_>, _: EntryOrigin, _: u64) {
         self.0.push((table, row.key.to_vec(), row.expire, row.values.to_vec()));
     }
 }
 
-fn section() -> Arc<Section> {
-    let column = |kind: Kind| Column {
+fn section() -> Arc<PeersSection> {
+    let column = |kind: DataKind| DataColumn {
         kind,
         count: if kind.is_array() { 2 } else { 1 },
         period: if kind.shape() == Shape::Rate { 1000 } else { 0 },
     };
     let tables: Box<[Definition]> = [
-        Definition::new(b"t", KeyKind::String, 20, 0, vec![column(Kind::Gpc0)]),
-        Definition::new(b"all", KeyKind::Ipv4, 4, 1000, Kind::all().map(column).collect()),
+        Definition::new(b"t", KeyKind::String, 20, 0, vec![column(DataKind::Gpc0)]),
+        Definition::new(b"all", KeyKind::Ipv4, 4, 1000, DataKind::all().map(column).collect()),
     ]
     .into();
     let ids = tables.iter().map(|table| table.name.clone()).collect();
     let peers = [&b"A"[..], b"B"].map(Into::into).into();
-    Arc::new(Section { local: (*b"A").into(), peers, tables, ids, at_once: 50 })
+    Arc::new(PeersSection { local: (*b"A").into(), peers, tables, ids, at_once: 50 })
 }
 
 /// The first byte chooses the side and whether greetings were exchanged, the second how the rest, which
@@ -68,15 +80,16 @@ pub fn peers_session(bytes: &[u8]) {
     assert_eq!(whole, run(choice & 1 == 1, usize::from(*cut), &sent));
 }
 
-fn run(client: bool, cut: usize, bytes: &[u8]) -> (Vec<Event>, Vec<Entry>, Vec<u8>) {
+fn run(client: bool, cut: usize, bytes: &[u8]) -> (Vec<SessionEvent>, Vec<Entry>, Vec<u8>) {
     let section = section();
     let mut tables = Learned::default();
-    let mut session = if client { Session::client(&section, 1, 1, 0) } else { Session::server(&section, 0) };
+    let mut session =
+        if client { PeerSession::client(&section, 1, 1, 0) } else { PeerSession::server(&section, 0) };
     let mut events = Vec::new();
     for piece in bytes.chunks(cut.max(1)) {
         session.receive(piece, 0, &mut tables);
         if session.greeted().is_some() {
-            session.welcome(Status::Success);
+            session.welcome(HandshakeStatus::Success);
             session.resume_input(0, &mut tables);
         }
         events.extend(session.take_events());

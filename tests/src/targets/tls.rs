@@ -3,33 +3,41 @@
 
 use std::sync::Arc;
 
-use tls::captured::{List, Lists};
-use tls::hello::{self, Arriving, Hello};
+use tls::capture::{CapturedList, Lists};
+use tls::deframer::Deframer;
+use tls::hello::{self, Hello};
 use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};
 
 /// A ClientHello is read the same in one piece as byte by byte, and what it has lies within it.
 pub fn client_hello(bytes: &[u8]) {
-    let (mut whole, mut pieces) = (Arriving::default(), Arriving::default());
-    let at_once = whole.take(bytes).map(|body| body.map(<[u8]>::to_vec));
+    let (mut whole, mut pieces) = (Deframer::default(), Deframer::default());
+    let at_once = whole.push(bytes).map(|message| message.map(<[u8]>::to_vec));
     let mut last = Ok(None);
     for byte in bytes {
-        last = pieces.take(&[*byte]).map(|body| body.map(<[u8]>::to_vec));
+        last = pieces.push(&[*byte]).map(|message| message.map(<[u8]>::to_vec));
         if last != Ok(None) {
             break;
         }
     }
     // What stands behind a message may be judged only where it is there at once, and then not at
     // all.
-    if let Ok(Some(body)) = &at_once {
-        assert_eq!(last.as_ref(), Ok(&Some(body.clone())));
-        if let Ok(hello) = Hello::parse(body) {
+    if let Ok(Some(message)) = &at_once {
+        assert_eq!(last.as_ref(), Ok(&Some(message.clone())));
+        assert_eq!(Hello::length(message), Ok(Some(message.len())));
+        if let Ok(hello) = Hello::parse(message) {
             assert!(hello.random.len() == 32 && hello.session_id.len() <= 32);
             assert!(hello::extensions(hello.extensions).all(|one| one.is_ok()));
             assert_eq!(hello::numbers(hello.suites).count() * 2, hello.suites.len());
             for most in [0, 1, 7, 64, 1000] {
                 let lists = Lists::new(&hello, most);
-                let all = [List::Suites, List::Extensions, List::Groups, List::PointFormats, List::Versions];
-                let kept = all.iter().chain([&List::Signatures]).map(|list| lists.get(*list).len());
+                let all = [
+                    CapturedList::Suites,
+                    CapturedList::Extensions,
+                    CapturedList::Groups,
+                    CapturedList::PointFormats,
+                    CapturedList::Versions,
+                ];
+                let kept = all.iter().chain([&CapturedList::Signatures]).map(|list| lists.get(*list).len());
                 assert!(kept.sum::<usize>() <= most);
             }
         }
@@ -74,9 +82,10 @@ pub fn x509(bytes: &[u8]) {
         rest = behind;
     }
     for one in &chain {
-        if let Ok(facts) = x509::Facts::parse(one) {
-            let show =
-                |name: &dn::Name<'_>| (name.oneline(), name.rfc2253(), name.entry("CN", -1).map(<[u8]>::len));
+        if let Ok(facts) = x509::CertificateFields::parse(one) {
+            let show = |name: &dn::DistinguishedName<'_>| {
+                (name.oneline(), name.rfc2253(), name.entry("CN", -1).map(<[u8]>::len))
+            };
             let _ = (show(&facts.subject_name()), show(&facts.issuer_name()));
             let _ = (
                 facts.key_kind(),

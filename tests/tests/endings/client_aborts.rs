@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
 use weir_tests::client::Client;
-use weir_tests::scene::{GET, GET_ROOT, LAST, Scene, scene};
+use weir_tests::log_scene::{GET, GET_ROOT, LAST, Scene, scene};
 use weir_tests::{Origin, PATIENCE, eventually, free_port, full_port};
 
 #[test]

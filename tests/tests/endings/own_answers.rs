@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use weir_tests::client::Client;
-use weir_tests::scene::{GET, LAST, Scene};
+use weir_tests::log_scene::{GET, LAST, Scene};
 use weir_tests::{Origin, PATIENCE, eventually, free_port};
 
 #[test]

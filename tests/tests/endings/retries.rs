@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use weir_tests::client::Client;
 use weir_tests::listen::DEFAULTS;
-use weir_tests::scene::{GET_ROOT, LAST, Scene, says, scene};
+use weir_tests::log_scene::{GET_ROOT, LAST, Scene, says, scene};
 use weir_tests::{Origin, Weir, client, eventually, free_port, full_port, server_lines};
 
 /// Starts the program with a listener that has these lines of `defaults` and these servers.

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
-use weir_tests::scene::{GET_ROOT, LAST, POST_HALF, Scene, says, scene, slowly};
+use weir_tests::log_scene::{GET_ROOT, LAST, POST_HALF, Scene, says, scene, slowly};
 
 #[test]
 fn half_a_head_is_an_invalid_response_and_none_is_a_server_that_left() {

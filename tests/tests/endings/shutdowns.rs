@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use weir_tests::client::Client;
-use weir_tests::scene::{GET, Scene};
+use weir_tests::log_scene::{GET, Scene};
 use weir_tests::{Origin, PATIENCE, eventually};
 
 /// A session that is ended from outside is closed at once, without an answer to the client.

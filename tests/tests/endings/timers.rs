@@ -1,7 +1,7 @@
 //! The timers of log lines (manual, 8.4): which one the time of each wait is part of.
 
 use weir_tests::client::Client;
-use weir_tests::scene::{GET_ROOT, PAUSE, POST_HALF, Scene, slowly, timers};
+use weir_tests::log_scene::{GET_ROOT, PAUSE, POST_HALF, Scene, slowly, timers};
 use weir_tests::{Origin, free_port};
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_tests::listen::{listen, local};
-use weir_tests::scene::{says, scene};
+use weir_tests::log_scene::{says, scene};
 use weir_tests::{Origin, eventually};
 
 #[test]

@@ -8,8 +8,8 @@ use weir_tests::client::{Client, exchange, get};
 use weir_tests::fastcgi::{
     Asked, Records, application, configuration, echo, end, kind, output, record, response, start,
 };
+use weir_tests::log_scene::Scene;
 use weir_tests::logs::Collector;
-use weir_tests::scene::Scene;
 use weir_tests::versions::curl;
 use weir_tests::{Haproxy, Origin, Weir, eventually, free_port};
 

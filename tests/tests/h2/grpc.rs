@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use weir_tests::go_tools::of_go;
 use weir_tests::multiplexed::{ACK, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, SETTINGS, block, frame};
-use weir_tests::tool::of_go;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 /// A frontend of HTTP/2 before a server of HTTP/2, with lines for the backend.

@@ -280,7 +280,7 @@ fn h2spec_finds_nothing_before_servers_of_either_version() {
         origin.port()
     );
     let _weir = Weir::start(&text, &[to_h1, to_h2]);
-    let Some(h2spec) = weir_tests::tool::of_go("h2spec") else { return };
+    let Some(h2spec) = weir_tests::go_tools::of_go("h2spec") else { return };
     for port in [to_h1, to_h2] {
         let output = Command::new(&h2spec)
             .args(["-h", "127.0.0.1", "-p", &port.to_string(), "--strict", "-o", "10"])

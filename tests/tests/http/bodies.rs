@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
-use weir_tests::scene::{GET_ROOT, Scene, scene};
+use weir_tests::log_scene::{GET_ROOT, Scene, scene};
 
 #[test]
 fn a_body_that_nobody_wants_is_read_and_the_connection_goes_on() {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use weir_tests::client::Client;
-use weir_tests::scene::{GET_ROOT, Scene, says, scene, slowly, timers};
+use weir_tests::log_scene::{GET_ROOT, Scene, says, scene, slowly, timers};
 use weir_tests::{Origin, eventually};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
-use weir_tests::scene::{GET_ROOT, scene};
+use weir_tests::log_scene::{GET_ROOT, scene};
 
 #[test]
 fn a_cookie_is_taken_away_where_it_was_set() {

@@ -3,7 +3,7 @@
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
-use weir_tests::scene::Scene;
+use weir_tests::log_scene::Scene;
 
 /// The head that a server receives of `request` after `rule`.
 fn received(rule: &str, request: &str) -> String {

@@ -3,7 +3,7 @@
 
 use weir_tests::client::Client;
 use weir_tests::listen::DEFAULTS;
-use weir_tests::scene::scene;
+use weir_tests::log_scene::scene;
 use weir_tests::{Origin, Scratch, Weir, client, free_port, scratch};
 
 /// Rules of one request, and what the server sees because of them.

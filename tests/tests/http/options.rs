@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use weir_tests::client::Client;
 use weir_tests::listen::{DEFAULTS, ask, collector, listen, local, logged};
-use weir_tests::scene::Scene;
+use weir_tests::log_scene::Scene;
 use weir_tests::{Origin, Weir, client, free_port};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use weir_tests::client::Client;
 use weir_tests::listen::{ask, listen, local};
-use weir_tests::scene::{GET_ROOT, scene};
+use weir_tests::log_scene::{GET_ROOT, scene};
 use weir_tests::{Origin, Weir, client, free_port};
 
 #[test]

@@ -1,6 +1,6 @@
 //! `show errors`: malformed messages of either side.
 
-use weir_tests::scene::{LAST, Scene, says};
+use weir_tests::log_scene::{LAST, Scene, says};
 
 #[test]
 fn show_errors_names_the_server_and_finds_a_response_by_either_proxy() {

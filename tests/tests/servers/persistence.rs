@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_tests::client::Client;
 use weir_tests::listen::{DEFAULTS, local};
-use weir_tests::scene::{LAST, Scene};
+use weir_tests::log_scene::{LAST, Scene};
 use weir_tests::{Origin, Weir, free_port};
 
 /// Three servers named after their places, in front of origins that answer `/login` with `login`

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
 use weir_tests::client::Client;
+use weir_tests::log_scene::{GET, LAST, Scene};
 use weir_tests::logs::DEFAULTS;
-use weir_tests::scene::{GET, LAST, Scene};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]

@@ -199,7 +199,7 @@ fn an_answer_that_ends_the_connection_comes_whole_though_the_handshake_is_not_ov
     assert!(client.until("resumed=1").contains("early=1"));
     client.speak();
     while client.receive() {}
-    assert_eq!(client.session.ended(), tls::Ended::Cleanly);
+    assert_eq!(client.session.ended(), tls::PeerEnd::Cleanly);
 }
 
 #[test]

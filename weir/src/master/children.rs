@@ -42,7 +42,7 @@ impl Child {
 
 /// A reload that somebody asked for on the master's command socket.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ReloadRequest {
     /// Whether old workers are to end at once (`hard-reload`).
     pub(crate) hard: bool,
     /// Who asked.
@@ -51,7 +51,7 @@ pub(crate) struct Request {
 
 /// What a master knows.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct MasterState {
     /// The oldest first.
     pub(crate) children: Vec<Child>,
     /// When the master first started, in seconds of the UNIX epoch.
@@ -66,7 +66,7 @@ pub(crate) struct State {
     /// Whether old workers are to end at once (`hard-reload`).
     pub(crate) hard: bool,
     /// A reload that is to begin.
-    pub(crate) request: Option<Request>,
+    pub(crate) request: Option<ReloadRequest>,
     /// Who waits in the foreground for the first worker, if somebody does.
     pub(crate) launch: Option<crate::system::Launch>,
 }
@@ -76,7 +76,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl State {
+impl MasterState {
     /// A master's at its first start.
     pub(crate) fn new() -> Self {
         Self {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_one_life_wrote_the_next_reads() {
         let (link, _theirs) = UnixStream::pair().unwrap();
-        let mut state = State::new();
+        let mut state = MasterState::new();
         state.reloads = 4;
         state.children.push(Child {
             pid: 77,
@@ -194,10 +194,10 @@ mod tests {
         // The descriptor has one owner only.
         let child = state.children.remove(0);
         let _ = std::os::fd::IntoRawFd::into_raw_fd(child.link);
-        let again = State::load(&text).unwrap();
+        let again = MasterState::load(&text).unwrap();
         assert_eq!((again.reloads, again.started, again.cli.is_none()), (4, state.started, true));
         let child = &again.children[0];
         assert_eq!((child.pid, child.reloads, child.started, child.leaving), (77, 2, 5, true));
-        assert!(State::load("nonsense").is_none() && State::load("1 2 3 -1 -1 0;x").is_none());
+        assert!(MasterState::load("nonsense").is_none() && MasterState::load("1 2 3 -1 -1 0;x").is_none());
     }
 }

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use control::Level;
-use net::listen::{self, Options, Rights};
+use control::AccessLevel;
+use net::listen::{self, ListenOptions, Rights};
 
 use crate::master::{Master, children};
 use crate::{messages, version};
@@ -61,15 +61,17 @@ pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
             bare.to_owned()
         };
         let address = address.parse().map_err(|_| wrong("no address"))?;
-        listen::tcp(address, &Options { backlog: 16, ..Options::default() })
+        listen::tcp(address, &ListenOptions { backlog: 16, ..ListenOptions::default() })
     };
     let socket = bound.map_err(|error| wrong(&format!("cannot bind socket ({error})")))?;
     rustix::io::ioctl_fionbio(&socket, false).map_err(|error| wrong(&error.to_string()))?;
     Ok(socket)
 }
 
-fn level_of(word: &str) -> Option<Level> {
-    [Level::User, Level::Operator, Level::Admin].into_iter().find(|level| level.name() == word)
+fn level_of(word: &str) -> Option<AccessLevel> {
+    [AccessLevel::User, AccessLevel::Operator, AccessLevel::Admin]
+        .into_iter()
+        .find(|level| level.name() == word)
 }
 
 /// Serves the socket, if there is one, for as long as this life of the master lasts.
@@ -77,7 +79,7 @@ pub(super) fn start(master: &Master) {
     let Some(Ok(listener)) = master.state().cli.as_ref().map(OwnedFd::try_clone) else { return };
     let options = master.args.master_socket.clone().unwrap_or_default();
     let level = options.split(',').skip_while(|word| *word != "level").nth(1).and_then(level_of);
-    let level = level.unwrap_or(Level::Admin);
+    let level = level.unwrap_or(AccessLevel::Admin);
     let master = master.clone();
     std::thread::spawn(move || {
         let open = std::sync::Arc::new(());
@@ -93,7 +95,7 @@ pub(super) fn start(master: &Master) {
             let (master, counted) = (master.clone(), open.clone());
             std::thread::spawn(move || {
                 // A client that went away is nobody to tell.
-                let _ = Session::new(master, level, socket).and_then(Session::run);
+                let _ = MasterSession::new(master, level, socket).and_then(MasterSession::run);
                 drop(counted);
             });
         }
@@ -105,18 +107,18 @@ const SEVERITIES: [&str; 3] = ["none", "number", "string"];
 
 /// Whom a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum CliTarget {
     Master,
     Worker(i32),
 }
 
-struct Session {
+struct MasterSession {
     master: Master,
-    level: Level,
+    level: AccessLevel,
     /// A stream of either family: only read and written.
     input: BufReader<UnixStream>,
     output: UnixStream,
-    target: Target,
+    target: CliTarget,
     interactive: bool,
     prompt: bool,
     /// What goes before each command passed on.
@@ -144,8 +146,8 @@ enum Then {
     Close,
 }
 
-impl Session {
-    fn new(master: Master, level: Level, socket: OwnedFd) -> io::Result<Self> {
+impl MasterSession {
+    fn new(master: Master, level: AccessLevel, socket: OwnedFd) -> io::Result<Self> {
         let output = UnixStream::from(socket);
         output.set_read_timeout(Some(PATIENCE))?;
         output.set_write_timeout(Some(PATIENCE))?;
@@ -154,7 +156,7 @@ impl Session {
             level,
             input: BufReader::new(output.try_clone()?),
             output,
-            target: Target::Master,
+            target: CliTarget::Master,
             interactive: false,
             prompt: false,
             modes: [("expert-mode", false), ("experimental-mode", false)],
@@ -203,28 +205,28 @@ impl Session {
                     self.target = target;
                     Ok(Then::GoOn)
                 }
-                (command, Target::Worker(pid)) => self.pass_on(pid, command),
-                (command, Target::Master) => self.own(command),
+                (command, CliTarget::Worker(pid)) => self.pass_on(pid, command),
+                (command, CliTarget::Master) => self.own(command),
             };
         }
         match self.target {
-            Target::Worker(pid) if !is_of_session(text) => self.pass_on(pid, text),
+            CliTarget::Worker(pid) if !is_of_session(text) => self.pass_on(pid, text),
             _ => self.own(text),
         }
     }
 
     /// `1` is the worker that serves, `!PID` any process, nothing the master.
-    fn find(&self, name: &str) -> Option<Target> {
+    fn find(&self, name: &str) -> Option<CliTarget> {
         let state = self.master.state();
         let worker = match name.strip_prefix('!') {
             Some(pid) => {
                 let pid: i32 = pid.parse().ok()?;
                 state.children.iter().find(|child| child.pid == pid)
             }
-            None if matches!(name, "" | "0" | "master") => return Some(Target::Master),
+            None if matches!(name, "" | "0" | "master") => return Some(CliTarget::Master),
             None => state.current().filter(|_| name == "1"),
         };
-        worker.map(|child| Target::Worker(child.pid))
+        worker.map(|child| CliTarget::Worker(child.pid))
     }
 
     fn connect(&self, pid: i32) -> io::Result<UnixStream> {
@@ -239,7 +241,7 @@ impl Session {
     /// session does.
     fn preface(&self) -> Vec<String> {
         let modes = self.modes.iter().filter(|(_, on)| *on).map(|(name, _)| format!("{name} on"));
-        let level = (self.level != Level::Admin).then(|| self.level.name().to_owned());
+        let level = (self.level != AccessLevel::Admin).then(|| self.level.name().to_owned());
         modes.chain(level).collect()
     }
 
@@ -278,7 +280,7 @@ impl Session {
     fn hand_over(mut self, line: &str) -> io::Result<()> {
         let rest = line.trim_start_matches('@');
         let (name, commands) = rest.split_once(' ').unwrap_or((rest, ""));
-        let Some(Target::Worker(pid)) = self.find(name) else {
+        let Some(CliTarget::Worker(pid)) = self.find(name) else {
             let wrong = format!("Can't find the target PID matching the prefix '@{name}'");
             return self.say(&wrong).map(|_| ());
         };
@@ -329,14 +331,16 @@ impl Session {
             }
             ["show", "startup-logs"] => self.say(&messages::log()),
             ["show", "cli", "level"] => self.say(&format!("{}\n", self.level.name())),
-            ["reload" | "hard-reload", ..] if self.level < Level::Operator => self.say("Permission denied\n"),
+            ["reload" | "hard-reload", ..] if self.level < AccessLevel::Operator => {
+                self.say("Permission denied\n")
+            }
             [way @ ("reload" | "hard-reload"), ..] => {
                 let client = OwnedFd::from(self.output.try_clone()?);
                 self.master.request(way == "hard-reload", client);
                 Ok(Then::Close)
             }
-            ["operator"] => self.lower(Level::Operator),
-            ["user"] => self.lower(Level::User),
+            ["operator"] => self.lower(AccessLevel::Operator),
+            ["user"] => self.lower(AccessLevel::User),
             ["prompt", ref mode @ ..] => {
                 let mode = mode.first().copied();
                 self.interactive = match mode {
@@ -372,7 +376,7 @@ impl Session {
         }
     }
 
-    fn lower(&mut self, level: Level) -> io::Result<Then> {
+    fn lower(&mut self, level: AccessLevel) -> io::Result<Then> {
         if self.level < level {
             return self.say("Permission denied\n");
         }
@@ -386,9 +390,9 @@ impl Session {
             return Ok(());
         }
         let who = match self.target {
-            Target::Worker(pid) => pid.to_string(),
-            Target::Master if self.master.state().failed > 0 => "master[ReloadFailed]".to_owned(),
-            Target::Master => "master".to_owned(),
+            CliTarget::Worker(pid) => pid.to_string(),
+            CliTarget::Master if self.master.state().failed > 0 => "master[ReloadFailed]".to_owned(),
+            CliTarget::Master => "master".to_owned(),
         };
         let flags: String = self
             .modes

@@ -23,13 +23,13 @@ use process::{Forked, fork, hold_signals, next_signal};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 
-use crate::args::Args;
-use crate::hand_over::Inherited;
-use crate::messages::{self, Messages};
+use crate::args::CommandLineArgs;
+use crate::messages::{self, MessageFormat};
 use crate::signals::Ending;
+use crate::sockets::Inherited;
 use crate::system;
-pub(crate) use children::State;
-use children::{Child, Request};
+pub(crate) use children::MasterState;
+use children::{Child, ReloadRequest};
 
 /// Where the program was started: relative names of the command line are meant from there, in every
 /// life.
@@ -45,15 +45,15 @@ pub(crate) enum Role {
 
 /// The state of an earlier life of this master; `None` in every other process. Call it first: it
 /// goes out of the environment.
-pub(crate) fn resume() -> Option<State> {
+pub(crate) fn resume() -> Option<MasterState> {
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
     }
-    State::load(&std::env::var(children::VARIABLE).ok()?)
+    MasterState::load(&std::env::var(children::VARIABLE).ok()?)
 }
 
 /// The listening sockets of the worker that serves now.
-pub(crate) fn sockets(state: &State, messages: Messages) -> Inherited {
+pub(crate) fn sockets(state: &MasterState, messages: MessageFormat) -> Inherited {
     let Some(worker) = state.current() else { return Vec::new() };
     let taken = worker.connect().and_then(|stream| crate::hand_over::receive_over(&stream));
     taken.unwrap_or_else(|error| {
@@ -66,13 +66,13 @@ pub(crate) fn sockets(state: &State, messages: Messages) -> Inherited {
 /// Splits into master and worker.
 pub(crate) fn split(
     global: &Global,
-    args: &Args,
-    resumed: Option<State>,
-    messages: Messages,
+    args: &CommandLineArgs,
+    resumed: Option<MasterState>,
+    messages: MessageFormat,
 ) -> Result<Role, String> {
     let cannot_fork = |error| format!("[haproxy.main()] Cannot fork: {error}.");
     let first = resumed.is_none();
-    let mut state = resumed.unwrap_or_else(State::new);
+    let mut state = resumed.unwrap_or_else(MasterState::new);
     if global.daemon && first {
         state.launch = Some(system::Launch::begin()?);
     }
@@ -108,7 +108,7 @@ pub(crate) fn split(
 }
 
 /// Goes on with the workers there are: the new configuration could not be used.
-pub(crate) fn go_on(mut state: State, args: &Args, messages: Messages) -> Ending {
+pub(crate) fn go_on(mut state: MasterState, args: &CommandLineArgs, messages: MessageFormat) -> Ending {
     hold_signals(true);
     state.failed += 1;
     messages.say(Severity::Warning, "Loading failure! The worker of before goes on.");
@@ -119,7 +119,7 @@ pub(crate) fn go_on(mut state: State, args: &Args, messages: Messages) -> Ending
 }
 
 /// Tells who asked for a reload how it went.
-fn answer(state: &mut State, success: bool) {
+fn answer(state: &mut MasterState, success: bool) {
     if let Some(client) = state.client.take() {
         let text = format!("Success={}\n--\n{}\n", u8::from(success), messages::log());
         // Who went away need not know.
@@ -130,19 +130,19 @@ fn answer(state: &mut State, success: bool) {
 /// A running master.
 #[derive(Clone)]
 pub(crate) struct Master {
-    state: Arc<Mutex<State>>,
-    args: Arc<Args>,
-    messages: Messages,
+    state: Arc<Mutex<MasterState>>,
+    args: Arc<CommandLineArgs>,
+    messages: MessageFormat,
     /// `mworker-max-reloads`.
     max_reloads: u32,
 }
 
 impl Master {
-    fn new(state: State, args: &Args, max_reloads: u32, messages: Messages) -> Self {
+    fn new(state: MasterState, args: &CommandLineArgs, max_reloads: u32, messages: MessageFormat) -> Self {
         Self { state: Arc::new(Mutex::new(state)), args: Arc::new(args.clone()), messages, max_reloads }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, MasterState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -218,7 +218,7 @@ impl Master {
         });
     }
 
-    fn replaced(&self, state: &mut State, pid: i32, hard: bool) {
+    fn replaced(&self, state: &mut MasterState, pid: i32, hard: bool) {
         for child in &mut state.children {
             if child.pid == pid {
                 child.ready = true;
@@ -283,7 +283,7 @@ impl Master {
     /// Has the program executed anew, by the thread that obeys signals. `client` is told how the
     /// reload went.
     pub(crate) fn request(&self, hard: bool, client: OwnedFd) {
-        self.state().request = Some(Request { hard, client });
+        self.state().request = Some(ReloadRequest { hard, client });
         send(rustix::process::getpid().as_raw_nonzero().get(), Signal::USR2);
     }
 
@@ -310,7 +310,7 @@ impl Master {
 /// Waits until the workers other than `serving` have stopped to listen, so that clients that connect
 /// after the answer to a reload reach the new worker. No other reload begins, as the lock is
 /// held.
-fn await_stops(state: &State, serving: i32) {
+fn await_stops(state: &MasterState, serving: i32) {
     let until = Instant::now() + LONGEST_STOP;
     for child in state.children.iter().filter(|child| child.pid != serving && !child.stopped.get()) {
         let left = until.saturating_duration_since(Instant::now());
@@ -336,7 +336,7 @@ fn await_stops(state: &State, serving: i32) {
 const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// Executes the program anew with the words of its start; returns why that is not possible.
-fn execute(state: &State) -> std::io::Error {
+fn execute(state: &MasterState) -> std::io::Error {
     use std::os::unix::process::CommandExt;
     let saved = match state.save() {
         Ok(saved) => saved,
@@ -428,9 +428,9 @@ async fn listen_to(
         for descriptor in descriptors {
             rustix::io::ioctl_fionbio(&descriptor, true)?;
             let stream = net::Stream::from_fd(descriptor, false);
-            let (level, severity) = (control::Level::Admin, control::SeverityOutput::None);
+            let (level, severity) = (control::AccessLevel::Admin, control::SeverityOutput::None);
             let exposed = Some(exposed.clone());
-            let place = control::socket::session::Place::beyond_the_limit(runtime.clone());
+            let place = control::socket::session::ClientSlot::beyond_the_limit(runtime.clone());
             let task = crate::control_socket::converse(stream, level, severity, place, exposed);
             tokio::task::spawn_local(task);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Answer, Engine, NONCES, Open, PAUSE_MAX, POLL_MAX, POLL_MIN, POLLS, Step, ToMeet, millis};
-use crate::answers::{self, Authorization, Directory, Malformed, Ordered, Problem, Status};
+use crate::answers::{self, AcmeDirectory, Authorization, Malformed, OrderState, Ordered, Problem};
 
 impl Engine {
     /// An answer to the last request came.
@@ -53,7 +53,7 @@ impl Engine {
     fn take(&mut self, answer: &Answer, now: u64) -> Result<(), Malformed> {
         match self.step {
             Step::Directory => {
-                self.directory = Some(Directory::parse(&answer.body)?);
+                self.directory = Some(AcmeDirectory::parse(&answer.body)?);
                 self.go(Step::FindAccount);
             }
             Step::FindAccount | Step::MakeAccount => {
@@ -102,8 +102,8 @@ impl Engine {
             return Err("an authorization of a name that was not asked for");
         }
         match (read.status, read.challenge) {
-            (Status::Valid, _) => {}
-            (Status::Over, _) => {
+            (OrderState::Valid, _) => {}
+            (OrderState::Over, _) => {
                 let why = described(&read.problem.unwrap_or_default());
                 self.fail(format!("the authorization of {} is invalid: {why}", read.name), None);
                 return Ok(());
@@ -152,11 +152,11 @@ impl Engine {
     fn validated(&mut self, at: usize, answer: &Answer, now: u64) -> Result<(), Malformed> {
         let read = Authorization::parse(&answer.body, self.wanted.challenge.name())?;
         match read.status {
-            Status::Valid => {
+            OrderState::Valid => {
                 let next = at + 1;
                 self.go(if next < self.open.len() { Step::Validate(next) } else { Step::Order });
             }
-            Status::Over => {
+            OrderState::Over => {
                 let why = described(&read.problem.unwrap_or_default());
                 let text = format!("challenge error: {why} (HTTP status code {})", answer.status);
                 self.fail(text, None);
@@ -168,12 +168,12 @@ impl Engine {
 
     fn order_is(&mut self, order: &Ordered, retry_after: Option<Duration>, now: u64) {
         match (order.status, &order.certificate) {
-            (Status::Ready, _) => self.go(Step::Finalize),
-            (Status::Valid, Some(certificate)) => {
+            (OrderState::Ready, _) => self.go(Step::Finalize),
+            (OrderState::Valid, Some(certificate)) => {
                 self.certificate.clone_from(certificate);
                 self.go(Step::Download);
             }
-            (Status::Over, _) => {
+            (OrderState::Over, _) => {
                 let why = described(&order.problem.clone().unwrap_or_default());
                 self.fail(format!("the order is invalid: {why}"), None);
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use plan::acme::{Challenge, Eab};
 use serde_json::{Value, json};
 
-use crate::answers::Directory;
+use crate::answers::AcmeDirectory;
 use crate::jws::{AccountKey, base64url};
 
 /// How often a request is sent that gets no usable answer.
@@ -156,7 +156,7 @@ pub(crate) struct Engine {
     wanted: Wanted,
     key: Rc<AccountKey>,
     step: Step,
-    directory: Option<Directory>,
+    directory: Option<AcmeDirectory>,
     /// Not used yet.
     nonce: Option<String>,
     /// Whether the last request was for one.
@@ -274,7 +274,7 @@ impl Engine {
     }
 
     /// Where the request of this step goes, and what it says.
-    fn request(&self, directory: &Directory) -> (String, String) {
+    fn request(&self, directory: &AcmeDirectory) -> (String, String) {
         let nothing = String::new();
         match &self.step {
             Step::FindAccount => {
@@ -298,7 +298,7 @@ impl Engine {
         }
     }
 
-    fn new_account(&self, directory: &Directory) -> Value {
+    fn new_account(&self, directory: &AcmeDirectory) -> Value {
         let mut account = json!({"termsOfServiceAgreed": true});
         if let Some(contact) = &self.wanted.contact {
             account["contact"] = json!([format!("mailto:{contact}")]);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tls::made::{self, Curve, NewKey};
+use tls::keygen::{self, Curve, NewKey};
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn certificate() -> Answer {
 }
 
 fn engine() -> Engine {
-    let key = made::key(NewKey::Ecdsa(Curve::P256)).expect("a key");
+    let key = keygen::key(NewKey::Ecdsa(Curve::P256)).expect("a key");
     let key = AccountKey::from_pkcs8(key.pkcs8()).expect("a key of an account");
     let wanted = Wanted {
         directory: "https://ca.test/dir".into(),

@@ -11,9 +11,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use balance::{Algorithm, Member, Picker, Settings, Wish};
+use balance::{Algorithm, BalanceSettings, Member, Picker, Wish};
 use state::server::{ServerAddress, ServerSeed, Tally};
-use state::{Answer, Server};
+use state::{AttemptOutcome, Server};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -153,7 +153,7 @@ impl<'a> Simulation<'a> {
         runtime::shard::set_workers(machine.threads);
         let servers: Vec<Arc<Server>> = origins.iter().enumerate().map(server).collect();
         let turns = matches!(algorithm, Algorithm::RoundRobin | Algorithm::StaticRr);
-        let settings = Settings { algorithm, ..Settings::default() };
+        let settings = BalanceSettings { algorithm, ..BalanceSettings::default() };
         let picker = Picker::new(&settings, servers.iter().cloned().map(Member::from).collect());
         let mut random = fastrand::Rng::with_seed(seed);
         let queues = origins.iter().map(|origin| Queue {
@@ -374,13 +374,13 @@ impl<'a> Simulation<'a> {
         let server = own.server as usize;
         self.servers[server].leave(Tally::Shared);
         self.picker.left(server);
-        let answer = if own.failed { Answer::Bad } else { Answer::Good };
+        let answer = if own.failed { AttemptOutcome::Bad } else { AttemptOutcome::Good };
         self.picker.answered(server, self.now / US + 1, (self.now - own.sent) / US, answer);
         if self.now >= self.warm {
             self.shares[server] += 1;
             match answer {
-                Answer::Good => self.latencies.push((self.now - own.born) / US),
-                Answer::Bad => self.errors += 1,
+                AttemptOutcome::Good => self.latencies.push((self.now - own.born) / US),
+                AttemptOutcome::Bad => self.errors += 1,
             }
         }
         self.free.push(request);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use balance::{Algorithm, Member, Picker, Settings, Wish};
+use balance::{Algorithm, BalanceSettings, Member, Picker, Wish};
 use state::Server;
 use state::server::{ServerAddress, ServerSeed, Tally};
 
@@ -32,7 +32,7 @@ pub struct Farm {
 }
 
 impl Farm {
-    pub fn with(settings: Settings, servers: Vec<Arc<Server>>) -> Farm {
+    pub fn with(settings: BalanceSettings, servers: Vec<Arc<Server>>) -> Farm {
         let members = servers.iter().cloned().map(Member::from).collect();
         Farm { picker: Picker::new(&settings, members), servers }
     }
@@ -40,7 +40,7 @@ impl Farm {
     /// Active servers of these weights.
     pub fn new(algorithm: Algorithm, weights: &[u32]) -> Farm {
         let servers = weights.iter().enumerate().map(|(at, weight)| server(at, *weight, false)).collect();
-        Farm::with(Settings { algorithm, ..Settings::default() }, servers)
+        Farm::with(BalanceSettings { algorithm, ..BalanceSettings::default() }, servers)
     }
 
     pub fn pick(&self, wish: Wish) -> Option<usize> {

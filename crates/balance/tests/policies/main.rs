@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use balance::hedge::After;
 use balance::outliers::Latency;
-use balance::{Algorithm, Budget, Hedge, Outliers, Settings};
+use balance::{Algorithm, BalanceSettings, Budget, Hedge, Outliers};
 use model::{Behaviour, MS, Outcome, SECOND, Setup, Simulation};
 use state::server::Operational;
 
@@ -46,18 +46,18 @@ fn errors(most: u32) -> Outliers {
     Outliers { errors: Some(most), ..Outliers::default() }
 }
 
-fn ejecting(outliers: Outliers) -> Settings {
-    Settings { outliers: Some(Box::new(outliers)), ..Settings::default() }
+fn ejecting(outliers: Outliers) -> BalanceSettings {
+    BalanceSettings { outliers: Some(Box::new(outliers)), ..BalanceSettings::default() }
 }
 
-fn run(settings: Settings, servers: Vec<Behaviour>) -> Outcome {
+fn run(settings: BalanceSettings, servers: Vec<Behaviour>) -> Outcome {
     Simulation::run(Setup::new(settings, servers), 7)
 }
 
 #[test]
 fn a_server_that_fails_is_left_out_after_a_few_errors() {
     let with = |settings| run(settings, one_of(8, failing(usual(5, 0.5), |_| true)));
-    let (plain, ejected) = (with(Settings::default()), with(ejecting(errors(5))));
+    let (plain, ejected) = (with(BalanceSettings::default()), with(ejecting(errors(5))));
     assert!((0.11..0.14).contains(&plain.error_share()), "{}", plain.error_share());
     assert!(ejected.error_share() < 0.001, "{}", ejected.error_share());
     assert!(ejected.lost < 1.0 / 8.0 + 0.001, "{}", ejected.lost);
@@ -67,7 +67,7 @@ fn a_server_that_fails_is_left_out_after_a_few_errors() {
 fn a_server_that_fails_now_and_then_is_found_by_its_share_of_errors() {
     let with = |settings| run(settings, one_of(8, unreliable(usual(5, 0.5), 0.3)));
     let outliers = Outliers { error_rate: Some(10), ..Outliers::default() };
-    let (plain, ejected) = (with(Settings::default()), with(ejecting(outliers)));
+    let (plain, ejected) = (with(BalanceSettings::default()), with(ejecting(outliers)));
     assert!(ejected.errors * 4 < plain.errors, "{} instead of {}", ejected.errors, plain.errors);
 }
 
@@ -78,7 +78,7 @@ fn a_server_that_fails_in_turns_is_left_out_for_longer_each_time() {
         let setup = Setup { length: 600 * SECOND, rate: 200.0, ..Setup::new(settings, one_of(5, first)) };
         Simulation::run(setup, 3)
     };
-    let (plain, ejected) = (flapping(Settings::default()), flapping(ejecting(errors(5))));
+    let (plain, ejected) = (flapping(BalanceSettings::default()), flapping(ejecting(errors(5))));
     assert!(ejected.errors * 50 < plain.errors, "{} instead of {}", ejected.errors, plain.errors);
     assert!((3..12).contains(&ejected.ejections), "{}", ejected.ejections);
 }
@@ -88,7 +88,7 @@ fn a_slow_server_is_found_against_the_median_of_its_peers() {
     let slow = |settings| run(settings, one_of(10, usual(200, 0.5)));
     let latency = Latency { factor: 3.0, quantile: 0.5, over_us: 10_000 };
     let ejecting = ejecting(Outliers { latency: Some(latency), ..Outliers::default() });
-    let (plain, ejected) = (slow(Settings::default()), slow(ejecting));
+    let (plain, ejected) = (slow(BalanceSettings::default()), slow(ejecting));
     assert!(plain.quantile(0.99) > 100 * MS, "{}", plain.quantile(0.99));
     assert!(ejected.quantile(0.99) < 20 * MS, "{}", ejected.quantile(0.99));
 }
@@ -149,7 +149,7 @@ fn never_more_than_the_share_is_ejected_whatever_the_servers_do() {
             });
             own
         });
-        let settings = Settings {
+        let settings = BalanceSettings {
             algorithm: if seed % 2 == 0 { Algorithm::LeastConn } else { Algorithm::RoundRobin },
             ..ejecting(outliers)
         };
@@ -186,7 +186,7 @@ fn retries_are_a_share_of_the_requests_even_where_all_fail() {
             true => || Box::new(|_: &mut fastrand::Rng, _| (300 * MS, false)),
             false => || Box::new(|_: &mut fastrand::Rng, _| (200, false)),
         };
-        let settings = Settings { budget, ..Settings::default() };
+        let settings = BalanceSettings { budget, ..BalanceSettings::default() };
         let setup = Setup { retries: 3, ..Setup::new(settings, (0..5).map(|_| fails()).collect()) };
         let outcome = Simulation::run(setup, 2);
         outcome.attempts as f64 / outcome.requests as f64
@@ -201,7 +201,7 @@ fn retries_are_a_share_of_the_requests_even_where_all_fail() {
 #[test]
 fn a_budget_leaves_the_retries_of_a_few_failures_alone() {
     let with = |budget| {
-        let settings = Settings { budget, ..Settings::default() };
+        let settings = BalanceSettings { budget, ..BalanceSettings::default() };
         let servers = (0..5).map(|_| unreliable(usual(5, 0.5), 0.05)).collect();
         Simulation::run(Setup { retries: 3, ..Setup::new(settings, servers) }, 2)
     };
@@ -216,7 +216,9 @@ fn hedges_take_the_tail_off_and_are_no_more_than_their_share() {
         let (good, slow) = (usual(5, 0.3), usual(250, 0.3));
         Box::new(move |random, now| if random.f64() < 0.03 { slow(random, now) } else { good(random, now) })
     };
-    let with = |hedge| run(Settings { hedge, ..Settings::default() }, (0..6).map(|_| pausing()).collect());
+    let with = |hedge| {
+        run(BalanceSettings { hedge, ..BalanceSettings::default() }, (0..6).map(|_| pausing()).collect())
+    };
     let plain = with(None);
     let hedged = with(Some(Hedge { after: After::Quantile(0.95), share: 10 }));
     assert!(plain.quantile(0.99) > 200 * MS, "{}", plain.quantile(0.99));
@@ -237,7 +239,8 @@ fn hedges_do_not_bring_down_servers_that_have_all_they_can_bear() {
     };
     for share in [5, 10] {
         let hedge = Some(Hedge { after: After::Time(20), share });
-        let settings = Settings { hedge, algorithm: Algorithm::RoundRobin, ..Settings::default() };
+        let settings =
+            BalanceSettings { hedge, algorithm: Algorithm::RoundRobin, ..BalanceSettings::default() };
         let setup = Setup { slots: 4, rate: 4_000.0, ..Setup::new(settings, servers().collect()) };
         let outcome = Simulation::run(setup, 4);
         let most = outcome.requests * u64::from(share) / 100 + 10;
@@ -247,10 +250,10 @@ fn hedges_do_not_bring_down_servers_that_have_all_they_can_bear() {
 
 #[test]
 fn hedges_count_against_the_budget() {
-    let settings = Settings {
+    let settings = BalanceSettings {
         hedge: Some(Hedge { after: After::Time(1), share: 100 }),
         budget: Some(Budget { share: 10, min: 0 }),
-        ..Settings::default()
+        ..BalanceSettings::default()
     };
     let outcome = run(settings, (0..4).map(|_| usual(20, 0.3)).collect());
     assert!(outcome.hedges > 0 && outcome.hedges * 10 <= outcome.requests * 11 / 10, "{}", outcome.hedges);
@@ -259,7 +262,7 @@ fn hedges_count_against_the_budget() {
 #[test]
 fn a_seed_gives_the_same_outcome_every_time() {
     let once = || {
-        let settings = Settings {
+        let settings = BalanceSettings {
             hedge: Some(Hedge { after: After::Quantile(0.9), share: 10 }),
             budget: Some(Budget { share: 20, min: 3 }),
             ..ejecting(errors(3))

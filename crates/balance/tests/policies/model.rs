@@ -9,11 +9,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use balance::budget;
-use balance::{Member, Picker, Settings, Wish, outliers};
+use balance::{BalanceSettings, Member, Picker, Wish, outliers};
 use runtime::Rate;
-use state::extra::Load;
+use state::extra_attempts::BackendLoad;
 use state::server::Tally;
-use state::{Answer, Extra, Server};
+use state::{AttemptOutcome, ExtraAttempts, Server};
 
 pub const MS: u64 = 1_000;
 pub const SECOND: u64 = 1_000_000;
@@ -26,7 +26,7 @@ pub type Behaviour = Box<dyn Fn(&mut fastrand::Rng, u64) -> (u64, bool)>;
 pub type Incident = (u64, Box<dyn Fn(&[Arc<Server>])>);
 
 pub struct Setup {
-    pub settings: Settings,
+    pub settings: BalanceSettings,
     pub servers: Vec<Behaviour>,
     /// Requests a second.
     pub rate: f64,
@@ -39,7 +39,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn new(settings: Settings, servers: Vec<Behaviour>) -> Self {
+    pub fn new(settings: BalanceSettings, servers: Vec<Behaviour>) -> Self {
         Self {
             settings,
             servers,
@@ -110,7 +110,7 @@ pub struct Simulation {
     setup: Setup,
     picker: Picker,
     servers: Vec<Arc<Server>>,
-    extra: Extra,
+    extra: ExtraAttempts,
     arrivals: Rate,
     live: u64,
     now: u64,
@@ -136,7 +136,7 @@ impl Simulation {
         let mut own = Self {
             picker,
             servers,
-            extra: Extra::default(),
+            extra: ExtraAttempts::default(),
             arrivals: Rate::default(),
             live: 0,
             now: BEGIN,
@@ -199,7 +199,7 @@ impl Simulation {
                 let events = self.picker.judge(self.now / 1000);
                 self.outcome.ejections += events
                     .iter()
-                    .filter(|event| matches!(event.what, balance::ejection::Change::Ejected(..)))
+                    .filter(|event| matches!(event.what, balance::ejection::EjectionChange::Ejected(..)))
                     .count() as u64;
                 self.at(100 * MS, Event::Judge);
             }
@@ -272,7 +272,7 @@ impl Simulation {
         }
         self.leave(attempt);
         let taken = self.now - began;
-        let answer = if answered { Answer::Good } else { Answer::Bad };
+        let answer = if answered { AttemptOutcome::Good } else { AttemptOutcome::Bad };
         self.picker.answered(server, self.now, taken, answer);
         self.requests[request].open.retain(|own| *own != attempt);
         if answered {
@@ -313,8 +313,8 @@ impl Simulation {
         taken
     }
 
-    fn load(&self) -> Load {
-        Load { live: self.live, recent: self.arrivals.per_second(self.now / 1000).into() }
+    fn load(&self) -> BackendLoad {
+        BackendLoad { live: self.live, recent: self.arrivals.per_second(self.now / 1000).into() }
     }
 
     fn hedge(&mut self, request: usize) {

@@ -3,25 +3,25 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use plan::acme::{Challenge, MacAlgorithm, Ready};
+use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
 use syntax::Word;
-use tls::made::Curve;
+use tls::keygen::Curve;
 
-use crate::draft::tls::Text;
+use crate::draft::tls::TlsValue;
 
 /// A section while its lines are read.
 #[derive(Debug, Clone)]
 pub struct AcmeDraft<'a> {
     /// `directory`.
-    pub directory: Option<Text<'a>>,
+    pub directory: Option<TlsValue<'a>>,
     /// `contact`.
     pub contact: Option<&'a str>,
     /// `account-key`.
-    pub account_key: Option<Text<'a>>,
+    pub account_key: Option<TlsValue<'a>>,
     /// `challenge`.
     pub challenge: Challenge,
     /// `challenge-ready`.
-    pub ready: Option<(Ready, &'a Word)>,
+    pub ready: Option<(ReadyWhen, &'a Word)>,
     /// `dns-delay`.
     pub dns_delay: Duration,
     /// `dns-timeout`.
@@ -35,7 +35,7 @@ pub struct AcmeDraft<'a> {
     /// `reuse-key`.
     pub reuses_key: bool,
     /// `map`.
-    pub map: Option<Text<'a>>,
+    pub map: Option<TlsValue<'a>>,
     /// `profile`.
     pub profile: Option<&'a str>,
     /// `provider-name`.
@@ -43,9 +43,9 @@ pub struct AcmeDraft<'a> {
     /// `acme-vars`.
     pub vars: Option<&'a str>,
     /// `eab-key-id`.
-    pub eab_key_id: Option<Text<'a>>,
+    pub eab_key_id: Option<TlsValue<'a>>,
     /// `eab-mac-key`.
-    pub eab_mac_key: Option<Text<'a>>,
+    pub eab_mac_key: Option<TlsValue<'a>>,
     /// `eab-mac-alg`.
     pub eab_algorithm: MacAlgorithm,
 }

@@ -7,13 +7,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use base::address::{Accepts, Address};
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::{self, DefaultUnit, UnitError};
 use diag::{Diagnostic, Diagnostics, Span};
 use syntax::{Environment, Word};
 
 use crate::draft::Statement;
-use crate::draft::keyword::{Lenient, Negation, not_supported};
+use crate::draft::row::{Lenient, Negation, not_supported};
 
 /// A cursor over the arguments of one statement. `'a` is the draft's life.
 pub struct Args<'a, 'd> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::bind::{Level, SeverityOutput, Shards};
+use plan::bind::{AccessLevel, SeverityOutput, Shards};
 use runtime::placement::ThreadSet;
 use syntax::Word;
 
@@ -41,7 +41,7 @@ pub struct BindDraft<'a> {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
-    pub level: Level,
+    pub level: AccessLevel,
     pub expose_fds: bool,
     pub congestion: Option<&'a str>,
     pub shards: Option<Shards>,

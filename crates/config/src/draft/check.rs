@@ -5,28 +5,28 @@
 //! for each backend that uses them.
 
 use diag::{Diagnostic, Span};
-use plan::check::{Method, Protocol, Spelling};
+use plan::check::{CompareMethod, Protocol, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 
 /// A text with its place: a format or an expression to be compiled, or part of one.
 #[derive(Debug, Clone, Copy)]
-pub struct Text<'a> {
+pub struct PlacedText<'a> {
     /// As written.
     pub text: &'a str,
     /// Where; the default for texts that stand in no file.
     pub span: Span,
 }
 
-impl<'a> From<&'a Word> for Text<'a> {
+impl<'a> From<&'a Word> for PlacedText<'a> {
     fn from(word: &'a Word) -> Self {
         Self { text: word.as_str(), span: word.span() }
     }
 }
 
-impl<'a> From<&'a str> for Text<'a> {
+impl<'a> From<&'a str> for PlacedText<'a> {
     fn from(text: &'a str) -> Self {
         Self { text, span: Span::default() }
     }
@@ -96,9 +96,9 @@ pub enum ActionDraft<'a> {
     /// `send`, `send-binary`.
     Send(Box<[u8]>),
     /// `send-lf`.
-    SendFormat(Text<'a>),
+    SendFormat(PlacedText<'a>),
     /// `send-binary-lf`.
-    SendHex(Text<'a>),
+    SendHex(PlacedText<'a>),
     /// `http-check send`, `option httpchk`.
     Request(RequestDraft<'a>),
     /// A question of gRPC whether this service is serving, empty for the server as a whole.
@@ -106,11 +106,11 @@ pub enum ActionDraft<'a> {
     /// `expect`.
     Expect(Box<ExpectDraft<'a>>),
     /// `set-var`: name and conditions, the words of the expression.
-    SetVar(Text<'a>, &'a [Word]),
+    SetVar(PlacedText<'a>, &'a [Word]),
     /// `set-var-fmt`.
-    SetVarFormat(Text<'a>, Text<'a>),
+    SetVarFormat(PlacedText<'a>, PlacedText<'a>),
     /// `unset-var`.
-    UnsetVar(Text<'a>),
+    UnsetVar(PlacedText<'a>),
 }
 
 impl ActionDraft<'_> {
@@ -161,7 +161,7 @@ pub enum PortDraft<'a> {
     /// A number.
     Fixed(u16),
     /// An expression.
-    Expression(Text<'a>),
+    Expression(PlacedText<'a>),
 }
 
 /// A value that may be a format.
@@ -170,7 +170,7 @@ pub enum ValueDraft<'a> {
     /// As written.
     Fixed(&'a str),
     /// `…-lf`.
-    Format(Text<'a>),
+    Format(PlacedText<'a>),
 }
 
 /// A request.
@@ -185,7 +185,7 @@ pub struct RequestDraft<'a> {
     /// `ver`.
     pub version: Option<&'a str>,
     /// `hdr`.
-    pub headers: Vec<(&'a str, Text<'a>)>,
+    pub headers: Vec<(&'a str, PlacedText<'a>)>,
     /// `body`, `body-lf`.
     pub body: Option<ValueDraft<'a>>,
 }
@@ -219,11 +219,11 @@ pub struct ExpectDraft<'a> {
     /// `tout-status`.
     pub timeout_status: Option<&'static str>,
     /// `on-success`.
-    pub on_success: Option<Text<'a>>,
+    pub on_success: Option<PlacedText<'a>>,
     /// `on-error`.
-    pub on_error: Option<Text<'a>>,
+    pub on_error: Option<PlacedText<'a>>,
     /// `status-code`.
-    pub code: Option<Text<'a>>,
+    pub code: Option<PlacedText<'a>>,
 }
 
 impl<'a> ExpectDraft<'a> {
@@ -250,14 +250,14 @@ pub enum MatcherDraft<'a> {
     Bytes(Box<[u8]>, Spelling),
     Regex(Regex),
     HexRegex(Regex),
-    Format(Text<'a>),
-    HexFormat(Text<'a>),
+    Format(PlacedText<'a>),
+    HexFormat(PlacedText<'a>),
     Status(Vec<(u16, u16)>),
     StatusRegex(Regex),
     Header { name: PatternDraft<'a>, value: Option<PatternDraft<'a>>, full: bool },
     Body(Box<[u8]>),
     BodyRegex(Regex),
-    BodyFormat(Text<'a>),
+    BodyFormat(PlacedText<'a>),
     Mysql { after_greeting: bool },
     LdapBind,
     SpopHello,
@@ -268,7 +268,7 @@ pub enum MatcherDraft<'a> {
 #[derive(Debug, Clone)]
 pub enum PatternDraft<'a> {
     /// `str`, `beg`, `end`, `sub`.
-    Text(Method, ValueDraft<'a>),
+    Text(CompareMethod, ValueDraft<'a>),
     /// `reg`.
     Regex(Regex),
 }

@@ -6,7 +6,7 @@ use syntax::Word;
 #[derive(Debug, Default)]
 pub struct LuaWords<'a> {
     /// The settings.
-    pub settings: lua::Settings,
+    pub settings: lua::LuaSettings,
     /// Each file, with its word, and whether workers have states of their own for it.
     pub scripts: Vec<(&'a Word, Vec<String>, bool)>,
     /// Whether `tune.lua.bool-sample-conversion` was said in time.

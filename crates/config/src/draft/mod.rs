@@ -1,8 +1,5 @@
 //! What lines of a configuration say before names are looked up: sections and statements as
 //! written, the values that keyword functions make of them, and what a row of a keyword table is.
-//!
-//! A row holds the function that reads its line, a statement its row: so these modules know each
-//! other.
 
 pub mod acme;
 pub mod args;
@@ -14,10 +11,11 @@ pub mod keyword;
 pub mod lua;
 pub mod mail;
 pub mod resolvers;
+pub mod row;
 pub mod section;
 pub mod server;
 pub mod settings;
 pub mod spoe;
 pub mod tls;
 
-pub use section::{Draft, EngineFile, Kind, Section, Statement, is_name_character, section_names};
+pub use section::{Draft, EngineFile, Section, SectionKind, Statement, is_name_character, section_names};

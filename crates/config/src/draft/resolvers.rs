@@ -6,7 +6,7 @@ use plan::resolvers::{Hold, NameServer, Resolvers};
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::tls::ServerTls;
 
 /// Reads a line into a section.
@@ -50,7 +50,7 @@ impl ResolversDraft<'_> {
     pub fn finish(self, name: &str) -> Resolvers {
         let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();
         Resolvers {
-            state: state::resolvers::Section::new(name, names),
+            state: state::resolvers::ResolversSection::new(name, names),
             nameservers,
             payload_size: self.payload_size,
             retries: self.retries,

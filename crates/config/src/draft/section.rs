@@ -1,15 +1,16 @@
 //! The configuration as written: sections and statements with their rows and places.
 
+use std::any::Any;
 use std::path::PathBuf;
 
 use diag::{FileId, Span};
 use syntax::{Environment, Word};
 
-use crate::draft::keyword::{Keyword, Negation, Where};
+use crate::draft::row::{KeywordRow, Negation, Where};
 
 /// The kinds of sections that are understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SectionKind {
     /// `global`.
     Global,
     /// `defaults`.
@@ -58,7 +59,7 @@ pub enum Kind {
     Unsupported,
 }
 
-impl Kind {
+impl SectionKind {
     /// The bit of the tables.
     pub fn place(self) -> Where {
         match self {
@@ -95,36 +96,39 @@ impl Kind {
 }
 
 /// Every word that begins a section.
-const SECTIONS: &[(&str, Kind)] = &[
-    ("global", Kind::Global),
-    ("defaults", Kind::Defaults),
-    ("frontend", Kind::Frontend),
-    ("backend", Kind::Backend),
-    ("listen", Kind::Listen),
-    ("userlist", Kind::Userlist),
-    ("http-errors", Kind::HttpErrors),
-    ("acme", Kind::Acme),
-    ("cache", Kind::Cache),
-    ("crt-store", Kind::CrtStore),
-    ("dynamic-update", Kind::Unsupported),
-    ("fcgi-app", Kind::FcgiApp),
-    ("haterm", Kind::Unsupported),
-    ("healthcheck", Kind::Healthcheck),
-    ("log-forward", Kind::LogForward),
-    ("log-profile", Kind::LogProfile),
-    ("mailers", Kind::Mailers),
-    ("peers", Kind::Peers),
-    ("program", Kind::Unsupported),
-    ("resolvers", Kind::Resolvers),
-    ("ring", Kind::Ring),
-    ("traces", Kind::Traces),
+const SECTIONS: &[(&str, SectionKind)] = &[
+    ("global", SectionKind::Global),
+    ("defaults", SectionKind::Defaults),
+    ("frontend", SectionKind::Frontend),
+    ("backend", SectionKind::Backend),
+    ("listen", SectionKind::Listen),
+    ("userlist", SectionKind::Userlist),
+    ("http-errors", SectionKind::HttpErrors),
+    ("acme", SectionKind::Acme),
+    ("cache", SectionKind::Cache),
+    ("crt-store", SectionKind::CrtStore),
+    ("dynamic-update", SectionKind::Unsupported),
+    ("fcgi-app", SectionKind::FcgiApp),
+    ("haterm", SectionKind::Unsupported),
+    ("healthcheck", SectionKind::Healthcheck),
+    ("log-forward", SectionKind::LogForward),
+    ("log-profile", SectionKind::LogProfile),
+    ("mailers", SectionKind::Mailers),
+    ("peers", SectionKind::Peers),
+    ("program", SectionKind::Unsupported),
+    ("resolvers", SectionKind::Resolvers),
+    ("ring", SectionKind::Ring),
+    ("traces", SectionKind::Traces),
 ];
 
 /// A line within a section.
 #[derive(Debug)]
 pub struct Statement {
     /// Its row.
-    pub keyword: &'static Keyword,
+    pub keyword: &'static KeywordRow,
+    /// The action of the row, an [`Apply`](crate::keyword::Apply) that
+    /// [`apply_of`](crate::keyword::apply_of) casts. Opaque because the functions take statements.
+    pub apply: &'static (dyn Any + Send + Sync),
     /// `no` or `default` in front.
     pub negation: Negation,
     /// All words from the keyword on.
@@ -133,12 +137,6 @@ pub struct Statement {
     pub span: Span,
     /// Its number.
     pub line: u32,
-}
-
-impl std::fmt::Debug for Keyword {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
 }
 
 impl Statement {
@@ -163,7 +161,7 @@ impl Statement {
 #[derive(Debug)]
 pub struct Section {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: SectionKind,
     /// Its keyword.
     pub keyword: Word,
     /// Its name, empty when it has none.
@@ -203,7 +201,7 @@ pub struct Draft {
 }
 
 /// The kind of the section that a word begins.
-pub(crate) fn section_kind(word: &Word) -> Option<Kind> {
+pub(crate) fn section_kind(word: &Word) -> Option<SectionKind> {
     SECTIONS.iter().find(|(name, _)| word == name).map(|(_, kind)| *kind)
 }
 

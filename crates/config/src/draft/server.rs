@@ -9,7 +9,7 @@ use balance::HashKey;
 use plan::check::{InitState, Protocol};
 use plan::log::LogProto;
 use plan::resolvers::Wishes;
-use plan::server::{Observe, OnError, ProxyTls, SendProxy, Source};
+use plan::server::{Observe, OnError, ProxyTls, SendProxy, SourceAddress};
 use syntax::Word;
 
 use crate::draft::tls::ServerTls;
@@ -70,7 +70,7 @@ pub struct ServerDraft<'a> {
     pub cookie: Option<&'a str>,
     pub redirect: Option<&'a str>,
     pub send_proxy: SendProxyWords,
-    pub source: Option<Rc<Source>>,
+    pub source: Option<Rc<SourceAddress>>,
     pub namespace: Option<&'a str>,
     pub tcp_ut: Option<Duration>,
     pub tfo: bool,

@@ -8,25 +8,25 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::address::Place;
+use base::address::Destination;
 use diag::Span;
-use plan::compression::Side;
+use plan::compression::CompressionSide;
 use plan::filter::TraceFilter;
 use plan::global::{Global, UnixBind};
 use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
-use plan::proxy::{Cookie, CookieCapture, ForwardFor, Options, RetryOn, Reuse, StateFile, Timeouts};
-use plan::server::Source;
+use plan::proxy::{Cookie, CookieCapture, ForwardFor, ProxyOptions, RetryOn, Reuse, StateFile, Timeouts};
+use plan::server::SourceAddress;
 use sample::bandwidth::BandwidthFilter;
 use state::Mode;
 use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
-use crate::draft::keyword::Negation;
 use crate::draft::lua::LuaWords;
 use crate::draft::mail::EmailDraft;
+use crate::draft::row::Negation;
 use crate::draft::server::ServerDraft;
-use crate::draft::tls::{Text, TlsDefaults};
-use crate::draft::{Kind, Section, Statement};
+use crate::draft::tls::{TlsDefaults, TlsValue};
+use crate::draft::{Section, SectionKind, Statement};
 
 /// A `log` line of a proxy.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub enum TargetDraft<'a> {
     /// Straight there.
     Address(LogAddress),
     /// `tcp@…`, `uxst@…`.
-    Stream(&'a Word, Place),
+    Stream(&'a Word, Destination),
     /// `ring@<name>`.
     Ring(&'a Word, &'a str),
     /// `backend@<name>`.
@@ -193,9 +193,9 @@ pub enum CompressionFilter {
 #[derive(Debug, Clone)]
 pub struct CompressionDraft {
     /// What they say of requests.
-    pub request: Side,
+    pub request: CompressionSide,
     /// What they say of responses.
-    pub response: Side,
+    pub response: CompressionSide,
     /// `compression direction`: whether requests are meant, and responses.
     pub directions: (bool, bool),
     /// `compression offload`.
@@ -205,8 +205,8 @@ pub struct CompressionDraft {
 impl Default for CompressionDraft {
     fn default() -> Self {
         Self {
-            request: Side::default(),
-            response: Side::default(),
+            request: CompressionSide::default(),
+            response: CompressionSide::default(),
             directions: (false, true),
             offload: false,
         }
@@ -226,9 +226,9 @@ pub struct PoliciesDraft<'a> {
 
 /// What a proxy or a `defaults` section says.
 #[derive(Clone)]
-pub struct Settings<'a> {
+pub struct ProxySettings<'a> {
     /// The section.
-    pub kind: Kind,
+    pub kind: SectionKind,
     /// Its name.
     pub name: &'a str,
     /// Where it stands.
@@ -248,7 +248,7 @@ pub struct Settings<'a> {
     /// `description`.
     pub description: Option<Rc<str>>,
     /// `option …`.
-    pub options: Options,
+    pub options: ProxyOptions,
     /// `timeout …`.
     pub timeouts: Timeouts,
     /// `maxconn` of a frontend.
@@ -332,7 +332,7 @@ pub struct Settings<'a> {
     /// `server-state-file-name`; `None` for the backend's name.
     pub server_state_name: Option<&'a str>,
     /// `source`.
-    pub source: Option<Rc<Source>>,
+    pub source: Option<Rc<SourceAddress>>,
     /// `stats …`.
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
@@ -369,7 +369,7 @@ pub struct Settings<'a> {
     pub servers: Vec<(&'a Statement, DefaultServers<'a>)>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> ProxySettings<'a> {
     /// What HAProxy does when nothing is said.
     pub fn new(section: &'a Section) -> Self {
         Self {
@@ -377,7 +377,11 @@ impl<'a> Settings<'a> {
             name: &section.name,
             section,
             inherits: Rc::default(),
-            mode: if matches!(section.kind, Kind::LogForward | Kind::Ring) { Mode::Log } else { Mode::Tcp },
+            mode: if matches!(section.kind, SectionKind::LogForward | SectionKind::Ring) {
+                Mode::Log
+            } else {
+                Mode::Tcp
+            },
             policies: PoliciesDraft::default(),
             peers: Rc::default(),
             id: None,
@@ -385,10 +389,10 @@ impl<'a> Settings<'a> {
             unpublished: false,
             description: None,
             guid: None,
-            options: Options::default(),
+            options: ProxyOptions::default(),
             timeouts: timeouts(section.kind),
             // Log forwarders have few peers (manual, 12.6 `maxconn`).
-            maxconn: (section.kind == Kind::LogForward).then_some(10),
+            maxconn: (section.kind == SectionKind::LogForward).then_some(10),
             backlog: 0,
             fullconn: 0,
             session_limit: 0,
@@ -475,23 +479,26 @@ impl<'a> Settings<'a> {
 
     /// Whether it has a frontend's side.
     pub fn is_frontend(&self) -> bool {
-        matches!(self.kind, Kind::Frontend | Kind::Listen | Kind::LogForward | Kind::Peers)
+        matches!(
+            self.kind,
+            SectionKind::Frontend | SectionKind::Listen | SectionKind::LogForward | SectionKind::Peers
+        )
     }
 
     /// Whether it has a backend's side.
     pub fn is_backend(&self) -> bool {
-        matches!(self.kind, Kind::Backend | Kind::Listen)
+        matches!(self.kind, SectionKind::Backend | SectionKind::Listen)
     }
 
     /// The kind in HAProxy's messages: a `listen` is a "proxy".
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
-            Kind::Frontend => "frontend",
-            Kind::Backend => "backend",
-            Kind::Listen => "proxy",
-            Kind::LogForward => "log-forward",
-            Kind::Ring => "ring",
-            Kind::Peers => "peers",
+            SectionKind::Frontend => "frontend",
+            SectionKind::Backend => "backend",
+            SectionKind::Listen => "proxy",
+            SectionKind::LogForward => "log-forward",
+            SectionKind::Ring => "ring",
+            SectionKind::Peers => "peers",
             _ => "defaults",
         }
     }
@@ -525,8 +532,8 @@ pub struct PeersDraft<'a> {
 }
 
 /// The timeouts of a section that says none.
-fn timeouts(kind: Kind) -> Timeouts {
-    let limit = (kind == Kind::Peers).then_some(PEERS_TIMEOUT);
+fn timeouts(kind: SectionKind) -> Timeouts {
+    let limit = (kind == SectionKind::Peers).then_some(PEERS_TIMEOUT);
     Timeouts { client: limit, connect: limit, server: limit, ..Timeouts::default() }
 }
 
@@ -577,11 +584,11 @@ pub struct GlobalSettings<'a> {
 #[derive(Clone, Default)]
 pub struct HttpClientWords<'a> {
     /// `httpclient.resolvers.id`.
-    pub resolvers: Option<Text<'a>>,
+    pub resolvers: Option<TlsValue<'a>>,
     /// `httpclient.resolvers.disabled`.
     pub no_resolvers: bool,
     /// `httpclient.ssl.ca-file`.
-    pub ca_file: Option<Text<'a>>,
+    pub ca_file: Option<TlsValue<'a>>,
     /// `httpclient.ssl.verify`.
     pub verify: Option<bool>,
 }

@@ -12,20 +12,20 @@ use tls::VerifyMode;
 
 /// A value and where it stands. Values of a crt-list stand where the list is named.
 #[derive(Debug, Clone, Copy)]
-pub struct Text<'a> {
+pub struct TlsValue<'a> {
     /// The value.
     pub text: &'a str,
     /// Where it stands.
     pub span: Span,
 }
 
-impl<'a> From<&'a Word> for Text<'a> {
+impl<'a> From<&'a Word> for TlsValue<'a> {
     fn from(word: &'a Word) -> Self {
         Self { text: word, span: word.span() }
     }
 }
 
-impl Deref for Text<'_> {
+impl Deref for TlsValue<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -79,19 +79,19 @@ impl Versions {
 #[derive(Debug, Clone, Default)]
 pub struct TlsWords<'a> {
     /// Suites of TLS 1.2, in OpenSSL's notation.
-    pub ciphers: Option<Text<'a>>,
+    pub ciphers: Option<TlsValue<'a>>,
     /// Suites of TLS 1.3.
-    pub ciphersuites: Option<Text<'a>>,
+    pub ciphersuites: Option<TlsValue<'a>>,
     /// `curves`, and `ecdhe` where there is no other word.
-    pub curves: Option<Text<'a>>,
+    pub curves: Option<TlsValue<'a>>,
     /// `sigalgs`.
-    pub sigalgs: Option<Text<'a>>,
+    pub sigalgs: Option<TlsValue<'a>>,
     /// `client-sigalgs`.
-    pub client_sigalgs: Option<Text<'a>>,
+    pub client_sigalgs: Option<TlsValue<'a>>,
     /// Versions.
     pub versions: Versions,
     /// Protocols: `alpn`; an empty list with `no-alpn`.
-    pub alpn: Option<Text<'a>>,
+    pub alpn: Option<TlsValue<'a>>,
     /// `no-alpn`.
     pub no_alpn: bool,
     /// `tls-tickets`, `no-tls-tickets`.
@@ -101,11 +101,11 @@ pub struct TlsWords<'a> {
     /// `verify`.
     pub verify: Option<VerifyMode>,
     /// `ca-file`.
-    pub ca_file: Option<Text<'a>>,
+    pub ca_file: Option<TlsValue<'a>>,
     /// `ca-verify-file`.
-    pub ca_verify_file: Option<Text<'a>>,
+    pub ca_verify_file: Option<TlsValue<'a>>,
     /// `crl-file`.
-    pub crl_file: Option<Text<'a>>,
+    pub crl_file: Option<TlsValue<'a>>,
     /// `prefer-client-ciphers`.
     pub prefer_client: bool,
 }
@@ -115,20 +115,20 @@ pub struct TlsWords<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct LoadWords<'a> {
     /// `crt`: the certificate itself.
-    pub certificate: Option<Text<'a>>,
+    pub certificate: Option<TlsValue<'a>>,
     /// `key`.
-    pub key: Option<Text<'a>>,
+    pub key: Option<TlsValue<'a>>,
     /// `ocsp`: an answer of its OCSP responder.
-    pub ocsp: Option<Text<'a>>,
+    pub ocsp: Option<TlsValue<'a>>,
     /// `issuer`.
-    pub issuer: Option<Text<'a>>,
+    pub issuer: Option<TlsValue<'a>>,
     /// `sctl`: its signed certificate timestamps.
-    pub sctl: Option<Text<'a>>,
+    pub sctl: Option<TlsValue<'a>>,
 }
 
 impl<'a> LoadWords<'a> {
     /// Where the value of a word goes, if it is one of these.
-    pub fn place(&mut self, word: &str) -> Option<&mut Option<Text<'a>>> {
+    pub fn place(&mut self, word: &str) -> Option<&mut Option<TlsValue<'a>>> {
         Some(match word {
             "crt" => &mut self.certificate,
             "key" => &mut self.key,
@@ -156,11 +156,11 @@ impl<'a> LoadWords<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum CertificateSource<'a> {
     /// `crt`: a file or a directory.
-    File(Text<'a>),
+    File(TlsValue<'a>),
     /// `default-crt`: a file whose certificate serves clients that name no other's.
-    Default(Text<'a>),
+    Default(TlsValue<'a>),
     /// `crt-list`.
-    List(Text<'a>),
+    List(TlsValue<'a>),
 }
 
 /// `ktls on` or `off`, and where it stands.
@@ -178,11 +178,11 @@ pub struct BindTls<'a> {
     /// `strict-sni`, `no-strict-sni`.
     pub strict_sni: Option<bool>,
     /// `crt-ignore-err`.
-    pub crt_ignore: Option<Text<'a>>,
+    pub crt_ignore: Option<TlsValue<'a>>,
     /// `tls-ticket-keys`.
-    pub ticket_keys: Option<Text<'a>>,
+    pub ticket_keys: Option<TlsValue<'a>>,
     /// `ca-ignore-err`.
-    pub ca_ignore: Option<Text<'a>>,
+    pub ca_ignore: Option<TlsValue<'a>>,
     /// `no-ca-names`.
     pub no_ca_names: bool,
     /// `allow-0rtt`.
@@ -192,9 +192,9 @@ pub struct BindTls<'a> {
     /// `generate-certificates`.
     pub generates: Option<Span>,
     /// `ca-sign-file`.
-    pub sign_file: Option<Text<'a>>,
+    pub sign_file: Option<TlsValue<'a>>,
     /// `ca-sign-pass`.
-    pub sign_pass: Option<Text<'a>>,
+    pub sign_pass: Option<TlsValue<'a>>,
 }
 
 /// What a `server` line says.
@@ -211,11 +211,11 @@ pub struct ServerTls<'a> {
     /// What it shares with others.
     pub words: TlsWords<'a>,
     /// `crt`: our own certificate.
-    pub certificate: Option<Text<'a>>,
+    pub certificate: Option<TlsValue<'a>>,
     /// `verifyhost`.
-    pub verify_host: Option<Text<'a>>,
+    pub verify_host: Option<TlsValue<'a>>,
     /// `sni`: an expression.
-    pub sni: Option<Text<'a>>,
+    pub sni: Option<TlsValue<'a>>,
     /// `no-sni-auto`: the host that the client asked for is not sent by itself.
     pub no_sni_auto: bool,
     /// `no-ssl-reuse`: sessions are not resumed.
@@ -229,9 +229,9 @@ pub struct ServerTls<'a> {
     /// `no-check-sni-auto`: the host of a check is not sent by itself.
     pub no_check_sni_auto: bool,
     /// `check-sni`.
-    pub check_sni: Option<Text<'a>>,
+    pub check_sni: Option<TlsValue<'a>>,
     /// `check-alpn`.
-    pub check_alpn: Option<Text<'a>>,
+    pub check_alpn: Option<TlsValue<'a>>,
 }
 
 /// What the global section says of TLS.
@@ -250,9 +250,9 @@ pub struct TlsDefaults<'a> {
     /// `key-base`.
     pub keys: Option<&'a str>,
     /// `issuers-chain-path`.
-    pub issuers: Option<Text<'a>>,
+    pub issuers: Option<TlsValue<'a>>,
     /// `ssl-load-extra-files`, `ssl-load-extra-del-ext`.
-    pub extra: tls::load::Extra,
+    pub extra: tls::load::ExtraFiles,
     /// `ssl-server-verify`.
     pub server_verify: VerifyMode,
     /// `tune.ssl.cachesize`: sessions kept for clients.
@@ -270,7 +270,7 @@ pub struct TlsDefaults<'a> {
     /// `ssl-provider-path`.
     pub provider_path: Option<&'a str>,
     /// `ssl-dh-param-file`.
-    pub dh_file: Option<Text<'a>>,
+    pub dh_file: Option<TlsValue<'a>>,
     /// `tune.ssl.default-dh-param`: bits of the group without a file.
     pub dh_bits: u16,
     /// `tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`: the longest plaintext of a record, 0 for what
@@ -351,7 +351,7 @@ impl Default for TlsDefaults<'_> {
             keys: None,
             issuers: None,
             certificates: None,
-            extra: tls::load::Extra::ALL,
+            extra: tls::load::ExtraFiles::ALL,
             server_verify: VerifyMode::Required,
             sessions: 20_000,
             generated: 1000,

@@ -10,17 +10,17 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use diag::{Diagnostic, Span};
-use plan::acme::{AccountKey, Challenge, Eab, Order, Ready, Section};
+use plan::acme::{AccountKey, AcmeOrder, AcmeSection, Challenge, Eab, ReadyWhen};
 use tls::KeyKind;
-use tls::made::{self, NewKey};
-use tls::store::Parts;
+use tls::keygen::{self, NewKey};
+use tls::store::PemParts;
 
 use crate::draft::acme::{AcmeDraft, OrderWords};
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
-use crate::draft::tls::Text;
-use crate::draft::{Draft, Kind, Section as Written};
-use crate::resolve::Context;
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::tls::TlsValue;
+use crate::draft::{Draft, Section as Written, SectionKind};
+use crate::resolve::ResolveContext;
 use crate::resolve::unique::second;
 
 /// What was read of all sections, and what lines of certificates order.
@@ -84,8 +84,8 @@ impl Orders<'_> {
 }
 
 /// Reads every section.
-pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) {
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Acme) {
+pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Acme) {
         // HAProxy has it as an experiment: what allows it is not said in vain.
         context.names.experiments.set(true);
         if let Some((other, _)) = context.orders.sections.get(section.name.as_str()) {
@@ -98,7 +98,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) {
         }
         let mut own = AcmeDraft::default();
         for statement in &section.statements {
-            if let Apply::Acme(read) = statement.keyword.apply {
+            if let Apply::Acme(read) = apply_of(statement) {
                 let mut args = Args::new(statement, context.diagnostics, context.environment);
                 let outcome = read(&mut own, &mut args);
                 context.note(outcome);
@@ -109,7 +109,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) {
 }
 
 /// Puts all orders together.
-pub(crate) fn orders(context: &mut Context<'_>) -> Vec<Arc<Order>> {
+pub(crate) fn orders(context: &mut ResolveContext<'_>) -> Vec<Arc<AcmeOrder>> {
     let all = std::mem::take(&mut context.orders);
     let mut sections = HashMap::new();
     for (name, (section, draft)) in &all.sections {
@@ -134,7 +134,10 @@ pub(crate) fn orders(context: &mut Context<'_>) -> Vec<Arc<Order>> {
 }
 
 /// `None` for an order of a section that has errors of its own.
-fn order(noted: Noted, sections: &HashMap<&str, Option<Arc<Section>>>) -> Result<Option<Order>, Diagnostic> {
+fn order(
+    noted: Noted,
+    sections: &HashMap<&str, Option<Arc<AcmeSection>>>,
+) -> Result<Option<AcmeOrder>, Diagnostic> {
     let Noted { words, certificate, file, key_file, span } = noted;
     let name = &*words.section;
     let Some(section) = sections.get(name) else {
@@ -165,7 +168,7 @@ fn order(noted: Noted, sections: &HashMap<&str, Option<Arc<Section>>>) -> Result
     }
     let state = Arc::new(state::acme::Order::new(&certificate, name));
     let (domains, addresses) = (words.domains, words.addresses);
-    Ok(Some(Order { section: section.clone(), certificate, file, key_file, domains, addresses, state }))
+    Ok(Some(AcmeOrder { section: section.clone(), certificate, file, key_file, domains, addresses, state }))
 }
 
 /// The section as orders have it; `None` for one that nobody uses.
@@ -173,8 +176,8 @@ fn make(
     section: &Written,
     draft: &AcmeDraft<'_>,
     is_used: bool,
-    context: &mut Context<'_>,
-) -> Result<Option<Section>, Diagnostic> {
+    context: &mut ResolveContext<'_>,
+) -> Result<Option<AcmeSection>, Diagnostic> {
     let name = &section.name;
     let Some(directory) = draft.directory else {
         return Err(Diagnostic::alert(format!("acme section `{name}` does not say where the authority is"))
@@ -196,7 +199,7 @@ fn make(
     if !is_used {
         return Ok(None);
     }
-    Ok(Some(Section {
+    Ok(Some(AcmeSection {
         name: name.as_str().into(),
         directory: directory.text.into(),
         contact: draft.contact.map(Box::from),
@@ -219,7 +222,7 @@ fn new_key(draft: &AcmeDraft<'_>) -> NewKey {
     if draft.rsa { NewKey::Rsa(draft.bits) } else { NewKey::Ecdsa(draft.curve) }
 }
 
-fn no_map(section: &str, word: Text<'_>) -> Diagnostic {
+fn no_map(section: &str, word: TlsValue<'_>) -> Diagnostic {
     let map = word.text;
     Diagnostic::alert(format!("no rule uses the map `{map}`: nobody would see the tokens in it"))
         .at(word.span)
@@ -234,11 +237,11 @@ fn no_map(section: &str, word: Text<'_>) -> Diagnostic {
 }
 
 /// What is waited for, where the section does not say: what fits its challenge.
-fn ready(draft: &AcmeDraft<'_>) -> Result<Ready, Diagnostic> {
+fn ready(draft: &AcmeDraft<'_>) -> Result<ReadyWhen, Diagnostic> {
     match (draft.challenge, &draft.ready) {
-        (Challenge::Dns, None) => Ok(Ready { cli: true, ..Ready::default() }),
-        (Challenge::DnsPersist, None) => Ok(Ready { dns: true, delay: true, cli: false }),
-        (_, None) => Ok(Ready::default()),
+        (Challenge::Dns, None) => Ok(ReadyWhen { cli: true, ..ReadyWhen::default() }),
+        (Challenge::DnsPersist, None) => Ok(ReadyWhen { dns: true, delay: true, cli: false }),
+        (_, None) => Ok(ReadyWhen::default()),
         (Challenge::Dns | Challenge::DnsPersist, Some((ready, _))) => Ok(*ready),
         (other, Some((_, word))) => {
             let name = other.name();
@@ -259,7 +262,7 @@ fn ready(draft: &AcmeDraft<'_>) -> Result<Ready, Diagnostic> {
 fn account_key(
     section: &str,
     draft: &AcmeDraft<'_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<AccountKey, Diagnostic> {
     let named = draft.account_key;
     let file = named.map_or_else(|| format!("{section}.account.key"), |word| word.text.to_owned());
@@ -278,7 +281,7 @@ fn account_key(
     let made = match base::file::read(&file) {
         Ok(text) => {
             let parts =
-                Parts::read(&shown, &text).map_err(|error| failed(format!("cannot be read: {error}")))?;
+                PemParts::read(&shown, &text).map_err(|error| failed(format!("cannot be read: {error}")))?;
             let key = parts.key.ok_or_else(|| failed("has no private key".to_owned()))?;
             if key.needs_openssl() || !matches!(key.kind(), KeyKind::Rsa | KeyKind::Ecdsa) {
                 return Err(failed("is neither RSA nor ECDSA over P-256, P-384 or P-521".to_owned()));
@@ -287,7 +290,7 @@ fn account_key(
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key =
-                made::key(new_key(draft)).map_err(|error| failed(format!("cannot be made: {error}")))?;
+                keygen::key(new_key(draft)).map_err(|error| failed(format!("cannot be made: {error}")))?;
             AccountKey { file: file.clone(), pkcs8: key.pkcs8().into(), is_new: true }
         }
         Err(error) => return Err(failed(format!("cannot be read: {error}"))),
@@ -297,14 +300,14 @@ fn account_key(
 }
 
 /// The binding to an account elsewhere. Files that are empty are none.
-fn eab(draft: &AcmeDraft<'_>, context: &Context<'_>) -> Result<Option<Eab>, Diagnostic> {
+fn eab(draft: &AcmeDraft<'_>, context: &ResolveContext<'_>) -> Result<Option<Eab>, Diagnostic> {
     let (Some(id), Some(key)) = (draft.eab_key_id, draft.eab_mac_key) else {
         let Some(one) = draft.eab_key_id.or(draft.eab_mac_key) else { return Ok(None) };
         return Err(Diagnostic::alert("a binding needs the name of a key and the key")
             .at(one.span)
             .help("`eab-key-id <file>` and `eab-mac-key <file>` together"));
     };
-    let read = |word: Text<'_>| {
+    let read = |word: TlsValue<'_>| {
         let failed = |error| Diagnostic::alert(format!("cannot read `{}`: {error}", word.text)).at(word.span);
         let bytes = context.names.file(word.text).map_err(failed)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -315,7 +318,7 @@ fn eab(draft: &AcmeDraft<'_>, context: &Context<'_>) -> Result<Option<Eab>, Diag
         return Ok(None);
     }
     let wrong =
-        |what: &str, word: Text<'_>| Diagnostic::alert(format!("`{}` {what}", word.text)).at(word.span);
+        |what: &str, word: TlsValue<'_>| Diagnostic::alert(format!("`{}` {what}", word.text)).at(word.span);
     if !key_id.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
         return Err(wrong("is not one line of ASCII", id));
     }

@@ -3,18 +3,18 @@
 
 use diag::{Diagnostic, Severity};
 
-use crate::draft::{Draft, Kind};
+use crate::draft::{Draft, SectionKind};
 use crate::resolve::servers::MadeServer;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Looks at the order of the sections.
-pub(crate) fn sections(draft: &Draft, context: &mut Context<'_>) {
+pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
     if !context.setting.diagnostics {
         return;
     }
     let mut has_other = false;
     for section in &draft.sections {
-        if section.kind != Kind::Global {
+        if section.kind != SectionKind::Global {
             has_other = true;
         } else if has_other {
             let text = "global section detected after a non-global one, the prevalence of their statements is unspecified";
@@ -28,7 +28,11 @@ pub(crate) fn sections(draft: &Draft, context: &mut Context<'_>) {
 }
 
 /// Looks at the servers of a backend.
-pub(crate) fn servers(proxy: &Pending<'_>, servers: &[MadeServer<'_>], context: &mut Context<'_>) {
+pub(crate) fn servers(
+    proxy: &PendingProxy<'_>,
+    servers: &[MadeServer<'_>],
+    context: &mut ResolveContext<'_>,
+) {
     if !context.setting.diagnostics {
         return;
     }

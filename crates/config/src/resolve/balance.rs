@@ -5,7 +5,7 @@ use std::time::Duration;
 use balance::{Algorithm, UriPart};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use sample::acl::Acls;
+use sample::Acls;
 use sample::expression::Expression;
 use sample::{Place, Words};
 use syntax::Word;
@@ -14,10 +14,14 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::policies::{Policies, policies};
 use crate::resolve::rules::{arguments, scope};
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// The settings of a proxy's backend side.
-pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_>) -> balance::Settings {
+pub(crate) fn balance(
+    proxy: &PendingProxy<'_>,
+    acls: &Acls,
+    context: &mut ResolveContext<'_>,
+) -> balance::BalanceSettings {
     let settings = &proxy.settings;
     let algorithm = match settings.balance {
         // Log lines take turns unless something else is asked for.
@@ -40,7 +44,7 @@ pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_
         algorithm = Algorithm::RoundRobin;
     }
     let Policies { outliers, budget, hedge } = policies(proxy, context);
-    balance::Settings {
+    balance::BalanceSettings {
         algorithm,
         hash: settings.hash,
         balance_factor: settings.balance_factor,
@@ -54,9 +58,9 @@ pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_
 
 fn algorithm(
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     acls: &Acls,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Algorithm, Diagnostic> {
     let is_log = proxy.settings.mode == state::Mode::Log;
     if statement.arguments().is_empty() {
@@ -165,9 +169,9 @@ fn modifier(name: &str, only: &'static str, other: &Word) -> Diagnostic {
 /// `log-hash <converters>`.
 fn log_hash(
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     acls: &Acls,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Algorithm, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     args.required("log-hash")?;

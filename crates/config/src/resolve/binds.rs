@@ -11,12 +11,12 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
-use crate::resolve::tls::{self, Owner};
-use crate::resolve::{Context, Pending, lines, lives_on, reverse};
+use crate::resolve::tls::{self, LineOwner};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
-pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
+pub(crate) fn binds(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Vec<Bind> {
     let former = proxy.state.listeners.load_full();
     let mut binds: Vec<Bind> = Vec::new();
     let mut ids: HashMap<u32, (&Word, u32)> = HashMap::new();
@@ -30,18 +30,18 @@ pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind>
     if proxy.settings.options.socket_stats {
         binds.iter().for_each(|bind| bind.listener.count());
     }
-    binds.iter_mut().for_each(|bind| lives_on::listener(&mut bind.listener, &former));
+    binds.iter_mut().for_each(|bind| carry_over::listener(&mut bind.listener, &former));
     proxy.state.listeners.store(Arc::new(binds.iter().map(|bind| bind.listener.clone()).collect()));
     binds
 }
 
 fn bind_line<'a>(
     statement: &'a Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     certificates: &[Listed],
     first_id: u32,
     ids: &mut HashMap<u32, (&'a Word, u32)>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Vec<Bind>, Diagnostic> {
     let section = proxy.section.keyword.as_str();
     let unix = context.global.unix_bind.clone();
@@ -92,7 +92,7 @@ fn bind_line<'a>(
                 proxy.settings.name
             )));
     }
-    let owner = Owner { frontend: proxy.settings.name, is_http, certificates };
+    let owner = LineOwner { frontend: proxy.settings.name, is_http, certificates };
     let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context)
         .map_err(|error| error.wrap_line(&format!("'{title}' in section '{section}' : "), ""))?;
     let numbered = addresses.into_iter().enumerate();
@@ -113,7 +113,7 @@ fn bind_line<'a>(
 pub(crate) fn stats_socket(
     statement: &Statement,
     id: u32,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Bind, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let word = args.next().ok_or_else(|| {
@@ -130,7 +130,7 @@ pub(crate) fn stats_socket(
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
-    let owner = Owner { frontend: "GLOBAL", is_http: false, certificates: &[] };
+    let owner = LineOwner { frontend: "GLOBAL", is_http: false, certificates: &[] };
     let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), &owner, statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use cache::{Disk, Hints, Settings, Store};
+use cache::{CacheSettings, Disk, Hints, Store};
 use diag::Diagnostic;
-use plan::filter::{CachePlaces, Places};
+use plan::filter::{CachePlaces, FilterPlaces};
 use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::cache::CacheDraft;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind};
-use crate::draft::{Draft, Kind, Section};
+use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending, lives_on};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 
 /// Makes the store of every section.
-pub(crate) fn stores(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Store>> {
-    let mut made: Vec<(&Section, Option<Settings>)> = Vec::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Cache) {
+pub(crate) fn stores(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Store>> {
+    let mut made: Vec<(&Section, Option<CacheSettings>)> = Vec::new();
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Cache) {
         let name = &section.name;
         if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == **name) {
             let haproxy = |name: &str, _: &str| format!("Duplicate cache name '{name}'.");
@@ -32,12 +32,13 @@ pub(crate) fn stores(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Store>
     }
     refuse_shared_directories(&made, context);
     let settings = made.into_iter().filter_map(|(_, settings)| settings);
-    settings.map(|settings| lives_on::cache(settings, context.previous)).collect()
+    settings.map(|settings| carry_over::cache(settings, context.previous)).collect()
 }
 
 /// A directory is one cache's.
-fn refuse_shared_directories(made: &[(&Section, Option<Settings>)], context: &mut Context<'_>) {
-    let directory = |settings: &Option<Settings>| Some(settings.as_ref()?.disk.as_ref()?.directory.clone());
+fn refuse_shared_directories(made: &[(&Section, Option<CacheSettings>)], context: &mut ResolveContext<'_>) {
+    let directory =
+        |settings: &Option<CacheSettings>| Some(settings.as_ref()?.disk.as_ref()?.directory.clone());
     for (at, (section, settings)) in made.iter().enumerate() {
         let Some(own) = directory(settings) else { continue };
         if let Some((other, _)) =
@@ -57,11 +58,11 @@ fn refuse_shared_directories(made: &[(&Section, Option<Settings>)], context: &mu
     }
 }
 
-fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
+fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<CacheSettings> {
     let mut draft = CacheDraft::default();
     let errors = context.diagnostics.error_count();
     for statement in &section.statements {
-        if let Apply::Cache(read) = statement.keyword.apply {
+        if let Apply::Cache(read) = apply_of(statement) {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = read(&mut draft, &mut args);
             context.note(outcome);
@@ -80,8 +81,8 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
         }
         return None;
     };
-    let mut settings = Settings::new(name, megabytes * 1024);
-    let half = u64::from(settings.blocks) * Settings::BLOCK / 2;
+    let mut settings = CacheSettings::new(name, megabytes * 1024);
+    let half = u64::from(settings.blocks) * CacheSettings::BLOCK / 2;
     if let Some((size, word)) = draft.max_object {
         if size > half {
             context.diagnostics.push(
@@ -145,10 +146,10 @@ const OF_RESPONSES: &[&str] = &[
 /// Where the caches of a proxy whose rules name `used` keep responses; `places` says where each of its
 /// filters stands, by its line. What is wrong with their order is told.
 pub(crate) fn places(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     used: &[Arc<Store>],
-    places: &[Places],
-    context: &mut Context<'_>,
+    places: &[FilterPlaces],
+    context: &mut ResolveContext<'_>,
 ) -> CachePlaces {
     let name = proxy.settings.name;
     let filters = &proxy.settings.filters;

@@ -7,11 +7,11 @@ use sample::transaction::CaptureSlot;
 use crate::draft::Statement;
 use crate::draft::settings::DeclaredCapture;
 use crate::resolve::names::CaptureDraft;
-use crate::resolve::rule_sets::{CaptureUse, Rules};
-use crate::resolve::{Context, Pending};
+use crate::resolve::rule_sets::{CaptureUse, CompiledRules};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Gives a declared capture its slot; backends have none.
-pub(crate) fn declare(capture: &DeclaredCapture<'_>, context: &Context<'_>) {
+pub(crate) fn declare(capture: &DeclaredCapture<'_>, context: &ResolveContext<'_>) {
     if let Some(captures) = &mut *context.names.captures.borrow_mut() {
         captures.push((capture.header.map(Into::into), capture.length));
     }
@@ -26,10 +26,10 @@ pub(crate) fn used(slot: CaptureSlot, words: &[sample::Word<'_>], statement: &St
 /// Refuses rules of a frontend that name a slot which it has not. Which frontends come to a backend
 /// is known at run time only: what they lack is not captured there (manual, 4.4 `capture`).
 pub(crate) fn check(
-    proxy: &Pending<'_>,
-    rules: &Rules,
+    proxy: &PendingProxy<'_>,
+    rules: &CompiledRules,
     requests: Option<&[CaptureDraft]>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let Some(requests) = requests else { return };
     let responses = &proxy.settings.response_captures;

@@ -5,21 +5,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Severity};
-use tls::load::Extra;
+use tls::load::ExtraFiles;
 use tls::store::Sources;
 
 use crate::draft::acme::OrderWords;
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::Bases;
-use crate::draft::tls::{LoadWords, Text};
-use crate::draft::{Draft, Kind, Section, Statement};
-use crate::resolve::Context;
-use crate::resolve::tls_files::{Stored, loader};
+use crate::draft::tls::{LoadWords, TlsValue};
+use crate::draft::{Draft, Section, SectionKind, Statement};
+use crate::resolve::ResolveContext;
+use crate::resolve::tls_files::{StoredCertificate, loader};
 
 /// Reads every store. `bases` are those of the global section.
-pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut Context<'_>) {
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::CrtStore) {
+pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut ResolveContext<'_>) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::CrtStore) {
         context.enter(section);
         let mut bases = bases.clone();
         for statement in &section.statements {
@@ -33,7 +33,7 @@ fn line<'a>(
     section: &'a Section,
     statement: &'a Statement,
     bases: &mut Bases<'a>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Outcome {
     match statement.keyword.name {
         "crt-base" => bases.certificates = Some(directory(statement, context)?),
@@ -43,14 +43,19 @@ fn line<'a>(
     Ok(())
 }
 
-fn directory<'a>(statement: &'a Statement, context: &mut Context<'_>) -> Result<&'a str, Diagnostic> {
+fn directory<'a>(statement: &'a Statement, context: &mut ResolveContext<'_>) -> Result<&'a str, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let directory = args.required("a directory")?;
     args.finish()?;
     Ok(directory)
 }
 
-fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &mut Context<'_>) -> Outcome {
+fn load(
+    section: &Section,
+    statement: &Statement,
+    bases: &Bases<'_>,
+    context: &mut ResolveContext<'_>,
+) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let (mut words, mut alias, mut for_tokens) = (LoadWords::default(), None, false);
     let (mut updates, mut order) = (None, OrderWords::default());
@@ -140,7 +145,7 @@ fn whole_pair(
     path: &str,
     words: &LoadWords<'_>,
     bases: &Bases<'_>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> (String, Option<String>) {
     let located = |path: &str| context.names.path(path).display().to_string();
     let left =
@@ -164,9 +169,9 @@ fn opened(text: String, key: Option<String>, made: Option<&tls::Certificate>) ->
 fn temporary(
     file: &str,
     key_file: Option<&str>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<tls::Certificate, Diagnostic> {
-    let mut made = tls::made::temporary(file).map_err(|error| Diagnostic::alert(error.to_string()))?;
+    let mut made = tls::keygen::temporary(file).map_err(|error| Diagnostic::alert(error.to_string()))?;
     made.sources =
         Sources { certificate: Some(file.into()), key: key_file.map(Box::from), ..Sources::default() };
     let text = format!("`{file}` is not there: a temporary certificate stands in until one is issued");
@@ -181,7 +186,7 @@ fn keep(
     names: &[String],
     certificate: Option<tls::Certificate>,
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Outcome {
     let files = &mut context.tls_files;
     let name = names.first().map(String::as_str).unwrap_or_default();
@@ -195,7 +200,7 @@ fn keep(
         one.name = name.into();
         files.all.keep(Arc::new(one))
     });
-    let stored = Rc::new(Stored { name: name.into(), span: statement.span, certificate });
+    let stored = Rc::new(StoredCertificate { name: name.into(), span: statement.span, certificate });
     for name in names {
         files.stores.entry(name.clone()).or_insert_with(|| stored.clone());
     }
@@ -209,7 +214,7 @@ fn tls_certificate(
     text: &str,
     words: &LoadWords<'_>,
     bases: &Bases<'_>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<Option<tls::Certificate>, Diagnostic> {
     let has_key = tls::pem::blocks(text.as_bytes())
         .is_ok_and(|all| all.iter().any(|block| block.label.ends_with("PRIVATE KEY")));
@@ -228,12 +233,12 @@ pub(crate) fn made_of(
     path: &str,
     words: &LoadWords<'_>,
     bases: &Bases<'_>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<tls::Certificate, Diagnostic> {
     let located = |base: Option<&str>, name: &str| context.names.path(&below(base, name));
     let file =
-        |base, word: Option<Text<'_>>| word.map(|name| located(base, &name).display().to_string().into());
-    let files = tls::load::Files {
+        |base, word: Option<TlsValue<'_>>| word.map(|name| located(base, &name).display().to_string().into());
+    let files = tls::load::CertificateFiles {
         key: file(bases.keys, words.key),
         key_is_named: true,
         ocsp: file(bases.certificates, words.ocsp),
@@ -241,7 +246,7 @@ pub(crate) fn made_of(
         sctl: file(bases.certificates, words.sctl),
     };
     let path = context.names.path(path).display().to_string();
-    let loader = loader(Extra::NONE, context);
+    let loader = loader(ExtraFiles::NONE, context);
     let refused = |error: tls::LoadError| {
         let text = error.to_string();
         let at = words.certificate.map(|word| word.span);
@@ -258,7 +263,7 @@ fn below(base: Option<&str>, name: &str) -> String {
     }
 }
 
-fn read(path: &str, context: &Context<'_>) -> Result<String, Diagnostic> {
+fn read(path: &str, context: &ResolveContext<'_>) -> Result<String, Diagnostic> {
     let bytes = context.names.file(path);
     let bytes = bytes.map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -10,42 +10,42 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::check::{
-    Action, CheckKind, Connect, Expect, Family, HeaderMatcher, Matcher, Pattern, Port, Request, Script, Send,
-    Source, Step, Text as Value,
+    CheckAction, CheckKind, CheckRequest, CheckScript, CheckStep, CheckText as Value, Connect, Expect,
+    Family, HeaderMatcher, Matcher, Pattern, Port, Send, ValueSource,
 };
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::vars::{SetConditions, Var, VarScope};
-use sample::words::{self, Words};
+use sample::word_cursor::{self, Words};
 use sample::{Place, Scope};
 
 use crate::draft::Section;
 use crate::draft::check::{
-    ActionDraft, CheckDraft, CheckMode, ConnectDraft, ExpectDraft, MatcherDraft, PatternDraft, PortDraft,
-    RequestDraft, RuleDraft, Text, ValueDraft,
+    ActionDraft, CheckDraft, CheckMode, ConnectDraft, ExpectDraft, MatcherDraft, PatternDraft, PlacedText,
+    PortDraft, RequestDraft, RuleDraft, ValueDraft,
 };
 use crate::resolve::rules::scope;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// The `healthcheck` sections by name.
 pub(crate) type Healthchecks<'a> = HashMap<&'a str, (Rc<CheckDraft<'a>>, &'a Section)>;
 
 /// Scripts without expressions, by the draft they come from.
-pub(crate) type Shared = HashMap<*const (), Arc<CheckKind>>;
+pub(crate) type SharedScripts = HashMap<*const (), Arc<CheckKind>>;
 
 /// What checks are made of beside the backend's own lines.
 pub(crate) struct Sources<'s, 'a> {
     pub(crate) healthchecks: &'s Healthchecks<'a>,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedScripts,
 }
 
 /// What the checks of a backend's servers are. Errors are among the diagnostics.
 pub(crate) fn check_kind(
     draft: &Rc<CheckDraft<'_>>,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     acls: &sample::Acls,
-    shared: &mut Shared,
-    context: &mut Context<'_>,
+    shared: &mut SharedScripts,
+    context: &mut ResolveContext<'_>,
 ) -> Arc<CheckKind> {
     let key = Rc::as_ptr(draft).cast::<()>();
     if let Some(kind) = shared.get(&key) {
@@ -68,7 +68,7 @@ pub(crate) fn check_kind(
             CheckKind::Script(script(Family::Connect, Vec::new(), draft))
         }
     });
-    if !matches!(&*kind, CheckKind::Script(Script { evaluates: true, .. })) {
+    if !matches!(&*kind, CheckKind::Script(CheckScript { evaluates: true, .. })) {
         shared.insert(key, kind.clone());
     }
     kind
@@ -77,7 +77,7 @@ pub(crate) fn check_kind(
 /// Compiles the `healthcheck` sections for the sake of the variables that they name: a server that
 /// is added at run time may be the first to ask for one of them. What is wrong in a section is told
 /// where it is used.
-pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &Context<'_>) {
+pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &ResolveContext<'_>) {
     let acls = sample::Acls::new();
     let scope = scope(context, &acls, None, state::Mode::Http, Place::Check);
     for (draft, _) in healthchecks.values() {
@@ -86,15 +86,15 @@ pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &Context<
 }
 
 /// Whether an expression is part of it, so that it belongs to one backend only.
-fn evaluates(steps: &[Step]) -> bool {
+fn evaluates(steps: &[CheckStep]) -> bool {
     steps.iter().any(|step| match &step.action {
-        Action::Connect(connect) => matches!(connect.port, Some(Port::Expression(_))),
-        Action::Send(send) => !matches!(send, Send::Bytes(_)),
-        Action::Request(request) => {
+        CheckAction::Connect(connect) => matches!(connect.port, Some(Port::Expression(_))),
+        CheckAction::Send(send) => !matches!(send, Send::Bytes(_)),
+        CheckAction::Request(request) => {
             let computed = |text: &Value| matches!(text, Value::Format(_));
             computed(&request.uri) || computed(&request.body) || !request.headers.is_empty()
         }
-        Action::Expect(expect) => {
+        CheckAction::Expect(expect) => {
             let plain = matches!(
                 expect.what,
                 Matcher::Bytes(..)
@@ -111,14 +111,14 @@ fn evaluates(steps: &[Step]) -> bool {
             );
             !plain || expect.on_error.is_some() || expect.on_success.is_some() || expect.code.is_some()
         }
-        Action::SetVar(..) | Action::UnsetVar(_) => true,
+        CheckAction::SetVar(..) | CheckAction::UnsetVar(_) => true,
     })
 }
 
 fn compile(
     draft: &CheckDraft<'_>,
     scope: &Scope<'_>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<CheckKind, Diagnostic> {
     let (family, rules) = match draft.mode {
@@ -139,7 +139,7 @@ fn compile(
     let mut comments = Comments::default();
     for rule in &rules {
         let Some(comment) = comments.of(rule) else { continue };
-        steps.push(Step {
+        steps.push(CheckStep {
             number: rule.index + 1,
             comment: comment.map(Into::into),
             action: action(&rule.action, scope)?,
@@ -152,9 +152,10 @@ fn compile(
 }
 
 /// A check that says where it connects says so before it talks.
-fn first_connects(steps: &[Step]) -> Result<(), Diagnostic> {
-    let talks = |step: &&Step| !matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_));
-    let connects = |step: &Step| matches!(step.action, Action::Connect(_));
+fn first_connects(steps: &[CheckStep]) -> Result<(), Diagnostic> {
+    let talks =
+        |step: &&CheckStep| !matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_));
+    let connects = |step: &CheckStep| matches!(step.action, CheckAction::Connect(_));
     let first = steps.iter().find(talks);
     if first.is_none_or(connects) || !steps.iter().any(connects) {
         return Ok(());
@@ -171,7 +172,7 @@ fn first_connects(steps: &[Step]) -> Result<(), Diagnostic> {
 fn check_external(
     draft: &CheckDraft<'_>,
     scope: &Scope<'_>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let name = scope.proxy.map_or("", |proxy| &proxy.name);
@@ -209,14 +210,21 @@ fn check_external(
 }
 
 /// Puts the connection that was not written before all others.
-fn script(family: Family, mut steps: Vec<Step>, draft: &CheckDraft<'_>) -> Script {
-    let first = steps.iter().find(|step| !matches!(step.action, Action::SetVar(..) | Action::UnsetVar(_)));
-    if !first.is_some_and(|step| matches!(step.action, Action::Connect(_))) {
+fn script(family: Family, mut steps: Vec<CheckStep>, draft: &CheckDraft<'_>) -> CheckScript {
+    let first =
+        steps.iter().find(|step| !matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_)));
+    if !first.is_some_and(|step| matches!(step.action, CheckAction::Connect(_))) {
         let connect = Connect { implied: true, default: true, ..Connect::default() };
-        steps.insert(0, Step { number: 0, comment: None, action: Action::Connect(connect) });
+        steps.insert(0, CheckStep { number: 0, comment: None, action: CheckAction::Connect(connect) });
     }
     let evaluates = evaluates(&steps);
-    Script { family, steps, disable_on_404: draft.disable_on_404, send_state: draft.send_state, evaluates }
+    CheckScript {
+        family,
+        steps,
+        disable_on_404: draft.disable_on_404,
+        send_state: draft.send_state,
+        evaluates,
+    }
 }
 
 /// The lines of `http-check`: the request of `option httpchk` behind the first connection, and an
@@ -274,11 +282,11 @@ impl<'a> Comments<'a> {
     }
 }
 
-fn format(text: Text<'_>, scope: &Scope<'_>) -> Result<Format, Diagnostic> {
+fn format(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<Format, Diagnostic> {
     Format::compile(text.text, text.span, scope, FormatFor::Text)
 }
 
-fn expression(text: Text<'_>, scope: &Scope<'_>) -> Result<Expression, Diagnostic> {
+fn expression(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<Expression, Diagnostic> {
     Expression::compile_str(text.text, text.span, scope)
 }
 
@@ -290,19 +298,19 @@ fn value(draft: Option<ValueDraft<'_>>, default: &str, scope: &Scope<'_>) -> Res
     }
 }
 
-fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<Action, Diagnostic> {
+fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<CheckAction, Diagnostic> {
     Ok(match draft {
-        ActionDraft::Connect(draft) => Action::Connect(connect(draft, scope)?),
-        ActionDraft::Send(bytes) => Action::Send(Send::Bytes(bytes.clone())),
-        ActionDraft::SendFormat(text) => Action::Send(Send::Format(format(*text, scope)?)),
-        ActionDraft::SendHex(text) => Action::Send(Send::Hex(format(*text, scope)?)),
-        ActionDraft::Request(draft) => Action::Request(request(draft, scope)?),
-        ActionDraft::Grpc(service) => Action::Request(grpc(service, scope)?),
-        ActionDraft::Expect(draft) => Action::Expect(Box::new(expect(draft, scope)?)),
+        ActionDraft::Connect(draft) => CheckAction::Connect(connect(draft, scope)?),
+        ActionDraft::Send(bytes) => CheckAction::Send(Send::Bytes(bytes.clone())),
+        ActionDraft::SendFormat(text) => CheckAction::Send(Send::Format(format(*text, scope)?)),
+        ActionDraft::SendHex(text) => CheckAction::Send(Send::Hex(format(*text, scope)?)),
+        ActionDraft::Request(draft) => CheckAction::Request(request(draft, scope)?),
+        ActionDraft::Grpc(service) => CheckAction::Request(grpc(service, scope)?),
+        ActionDraft::Expect(draft) => CheckAction::Expect(Box::new(expect(draft, scope)?)),
         ActionDraft::SetVar(name, list) => {
             let (var, conditions) = variable(*name, scope)?;
-            let list: Vec<words::Word<'_>> =
-                list.iter().map(|word| words::Word { text: word, span: word.span() }).collect();
+            let list: Vec<word_cursor::Word<'_>> =
+                list.iter().map(|word| word_cursor::Word { text: word, span: word.span() }).collect();
             let mut words = Words::new(&list, name.span);
             let value = Expression::compile(&mut words, scope)?;
             if let Some(extra) = words.peek() {
@@ -310,21 +318,21 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<Action, Diagnost
                     Diagnostic::alert(format!("`set-var` has no use for `{}`", extra.text)).at(extra.span)
                 );
             }
-            Action::SetVar(var, conditions, Source::Expression(value))
+            CheckAction::SetVar(var, conditions, ValueSource::Expression(value))
         }
         ActionDraft::SetVarFormat(name, text) => {
             let (var, conditions) = variable(*name, scope)?;
-            Action::SetVar(var, conditions, Source::Format(format(*text, scope)?))
+            CheckAction::SetVar(var, conditions, ValueSource::Format(format(*text, scope)?))
         }
-        ActionDraft::UnsetVar(name) => Action::UnsetVar(variable(*name, scope)?.0),
+        ActionDraft::UnsetVar(name) => CheckAction::UnsetVar(variable(*name, scope)?.0),
         // Comments were taken out before.
-        ActionDraft::Comment(_) => Action::Send(Send::Bytes(Box::default())),
+        ActionDraft::Comment(_) => CheckAction::Send(Send::Bytes(Box::default())),
     })
 }
 
 /// A variable with the conditions behind it. Checks have those of the scopes `proc`, `sess` and
 /// `check`.
-fn variable(text: Text<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditions), Diagnostic> {
+fn variable(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditions), Diagnostic> {
     let at = |message: String| Diagnostic::alert(message).at(text.span);
     let mut parts = text.text.split(',');
     let name = parts.next().unwrap_or_default().trim();
@@ -361,12 +369,12 @@ fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagn
     })
 }
 
-fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<Request, Diagnostic> {
+fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
     let mut headers = Vec::with_capacity(draft.headers.len());
     for (name, text) in &draft.headers {
         headers.push((Box::from(*name), format(*text, scope)?));
     }
-    Ok(Request {
+    Ok(CheckRequest {
         method: draft.method.unwrap_or("OPTIONS").into(),
         uri: value(draft.uri, "/", scope)?,
         version: draft.version.unwrap_or("HTTP/1.0").into(),
@@ -378,7 +386,7 @@ fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<Request, Diagn
 /// A call of `grpc.health.v1.Health/Check` (the health checking protocol of gRPC): the message has
 /// the service's name as its field 1, and stands behind five bytes that say that it is not
 /// compressed and how long it is.
-fn grpc(service: &str, scope: &Scope<'_>) -> Result<Request, Diagnostic> {
+fn grpc(service: &str, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
     let mut message = Vec::with_capacity(service.len() + 3);
     if !service.is_empty() {
         message.push(0x0a);
@@ -397,7 +405,7 @@ fn grpc(service: &str, scope: &Scope<'_>) -> Result<Request, Diagnostic> {
     for (name, value) in [("content-type", "application/grpc"), ("te", "trailers")] {
         headers.push((Box::from(name), format(value.into(), scope)?));
     }
-    Ok(Request {
+    Ok(CheckRequest {
         method: "POST".into(),
         uri: Value::Fixed(Box::from(*b"/grpc.health.v1.Health/Check")),
         version: "HTTP/2.0".into(),
@@ -407,7 +415,7 @@ fn grpc(service: &str, scope: &Scope<'_>) -> Result<Request, Diagnostic> {
 }
 
 fn expect(draft: &ExpectDraft<'_>, scope: &Scope<'_>) -> Result<Expect, Diagnostic> {
-    let optional = |text: Option<Text<'_>>| text.map(|text| format(text, scope)).transpose();
+    let optional = |text: Option<PlacedText<'_>>| text.map(|text| format(text, scope)).transpose();
     Ok(Expect {
         what: matcher(&draft.what, scope)?,
         negate: draft.negate,

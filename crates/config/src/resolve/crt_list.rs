@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
 use tls::ciphers;
-use tls::files::{LIST_OPTIONS, List, ListEntry, kernel_mode, list_option, override_options};
-use tls::{Certificate, Entry, Legacy, Options};
+use tls::files::{CertificateList, LIST_OPTIONS, ListEntry, kernel_mode, list_option, override_options};
+use tls::{Certificate, CertificateEntry, EntryOptions, Legacy};
 
 use crate::draft::Statement;
 use crate::draft::acme::OrderWords;
 use crate::draft::settings::Bases;
-use crate::draft::tls::{LoadWords, Text, TlsDefaults};
+use crate::draft::tls::{LoadWords, TlsDefaults, TlsValue};
 use crate::resolve::certificates::made_of;
 use crate::resolve::tls_files::{certificates, contradiction, keep_authority, located, refused};
-use crate::resolve::{Context, ktls, legacy};
+use crate::resolve::{ResolveContext, ktls, legacy};
 
 /// A line of a list, with its files read.
 pub(crate) struct Listed<'a> {
@@ -30,11 +30,11 @@ pub(crate) struct Listed<'a> {
 
 /// Reads a crt-list and appends its certificates, each with what its line says; the list's name.
 pub(crate) fn read(
-    name: Text<'_>,
+    name: TlsValue<'_>,
     statement: &Statement,
-    options: &Arc<Options>,
-    entries: &mut Vec<Entry>,
-    context: &mut Context<'_>,
+    options: &Arc<EntryOptions>,
+    entries: &mut Vec<CertificateEntry>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<String, Diagnostic> {
     let path = located(context.tls.clone().certificates, &name, context);
     let bytes = context
@@ -43,7 +43,7 @@ pub(crate) fn read(
         .map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span))?;
     let text = String::from_utf8_lossy(&bytes);
     let lines = tls::crt_list::parse(&path, &text).map_err(|error| refused(&error, name))?;
-    let mut kept = List { is_directory: false, entries: Vec::new(), lines: text.lines().count() };
+    let mut kept = CertificateList { is_directory: false, entries: Vec::new(), lines: text.lines().count() };
     for line in lines {
         let place = |error: Diagnostic| {
             let text = format!("{path}:{}: {}", line.number, error.message);
@@ -69,11 +69,11 @@ pub(crate) fn read(
                 .at(name.span),
             );
         }
-        let words = line.options.iter().map(|word| Text { text: word, span: name.span });
+        let words = line.options.iter().map(|word| TlsValue { text: word, span: name.span });
         let (load, others) = split(words, name.span).map_err(place)?;
         let kernel = kernel_mode(&others).map_err(|error| place(Diagnostic::alert(error).at(name.span)))?;
         ktls::check(kernel.map(|on| (on, name.span)), &format!("{path}:{}: ", line.number), context)?;
-        let file = Text { text: line.certificate, span: name.span };
+        let file = TlsValue { text: line.certificate, span: name.span };
         let title = format!("in crt-list '{path}' line {}", line.number);
         let listed = Listed {
             number: line.number,
@@ -95,7 +95,10 @@ pub(crate) fn read(
 
 /// The certificates of a frontend, the last line first as in HAProxy; what is wrong with one is
 /// noted.
-pub(crate) fn of_frontend<'a>(statements: &[&'a Statement], context: &mut Context<'_>) -> Vec<Listed<'a>> {
+pub(crate) fn of_frontend<'a>(
+    statements: &[&'a Statement],
+    context: &mut ResolveContext<'_>,
+) -> Vec<Listed<'a>> {
     let mut all = Vec::new();
     for &statement in statements.iter().rev() {
         match line_of_frontend(statement, context) {
@@ -108,10 +111,10 @@ pub(crate) fn of_frontend<'a>(statements: &[&'a Statement], context: &mut Contex
 
 fn line_of_frontend<'a>(
     statement: &'a Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Listed<'a>, Diagnostic> {
     let span = statement.keyword_span();
-    let (mut load, options) = split(statement.arguments().iter().map(Text::from), span)?;
+    let (mut load, options) = split(statement.arguments().iter().map(TlsValue::from), span)?;
     let Some(file) = load.certificate.take() else {
         return Err(Diagnostic::alert("`ssl-f-use` needs a certificate: `crt <file>`")
             .at(span)
@@ -131,11 +134,11 @@ pub(crate) fn serve(
     all: &[Listed<'_>],
     frontend: &str,
     statement: &Statement,
-    options: &Arc<Options>,
-    entries: &mut Vec<Entry>,
-    context: &mut Context<'_>,
+    options: &Arc<EntryOptions>,
+    entries: &mut Vec<CertificateEntry>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<String, Diagnostic> {
-    let mut kept = List::default();
+    let mut kept = CertificateList::default();
     for listed in all {
         append(listed, statement, options, (&mut kept, entries), context)?;
     }
@@ -148,11 +151,11 @@ pub(crate) fn serve(
 fn append(
     listed: &Listed<'_>,
     statement: &Statement,
-    options: &Arc<Options>,
-    (kept, entries): (&mut List, &mut Vec<Entry>),
-    context: &mut Context<'_>,
+    options: &Arc<EntryOptions>,
+    (kept, entries): (&mut CertificateList, &mut Vec<CertificateEntry>),
+    context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
-    let name = Text { text: "", span: listed.span };
+    let name = TlsValue { text: "", span: listed.span };
     let options = match &*listed.options {
         [] => options.clone(),
         words => Arc::new(list_line_options(options, words, name, statement, context)?),
@@ -167,14 +170,14 @@ fn append(
             filters: filters.clone(),
         });
         let (certificate, filters, options) = (certificate.clone(), filters.clone(), options.clone());
-        entries.push(Entry { certificate, filters, is_default: false, options });
+        entries.push(CertificateEntry { certificate, filters, is_default: false, options });
     }
     Ok(())
 }
 
 /// The words that say of which files a certificate is made, and all others.
 fn split<'a>(
-    words: impl Iterator<Item = Text<'a>>,
+    words: impl Iterator<Item = TlsValue<'a>>,
     span: Span,
 ) -> Result<(LoadWords<'a>, Vec<&'a str>), Diagnostic> {
     let (mut load, mut others) = (LoadWords::default(), Vec::new());
@@ -208,10 +211,10 @@ fn unknown(word: &str, span: Span) -> Diagnostic {
 /// The certificates of a file with the files that its words name. Once for each: a second line may
 /// say the same of it only.
 fn loaded(
-    file: Text<'_>,
+    file: TlsValue<'_>,
     words: &LoadWords<'_>,
     title: &str,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
     let defaults = context.tls.clone();
     let name = located(defaults.certificates, &file, context);
@@ -241,7 +244,7 @@ fn loaded(
 }
 
 /// Whether the answers of the responders of a line's certificates are asked for (`ocsp-update`).
-fn note_updates(listed: &Listed<'_>, title: &str, context: &Context<'_>) -> Result<(), Diagnostic> {
+fn note_updates(listed: &Listed<'_>, title: &str, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     let mode = tls::files::update_mode(&listed.options);
     let mode = mode.map_err(|error| Diagnostic::alert(error).at(listed.span))?;
     for certificate in &listed.certificates {
@@ -256,7 +259,7 @@ fn note_updates(listed: &Listed<'_>, title: &str, context: &Context<'_>) -> Resu
 }
 
 /// What a line orders of its certificates (`acme`).
-fn note_order(listed: &Listed<'_>, context: &mut Context<'_>) -> Result<(), Diagnostic> {
+fn note_order(listed: &Listed<'_>, context: &mut ResolveContext<'_>) -> Result<(), Diagnostic> {
     let mut order = OrderWords::default();
     for pair in listed.options.windows(2) {
         let taken = order.take(pair[0], pair[1]);
@@ -287,12 +290,12 @@ fn shown(said: &[(&str, String)]) -> String {
 
 /// As [`list_options`], with OpenSSL where the line needs it and its `bind` line does not.
 fn list_line_options(
-    options: &Options,
+    options: &EntryOptions,
     words: &[&str],
-    name: Text<'_>,
+    name: TlsValue<'_>,
     statement: &Statement,
-    context: &Context<'_>,
-) -> Result<Options, Diagnostic> {
+    context: &ResolveContext<'_>,
+) -> Result<EntryOptions, Diagnostic> {
     let defaults = &context.tls;
     let wrong = |error: String| Diagnostic::alert(error).at(name.span);
     let mut made = list_options(options, words, name, defaults, context).map_err(wrong)?;
@@ -315,16 +318,16 @@ fn list_line_options(
 
 /// What the words between the brackets of a line in a crt-list make of a `bind` line's options.
 fn list_options(
-    options: &Options,
+    options: &EntryOptions,
     words: &[&str],
-    name: Text<'_>,
+    name: TlsValue<'_>,
     defaults: &TlsDefaults<'_>,
-    context: &Context<'_>,
-) -> Result<Options, String> {
+    context: &ResolveContext<'_>,
+) -> Result<EntryOptions, String> {
     let all = &context.tls_files.all;
     let mut file = |place: usize, word: &str| {
         let path = located(defaults.authorities, word, context);
-        keep_authority(&path, place, Text { text: word, span: name.span }, context)
+        keep_authority(&path, place, TlsValue { text: word, span: name.span }, context)
             .map_err(|error| error.message)?;
         Ok(path.into())
     };

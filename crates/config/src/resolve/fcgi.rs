@@ -9,7 +9,7 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use plan::ServerSettings;
 use plan::fcgi::{App, Effect, Rule};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
 use sample::{Condition, Place, Words};
@@ -18,21 +18,21 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::fcgi::FcgiDraft;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::FilterKind;
-use crate::draft::{Draft, Kind, Section, Statement};
+use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::lines::{arguments, scope};
 use crate::resolve::log::logger;
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Applications by name; `None` where the section has errors of its own.
 pub(crate) type FcgiApps = HashMap<Box<str>, Option<Arc<App>>>;
 
 /// Reads every section.
-pub(crate) fn apps(draft: &Draft, context: &mut Context<'_>) -> FcgiApps {
+pub(crate) fn apps(draft: &Draft, context: &mut ResolveContext<'_>) -> FcgiApps {
     let mut made: HashMap<Box<str>, (&Section, Option<Arc<App>>)> = HashMap::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::FcgiApp) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::FcgiApp) {
         let name = &section.name;
         if let Some((other, _)) = made.get(name.as_str()) {
             let haproxy = |name: &str, place: &str| {
@@ -50,12 +50,12 @@ pub(crate) fn apps(draft: &Draft, context: &mut Context<'_>) -> FcgiApps {
     made.into_iter().map(|(name, (_, app))| (name, app)).collect()
 }
 
-fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
+fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<App> {
     let mut draft = FcgiDraft::default();
     let (mut acls, mut rules, mut loggers) = (Acls::new(), Vec::new(), Vec::new());
     for statement in &section.statements {
         let mut args = Args::new(statement, context.diagnostics, context.environment);
-        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+        let outcome = match (apply_of(statement), statement.keyword.name) {
             (Apply::Fcgi(read), _) => read(&mut draft, &mut args),
             (_, "log-stderr") if args.take("global") => {
                 loggers.extend(context.global.loggers.iter().map(plan::Logger::inherited));
@@ -101,12 +101,18 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
 }
 
 /// Compiles an `acl`, a `pass-header` or a `set-param`.
-fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result<Option<Rule>, Diagnostic> {
+fn rule(
+    statement: &Statement,
+    acls: &mut Acls,
+    context: &ResolveContext<'_>,
+) -> Result<Option<Rule>, Diagnostic> {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     if statement.keyword.name == "acl" {
-        let (name, criterion) =
-            Acls::compile(&mut words, &scope(context, acls, None, Mode::Http, Place::HttpRequest))?;
+        let (name, criterion) = sample::acl::compile_declaration(
+            &mut words,
+            &scope(context, acls, None, Mode::Http, Place::HttpRequest),
+        )?;
         acls.add(name, criterion);
         return Ok(None);
     }
@@ -139,7 +145,7 @@ fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result
 }
 
 /// The application of a backend.
-pub(crate) fn of_backend(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Arc<App>> {
+pub(crate) fn of_backend(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Arc<App>> {
     let settings = &proxy.settings;
     let backend = settings.name;
     let Some(word) = settings.fcgi_app else {
@@ -180,7 +186,7 @@ fn needs_http(app: &Word, backend: &str) -> Diagnostic {
 }
 
 /// Among other filters than those of compression and caches the application has a place of its own.
-fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn check_filters(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     let (mut other, mut has_own) = (None, false);
     for filter in &settings.filters {
@@ -214,7 +220,11 @@ fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// Servers that speak FastCGI and the application of their backend need each other.
-pub(crate) fn check_servers(proxy: &Pending<'_>, servers: &[Arc<ServerSettings>], context: &mut Context<'_>) {
+pub(crate) fn check_servers(
+    proxy: &PendingProxy<'_>,
+    servers: &[Arc<ServerSettings>],
+    context: &mut ResolveContext<'_>,
+) {
     let settings = &proxy.settings;
     // A backend that is added at run time gets its servers later.
     let name = settings.name;

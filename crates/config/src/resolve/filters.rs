@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::compression::Compression;
-use plan::filter::{Places, TraceFilter};
-use sample::acl::Acls;
+use plan::filter::{FilterPlaces, TraceFilter};
+use sample::Acls;
 use sample::bandwidth::{BandwidthFilter, SharedLimit};
 use sample::expression::Expression;
 use sample::{Place, Words, track};
 use state::Mode;
 use syntax::Word;
 
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, SharedDraft};
 use crate::resolve::lines::scope;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Where each filter of a proxy stands, by its line.
-pub(crate) fn places(proxy: &Pending<'_>) -> Vec<Places> {
+pub(crate) fn places(proxy: &PendingProxy<'_>) -> Vec<FilterPlaces> {
     let (request, response) = proxy.settings.filter_sequence;
     let filters = &proxy.settings.filters;
     let both = order(request, filters, false).into_iter().zip(order(response, filters, true));
-    both.map(|(request, response)| Places { request, response }).collect()
+    both.map(|(request, response)| FilterPlaces { request, response }).collect()
 }
 
 /// The places of filters in one direction, counted from 1: in the order of a sequence, or in that of
@@ -55,9 +55,9 @@ fn called<'a>(filter: &FilterDraft<'a>, of_response: bool) -> &'a str {
 /// Those of bandwidth are put where its rules find them.
 pub(crate) fn filters(
     number: usize,
-    proxy: &Pending<'_>,
-    places: &[Places],
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    places: &[FilterPlaces],
+    context: &mut ResolveContext<'_>,
 ) -> Vec<Arc<TraceFilter>> {
     let (request, response) = proxy.settings.filter_sequence;
     for list in request.iter().chain(&response) {
@@ -67,7 +67,7 @@ pub(crate) fn filters(
     let mut limits: HashMap<Box<str>, Arc<BandwidthFilter>> = HashMap::new();
     for (FilterDraft { kind, shared, .. }, places) in proxy.settings.filters.iter().zip(places) {
         match kind {
-            FilterKind::Trace(trace) if *places != Places::default() => {
+            FilterKind::Trace(trace) if *places != FilterPlaces::default() => {
                 traces.push(Arc::new(TraceFilter { places: *places, ..trace.clone() }));
             }
             FilterKind::Trace(_)
@@ -98,8 +98,8 @@ pub(crate) fn filters(
 fn share(
     filter: &mut BandwidthFilter,
     by: &SharedDraft<'_>,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Outcome {
     let (own, name) = (proxy.settings.name, &filter.name);
     let (Some(first), Some(last)) = (by.key.first(), by.key.last()) else { return Ok(()) };
@@ -151,13 +151,13 @@ fn share(
 /// What the proxy compresses: as its `compression` lines say, where it has a filter that heeds them
 /// and no sequence leaves that out.
 pub(crate) fn compression(
-    proxy: &Pending<'_>,
-    places: &[Places],
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    places: &[FilterPlaces],
+    context: &mut ResolveContext<'_>,
 ) -> Option<Box<Compression>> {
     let settings = &proxy.settings;
     let draft = settings.compression.as_ref()?;
-    let explicit: Vec<(CompressionFilter, Places)> = (settings.filters.iter().zip(places))
+    let explicit: Vec<(CompressionFilter, FilterPlaces)> = (settings.filters.iter().zip(places))
         .filter_map(|(filter, places)| match filter.kind {
             FilterKind::Compression(which) => Some((which, *places)),
             _ => None,
@@ -174,7 +174,7 @@ pub(crate) fn compression(
         if !explicit.iter().any(|(which, _)| *which == CompressionFilter::Both) {
             (on_request, on_response) = (request.is_some(), response.is_some());
         }
-        places = Places {
+        places = FilterPlaces {
             request: request.and_then(|(_, places)| places.request),
             response: response.and_then(|(_, places)| places.response),
         };
@@ -208,15 +208,15 @@ pub(crate) fn compression(
 }
 
 /// Where compression stands that has no line: behind all that have one.
-fn implied((request, response): (Option<&Word>, Option<&Word>)) -> Places {
+fn implied((request, response): (Option<&Word>, Option<&Word>)) -> FilterPlaces {
     let place = |list: Option<&Word>, name: &str| {
         list.is_none_or(|list| list.split(',').any(|own| own == name)).then_some(u16::MAX)
     };
-    Places { request: place(request, "comp-req"), response: place(response, "comp-res") }
+    FilterPlaces { request: place(request, "comp-req"), response: place(response, "comp-res") }
 }
 
 /// Every name of a sequence must be that of a filter here.
-fn check(list: &Word, proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn check(list: &Word, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let filters = &proxy.settings.filters;
     let names = |filter| [called(filter, false), called(filter, true)];
     let mut known: Vec<&str> = filters.iter().flat_map(names).collect();

@@ -5,16 +5,16 @@ use std::rc::Rc;
 use diag::Diagnostic;
 use plan::log::Logger;
 use plan::proxy::{Forwarded, ForwardedHost, ForwardedNode};
+use sample::Acls;
 use sample::Place;
-use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{self, Format, FormatFor};
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::draft::settings::{LogFormatChoice, Settings};
+use crate::draft::settings::{LogFormatChoice, ProxySettings};
 use crate::resolve::rules::scope;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// The compiled formats of a proxy.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Formats {
     /// Whether a line is written as soon as the server has answered, or of a TCP stream is
     /// connected: where the configuration says so, and where a format has nothing that is known
     /// only at the end.
-    pub(crate) fn are_early(&self, settings: &Settings<'_>, loggers: &[Logger]) -> bool {
+    pub(crate) fn are_early(&self, settings: &ProxySettings<'_>, loggers: &[Logger]) -> bool {
         let known = |format: &Format| !format.is_late();
         // A profile has formats of its own.
         let own = || loggers.iter().all(|logger| logger.profile.is_none());
@@ -43,7 +43,7 @@ impl Formats {
 }
 
 /// Compiles them all; errors are among the diagnostics.
-pub(crate) fn formats(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_>) -> Formats {
+pub(crate) fn formats(proxy: &PendingProxy<'_>, acls: &Acls, context: &mut ResolveContext<'_>) -> Formats {
     let settings = &proxy.settings;
     let mut formats = Formats::default();
     if settings.is_frontend() {
@@ -62,9 +62,9 @@ pub(crate) fn formats(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_
 
 fn one_format(
     statement: Option<&Statement>,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     acls: &Acls,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<Format> {
     let word = statement?.arguments().first()?;
     let compiled = {
@@ -80,7 +80,11 @@ fn one_format(
     context.diagnostics.take(compiled)
 }
 
-fn log_format(proxy: &Pending<'_>, acls: &Acls, context: &Context<'_>) -> Result<Option<Format>, Diagnostic> {
+fn log_format(
+    proxy: &PendingProxy<'_>,
+    acls: &Acls,
+    context: &ResolveContext<'_>,
+) -> Result<Option<Format>, Diagnostic> {
     let http = proxy.settings.mode == state::Mode::Http;
     let (text, span) = match proxy.settings.log_format {
         LogFormatChoice::Default => return Ok(None),
@@ -104,9 +108,9 @@ fn log_format(proxy: &Pending<'_>, acls: &Acls, context: &Context<'_>) -> Result
 
 fn forwarded(
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     acls: &Acls,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Forwarded, Diagnostic> {
     let words: Rc<[&Word]> = statement.arguments().iter().collect();
     let mut own = Forwarded::default();

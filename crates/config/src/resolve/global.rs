@@ -1,18 +1,18 @@
 //! The `global` sections, and what is decided by them before anything else is made: the workers.
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::{Diagnostic, Diagnostics};
 use runtime::placement::Placement;
 use runtime::{shard, topology};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::GlobalSettings;
-use crate::draft::{Draft, Kind, Statement};
-use crate::resolve::{Context, warn_ineffective};
+use crate::draft::{Draft, SectionKind, Statement};
+use crate::resolve::{ResolveContext, warn_ineffective};
 
 /// What they say together. Decides how many workers run, so that counters can be made for each.
-pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSettings<'a> {
+pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> GlobalSettings<'a> {
     let mut global = GlobalSettings::default();
     let plan = &mut global.plan;
     if let Some(around) = context.around {
@@ -22,12 +22,12 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSet
     plan.stats_maxconn = 10;
     plan.strict_limits = true;
     let mut said = Vec::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Global) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Global) {
         for statement in &section.statements {
             if was_said(statement, &mut said, context.diagnostics) {
                 continue;
             }
-            match statement.keyword.apply {
+            match apply_of(statement) {
                 Apply::Global(apply) => {
                     let mut args = Args::new(statement, context.diagnostics, context.environment);
                     let outcome = apply(&mut global, &mut args);
@@ -93,7 +93,7 @@ fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &m
 
 /// Decides how many workers run and where: what is made from here on has a copy of its counters for
 /// each.
-fn place_workers(global: &mut GlobalSettings<'_>, context: &mut Context<'_>) {
+fn place_workers(global: &mut GlobalSettings<'_>, context: &mut ResolveContext<'_>) {
     match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
         Ok((placement, warnings)) => {
             context.placement = placement.clone();

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 
 use diag::{Diagnostic, Span};
 
-use crate::draft::settings::Settings;
+use crate::draft::settings::ProxySettings;
 use crate::draft::{Section, Statement};
-use crate::resolve::Context;
+use crate::resolve::ResolveContext;
 
 /// The rule sets that this is about. ACLs, error messages and checks may be inherited by everyone.
 fn is_rule(statement: &Statement) -> bool {
@@ -25,19 +25,26 @@ fn is_rule(statement: &Statement) -> bool {
 }
 
 /// The rules that `settings` inherits.
-fn rules<'s, 'a>(settings: &'s Settings<'a>) -> impl Iterator<Item = &'a Statement> + 's {
+fn rules<'s, 'a>(settings: &'s ProxySettings<'a>) -> impl Iterator<Item = &'a Statement> + 's {
     settings.inherited_rules.iter().copied().filter(|statement| is_rule(statement))
 }
 
 /// A defaults section that inherits rules.
-pub(crate) fn check_defaults(section: &Section, settings: &Settings<'_>, context: &mut Context<'_>) {
+pub(crate) fn check_defaults(
+    section: &Section,
+    settings: &ProxySettings<'_>,
+    context: &mut ResolveContext<'_>,
+) {
     if let Some(rule) = rules(settings).next() {
         refuse(section, rule, "a defaults section cannot inherit rules from another one".to_owned(), context);
     }
 }
 
 /// Proxies that inherit rules that are not meant for them.
-pub(crate) fn check_proxies<'a>(proxies: &[(&'a Section, Box<Settings<'a>>)], context: &mut Context<'_>) {
+pub(crate) fn check_proxies<'a>(
+    proxies: &[(&'a Section, Box<ProxySettings<'a>>)],
+    context: &mut ResolveContext<'_>,
+) {
     // By the first rule: the defaults section's first user, and whether that is a frontend.
     let mut users: HashMap<Span, (bool, &Section)> = HashMap::new();
     for (section, settings) in proxies {
@@ -70,7 +77,7 @@ pub(crate) fn check_proxies<'a>(proxies: &[(&'a Section, Box<Settings<'a>>)], co
     }
 }
 
-fn refuse(section: &Section, rule: &Statement, why: String, context: &mut Context<'_>) {
+fn refuse(section: &Section, rule: &Statement, why: String, context: &mut ResolveContext<'_>) {
     let haproxy = format!("{}.", why.replace('`', "'"));
     context.diagnostics.push(
         Diagnostic::alert(why)

@@ -4,7 +4,7 @@
 use diag::{Diagnostic, Span};
 
 use crate::draft::tls::KernelWord;
-use crate::resolve::Context;
+use crate::resolve::ResolveContext;
 
 /// Looks at what a line says; `place` stands before the message, for lines of other files.
 ///
@@ -13,7 +13,7 @@ use crate::resolve::Context;
 pub(crate) fn check(
     said: Option<KernelWord>,
     place: &str,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let Some((on, span)) = said else { return Ok(()) };
     context.names.experiments.set(true);
@@ -31,7 +31,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn warn(span: Span, place: &str, context: &mut Context<'_>) {
+fn warn(span: Span, place: &str, context: &mut ResolveContext<'_>) {
     let has = context.setting.kernel_has_tls.is_some_and(|has| has());
     let why = if has { "the kernel's is not used yet" } else { "the kernel has none (CONFIG_TLS)" };
     context.diagnostics.push(

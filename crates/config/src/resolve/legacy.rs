@@ -13,7 +13,7 @@ use crate::draft::tls::{TlsDefaults, TlsWords};
 
 /// What of a line needs OpenSSL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum LegacyCause {
     /// A version, by its number in TLS.
     Version(u16),
     /// Providers that were loaded.
@@ -30,7 +30,7 @@ pub(crate) enum Cause {
     Key(Box<str>),
 }
 
-impl std::fmt::Display for Cause {
+impl std::fmt::Display for LegacyCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Version(version) => write!(f, "{}", names::version_name(*version)),
@@ -45,7 +45,7 @@ impl std::fmt::Display for Cause {
 }
 
 /// What is wanted of a side's lists and versions.
-pub(crate) struct Wanted<'w, 'a> {
+pub(crate) struct LegacyNeeds<'w, 'a> {
     pub(crate) own: &'w TlsWords<'a>,
     pub(crate) default: &'w TlsWords<'a>,
     pub(crate) defaults: &'w TlsDefaults<'a>,
@@ -53,7 +53,7 @@ pub(crate) struct Wanted<'w, 'a> {
     pub(crate) is_bind: bool,
 }
 
-impl Wanted<'_, '_> {
+impl LegacyNeeds<'_, '_> {
     /// OpenSSL's security level, where something says one.
     pub(crate) fn level(&self) -> Option<u8> {
         let text = self.own.ciphers.or(self.default.ciphers);
@@ -70,24 +70,24 @@ impl Wanted<'_, '_> {
 /// Why a line needs OpenSSL, if it does. `suites` are those that `ciphers` comes to, of all that
 /// OpenSSL has.
 pub(crate) fn cause(
-    wanted: &Wanted<'_, '_>,
+    wanted: &LegacyNeeds<'_, '_>,
     parameters: &Parameters,
     suites: Option<&[u16]>,
-) -> Option<Cause> {
+) -> Option<LegacyCause> {
     let speaks_tls12 = (parameters.min..=parameters.max).contains(&TLS12);
     let has_dh_file = wanted.is_bind && wanted.defaults.dh_file.is_some();
     if parameters.min < TLS12 {
-        Some(Cause::Version(parameters.min))
+        Some(LegacyCause::Version(parameters.min))
     } else if wanted.defaults.has_provider {
-        Some(Cause::Provider)
+        Some(LegacyCause::Provider)
     } else if let Some(level) = wanted.level().filter(|level| *level < 2) {
-        Some(Cause::Level(level))
+        Some(LegacyCause::Level(level))
     } else if speaks_tls12 && suites.is_some_and(|suites| need_openssl(suites, parameters.max)) {
-        Some(Cause::Suites)
+        Some(LegacyCause::Suites)
     } else if speaks_tls12 && has_dh_file && suites.is_none_or(|all| all.iter().copied().any(tls::is_dhe)) {
-        Some(Cause::Dh)
+        Some(LegacyCause::Dh)
     } else if wanted.renegotiates(parameters) {
-        Some(Cause::Renegotiation)
+        Some(LegacyCause::Renegotiation)
     } else {
         None
     }
@@ -95,7 +95,11 @@ pub(crate) fn cause(
 
 /// Whether OpenSSL serves those of a listener's clients that rustls cannot, although no word of the
 /// line asks for it: without TLS 1.3 it is for older clients, and OpenSSL's usual suites are theirs.
-pub(crate) fn is_shared(wanted: &Wanted<'_, '_>, parameters: &Parameters, suites: Option<&[u16]>) -> bool {
+pub(crate) fn is_shared(
+    wanted: &LegacyNeeds<'_, '_>,
+    parameters: &Parameters,
+    suites: Option<&[u16]>,
+) -> bool {
     let is_here = !wanted.defaults.no_legacy && tls::HAS_OPENSSL;
     is_here && wanted.is_bind && parameters.max < TLS13 && suites.is_none()
 }
@@ -105,13 +109,13 @@ pub(crate) fn cause_of_line(
     parameters: &Parameters,
     ciphers: Option<&str>,
     suites: Option<&[u16]>,
-) -> Option<Cause> {
+) -> Option<LegacyCause> {
     if parameters.min < TLS12 {
-        Some(Cause::Version(parameters.min))
+        Some(LegacyCause::Version(parameters.min))
     } else if let Some(level) = ciphers.and_then(security_level).filter(|level| *level < 2) {
-        Some(Cause::Level(level))
+        Some(LegacyCause::Level(level))
     } else if suites.is_some_and(|suites| need_openssl(suites, parameters.max)) {
-        Some(Cause::Suites)
+        Some(LegacyCause::Suites)
     } else {
         None
     }
@@ -124,7 +128,7 @@ fn need_openssl(suites: &[u16], max: u16) -> bool {
 
 /// Why a line that needs OpenSSL is refused, where there is none for it.
 pub(crate) fn check(
-    cause: &Cause,
+    cause: &LegacyCause,
     at: Span,
     statement: &Statement,
     defaults: &TlsDefaults<'_>,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use diag::Span;
-use sample::acl::Acls;
+use sample::Acls;
 use sample::{Place, Scope};
 use smallvec::SmallVec;
 use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::resolve::Context;
+use crate::resolve::ResolveContext;
 
 /// The words of a statement as `sample` and `rules` read them.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
@@ -27,7 +27,7 @@ fn words(words: &[Word]) -> WordList<'_> {
 
 /// The scope of a line of `proxy`.
 pub(crate) fn scope<'s>(
-    context: &'s Context<'_>,
+    context: &'s ResolveContext<'_>,
     acls: &'s Acls,
     proxy: Option<&'s Arc<state::Proxy>>,
     mode: Mode,
@@ -46,7 +46,7 @@ pub(crate) fn scope<'s>(
 }
 
 /// A place as HAProxy shows it, such as `haproxy.cfg:8`.
-pub(crate) fn shown(context: &Context<'_>, span: Span) -> String {
+pub(crate) fn shown(context: &ResolveContext<'_>, span: Span) -> String {
     let file = context.sources.file(span.file);
     format!("{}:{}", file.name(), file.position(span.start).line)
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::address::Place;
+use base::address::Destination;
 use diag::{Diagnostic, Span};
 use plan::ProxyIndex;
 use plan::log::{LogFormat, LogProto, LogTarget, Logger, Sample};
@@ -15,8 +15,8 @@ use state::server::ServerAddress;
 use state::{Mode, Ring};
 use syntax::Word;
 
-use crate::draft::settings::{LogLine, LoggerDraft, Settings, TargetDraft};
-use crate::resolve::{Context, lives_on};
+use crate::draft::settings::{LogLine, LoggerDraft, ProxySettings, TargetDraft};
+use crate::resolve::{ResolveContext, carry_over};
 
 /// What names in `log` lines mean, and what such lines made.
 #[derive(Default)]
@@ -51,9 +51,9 @@ impl LogNames {
 }
 
 /// The loggers of a proxy, those of global in the place of `log global`.
-pub(crate) fn loggers(settings: &Settings<'_>, context: &mut Context<'_>) -> Vec<Logger> {
+pub(crate) fn loggers(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) -> Vec<Logger> {
     let mut loggers = Vec::new();
-    let forwards = settings.kind == crate::draft::Kind::LogForward;
+    let forwards = settings.kind == crate::draft::SectionKind::LogForward;
     for line in settings.loggers.iter() {
         match line {
             LogLine::Global => loggers.extend(context.global.loggers.iter().map(Logger::inherited)),
@@ -64,7 +64,11 @@ pub(crate) fn loggers(settings: &Settings<'_>, context: &mut Context<'_>) -> Vec
 }
 
 /// One line; nothing when it is wrong, which is among the diagnostics.
-pub(crate) fn logger(draft: &LoggerDraft<'_>, forwards: bool, context: &mut Context<'_>) -> Option<Logger> {
+pub(crate) fn logger(
+    draft: &LoggerDraft<'_>,
+    forwards: bool,
+    context: &mut ResolveContext<'_>,
+) -> Option<Logger> {
     if context.log.refused.contains(&draft.span) {
         return None;
     }
@@ -90,7 +94,7 @@ pub(crate) fn logger(draft: &LoggerDraft<'_>, forwards: bool, context: &mut Cont
 fn try_logger(
     draft: &LoggerDraft<'_>,
     forwards: bool,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Logger, Diagnostic> {
     let unsaid = match &context.global.log_send_hostname {
         _ if forwards => LogFormat::AsReceived,
@@ -133,7 +137,11 @@ fn try_logger(
     Ok(logger)
 }
 
-fn ring<'c>(word: &Word, name: &str, context: &'c Context<'_>) -> Result<&'c RingSettings, Diagnostic> {
+fn ring<'c>(
+    word: &Word,
+    name: &str,
+    context: &'c ResolveContext<'_>,
+) -> Result<&'c RingSettings, Diagnostic> {
     let rings = &context.log.rings;
     rings.get(name).ok_or_else(|| {
         Diagnostic::alert(format!("there is no ring `{name}`"))
@@ -144,7 +152,7 @@ fn ring<'c>(word: &Word, name: &str, context: &'c Context<'_>) -> Result<&'c Rin
     })
 }
 
-fn backend(word: &Word, name: &str, context: &Context<'_>) -> Result<ProxyIndex, Diagnostic> {
+fn backend(word: &Word, name: &str, context: &ResolveContext<'_>) -> Result<ProxyIndex, Diagnostic> {
     let span = word.part("backend@".len(), word.len());
     match context.log.backends.get(name) {
         Some((index, Mode::Log)) => {
@@ -175,8 +183,8 @@ fn backend(word: &Word, name: &str, context: &Context<'_>) -> Result<ProxyIndex,
 fn stream(
     draft: &LoggerDraft<'_>,
     word: &Word,
-    place: &Place,
-    context: &mut Context<'_>,
+    place: &Destination,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Arc<Ring>, Diagnostic> {
     if let Some(ring) = context.log.implicit.get(&draft.span) {
         return Ok(ring.clone());
@@ -184,22 +192,22 @@ fn stream(
     let address = stream_address(word, place)?;
     let size = context.global.tune.bufsize.max(2 * draft.max_length);
     let ring = Ring::new(word, &format!("messages for {word}"), size, draft.max_length);
-    let ring = lives_on::ring(ring, context.previous);
+    let ring = carry_over::ring(ring, context.previous);
     context.log.add_implicit(&ring, RingPeer::Address(address), LogProto::Legacy);
     context.log.implicit.insert(draft.span, ring.clone());
     Ok(ring)
 }
 
-fn stream_address(word: &Word, place: &Place) -> Result<ServerAddress, Diagnostic> {
+fn stream_address(word: &Word, place: &Destination) -> Result<ServerAddress, Diagnostic> {
     Ok(match place {
-        Place::Ip { host, ports } => {
+        Destination::Ip { host, ports } => {
             let ip = host_address(word, host)?;
             ServerAddress::Ip((ip, ports.iter().next().unwrap_or(514)).into())
         }
-        Place::Unix(path) => ServerAddress::Unix(path.into()),
-        Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
-        Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
-        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => {
+        Destination::Unix(path) => ServerAddress::Unix(path.into()),
+        Destination::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
+        Destination::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
+        Destination::Fd(_) | Destination::SockPair(_) | Destination::ReverseHttp(_) => {
             return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
         }
     })

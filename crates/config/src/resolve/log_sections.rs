@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use base::address::{Accepts, Place as AddressPlace, PortRule, Transport};
+use base::address::{Accepts, Destination as AddressPlace, PortRule, Transport};
 use diag::{Diagnostic, Severity, Span};
 use plan::log::{DatagramBind, LogFormat, LogForward};
 use plan::ring::RingSettings;
+use sample::Acls;
 use sample::LogStep;
 use sample::Place;
-use sample::acl::Acls;
 use sample::format::{Format, FormatFor};
 use sample::log_profile::{LogOverride, LogProfile};
 use state::Mode;
@@ -17,10 +17,10 @@ use state::ring::{Ring, Stamp};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::{Draft, Kind, Section, Statement};
+use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::rules::scope;
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending, lines, lives_on};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines};
 use crate::system::resolve_host;
 use crate::tables::bind;
 
@@ -28,9 +28,9 @@ use crate::tables::bind;
 const MAX_LENGTH: usize = 1024;
 
 /// Reads every `log-profile` section.
-pub(crate) fn profiles(draft: &Draft, context: &mut Context<'_>) {
+pub(crate) fn profiles(draft: &Draft, context: &mut ResolveContext<'_>) {
     let mut seen: HashMap<&str, &Section> = HashMap::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::LogProfile) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::LogProfile) {
         if let Some(other) = seen.insert(&section.name, section) {
             let haproxy = |name: &str, place: &str| {
                 format!("log-profile section '{name}' already declared at {place}.")
@@ -53,7 +53,7 @@ pub(crate) fn profiles(draft: &Draft, context: &mut Context<'_>) {
 fn log_tag(
     profile: &mut LogProfile,
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     profile.tag = Some(args.required("a tag for use in syslog")?.as_str().into());
@@ -61,7 +61,11 @@ fn log_tag(
 }
 
 /// `on <step> [drop] [format <fmt>] [sd <fmt>]`.
-fn on(profile: &mut LogProfile, statement: &Statement, context: &mut Context<'_>) -> Result<(), Diagnostic> {
+fn on(
+    profile: &mut LogProfile,
+    statement: &Statement,
+    context: &mut ResolveContext<'_>,
+) -> Result<(), Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let word = args.required("<step>")?;
     let step = LogStep::find(word).ok_or_else(|| {
@@ -105,7 +109,7 @@ fn on(profile: &mut LogProfile, statement: &Statement, context: &mut Context<'_>
 
 /// A format of a profile: whose proxies use it is not known, so it may hold what those in HTTP mode
 /// know.
-fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>, Diagnostic> {
+fn compiled(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<Option<Format>, Diagnostic> {
     let Some(word) = word else { return Ok(None) };
     let acls = Acls::default();
     let scope = scope(context, &acls, None, Mode::Http, Place::Log);
@@ -113,17 +117,17 @@ fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>
 }
 
 /// Makes the rings of all sections, and `buf0` and `dpapi`, which are always there.
-pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
+pub(crate) fn rings(pending: &[PendingProxy<'_>], context: &mut ResolveContext<'_>) {
     let size = context.global.tune.bufsize;
     let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH).stamped(Stamp::LevelAndTime);
-    let buffer = lives_on::ring(buffer, context.previous);
+    let buffer = carry_over::ring(buffer, context.previous);
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
     // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.
     let events = Ring::new(state::acme::EVENTS, "DPAPI ring buffer", 1 << 20, 1 << 17);
-    let events = lives_on::ring(events, context.previous);
+    let events = carry_over::ring(events, context.previous);
     add_ring(RingSettings { ring: events, format: LogFormat::Timed, backing_file: None }, context);
     let mut seen: HashMap<&str, &Section> = HashMap::new();
-    for proxy in pending.iter().filter(|proxy| proxy.settings.kind == Kind::Ring) {
+    for proxy in pending.iter().filter(|proxy| proxy.settings.kind == SectionKind::Ring) {
         if let Some(other) = seen.insert(proxy.settings.name, proxy.section) {
             let haproxy = |name: &str, _: &str| format!("sink named '{name}' already exists.");
             let error = second(proxy.section, other, haproxy, context);
@@ -135,13 +139,13 @@ pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     }
 }
 
-fn add_ring(settings: RingSettings, context: &mut Context<'_>) {
+fn add_ring(settings: RingSettings, context: &mut ResolveContext<'_>) {
     context.names.rings.insert(settings.ring.name.clone(), settings.ring.clone());
     context.log.all_rings.push(settings.ring.clone());
     context.log.rings.insert(settings.ring.name.clone(), settings);
 }
 
-fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
+fn ring(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> RingSettings {
     let (settings, draft) = (&proxy.settings, &proxy.settings.log);
     let name = settings.name;
     let size = draft.ring_size.unwrap_or(context.global.tune.bufsize);
@@ -166,7 +170,7 @@ fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
     let format = draft.ring_format.unwrap_or(LogFormat::Raw);
     let ring = Ring::new(name, description, size, max_length).stamped(stamp(format));
     RingSettings {
-        ring: lives_on::ring(ring, context.previous),
+        ring: carry_over::ring(ring, context.previous),
         format,
         backing_file: draft.backing_file.map(|path| context.names.path(path)),
     }
@@ -183,9 +187,12 @@ fn stamp(format: LogFormat) -> Stamp {
 }
 
 /// What makes a log forwarder of a proxy; nothing for any other proxy.
-pub(crate) fn log_forward(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<LogForward>> {
+pub(crate) fn log_forward(
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) -> Option<Box<LogForward>> {
     let settings = &proxy.settings;
-    if settings.kind != Kind::LogForward {
+    if settings.kind != SectionKind::LogForward {
         return None;
     }
     let mut datagrams = Vec::new();
@@ -212,7 +219,10 @@ pub(crate) fn log_forward(proxy: &Pending<'_>, context: &mut Context<'_>) -> Opt
     }))
 }
 
-fn datagram_bind(statement: &Statement, context: &mut Context<'_>) -> Result<Vec<DatagramBind>, Diagnostic> {
+fn datagram_bind(
+    statement: &Statement,
+    context: &mut ResolveContext<'_>,
+) -> Result<Vec<DatagramBind>, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let word = args.required("an address and a port")?;
     let mut addresses = Vec::new();

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use diag::Diagnostic;
-use lua::{Known, Mailing, Program, Script};
+use lua::{KnownNames, Mailing, Program, Script};
 use runtime::shard;
-use sample::pattern::{Method, View};
+use sample::pattern::{MatchMethod, View};
 use sample::vars::Variables;
 
 use crate::draft::lua::LuaWords;
-use crate::resolve::Context;
+use crate::resolve::ResolveContext;
 
 /// Runs the files; what they registered may be named from here on.
-pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
+pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
     if words.scripts.is_empty() {
         return;
     }
@@ -40,7 +40,7 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
     match lua::load(settings, &scripts, shard::workers(), &Maps { context, program: None }) {
         Ok(program) => context.names.lua = Some(Arc::new(program)),
         Err(failed) => {
-            for lua::Failed { script, message } in failed {
+            for lua::LoadFailed { script, message } in failed {
                 let file = words.scripts[script.unwrap_or(0)].0;
                 context.diagnostics.push(
                     Diagnostic::alert(format!("the script does not load: {message}"))
@@ -54,13 +54,13 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
 
 /// The maps that scripts look into, which are the configuration's.
 struct Maps<'a, 'c> {
-    context: &'a Context<'c>,
+    context: &'a ResolveContext<'c>,
     /// Who is told of maps that are new, once the configuration is read.
     program: Option<&'a Program>,
 }
 
 impl lua::Loading for Maps<'_, '_> {
-    fn map(&self, file: &str, method: Method) -> Result<View, String> {
+    fn map(&self, file: &str, method: MatchMethod) -> Result<View, String> {
         let read = |path: &str| sample::Names::read_patterns(&self.context.names, path);
         let mut lists = self.context.patterns.borrow_mut();
         let list = lists.file(file, true, read)?;
@@ -94,11 +94,11 @@ pub(super) fn finish(
     program: &Program,
     variables: &Variables,
     proxies: &[Arc<plan::Proxy>],
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let (names, mut tables) = (&context.names, HashMap::new());
     tables.extend(names.tables.iter().map(|(name, table)| (name.clone(), table.clone())));
-    program.know(Known {
+    program.know(KnownNames {
         directory: sample::Names::directory(names).unwrap_or_default(),
         tables,
         stick_counters: names.stick_counters,

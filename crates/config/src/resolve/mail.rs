@@ -7,19 +7,19 @@ use plan::mail::{EmailAlert, Mailers};
 use plan::proxy::Proxy;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::mail::MailersDraft;
-use crate::draft::{Draft, Kind, Section};
+use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// `email-alert level` where nothing is said.
 const ALERT: u8 = 1;
 
 /// Makes every section.
-pub(crate) fn mailers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Mailers>> {
+pub(crate) fn mailers(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Mailers>> {
     let mut made: Vec<(&Section, Arc<Mailers>)> = Vec::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Mailers) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Mailers) {
         let name = &section.name;
         if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == **name) {
             let haproxy = |name: &str, place: &str| {
@@ -36,10 +36,10 @@ pub(crate) fn mailers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Maile
     made.into_iter().map(|(_, mailers)| mailers).collect()
 }
 
-fn read(section: &Section, context: &mut Context<'_>) -> Mailers {
+fn read(section: &Section, context: &mut ResolveContext<'_>) -> Mailers {
     let mut draft = MailersDraft::default();
     for statement in &section.statements {
-        if let Apply::Mailers(read) = statement.keyword.apply {
+        if let Apply::Mailers(read) = apply_of(statement) {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = read(&mut draft, &mut args);
             context.note(outcome);
@@ -52,7 +52,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Mailers {
 
 /// Warns of sections that no proxy uses: for HAProxy they are incomplete, as proxies lend them what
 /// they lack.
-pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut Context<'_>) {
+pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>) {
     for section in &context.names.mailers {
         let uses = |proxy: &Arc<Proxy>| {
             proxy.email_alert.as_ref().is_some_and(|alert| Arc::ptr_eq(&alert.mailers, section))
@@ -68,7 +68,7 @@ pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut Context<'_>) {
 }
 
 /// The e-mails of a proxy, if it says all that they need.
-pub(crate) fn email_alert(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<EmailAlert> {
+pub(crate) fn email_alert(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<EmailAlert> {
     let draft = proxy.settings.email;
     let said = draft.said?;
     let (Some(mailers), Some(from), Some(to)) = (draft.mailers, draft.from, draft.to) else {

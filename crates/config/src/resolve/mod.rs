@@ -1,17 +1,16 @@
 //! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
 //!
-//! Three passes over the proxies. The first reads what lines say into [`Settings`], inheriting
+//! Three passes over the proxies. The first reads what lines say into [`ProxySettings`], inheriting
 //! defaults. The second makes the shared states of all proxies and servers, so that every name can
 //! be found. The third compiles what refers to names and checks that the parts fit together.
 
 mod acme;
 mod advice;
-pub(crate) mod around;
-mod ask;
 mod balance;
 mod binds;
 mod cache;
 mod captures;
+mod carry_over;
 pub(crate) mod certificates;
 mod check;
 mod crt_list;
@@ -20,13 +19,11 @@ mod filters;
 mod formats;
 mod global;
 mod guids;
+mod httpclient;
 mod inherited;
-pub(crate) mod kept;
 mod ktls;
-mod last;
 mod legacy;
 mod lines;
-mod lives_on;
 pub(crate) mod log;
 mod log_sections;
 mod lua;
@@ -39,6 +36,9 @@ mod resolvers;
 mod reverse;
 mod rule_sets;
 mod rules;
+pub(crate) mod runtime_defaults;
+pub(crate) mod runtime_scope;
+mod saved_addresses;
 mod script_filters;
 mod sections;
 mod server_line;
@@ -65,19 +65,20 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap, Span};
 use plan::global::Global;
-use plan::{Bind, Kept, Plan};
+use plan::{Bind, Plan, RuntimeDefaults};
 use runtime::placement::Placement;
 use state::proxy::ProxySeed;
 use syntax::Environment;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Negation};
-use crate::draft::settings::{GlobalSettings, Settings};
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::row::Negation;
+use crate::draft::settings::{GlobalSettings, ProxySettings};
 use crate::draft::tls::TlsDefaults;
-use crate::draft::{Draft, EngineFile, Kind, Section, Statement};
+use crate::draft::{Draft, EngineFile, Section, SectionKind, Statement};
 use crate::find::without_side;
-use around::Around;
 use names::NameTable;
+use runtime_scope::Around;
 
 /// What the command line says that a plan must know.
 #[derive(Debug, Clone, Default)]
@@ -102,15 +103,15 @@ pub struct Setting {
 }
 
 /// A proxy between the passes.
-pub(crate) struct Pending<'a> {
+pub(crate) struct PendingProxy<'a> {
     pub(crate) section: &'a Section,
     /// Boxed: it is large, and moves from pass to pass.
-    pub(crate) settings: Box<Settings<'a>>,
+    pub(crate) settings: Box<ProxySettings<'a>>,
     pub(crate) state: Arc<state::Proxy>,
 }
 
 /// What all passes share.
-pub(crate) struct Context<'a> {
+pub(crate) struct ResolveContext<'a> {
     pub(crate) sources: &'a SourceMap,
     pub(crate) environment: &'a Environment,
     pub(crate) setting: &'a Setting,
@@ -121,7 +122,7 @@ pub(crate) struct Context<'a> {
     /// What each global section made of it, with the section's place.
     pub(crate) tls_steps: Vec<(Span, TlsDefaults<'a>)>,
     /// Files for TLS that were read.
-    pub(crate) tls_files: tls_files::Files,
+    pub(crate) tls_files: tls_files::ReadFiles,
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
@@ -136,7 +137,7 @@ pub(crate) struct Context<'a> {
     /// Servers that a connection can be reversed with (`bind rhttp@`), as `backend/server`.
     pub(crate) reversible: HashSet<String>,
     /// Addresses that servers had before.
-    pub(crate) last: last::LastAddresses,
+    pub(crate) last: saved_addresses::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
     /// What tables each `peers` section shares.
@@ -159,7 +160,7 @@ pub(crate) struct Context<'a> {
     pub(crate) previous: Option<&'a Plan>,
 }
 
-impl Context<'_> {
+impl ResolveContext<'_> {
     /// Whether the process asks others by HTTP, as far as lines read so far say.
     pub(crate) fn asks_others(&self) -> bool {
         self.tls_files.all.has_updates() || self.orders.are_any() || self.names.lua.is_some()
@@ -200,7 +201,7 @@ pub(crate) fn resolve(
     diagnostics: &mut Diagnostics,
 ) -> Option<Plan> {
     let errors_before = diagnostics.error_count();
-    let mut context = Context {
+    let mut context = ResolveContext {
         variables: RefCell::new(match (around, previous) {
             (Some(around), _) => around.variables(),
             // Connections keep their variables in the slots that these had.
@@ -219,12 +220,12 @@ pub(crate) fn resolve(
         refused: HashSet::new(),
         tracks: HashMap::new(),
         reversible: HashSet::new(),
-        last: last::LastAddresses::default(),
+        last: saved_addresses::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),
         tls_steps: Vec::new(),
         tls_files: around
-            .map_or_else(tls_files::Files::default, |around| tls_files::Files::with(around.tls())),
+            .map_or_else(tls_files::ReadFiles::default, |around| tls_files::ReadFiles::with(around.tls())),
         guids: guids::Guids::default(),
         shared: HashMap::new(),
         orders: acme::Orders::default(),
@@ -298,23 +299,27 @@ pub(crate) fn resolve(
 /// The defaults sections read so far.
 #[derive(Default)]
 struct DefaultsSeen<'a> {
-    last: Option<Rc<Settings<'a>>>,
-    named: HashMap<&'a str, (Rc<Settings<'a>>, &'a Section)>,
+    last: Option<Rc<ProxySettings<'a>>>,
+    named: HashMap<&'a str, (Rc<ProxySettings<'a>>, &'a Section)>,
     ambiguous: HashSet<&'a str>,
 }
 
-fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Section, Box<Settings<'a>>)> {
+fn read_proxies<'a>(
+    draft: &'a Draft,
+    context: &mut ResolveContext<'_>,
+) -> Vec<(&'a Section, Box<ProxySettings<'a>>)> {
     let mut proxies = Vec::new();
     let mut seen = DefaultsSeen::default();
     for section in &draft.sections {
-        if section.kind != Kind::Defaults && !section.kind.is_proxy() && !is_like_a_proxy(section.kind) {
+        if section.kind != SectionKind::Defaults && !section.kind.is_proxy() && !is_like_a_proxy(section.kind)
+        {
             continue;
         }
         let mut settings = begin(section, &seen, context);
         for statement in &section.statements {
             read_line(section, &mut settings, statement, context);
         }
-        if section.kind != Kind::Defaults {
+        if section.kind != SectionKind::Defaults {
             proxies.push((section, Box::new(settings)));
             continue;
         }
@@ -331,16 +336,20 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
 }
 
 /// Whether a section is not called a proxy but works like one.
-fn is_like_a_proxy(kind: Kind) -> bool {
-    matches!(kind, Kind::LogForward | Kind::Ring | Kind::Peers)
+fn is_like_a_proxy(kind: SectionKind) -> bool {
+    matches!(kind, SectionKind::LogForward | SectionKind::Ring | SectionKind::Peers)
 }
 
-fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Context<'_>) -> Settings<'a> {
+fn begin<'a>(
+    section: &'a Section,
+    seen: &DefaultsSeen<'a>,
+    context: &mut ResolveContext<'_>,
+) -> ProxySettings<'a> {
     let Some(from) = &section.from else {
         return match &seen.last {
             // A defaults section begins afresh unless it says `from`.
             Some(defaults) if section.kind.is_proxy() => defaults.inherit(section),
-            _ => Settings::new(section),
+            _ => ProxySettings::new(section),
         };
     };
     match seen.named.get(from.as_str()) {
@@ -370,21 +379,21 @@ fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Contex
                         section.keyword, section.name
                     )),
             );
-            Settings::new(section)
+            ProxySettings::new(section)
         }
     }
 }
 
 pub(crate) fn read_line<'a>(
     section: &'a Section,
-    settings: &mut Settings<'a>,
+    settings: &mut ProxySettings<'a>,
     statement: &'a Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     if let Some(warning) = without_side(&statement.words, statement.keyword, section) {
         context.diagnostics.push(warning);
     }
-    if section.kind == Kind::Defaults && section.name.is_empty() && needs_a_name(statement) {
+    if section.kind == SectionKind::Defaults && section.name.is_empty() && needs_a_name(statement) {
         let name = statement.keyword.name;
         return context.diagnostics.push(
             Diagnostic::alert(format!("`{name}` is only allowed in `defaults` sections that have a name"))
@@ -393,7 +402,7 @@ pub(crate) fn read_line<'a>(
                 .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
         );
     }
-    match statement.keyword.apply {
+    match apply_of(statement) {
         Apply::Proxy(apply) => {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = apply(settings, &mut args);
@@ -412,16 +421,16 @@ fn needs_a_name(statement: &Statement) -> bool {
     match statement.keyword.name {
         "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error" => false,
         "tcp-request inspect-delay" | "tcp-response inspect-delay" => true,
-        _ => matches!(statement.keyword.apply, Apply::Rule),
+        _ => matches!(apply_of(statement), Apply::Rule),
     }
 }
 
 fn finish<'a>(
     draft: &Draft,
     mut global: GlobalSettings<'a>,
-    proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
+    proxies: Vec<(&'a Section, Box<ProxySettings<'a>>)>,
     healthchecks: &check::Healthchecks<'_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Plan {
     advice::sections(draft, context);
     unique::names(draft, context);
@@ -462,7 +471,7 @@ fn finish<'a>(
         }
     }
     let mut resolved = Vec::with_capacity(pending.len());
-    let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
+    let mut checks = check::Sources { healthchecks, shared: check::SharedScripts::new() };
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
         context.enter(proxy.section);
         let proxy = proxies::resolve(place, proxy, servers, &pending, &index, &mut checks, context);
@@ -470,7 +479,7 @@ fn finish<'a>(
     }
     if context.around.is_none() {
         check::note_variables(healthchecks, context);
-        ask::settings(&global.http_client, context);
+        httpclient::settings(&global.http_client, context);
         mail::check_use(&resolved, context);
     }
     let acme = acme::orders(context);
@@ -492,8 +501,8 @@ fn finish<'a>(
         mailers: std::mem::take(&mut context.names.mailers),
         frontends,
         backends: index.into(),
-        kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },
-        said: if context.around.is_none() { kept::said(draft) } else { Vec::new() },
+        kept: if context.around.is_none() { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
+        said: if context.around.is_none() { runtime_defaults::said(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
         patterns,
@@ -525,13 +534,16 @@ fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
 /// The variable with the addresses of the runtime sockets.
 const RUNTIME_SOCKETS: &str = "HAPROXY_CLI";
 
-fn indexes(pending: &[Pending<'_>], side: impl Fn(&Settings<'_>) -> bool) -> HashMap<Box<str>, usize> {
+fn indexes(
+    pending: &[PendingProxy<'_>],
+    side: impl Fn(&ProxySettings<'_>) -> bool,
+) -> HashMap<Box<str>, usize> {
     let mine = pending.iter().enumerate().filter(|(_, proxy)| side(&proxy.settings));
     mine.map(|(index, proxy)| (proxy.settings.name.into(), index)).collect()
 }
 
 /// What runtime commands and sample fetches read of the settings.
-fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
+fn publish_settings(state: &state::Proxy, settings: &ProxySettings<'_>) {
     let own = &settings.timeouts;
     let timeouts = [own.client, own.server, own.tunnel, own.connect, own.queue, own.tarpit];
     for (slot, timeout) in state.timeouts.iter().zip(timeouts) {
@@ -546,18 +558,18 @@ fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
 }
 
 fn make_states<'a>(
-    proxies: Vec<(&'a Section, Box<Settings<'a>>)>,
-    context: &mut Context<'_>,
-) -> Vec<Pending<'a>> {
+    proxies: Vec<(&'a Section, Box<ProxySettings<'a>>)>,
+    context: &mut ResolveContext<'_>,
+) -> Vec<PendingProxy<'a>> {
     let taken: HashSet<u32> = proxies.iter().filter_map(|(_, settings)| settings.id).collect();
     // The first number given by itself is 2, as ever.
     let mut next = 2;
     let default_maxconn = context.setting.default_maxconn.unwrap_or(0);
     let mut pending = Vec::with_capacity(proxies.len());
     for (section, settings) in proxies {
-        let known = lives_on::number_of_proxy(&settings, context.previous).filter(|id| !taken.contains(id));
+        let known = carry_over::number_of_proxy(&settings, context.previous).filter(|id| !taken.contains(id));
         let id = settings.id.or(known).unwrap_or_else(|| {
-            while taken.contains(&next) || lives_on::has_number(context.previous, next) {
+            while taken.contains(&next) || carry_over::has_number(context.previous, next) {
                 next += 1;
             }
             next += 1;
@@ -573,7 +585,7 @@ fn make_states<'a>(
             session_limit: settings.session_limit,
             disabled: settings.disabled,
         };
-        let state = lives_on::proxy(seed, settings.guid.map(|word| word.as_str()), context.previous);
+        let state = carry_over::proxy(seed, settings.guid.map(|word| word.as_str()), context.previous);
         state.forced_id.store(settings.id.is_some(), Relaxed);
         publish_settings(&state, &settings);
         if let Some(guid) = settings.guid {
@@ -585,7 +597,7 @@ fn make_states<'a>(
         if settings.is_frontend() && settings.kind.is_proxy() {
             context.names.frontends.insert(settings.name.into(), state.clone());
         }
-        pending.push(Pending { section, settings, state });
+        pending.push(PendingProxy { section, settings, state });
     }
     pending
 }

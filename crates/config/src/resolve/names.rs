@@ -19,10 +19,10 @@ use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
 use state::table::Table;
 
-use crate::resolve::spoe::{self, KnownEngine, Wanted};
+use crate::resolve::spoe::{self, GroupRequest, KnownEngine};
 
 /// A raw message by status.
-pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;
+pub(crate) type RawMessages = Arc<[(u16, Arc<[u8]>)]>;
 
 /// A capture: the header's name, or none for a slot that rules fill, and the longest length.
 pub(crate) type CaptureDraft = (Option<Box<str>>, usize);
@@ -40,7 +40,7 @@ pub(crate) struct NameTable<'a> {
     /// `userlist` sections.
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
     /// `http-errors` sections.
-    pub(crate) http_errors: HashMap<Box<str>, Messages>,
+    pub(crate) http_errors: HashMap<Box<str>, RawMessages>,
     /// `resolvers` sections, in their order.
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
     /// `mailers` sections, in their order.
@@ -76,7 +76,7 @@ pub(crate) struct NameTable<'a> {
     /// The engines of the proxy being compiled.
     pub(crate) engines: RefCell<Vec<KnownEngine>>,
     /// What its rules send to their agents.
-    pub(crate) sendings: RefCell<Vec<Wanted>>,
+    pub(crate) sendings: RefCell<Vec<GroupRequest>>,
     /// What compilers warn of, until it is taken to the other messages.
     pub(crate) warnings: RefCell<Vec<Diagnostic>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
@@ -146,6 +146,14 @@ impl<'a> NameTable<'a> {
 }
 
 impl sample::Names for NameTable<'_> {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &sample::Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
         if self.environment.iter().next().is_none() {
             let own = std::env::var_os(std::ffi::OsStr::from_bytes(name));
@@ -175,7 +183,7 @@ impl sample::Names for NameTable<'_> {
         self.experimental
     }
 
-    fn http_errors(&self, name: &str) -> Option<Messages> {
+    fn http_errors(&self, name: &str) -> Option<RawMessages> {
         self.http_errors.get(name).cloned()
     }
 
@@ -192,7 +200,7 @@ impl sample::Names for NameTable<'_> {
         spoe::wanted(&self.engines.borrow(), &mut self.sendings.borrow_mut(), (engine, group), place)
     }
 
-    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {
         let found = self.resolvers.iter().find(|section| *section.state.name == *name)?;
         Some(found.state.clone())
     }
@@ -201,8 +209,12 @@ impl sample::Names for NameTable<'_> {
         self.resolvers.iter().map(|section| section.state.name.clone()).collect()
     }
 
-    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
-        Some(&self.log_profiles)
+    fn log_profile(&self, name: &str) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+        Some(self.log_profiles.get(name)?.clone())
+    }
+
+    fn log_profile_names(&self) -> Vec<Box<str>> {
+        self.log_profiles.keys().cloned().collect()
     }
 
     fn directory(&self) -> Option<Arc<sample::scope::Directory>> {

@@ -15,27 +15,29 @@ use syntax::Word;
 use crate::draft::args::Args;
 use crate::draft::bind::BindDraft;
 use crate::draft::server::ServerDraft;
-use crate::draft::settings::{DefaultServers, Settings};
-use crate::draft::{Kind, Section, Statement};
+use crate::draft::settings::{DefaultServers, ProxySettings};
+use crate::draft::{Section, SectionKind, Statement};
 use crate::resolve::server_line::ServerLine;
-use crate::resolve::tls::{self, Owner};
+use crate::resolve::tls::{self, LineOwner};
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending, lines};
+use crate::resolve::{PendingProxy, ResolveContext, lines};
 use crate::tables::bind;
 use crate::tables::environment::LOCAL_PEER;
 use crate::tables::server::parse_params;
 use crate::tables::server_address::{parse_place, refuse_datagrams};
 
-fn local<'c>(context: &'c Context<'_>) -> &'c str {
+fn local<'c>(context: &'c ResolveContext<'_>) -> &'c str {
     context.environment.get(LOCAL_PEER).unwrap_or_default()
 }
 
-fn peer_lines<'s, 'a>(settings: &'s Settings<'a>) -> impl Iterator<Item = (&'a Statement, &'a Word)> + 's {
+fn peer_lines<'s, 'a>(
+    settings: &'s ProxySettings<'a>,
+) -> impl Iterator<Item = (&'a Statement, &'a Word)> + 's {
     settings.servers.iter().filter_map(|(line, _)| Some((*line, line.arguments().first()?)))
 }
 
 /// Where this process listens: a word and the line that it stands in.
-fn place<'a>(settings: &Settings<'a>, local: &str) -> Option<(&'a Word, &'a Statement)> {
+fn place<'a>(settings: &ProxySettings<'a>, local: &str) -> Option<(&'a Word, &'a Statement)> {
     if let Some(line) = settings.binds.first() {
         return Some((line.arguments().first()?, line));
     }
@@ -45,9 +47,9 @@ fn place<'a>(settings: &Settings<'a>, local: &str) -> Option<(&'a Word, &'a Stat
 }
 
 /// Switches sections off that cannot share tables: nobody in them is this process.
-pub(crate) fn check(proxies: &mut [(&Section, Box<Settings<'_>>)], context: &mut Context<'_>) {
+pub(crate) fn check(proxies: &mut [(&Section, Box<ProxySettings<'_>>)], context: &mut ResolveContext<'_>) {
     let mut seen: HashMap<&str, &Section> = HashMap::new();
-    for (section, settings) in proxies.iter_mut().filter(|(section, _)| section.kind == Kind::Peers) {
+    for (section, settings) in proxies.iter_mut().filter(|(section, _)| section.kind == SectionKind::Peers) {
         if let Some(other) = seen.insert(&section.name, section) {
             twice(section, other, context);
         }
@@ -78,7 +80,7 @@ pub(crate) fn check(proxies: &mut [(&Section, Box<Settings<'_>>)], context: &mut
     }
 }
 
-fn twice(section: &Section, other: &Section, context: &mut Context<'_>) {
+fn twice(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
     let haproxy = |name: &str, place: &str| {
         format!("peers section '{name}' has the same name as another peers section declared at {place}.")
     };
@@ -87,7 +89,7 @@ fn twice(section: &Section, other: &Section, context: &mut Context<'_>) {
 }
 
 /// One listener, said in one way, and no peer twice.
-fn both(settings: &Settings<'_>, context: &mut Context<'_>) {
+fn both(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     if let Some(second) = settings.binds.get(1) {
         context.diagnostics.push(
             Diagnostic::alert("a peers section has one `bind` line")
@@ -110,7 +112,7 @@ fn both(settings: &Settings<'_>, context: &mut Context<'_>) {
 }
 
 /// The socket of a section; nothing where it does not listen.
-pub(crate) fn binds(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
+pub(crate) fn binds(at: usize, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Vec<Bind> {
     match bind_line(at, proxy, context) {
         Ok(made) => made.into_iter().collect(),
         Err(error) => {
@@ -120,7 +122,11 @@ pub(crate) fn binds(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -
     }
 }
 
-fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Result<Option<Bind>, Diagnostic> {
+fn bind_line(
+    at: usize,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) -> Result<Option<Bind>, Diagnostic> {
     let settings = &proxy.settings;
     let Some((word, statement)) = place(settings, local(context)) else { return Ok(None) };
     let unix = context.global.unix_bind.clone();
@@ -142,7 +148,7 @@ fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Resul
             "Only one listener per \"peers\" section is authorized. Multiple listening addresses or port range are not supported.",
         )
     })?;
-    let owner = Owner { frontend: settings.name, is_http: false, certificates: &[] };
+    let owner = LineOwner { frontend: settings.name, is_http: false, certificates: &[] };
     let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context)
         .map_err(|error| error.wrap_line(&format!("'{title}' in section 'peers' : "), ""))?;
     let mut bind = bind::make(&draft, address, shown, 1, &unix, &context.placement, acceptor)
@@ -160,10 +166,10 @@ fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Resul
 /// A peer as a server: this process itself where its own address is, for the process that it follows
 /// finds it there.
 pub(crate) fn server<'a>(
-    proxy: &Pending<'a>,
+    proxy: &PendingProxy<'a>,
     statement: &'a Statement,
     defaults: &DefaultServers<'a>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
     let keyword = statement.keyword.name;
     let own = local(context).to_owned();
@@ -261,13 +267,13 @@ fn what_peers_have_not(
 /// What makes a peers section of a proxy; nothing for any other, and where it shares nothing.
 pub(crate) fn peers(
     at: usize,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     binds: &[Bind],
     servers: &[Arc<ServerSettings>],
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<Box<Peers>> {
     let settings = &proxy.settings;
-    if settings.kind != Kind::Peers {
+    if settings.kind != SectionKind::Peers {
         return None;
     }
     let own = local(context).to_owned();
@@ -300,8 +306,8 @@ fn check_shard(
     is_local: bool,
     line: &Statement,
     name: &Word,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let (section, shards) = (proxy.settings.name, proxy.settings.peers.shards);
     let (why, told) = if shard == 0 {

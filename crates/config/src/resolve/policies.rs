@@ -5,7 +5,7 @@ use diag::Diagnostic;
 use state::Mode;
 
 use crate::draft::Statement;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// What a backend's requests are protected by.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Policies {
 }
 
 /// Those of a proxy.
-pub(crate) fn policies(proxy: &Pending<'_>, context: &mut Context<'_>) -> Policies {
+pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Policies {
     let said = &proxy.settings.policies;
     if !proxy.settings.is_backend() {
         return Policies::default();
@@ -49,8 +49,8 @@ pub(crate) fn policies(proxy: &Pending<'_>, context: &mut Context<'_>) -> Polici
 fn fitting<T: Clone>(
     said: &Option<(T, &Statement)>,
     modes: &[Mode],
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<T> {
     let (value, line) = said.as_ref()?;
     let (mode, name) = (proxy.settings.mode, proxy.settings.name);

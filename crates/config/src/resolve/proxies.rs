@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::proxy::{
-    Capture, CookieCapture, LentToServers, Options, Proxy, RestrictNames, StateFile, StatsPage,
+    Capture, CookieCapture, LentToServers, Proxy, ProxyOptions, RestrictNames, StateFile, StatsPage,
 };
 use plan::ring::RingSettings;
 use rules::RuleSet;
 
-use crate::draft::Kind;
-use crate::draft::settings::Settings;
+use crate::draft::SectionKind;
+use crate::draft::settings::ProxySettings;
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::cache;
@@ -21,26 +21,26 @@ use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
 use crate::resolve::mail::email_alert;
-use crate::resolve::rule_sets::Rules;
+use crate::resolve::rule_sets::CompiledRules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::script_filters::script_filters;
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{Context, Pending, fcgi, peers, spoe, warnings};
+use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, spoe, warnings};
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve(
     place: usize,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     servers: Vec<MadeServer<'_>>,
-    pending: &[Pending<'_>],
+    pending: &[PendingProxy<'_>],
     index: &HashMap<Box<str>, usize>,
     checks: &mut Sources<'_, '_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
     let binds = match settings.kind {
-        Kind::Peers => peers::binds(place, proxy, context),
+        SectionKind::Peers => peers::binds(place, proxy, context),
         _ => binds(proxy, context),
     };
     let filter_places = places(proxy);
@@ -77,7 +77,7 @@ pub(crate) fn resolve(
     let lengths = [lengths(&request_captures), lengths(&response_captures)];
     proxy.state.capture_lengths.store(Some(Arc::new(lengths)));
     let logs_early = formats.are_early(settings, &loggers);
-    let Rules { stats_rules, stats_admin, .. } = compiled;
+    let CompiledRules { stats_rules, stats_admin, .. } = compiled;
     refuse_two_ways_of_access(proxy, &stats_rules, context);
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
@@ -133,7 +133,7 @@ pub(crate) fn resolve(
         balance,
         traces,
         script_filters: script_filters(proxy, &filter_places, context),
-        engines: made.iter().map(spoe::Made::engine).collect(),
+        engines: made.iter().map(spoe::CompiledEngine::engine).collect(),
         sendings,
         compression,
         fcgi,
@@ -164,7 +164,7 @@ pub(crate) fn resolve(
 
 /// The options; names of fields that applications would take for one are deleted where nothing is
 /// said of them (manual, 4.2 `option http-restrict-req-hdr-names`).
-fn options(settings: &Settings<'_>) -> Options {
+fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     let mut options = settings.options.clone();
     if settings.fcgi_app.is_some() && !settings.restricts_names {
         options.restrict_header_names = RestrictNames::Delete;
@@ -179,7 +179,7 @@ fn with_datagrams(listeners: &Arc<Vec<Arc<state::Listener>>>) -> Vec<Arc<state::
 }
 
 /// `mode log` is for backends alone.
-fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn check_log_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Log || !settings.is_frontend() || !settings.kind.is_proxy() {
         return;
@@ -194,7 +194,7 @@ fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// `mode spop` is for what has a backend's side; what is asked passes no filters.
-fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Spop {
         return;
@@ -221,8 +221,8 @@ fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// The ring of a `ring` section.
-fn ring_settings(proxy: &Pending<'_>, context: &Context<'_>) -> Option<Box<RingSettings>> {
-    let is_ring = proxy.settings.kind == Kind::Ring;
+fn ring_settings(proxy: &PendingProxy<'_>, context: &ResolveContext<'_>) -> Option<Box<RingSettings>> {
+    let is_ring = proxy.settings.kind == SectionKind::Ring;
     is_ring.then(|| context.log.rings.get(proxy.settings.name).cloned().map(Box::new)).flatten()
 }
 
@@ -236,10 +236,10 @@ fn captures(captures: &[(Option<impl AsRef<str>>, usize)]) -> Vec<Capture> {
 
 fn default_backend(
     place: usize,
-    proxy: &Pending<'_>,
-    pending: &[Pending<'_>],
+    proxy: &PendingProxy<'_>,
+    pending: &[PendingProxy<'_>],
     index: &HashMap<Box<str>, usize>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<usize> {
     let settings = &proxy.settings;
     // What a disabled proxy names need not be there, nor what a backend inherits.
@@ -248,7 +248,7 @@ fn default_backend(
         return None;
     }
     let Some(name) = settings.default_backend else {
-        return (settings.kind == Kind::Listen).then_some(place);
+        return (settings.kind == SectionKind::Listen).then_some(place);
     };
     let Some(found) = index.get(name.as_str()).copied() else {
         context.diagnostics.push(no_backend(proxy, name, name.span(), index, "default_backend"));
@@ -268,7 +268,7 @@ fn default_backend(
     Some(found)
 }
 
-fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
+fn server_state(settings: &ProxySettings<'_>, context: &ResolveContext<'_>) -> StateFile {
     match settings.server_state {
         StateFile::Local(_) => state_file(settings, context).map_or(StateFile::None, StateFile::Local),
         ref other => other.clone(),
@@ -276,7 +276,7 @@ fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
 }
 
 /// `stats auth` and `stats realm` already imply rules for the page.
-fn refuse_two_ways_of_access(proxy: &Pending<'_>, rules: &RuleSet, context: &mut Context<'_>) {
+fn refuse_two_ways_of_access(proxy: &PendingProxy<'_>, rules: &RuleSet, context: &mut ResolveContext<'_>) {
     let stats = &proxy.settings.stats;
     if rules.is_empty() || stats.users.is_empty() && stats.realm.is_none() {
         return;
@@ -293,10 +293,10 @@ fn refuse_two_ways_of_access(proxy: &Pending<'_>, rules: &RuleSet, context: &mut
 }
 
 fn stats_page(
-    settings: &Settings<'_>,
+    settings: &ProxySettings<'_>,
     rules: RuleSet,
     admin: Vec<sample::condition::Condition>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Option<Arc<StatsPage>> {
     let stats = &settings.stats;
     if !stats.enabled || !settings.is_frontend() && !settings.is_backend() {

@@ -7,17 +7,17 @@ use diag::Diagnostic;
 use plan::Resolvers;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::resolvers::ResolversDraft;
-use crate::draft::{Draft, Kind, Section};
+use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
-use crate::resolve::{Context, tls};
+use crate::resolve::{ResolveContext, tls};
 use crate::tables::resolvers::add_system_servers;
 
 /// Makes every section.
-pub(crate) fn resolvers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Resolvers>> {
+pub(crate) fn resolvers(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Resolvers>> {
     let mut made: Vec<(&Section, Arc<Resolvers>)> = Vec::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Resolvers) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Resolvers) {
         if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == *section.name) {
             let haproxy = |name: &str, place: &str| {
                 format!("resolvers '{name}' has same name as another resolvers (declared at {place}).")
@@ -34,10 +34,10 @@ pub(crate) fn resolvers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Res
     all
 }
 
-fn read(section: &Section, context: &mut Context<'_>) -> Resolvers {
+fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
     let mut resolvers = ResolversDraft::default();
     for statement in &section.statements {
-        if let Apply::Resolvers(read) = statement.keyword.apply {
+        if let Apply::Resolvers(read) = apply_of(statement) {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = read(&mut resolvers, &mut args);
             context.note(outcome);

@@ -9,7 +9,7 @@ use syntax::Word;
 
 use crate::draft::bind::BindDraft;
 use crate::draft::server::ServerDraft;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// How the address begins.
 const PREFIX: &str = "rhttp@";
@@ -18,7 +18,7 @@ const PREFIX: &str = "rhttp@";
 ///
 /// # Errors
 /// The global section does not allow it.
-fn experimental(what: &str, title: &str, span: Span, context: &Context<'_>) -> Result<(), Diagnostic> {
+fn experimental(what: &str, title: &str, span: Span, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     context.names.experiments.set(true);
     if context.names.experimental || context.around.is_some() {
         return Ok(());
@@ -40,7 +40,7 @@ fn experimental(what: &str, title: &str, span: Span, context: &Context<'_>) -> R
 /// with.
 pub(crate) fn listeners(
     word: &Word,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<Option<Vec<(BindAddress, String)>>, Diagnostic> {
     let parts: Vec<&str> = word.strip_suffix(',').unwrap_or(word).split(',').collect();
     let count = parts.iter().filter(|part| part.starts_with(PREFIX)).count();
@@ -66,7 +66,7 @@ pub(crate) fn listeners(
 }
 
 /// The server `backend/server`.
-fn target(name: &str, span: Span, context: &Context<'_>) -> Result<ReverseTarget, Diagnostic> {
+fn target(name: &str, span: Span, context: &ResolveContext<'_>) -> Result<ReverseTarget, Diagnostic> {
     let wrong = |text: String, haproxy: String| {
         Diagnostic::alert(text).at(span).haproxy(format!("protocol rev: {haproxy}."))
     };
@@ -120,7 +120,7 @@ pub(crate) fn finish(
     title: &str,
     section: &str,
     span: Span,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let place = format!("'{title}' in section '{section}' : ");
     let targets = || addresses.iter().any(|(address, _)| matches!(address, BindAddress::Reverse(_)));
@@ -169,8 +169,8 @@ pub(crate) fn finish(
 pub(crate) fn server(
     word: &Word,
     name: &str,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let backend = proxy.settings.name;
     experimental(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use diag::Span;
 use plan::proxy::{StickRules, UseBackend, UseServer};
 use rules::{Reply, RuleSet};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::condition::Condition;
 use sample::transaction::CaptureSlot;
 
@@ -19,7 +19,7 @@ pub(crate) struct CaptureUse {
 
 /// The compiled rules of a proxy.
 #[derive(Default)]
-pub(crate) struct Rules {
+pub(crate) struct CompiledRules {
     pub(crate) acls: Acls,
     pub(crate) tcp_connection: RuleSet,
     pub(crate) tcp_session: RuleSet,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use diag::{Diagnostic, Span};
 use plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use rules::{Reply, RuleSet, Ruleset};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::condition::Condition;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
@@ -16,20 +16,20 @@ use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::resolve::captures;
 pub(crate) use crate::resolve::lines::{arguments, scope, shown};
-use crate::resolve::rule_sets::Rules;
-use crate::resolve::{Context, Pending, stick, warnings};
+use crate::resolve::rule_sets::CompiledRules;
+use crate::resolve::{PendingProxy, ResolveContext, stick, warnings};
 
 /// Compiles every rule of a proxy, in order.
 pub(crate) fn compile(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     index: &HashMap<Box<str>, usize>,
-    pending: &[Pending<'_>],
-    context: &mut Context<'_>,
-) -> Rules {
-    let mut rules = Rules::default();
+    pending: &[PendingProxy<'_>],
+    context: &mut ResolveContext<'_>,
+) -> CompiledRules {
+    let mut rules = CompiledRules::default();
     context.names.captures.replace(proxy.settings.is_frontend().then(Vec::new));
     let mut declared = proxy.settings.request_captures.iter().peekable();
     warnings::misplaced_rules(&proxy.settings, context);
@@ -63,12 +63,12 @@ pub(crate) fn compile(
 }
 
 fn one(
-    rules: &mut Rules,
+    rules: &mut CompiledRules,
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     index: &HashMap<Box<str>, usize>,
-    pending: &[Pending<'_>],
-    context: &mut Context<'_>,
+    pending: &[PendingProxy<'_>],
+    context: &mut ResolveContext<'_>,
 ) -> Outcome {
     use Ruleset::*;
     match statement.keyword.name {
@@ -106,11 +106,16 @@ fn one(
     }
 }
 
-fn acl(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+fn acl(
+    rules: &mut CompiledRules,
+    statement: &Statement,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
+) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-    let (name, criterion) = Acls::compile(&mut words, &scope).map_err(|error| {
+    let (name, criterion) = sample::acl::compile_declaration(&mut words, &scope).map_err(|error| {
         let name = list.first().map_or("", |word| word.text);
         error.wrap_line(&format!("error detected while parsing ACL '{name}' : "), ".")
     })?;
@@ -130,12 +135,12 @@ fn place_of(kind: Ruleset) -> Place {
 }
 
 fn rule(
-    rules: &mut Rules,
+    rules: &mut CompiledRules,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
     kind: Ruleset,
-    set: fn(&mut Rules) -> &mut RuleSet,
+    set: fn(&mut CompiledRules) -> &mut RuleSet,
 ) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
@@ -170,7 +175,12 @@ fn unreachable(statement: &Statement) -> Diagnostic {
     ))
 }
 
-fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &Context<'_>) -> Outcome {
+fn redirect(
+    rules: &mut CompiledRules,
+    statement: &Statement,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
+) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let compiled = {
@@ -183,9 +193,9 @@ fn redirect(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, conte
 
 fn condition(
     statement: &Statement,
-    proxy: &Pending<'_>,
-    rules: &Rules,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    rules: &CompiledRules,
+    context: &ResolveContext<'_>,
 ) -> Result<Condition, Diagnostic> {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
@@ -240,12 +250,12 @@ fn trailing_condition(
 }
 
 fn use_backend(
-    rules: &mut Rules,
+    rules: &mut CompiledRules,
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     index: &HashMap<Box<str>, usize>,
-    pending: &[Pending<'_>],
-    context: &mut Context<'_>,
+    pending: &[PendingProxy<'_>],
+    context: &mut ResolveContext<'_>,
 ) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
@@ -283,7 +293,7 @@ fn use_backend(
 
 /// The error for a backend that is not there.
 pub(crate) fn no_backend(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     name: &str,
     span: Span,
     index: &HashMap<Box<str>, usize>,
@@ -297,7 +307,7 @@ pub(crate) fn no_backend(
 }
 
 /// The error for a proxy that chooses itself.
-pub(crate) fn loops(proxy: &Pending<'_>, name: &str, span: Span, keyword: &str) -> Diagnostic {
+pub(crate) fn loops(proxy: &PendingProxy<'_>, name: &str, span: Span, keyword: &str) -> Diagnostic {
     Diagnostic::alert(format!("`{name}` cannot be a backend of itself"))
         .at(span)
         .haproxy_whole(format!("Proxy '{}': loop detected for {keyword}: '{name}'.", proxy.settings.name))
@@ -305,11 +315,11 @@ pub(crate) fn loops(proxy: &Pending<'_>, name: &str, span: Span, keyword: &str) 
 
 /// A frontend may only use a backend of its mode.
 pub(crate) fn check_modes(
-    from: &Pending<'_>,
-    to: &Pending<'_>,
+    from: &PendingProxy<'_>,
+    to: &PendingProxy<'_>,
     span: Span,
     what: &str,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Outcome {
     let (mode, other) = (from.settings.mode, to.settings.mode);
     // A stream of TCP becomes one of HTTP where its backend is of that mode.
@@ -335,10 +345,10 @@ pub(crate) fn check_modes(
 }
 
 fn use_server(
-    rules: &mut Rules,
+    rules: &mut CompiledRules,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Outcome {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
@@ -382,7 +392,7 @@ fn use_server(
 /// which is a valid message.
 pub(crate) fn read_message(
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<(u16, Arc<[u8]>), Diagnostic> {
     let (status, path) = status_and(statement, "<status_code> and <file>")?;
     let bytes = read_file(path, context)?;
@@ -390,7 +400,7 @@ pub(crate) fn read_message(
     Ok((status, bytes))
 }
 
-fn read_file(path: &Word, context: &mut Context<'_>) -> Result<Arc<[u8]>, Diagnostic> {
+fn read_file(path: &Word, context: &mut ResolveContext<'_>) -> Result<Arc<[u8]>, Diagnostic> {
     context.names.file(path).map_err(|error| {
         let why = base::file::why_no_file(&error);
         Diagnostic::alert(format!("cannot read `{path}`: {error}"))
@@ -433,10 +443,10 @@ fn wrong_status(name: &str, word: &Word) -> Diagnostic {
 }
 
 fn error_message(
-    rules: &mut Rules,
+    rules: &mut CompiledRules,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Outcome {
     let mut found: Vec<(u16, Arc<Reply>)> = Vec::new();
     match statement.keyword.name {
@@ -470,8 +480,8 @@ fn error_message(
 
 fn errorfiles(
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
     found: &mut Vec<(u16, Arc<Reply>)>,
 ) -> Outcome {
     let [name, wanted @ ..] = statement.arguments() else {
@@ -516,7 +526,7 @@ pub(crate) fn is_set_already(statement: &Statement) -> bool {
 }
 
 /// `set-var` and `set-var-fmt` of global: evaluated now.
-pub(crate) fn global_variable(statement: &Statement, context: &Context<'_>) -> Outcome {
+pub(crate) fn global_variable(statement: &Statement, context: &ResolveContext<'_>) -> Outcome {
     let list = arguments(statement);
     let acls = Acls::new();
     let scope = scope(context, &acls, None, Mode::Tcp, Place::Boot);

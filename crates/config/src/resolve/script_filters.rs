@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::filter::{Places, ScriptFilters};
+use plan::filter::{FilterPlaces, ScriptFilters};
 use state::Mode;
 use syntax::Word;
 
 use crate::draft::settings::{FilterDraft, FilterKind};
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Makes the filters of a proxy; `places` says where each of its filters stands, by its line.
 pub(crate) fn script_filters(
-    proxy: &Pending<'_>,
-    places: &[Places],
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    places: &[FilterPlaces],
+    context: &mut ResolveContext<'_>,
 ) -> Option<Box<ScriptFilters>> {
     let mut all = Vec::new();
     for (FilterDraft { keyword, kind, .. }, places) in proxy.settings.filters.iter().zip(places) {
@@ -30,10 +30,10 @@ pub(crate) fn script_filters(
 
 /// What a script makes of a line.
 fn declare(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     keyword: &Word,
     words: &[&Word],
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<Option<lua::FilterDeclared>, Diagnostic> {
     let name = keyword.strip_prefix("lua.").unwrap_or(keyword);
     let program = context.names.lua.as_ref();

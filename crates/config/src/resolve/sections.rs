@@ -4,21 +4,21 @@
 use std::sync::Arc;
 
 use diag::{Diagnostic, Diagnostics};
-use sample::auth::{Format, Password, Userlist};
+use sample::auth::{HashFormat, Password, Userlist};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
-use crate::draft::settings::{CheckMode, Settings};
-use crate::draft::{Draft, Kind, Section, Statement};
+use crate::draft::row::Outcome;
+use crate::draft::settings::{CheckMode, ProxySettings};
+use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::check::Healthchecks;
 use crate::resolve::rules::read_message;
 use crate::resolve::unique::second;
-use crate::resolve::{Context, read_line};
+use crate::resolve::{ResolveContext, read_line};
 
 /// Reads every userlist.
-pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Userlist) {
+pub(crate) fn userlists(draft: &Draft, context: &mut ResolveContext<'_>) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Userlist) {
         if context.names.userlists.contains_key(section.name.as_str()) {
             duplicate("userlist", &section.name, "", context);
             continue;
@@ -48,14 +48,14 @@ pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
 
 /// Checks that a password can match a hash.
 fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcome {
-    match Format::of(hash) {
-        Format::Known | Format::Yescrypt => Ok(()),
+    match HashFormat::of(hash) {
+        HashFormat::Known | HashFormat::Yescrypt => Ok(()),
         // The account is locked.
-        Format::Unknown if hash.starts_with(['!', '*']) => Ok(()),
-        Format::Unbuilt => Err(Diagnostic::alert("this hash of a password is not supported yet")
+        HashFormat::Unknown if hash.starts_with(['!', '*']) => Ok(()),
+        HashFormat::Unbuilt => Err(Diagnostic::alert("this hash of a password is not supported yet")
             .at(hash.span())
             .help("`mkpasswd -m sha-512` and `mkpasswd -m yescrypt` make hashes that are")),
-        Format::Unknown => {
+        HashFormat::Unknown => {
             // HAProxy is silent, and the user can never log in: shown, but not counted.
             let warning = Diagnostic::warning(format!("no password matches that of user `{user}`"))
                 .tolerated()
@@ -67,7 +67,12 @@ fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcom
     }
 }
 
-fn user(list: &mut Userlist, statement: &Statement, groups: &[&str], context: &mut Context<'_>) -> Outcome {
+fn user(
+    list: &mut Userlist,
+    statement: &Statement,
+    groups: &[&str],
+    context: &mut ResolveContext<'_>,
+) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let name = args.required("the name of a user")?;
     let (mut password, mut member_of) = (None, Vec::new());
@@ -106,7 +111,7 @@ fn user(list: &mut Userlist, statement: &Statement, groups: &[&str], context: &m
 }
 
 /// The first of a name counts.
-fn duplicate(kind: &str, name: &Word, within: &str, context: &mut Context<'_>) {
+fn duplicate(kind: &str, name: &Word, within: &str, context: &mut ResolveContext<'_>) {
     context.diagnostics.push(
         Diagnostic::warning(format!("{kind} `{name}` is there already: the first one counts"))
             .at(name.span())
@@ -114,7 +119,7 @@ fn duplicate(kind: &str, name: &Word, within: &str, context: &mut Context<'_>) {
     );
 }
 
-fn group(list: &mut Userlist, statement: &Statement, context: &mut Context<'_>) -> Outcome {
+fn group(list: &mut Userlist, statement: &Statement, context: &mut ResolveContext<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let name = args.required("the name of a group")?;
     if args.take("users") {
@@ -131,10 +136,10 @@ fn group(list: &mut Userlist, statement: &Statement, context: &mut Context<'_>) 
 }
 
 /// Reads every `healthcheck` section.
-pub(crate) fn healthchecks<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Healthchecks<'a> {
+pub(crate) fn healthchecks<'a>(draft: &'a Draft, context: &mut ResolveContext<'_>) -> Healthchecks<'a> {
     let mut healthchecks = Healthchecks::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Healthcheck) {
-        let mut settings = Settings::new(section);
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Healthcheck) {
+        let mut settings = ProxySettings::new(section);
         for statement in &section.statements {
             read_line(section, &mut settings, statement, context);
         }
@@ -159,8 +164,8 @@ pub(crate) fn healthchecks<'a>(draft: &'a Draft, context: &mut Context<'_>) -> H
 }
 
 /// Reads every `http-errors` section.
-pub(crate) fn http_errors(draft: &Draft, context: &mut Context<'_>) {
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::HttpErrors) {
+pub(crate) fn http_errors(draft: &Draft, context: &mut ResolveContext<'_>) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::HttpErrors) {
         context.enter(section);
         let messages = messages(section, context);
         if context.names.http_errors.insert(section.name.as_str().into(), messages.into()).is_some() {
@@ -174,7 +179,7 @@ pub(crate) fn http_errors(draft: &Draft, context: &mut Context<'_>) {
     }
 }
 
-fn messages(section: &Section, context: &mut Context<'_>) -> Vec<(u16, Arc<[u8]>)> {
+fn messages(section: &Section, context: &mut ResolveContext<'_>) -> Vec<(u16, Arc<[u8]>)> {
     let mut messages: Vec<(u16, Arc<[u8]>)> = Vec::new();
     for statement in &section.statements {
         match read_message(statement, context) {

@@ -7,15 +7,15 @@ use state::Mode;
 
 use crate::draft::Statement;
 use crate::draft::server::{SendProxyWords, ServerDraft};
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Checks the parameters of a server against the mode of its proxy, and leaves out what has no effect.
 pub(crate) fn fit(
     draft: &mut ServerDraft<'_>,
     server: &state::Server,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let settings = &proxy.settings;
     let (mode, backend, name) = (settings.mode, settings.name, &server.name);

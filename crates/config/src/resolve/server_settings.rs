@@ -4,37 +4,37 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family, Protocol};
+use plan::check::{AgentSettings, CheckAction, CheckKind, CheckSettings, Connect, Family, Protocol};
 use plan::log::LogServer;
 use plan::resolvers::Resolution;
 use plan::ring::{RingPeer, RingServer};
 use plan::server::{SendProxy, ServerSettings};
+use sample::Acls;
 use sample::Place;
-use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use state::server::{Secured, ServerAddress};
 use state::{Mode, Ring};
 
 use crate::draft::check::CheckMode;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
-use crate::draft::settings::Settings;
-use crate::draft::{Kind, Statement};
+use crate::draft::settings::ProxySettings;
+use crate::draft::{SectionKind, Statement};
 use crate::resolve::advice;
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
-use crate::resolve::{Context, Pending, lives_on, server_modes, tls, track};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, server_modes, tls, track};
 
 /// Finishes the servers of a proxy, in order; and what the checks of servers added later are,
 /// unless a connection is all.
 pub(crate) fn server_settings(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     servers: Vec<MadeServer<'_>>,
     acls: &Acls,
     sources: &mut Sources<'_, '_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
@@ -152,12 +152,13 @@ pub(crate) fn server_settings(
 fn check_name(own: &mut ServerSettings) {
     let (Some(tls), Some(check)) = (&mut own.tls, &own.check) else { return };
     let CheckKind::Script(script) = &*check.kind else { return };
-    let connects = |action: &Action| matches!(action, Action::Connect(Connect { implied: false, .. }));
+    let connects =
+        |action: &CheckAction| matches!(action, CheckAction::Connect(Connect { implied: false, .. }));
     if tls.check_name.is_some() || script.steps.iter().any(|step| connects(&step.action)) {
         return;
     }
     let host = script.steps.iter().find_map(|step| match &step.action {
-        Action::Request(request) => {
+        CheckAction::Request(request) => {
             let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
             str::from_utf8(host.1.as_constant()?).ok()
         }
@@ -185,7 +186,7 @@ fn has_port(own: &Option<u16>, draft: &ServerDraft<'_>, kind: &CheckKind) -> boo
         return true;
     }
     let mut connects = script.steps.iter().filter_map(|step| match &step.action {
-        Action::Connect(connect) => Some(connect),
+        CheckAction::Connect(connect) => Some(connect),
         _ => None,
     });
     let says =
@@ -193,7 +194,12 @@ fn has_port(own: &Option<u16>, draft: &ServerDraft<'_>, kind: &CheckKind) -> boo
     connects.next().is_some_and(says) && connects.all(says)
 }
 
-fn no_port(own: &ServerSettings, kind: &CheckKind, statement: &Statement, proxy: &Pending<'_>) -> Diagnostic {
+fn no_port(
+    own: &ServerSettings,
+    kind: &CheckKind,
+    statement: &Statement,
+    proxy: &PendingProxy<'_>,
+) -> Diagnostic {
     let (name, backend) = (&own.state.name, proxy.settings.name);
     let plain = matches!(kind, CheckKind::Script(script) if script.family == Family::Connect);
     let tail = if plain { "" } else { " nor tcp_check rule 'connect' with port information" };
@@ -210,8 +216,8 @@ fn no_port(own: &ServerSettings, kind: &CheckKind, statement: &Statement, proxy:
 fn warn_of_fast_open(
     own: &ServerSettings,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let title = format!("server {}/{}", proxy.settings.name, own.state.name);
     context.diagnostics.push(
@@ -231,8 +237,8 @@ fn log_server(
     draft: &ServerDraft<'_>,
     is_datagram: bool,
     state: &state::Server,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<LogServer> {
     let is_log = proxy.settings.mode == Mode::Log;
     if !is_log && (draft.log_proto.is_some() || draft.log_bufsize.is_some()) {
@@ -245,7 +251,7 @@ fn log_server(
             .at(proxy.section.name.span()),
         );
     }
-    if !is_log || proxy.settings.kind == Kind::Ring {
+    if !is_log || proxy.settings.kind == SectionKind::Ring {
         return None;
     }
     if is_datagram {
@@ -254,18 +260,23 @@ fn log_server(
     let size = draft.log_bufsize.unwrap_or(context.global.tune.bufsize);
     let title = format!("{}/{}", proxy.settings.name, state.name);
     let ring = Ring::new(&title, &format!("messages for server {title}"), size, size);
-    Some(LogServer::Ring(lives_on::ring(ring, context.previous)))
+    Some(LogServer::Ring(carry_over::ring(ring, context.previous)))
 }
 
 /// Says which ring is sent to this server, if one is.
-fn feed(own: &Arc<ServerSettings>, draft: &ServerDraft<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn feed(
+    own: &Arc<ServerSettings>,
+    draft: &ServerDraft<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) {
     let ring = match &own.log {
         Some(LogServer::Ring(ring)) => {
             context.log.all_rings.push(ring.clone());
             ring.clone()
         }
         _ => match context.log.rings.get(proxy.settings.name) {
-            Some(settings) if proxy.settings.kind == Kind::Ring => settings.ring.clone(),
+            Some(settings) if proxy.settings.kind == SectionKind::Ring => settings.ring.clone(),
             _ => return,
         },
     };
@@ -290,10 +301,10 @@ impl<'a> Kinds<'a> {
         &mut self,
         name: &str,
         draft: &ServerDraft<'a>,
-        proxy: &Pending<'_>,
+        proxy: &PendingProxy<'_>,
         acls: &Acls,
         sources: &mut Sources<'_, '_>,
-        context: &mut Context<'_>,
+        context: &mut ResolveContext<'_>,
     ) -> Result<Arc<CheckKind>, Diagnostic> {
         let Some(word) = draft.healthcheck else {
             let own = self.own.get_or_insert_with(|| {
@@ -317,7 +328,7 @@ impl<'a> Kinds<'a> {
 }
 
 /// The agent's settings; that it has a port is seen to where the server is finished.
-fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<AgentSettings> {
+fn agent_settings(draft: &ServerDraft<'_>, settings: &ProxySettings<'_>) -> Option<AgentSettings> {
     draft.agent_port.or(draft.check_port).filter(|_| draft.agent)?;
     Some(AgentSettings {
         inter: draft.agent_inter,
@@ -332,7 +343,7 @@ fn misfit(
     draft: &ServerDraft<'_>,
     kind: &CheckKind,
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
 ) -> Option<Diagnostic> {
     let protocol = draft.check_protocol?;
     let (is_http, is_grpc, is_spop) = match kind {
@@ -368,7 +379,7 @@ fn misfit(
 
 fn check_settings(
     draft: &ServerDraft<'_>,
-    settings: &Settings<'_>,
+    settings: &ProxySettings<'_>,
     never_local: bool,
     kind: Arc<CheckKind>,
     is_reverse: bool,
@@ -409,8 +420,8 @@ fn check_settings(
 fn resolution(
     own: &ServerSettings,
     draft: &ServerDraft<'_>,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<Option<Resolution>, Diagnostic> {
     // Nobody looks anything up for a proxy that is disabled.
     let Some(word) = draft.resolvers.filter(|_| !proxy.settings.disabled) else { return Ok(None) };
@@ -432,9 +443,9 @@ fn finish_server(
     own: &mut ServerSettings,
     draft: &ServerDraft<'_>,
     statement: &Statement,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     acls: &Acls,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Outcome {
     own.resolution = resolution(own, draft, proxy, context)?;
     let mode = proxy.settings.mode;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::address::{Host, Place, Ports};
+use base::address::{Destination, Host, Ports};
 use diag::Diagnostic;
 use plan::proxy::StateFile;
 use plan::server::Observe;
@@ -17,10 +17,10 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::server::{InitAddr, ServerDraft};
-use crate::draft::settings::{DefaultServers, Settings};
-use crate::draft::{Kind, Statement, is_name_character};
+use crate::draft::settings::{DefaultServers, ProxySettings};
+use crate::draft::{SectionKind, Statement, is_name_character};
 use crate::resolve::server_line::ServerLine;
-use crate::resolve::{Context, Pending, lines, lives_on, peers, reverse};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
@@ -36,14 +36,17 @@ pub(crate) struct MadeServer<'a> {
 }
 
 /// Makes the servers of every backend, and puts their states where names find them.
-pub(crate) fn make<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Vec<Vec<MadeServer<'a>>> {
+pub(crate) fn make<'a>(
+    pending: &[PendingProxy<'a>],
+    context: &mut ResolveContext<'_>,
+) -> Vec<Vec<MadeServer<'a>>> {
     pending.iter().map(|proxy| make_backend(proxy, context)).collect()
 }
 
-fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeServer<'a>> {
+fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) -> Vec<MadeServer<'a>> {
     let mut lines = Vec::new();
     for (statement, defaults) in &proxy.settings.servers {
-        let parsed = if proxy.settings.kind == Kind::Peers {
+        let parsed = if proxy.settings.kind == SectionKind::Peers {
             peers::server(proxy, statement, defaults, context)
         } else if statement.keyword.name == "server" {
             server(proxy, statement, defaults, context)
@@ -62,7 +65,7 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
     }
     check_unique(proxy, &lines, context);
     let mut made = Vec::with_capacity(lines.len());
-    let former = lives_on::servers(proxy, context.previous);
+    let former = carry_over::servers(proxy, context.previous);
     let number_of = |line: &ServerLine<'_>| {
         let own = former.iter().find(|own| *own.name == *line.name)?;
         Some(own.id).filter(|_| line.draft.id.is_none() && !own.forced_id.load(Relaxed))
@@ -86,10 +89,10 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
 }
 
 fn server<'a>(
-    proxy: &Pending<'a>,
+    proxy: &PendingProxy<'a>,
     statement: &'a Statement,
     defaults: &DefaultServers<'a>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let name = args.next();
@@ -103,7 +106,7 @@ fn server<'a>(
     let title = format!("server {}/{name}", proxy.settings.name);
     let place = parse_place(address, &args)?;
     args.warn_of_mptcp(address);
-    if proxy.settings.mode != Mode::Log || proxy.settings.kind == Kind::Ring {
+    if proxy.settings.mode != Mode::Log || proxy.settings.kind == SectionKind::Ring {
         refuse_datagrams(&place, address)?;
     }
     let place = Rc::new(place);
@@ -127,10 +130,10 @@ fn check_name(name: &Word) -> Result<(), Diagnostic> {
 
 /// `server-template prefix 1-3 host:80`: servers `prefix1` to `prefix3`.
 fn template<'a>(
-    proxy: &Pending<'a>,
+    proxy: &PendingProxy<'a>,
     statement: &'a Statement,
     defaults: &DefaultServers<'a>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let prefix = args.required("<prefix> <nb | range> <addr>[:<port>]")?;
@@ -170,7 +173,7 @@ fn template<'a>(
     Ok((low..=high).map(line).collect())
 }
 
-fn check_unique(proxy: &Pending<'_>, lines: &[ServerLine<'_>], context: &mut Context<'_>) {
+fn check_unique(proxy: &PendingProxy<'_>, lines: &[ServerLine<'_>], context: &mut ResolveContext<'_>) {
     // Most backends have few servers: comparing them all is cheaper than a map then.
     if lines.len() > 16 {
         let mut names: HashMap<&str, &ServerLine<'_>> = HashMap::new();
@@ -202,7 +205,12 @@ fn check_unique(proxy: &Pending<'_>, lines: &[ServerLine<'_>], context: &mut Con
     }
 }
 
-fn same_name(proxy: &Pending<'_>, line: &ServerLine<'_>, other: &ServerLine<'_>, context: &mut Context<'_>) {
+fn same_name(
+    proxy: &PendingProxy<'_>,
+    line: &ServerLine<'_>,
+    other: &ServerLine<'_>,
+    context: &mut ResolveContext<'_>,
+) {
     let (backend, name) = (proxy.settings.name, &line.name);
     let place = format!("{}:{}", context.sources.file(proxy.section.file).name(), other.statement.line);
     context.diagnostics.push(
@@ -217,13 +225,13 @@ fn same_name(proxy: &Pending<'_>, line: &ServerLine<'_>, other: &ServerLine<'_>,
 }
 
 fn make_server<'a>(
-    proxy: &Pending<'a>,
+    proxy: &PendingProxy<'a>,
     line: ServerLine<'a>,
     (id, former): (u32, &[Arc<state::Server>]),
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
-    let print = lives_on::print(proxy, &line, &context.tls);
+    let print = carry_over::print(proxy, &line, &context.tls);
     let ServerLine { statement, name, draft, place, address_word, .. } = line;
     if let Some(track) = draft.track {
         let own = proxy.settings.name;
@@ -254,11 +262,11 @@ fn make_server<'a>(
         checked: draft.check,
     };
     let host = match &place.place {
-        Place::Ip { host: Host::Name { name, .. }, .. } => Some(name.as_str()),
+        Destination::Ip { host: Host::Name { name, .. }, .. } => Some(name.as_str()),
         _ => None,
     };
     let guid = draft.guid.map(|word| word.as_str());
-    let (state, lives_on) = match lives_on::server(seed, guid, host, former) {
+    let (state, lives_on) = match carry_over::server(seed, guid, host, former) {
         Ok(state) => (state, true),
         Err(seed) => (state::Server::new(seed), false),
     };
@@ -296,7 +304,7 @@ fn make_server<'a>(
     }
     state.agent.configured.store(draft.agent, Relaxed);
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
-    if let Place::Ip { host: Host::Name { name, .. }, ports } = &place.place {
+    if let Destination::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
             // One that lives on has it already.
             true => drop(state.srv_record.set(name.as_str().into())),
@@ -324,24 +332,32 @@ fn port(ports: &Ports) -> u16 {
     ports.iter().next().unwrap_or(0)
 }
 
-fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> ServerAddress {
+fn address(
+    line: &ServerLine<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) -> ServerAddress {
     match &line.place.place {
-        Place::Unix(path) => ServerAddress::Unix(path.into()),
-        Place::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
-        Place::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
-        Place::Ip { host: Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
-        Place::Ip { ports, .. } => match lookup(line, proxy, context) {
+        Destination::Unix(path) => ServerAddress::Unix(path.into()),
+        Destination::Abns(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: true },
+        Destination::Abnsz(name) => ServerAddress::Abstract { name: name.as_bytes().to_vec(), padded: false },
+        Destination::Ip { host: Host::Ip(ip), ports } => ServerAddress::Ip(SocketAddr::new(*ip, port(ports))),
+        Destination::Ip { ports, .. } => match lookup(line, proxy, context) {
             Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
             None => ServerAddress::Unresolved,
         },
-        Place::ReverseHttp(_) => ServerAddress::Reverse,
-        Place::Fd(_) | Place::SockPair(_) => ServerAddress::Unresolved,
+        Destination::ReverseHttp(_) => ServerAddress::Reverse,
+        Destination::Fd(_) | Destination::SockPair(_) => ServerAddress::Unresolved,
     }
 }
 
 /// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named, and
 /// `none` behind them for a server with `resolvers`.
-fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<IpAddr> {
+fn lookup(
+    line: &ServerLine<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) -> Option<IpAddr> {
     let host = host_name(&line.place.place)?;
     let service = matches!(host, Host::Name { name, .. } if is_service(name));
     let methods: &[InitAddr] = match line.draft.init_addr.as_slice() {
@@ -417,7 +433,7 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
 }
 
 /// The file of a backend's server states: its name is relative to `server-state-base`.
-pub(crate) fn state_file(settings: &Settings<'_>, context: &Context<'_>) -> Option<PathBuf> {
+pub(crate) fn state_file(settings: &ProxySettings<'_>, context: &ResolveContext<'_>) -> Option<PathBuf> {
     let base = context.global.server_state_base.clone().unwrap_or_default();
     match settings.server_state {
         StateFile::None => None,
@@ -437,10 +453,10 @@ fn shown_name<'a>(line: &'a ServerLine<'_>) -> &'a str {
 /// Reports that a server's name was not resolved, and the consequence (`then`).
 fn unresolved_notice(
     line: &ServerLine<'_>,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     failure: String,
     then: &str,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
     let shown = shown_name(line);

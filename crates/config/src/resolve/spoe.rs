@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
 use plan::ProxyIndex;
-use plan::filter::Places;
-use plan::spoe::{Agent, Engine, Event, Message, Sending};
+use plan::filter::FilterPlaces;
+use plan::spoe::{Agent, MessageEvent, Sending, SpoeEngine, SpoeMessage};
 use sample::Place;
 use sample::vars::Var;
 use state::Mode;
@@ -17,14 +17,15 @@ use state::proxy::ProxySeed;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Negation};
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::row::Negation;
 use crate::draft::settings::FilterKind;
 use crate::draft::spoe::AgentDraft;
-use crate::draft::{EngineFile, Kind, Section};
+use crate::draft::{EngineFile, Section, SectionKind};
 use crate::resolve::log::logger;
 use crate::resolve::spoe_message::{event, message, push};
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending, warn_ineffective};
+use crate::resolve::{PendingProxy, ResolveContext, warn_ineffective};
 
 /// An engine that rules of the proxy being compiled may name.
 pub(crate) struct KnownEngine {
@@ -34,7 +35,7 @@ pub(crate) struct KnownEngine {
 
 /// What a rule sends: the number of the engine and of the group, and where the rule stands.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct GroupRequest {
     engine: usize,
     group: usize,
     place: Place,
@@ -42,28 +43,28 @@ pub(crate) struct Wanted {
 }
 
 /// The sections of one scope by name.
-struct Sections<'a> {
+struct ScopeSections<'a> {
     agent: &'a Section,
     messages: HashMap<&'a str, &'a Section>,
     groups: HashMap<&'a str, &'a Section>,
 }
 
 /// An engine with the sections of its groups, which are compiled where rules send them.
-pub(crate) struct Made<'a> {
-    engine: Arc<Engine>,
+pub(crate) struct CompiledEngine<'a> {
+    engine: Arc<SpoeEngine>,
     /// The messages of each group, in its order.
     groups: Vec<(Box<str>, Vec<&'a Section>)>,
 }
 
 /// Makes the engines of a proxy, and lets its rules find them.
 pub(crate) fn engines<'a>(
-    proxy: &Pending<'_>,
-    places: &[Places],
+    proxy: &PendingProxy<'_>,
+    places: &[FilterPlaces],
     index: &HashMap<Box<str>, ProxyIndex>,
-    pending: &[Pending<'_>],
-    context: &mut Context<'a>,
-) -> Vec<Made<'a>> {
-    let mut all: Vec<Made<'a>> = Vec::new();
+    pending: &[PendingProxy<'_>],
+    context: &mut ResolveContext<'a>,
+) -> Vec<CompiledEngine<'a>> {
+    let mut all: Vec<CompiledEngine<'a>> = Vec::new();
     for (filter, places) in proxy.settings.filters.iter().zip(places) {
         let FilterKind::Spoe(_, config) = filter.kind else { continue };
         let files: &'a [EngineFile] = context.engine_files;
@@ -73,7 +74,7 @@ pub(crate) fn engines<'a>(
         let made = engine(proxy, config, file, index, pending, context);
         let Some(mut made) = made.filter(|_| context.diagnostics.error_count() == errors) else { continue };
         if let Some(engine) = Arc::get_mut(&mut made.engine) {
-            for (event, messages) in Event::ALL.into_iter().zip(&mut engine.events) {
+            for (event, messages) in MessageEvent::ALL.into_iter().zip(&mut engine.events) {
                 if places.of(event.is_of_response()).is_none() {
                     messages.clear();
                 }
@@ -94,7 +95,7 @@ pub(crate) fn engines<'a>(
         }
         all.push(made);
     }
-    let known = |made: &Made<'_>| KnownEngine {
+    let known = |made: &CompiledEngine<'_>| KnownEngine {
         name: made.engine.name.clone(),
         groups: made.groups.iter().map(|(name, _)| name.clone()).collect(),
     };
@@ -104,12 +105,16 @@ pub(crate) fn engines<'a>(
 }
 
 /// What the rules of the proxy send, once all are compiled.
-pub(crate) fn sendings(proxy: &Pending<'_>, made: &[Made<'_>], context: &mut Context<'_>) -> Vec<Sending> {
+pub(crate) fn sendings(
+    proxy: &PendingProxy<'_>,
+    made: &[CompiledEngine<'_>],
+    context: &mut ResolveContext<'_>,
+) -> Vec<Sending> {
     let mut all = Vec::new();
-    for Wanted { engine, group, place, span } in context.names.sendings.take() {
+    for GroupRequest { engine, group, place, span } in context.names.sendings.take() {
         let Some(made) = made.get(engine) else { continue };
         let Some((group, sections)) = made.groups.get(group) else { continue };
-        let mut messages: Vec<Message> = Vec::new();
+        let mut messages: Vec<SpoeMessage> = Vec::new();
         for section in sections {
             match message(section, proxy, (place, None), context) {
                 Ok(compiled) => messages.push(compiled),
@@ -124,9 +129,9 @@ pub(crate) fn sendings(proxy: &Pending<'_>, made: &[Made<'_>], context: &mut Con
     all
 }
 
-impl Made<'_> {
+impl CompiledEngine<'_> {
     /// The engine.
-    pub(crate) fn engine(&self) -> Arc<Engine> {
+    pub(crate) fn engine(&self) -> Arc<SpoeEngine> {
         self.engine.clone()
     }
 }
@@ -134,7 +139,7 @@ impl Made<'_> {
 /// The number of a sending that a rule names (`send-spoe-group`).
 pub(crate) fn wanted(
     known: &[KnownEngine],
-    wanted: &mut Vec<Wanted>,
+    wanted: &mut Vec<GroupRequest>,
     (engine, group): (sample::Word<'_>, sample::Word<'_>),
     place: Place,
 ) -> Result<usize, Diagnostic> {
@@ -152,24 +157,24 @@ pub(crate) fn wanted(
             .did_you_mean(diag::suggest(group.text, groups.iter().map(|name| &**name)))
             .help("`groups` in its `spoe-agent` section names them"));
     };
-    wanted.push(Wanted { engine: number, group: at, place, span: engine.span.to(group.span) });
+    wanted.push(GroupRequest { engine: number, group: at, place, span: engine.span.to(group.span) });
     Ok(wanted.len() - 1)
 }
 
 fn engine<'a>(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     config: &Word,
     file: &'a EngineFile,
     index: &HashMap<Box<str>, ProxyIndex>,
-    pending: &[Pending<'_>],
-    context: &mut Context<'a>,
-) -> Option<Made<'a>> {
+    pending: &[PendingProxy<'_>],
+    context: &mut ResolveContext<'a>,
+) -> Option<CompiledEngine<'a>> {
     let sections = sections(config, file, context)?;
     let section = sections.agent;
     let (draft, loggers) = read(section, context);
     let place = context.place(section);
     let agent = agent(proxy, section, &draft, loggers, (index, pending), context)?;
-    let mut events: [Vec<Message>; Event::ALL.len()] = Default::default();
+    let mut events: [Vec<SpoeMessage>; MessageEvent::ALL.len()] = Default::default();
     for word in &draft.messages {
         let Some(own) = sections.messages.get(word.as_str()) else {
             push(missing("message", word, sections.messages.keys(), &place, section), context);
@@ -198,8 +203,8 @@ fn engine<'a>(
         }
     }
     let name = file.scope.clone().unwrap_or_else(|| agent.name.clone());
-    let engine = Arc::new(Engine { name, agent, events, counts: runtime::Sharded::default() });
-    Some(Made { engine, groups })
+    let engine = Arc::new(SpoeEngine { name, agent, events, counts: runtime::Sharded::default() });
+    Some(CompiledEngine { engine, groups })
 }
 
 /// The message for a name that no section of the scope has.
@@ -223,7 +228,7 @@ fn missing<'k>(
 fn members<'a>(
     group: &'a Section,
     messages: &HashMap<&'a str, &'a Section>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Vec<&'a Section> {
     let words = group.statements.iter().flat_map(|line| line.arguments());
     let mut all = Vec::new();
@@ -248,19 +253,23 @@ fn members<'a>(
 }
 
 /// The sections of a scope; there must be one agent, and no name twice.
-fn sections<'a>(config: &Word, file: &'a EngineFile, context: &mut Context<'_>) -> Option<Sections<'a>> {
+fn sections<'a>(
+    config: &Word,
+    file: &'a EngineFile,
+    context: &mut ResolveContext<'_>,
+) -> Option<ScopeSections<'a>> {
     let mut agent = None;
     let (mut messages, mut groups) = (HashMap::new(), HashMap::new());
     for section in &file.sections {
         let before: Option<&Section> = match section.kind {
-            Kind::SpoeAgent => agent.replace(section),
-            Kind::SpoeMessage => messages.insert(section.name.as_str(), section),
+            SectionKind::SpoeAgent => agent.replace(section),
+            SectionKind::SpoeMessage => messages.insert(section.name.as_str(), section),
             _ => groups.insert(section.name.as_str(), section),
         };
         if let Some(before) = before {
             let keyword = &section.keyword;
             let error = match section.kind {
-                Kind::SpoeAgent => Diagnostic::alert("a scope has one `spoe-agent` section")
+                SectionKind::SpoeAgent => Diagnostic::alert("a scope has one `spoe-agent` section")
                     .at(section.name.span())
                     .related(before.name.span(), "the first stands here")
                     .haproxy("another spoe-agent section previously defined."),
@@ -285,16 +294,16 @@ fn sections<'a>(config: &Word, file: &'a EngineFile, context: &mut Context<'_>) 
         push(error, context);
         return None;
     };
-    Some(Sections { agent, messages, groups })
+    Some(ScopeSections { agent, messages, groups })
 }
 
 /// Reads the lines of an agent, but for what depends on others.
-fn read<'a>(section: &'a Section, context: &mut Context<'_>) -> (AgentDraft<'a>, Vec<plan::Logger>) {
+fn read<'a>(section: &'a Section, context: &mut ResolveContext<'_>) -> (AgentDraft<'a>, Vec<plan::Logger>) {
     let (mut draft, mut loggers) = (AgentDraft::default(), Vec::new());
     for statement in &section.statements {
         let before = context.diagnostics.len();
         let mut args = Args::new(statement, context.diagnostics, context.environment);
-        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+        let outcome = match (apply_of(statement), statement.keyword.name) {
             (Apply::SpoeAgent(read), _) => read(&mut draft, &mut args),
             (Apply::Ineffective(reason), _) => {
                 if context.diagnostics.len() == before && statement.negation == Negation::None {
@@ -322,7 +331,7 @@ fn read<'a>(section: &'a Section, context: &mut Context<'_>) -> (AgentDraft<'a>,
 }
 
 /// The largest frame that may be said: what a buffer has room for.
-fn frame_size(word: Option<&Word>, context: &Context<'_>) -> Result<u32, Diagnostic> {
+fn frame_size(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<u32, Diagnostic> {
     let most = u32::try_from(context.global.tune.bufsize).unwrap_or(u32::MAX).saturating_sub(4);
     let Some(word) = word else { return Ok(most) };
     let size = word.parse().ok().filter(|size| (spop::LEAST_FRAME..=most).contains(size));
@@ -338,12 +347,12 @@ fn frame_size(word: Option<&Word>, context: &Context<'_>) -> Result<u32, Diagnos
 }
 
 fn agent(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     section: &Section,
     draft: &AgentDraft<'_>,
     loggers: Vec<plan::Logger>,
-    (index, pending): (&HashMap<Box<str>, ProxyIndex>, &[Pending<'_>]),
-    context: &mut Context<'_>,
+    (index, pending): (&HashMap<Box<str>, ProxyIndex>, &[PendingProxy<'_>]),
+    context: &mut ResolveContext<'_>,
 ) -> Option<Agent> {
     let frame_size = frame_size(draft.frame_size, context);
     let frame_size = frame_size.map_err(|error| push(error, context)).ok();
@@ -437,12 +446,12 @@ fn prefix<'s>(section: &'s Section, draft: &AgentDraft<'s>) -> Result<&'s str, D
 
 /// The backend whose servers are the agent.
 fn backend(
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     section: &Section,
     draft: &AgentDraft<'_>,
     index: &HashMap<Box<str>, ProxyIndex>,
-    pending: &[Pending<'_>],
-    context: &Context<'_>,
+    pending: &[PendingProxy<'_>],
+    context: &ResolveContext<'_>,
 ) -> Result<ProxyIndex, Diagnostic> {
     let (agent, owner, place) = (&section.name, proxy.settings.name, context.place(section));
     let Some(word) = draft.backend else {

@@ -2,25 +2,25 @@
 //! sent, or for the rule that sends them.
 
 use diag::Diagnostic;
-use plan::spoe::{Event, Message};
-use sample::acl::Acls;
+use plan::spoe::{MessageEvent, SpoeMessage};
+use sample::Acls;
 use sample::expression::Expression;
 use sample::{Condition, Place, Scope, Words};
 use state::Mode;
 
 use crate::draft::{Section, Statement};
 use crate::resolve::lines::{arguments, scope};
-use crate::resolve::{Context, Pending};
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Where a message is sent: the place of its expressions, and the event with its line where it is no
 /// rule that sends it.
-pub(crate) type When<'a> = (Place, Option<(Event, &'a Statement)>);
+pub(crate) type When<'a> = (Place, Option<(MessageEvent, &'a Statement)>);
 
 /// The most arguments of a message.
 const MOST: usize = 255;
 
 /// Keeps an error, unless another engine has told of it: files are read by many.
-pub(crate) fn push(error: Diagnostic, context: &mut Context<'_>) {
+pub(crate) fn push(error: Diagnostic, context: &mut ResolveContext<'_>) {
     let is_same = |other: &Diagnostic| other.span == error.span && other.message == error.message;
     if !context.diagnostics.iter().any(is_same) {
         context.diagnostics.push(error);
@@ -30,8 +30,8 @@ pub(crate) fn push(error: Diagnostic, context: &mut Context<'_>) {
 /// When a message is sent: at the event of its last line. `None` where that never happens.
 pub(crate) fn event<'a>(
     section: &'a Section,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Option<When<'a>>, Diagnostic> {
     let (name, owner) = (&section.name, proxy.settings.name);
     let last = section.statements.iter().rfind(|statement| statement.keyword.name == "event");
@@ -51,8 +51,8 @@ pub(crate) fn event<'a>(
             .at(line.end())
             .haproxy("missing event name."));
     };
-    let names = Event::ALL.map(Event::name);
-    let Some(event) = Event::ALL.into_iter().find(|event| *word == event.name()) else {
+    let names = MessageEvent::ALL.map(MessageEvent::name);
+    let Some(event) = MessageEvent::ALL.into_iter().find(|event| *word == event.name()) else {
         return Err(Diagnostic::alert(format!("there is no event `{word}`"))
             .at(word.span())
             .did_you_mean(diag::suggest(word, names))
@@ -80,33 +80,37 @@ pub(crate) fn event<'a>(
 }
 
 /// Whether an event is one of frontends alone, or one of backends alone.
-fn sides(event: Event) -> (bool, bool) {
+fn sides(event: MessageEvent) -> (bool, bool) {
     match event {
-        Event::ClientSession | Event::FrontendTcpRequest | Event::FrontendHttpRequest => (true, false),
-        Event::BackendTcpRequest | Event::BackendHttpRequest => (false, true),
-        Event::ServerSession | Event::TcpResponse | Event::HttpResponse => (false, false),
+        MessageEvent::ClientSession
+        | MessageEvent::FrontendTcpRequest
+        | MessageEvent::FrontendHttpRequest => (true, false),
+        MessageEvent::BackendTcpRequest | MessageEvent::BackendHttpRequest => (false, true),
+        MessageEvent::ServerSession | MessageEvent::TcpResponse | MessageEvent::HttpResponse => {
+            (false, false)
+        }
     }
 }
 
 /// Where expressions stand that are evaluated at an event.
-fn place(event: Event) -> Place {
+fn place(event: MessageEvent) -> Place {
     match event {
-        Event::ClientSession => Place::TcpConnection,
-        Event::FrontendTcpRequest | Event::BackendTcpRequest => Place::TcpRequestContent,
-        Event::FrontendHttpRequest | Event::BackendHttpRequest => Place::HttpRequest,
-        Event::ServerSession => Place::BackendRequest,
-        Event::TcpResponse => Place::TcpResponseContent,
-        Event::HttpResponse => Place::HttpResponse,
+        MessageEvent::ClientSession => Place::TcpConnection,
+        MessageEvent::FrontendTcpRequest | MessageEvent::BackendTcpRequest => Place::TcpRequestContent,
+        MessageEvent::FrontendHttpRequest | MessageEvent::BackendHttpRequest => Place::HttpRequest,
+        MessageEvent::ServerSession => Place::BackendRequest,
+        MessageEvent::TcpResponse => Place::TcpResponseContent,
+        MessageEvent::HttpResponse => Place::HttpResponse,
     }
 }
 
 /// Compiles a message.
 pub(crate) fn message(
     section: &Section,
-    proxy: &Pending<'_>,
+    proxy: &PendingProxy<'_>,
     (place, event): When<'_>,
-    context: &mut Context<'_>,
-) -> Result<Message, Diagnostic> {
+    context: &mut ResolveContext<'_>,
+) -> Result<SpoeMessage, Diagnostic> {
     let mode = match place {
         Place::HttpRequest | Place::HttpResponse => Mode::Http,
         _ => proxy.settings.mode,
@@ -122,7 +126,7 @@ pub(crate) fn message(
             "acl" => {
                 let mut words = Words::new(&list, statement.end());
                 let (name, criterion) =
-                    Acls::compile(&mut words, &scope(context, &acls, owner, mode, place))?;
+                    sample::acl::compile_declaration(&mut words, &scope(context, &acls, owner, mode, place))?;
                 acls.add(name, criterion);
             }
             "args" => {
@@ -148,7 +152,7 @@ pub(crate) fn message(
     };
     let warnings = context.names.warnings.take();
     warnings.into_iter().for_each(|warning| push(warning, context));
-    Ok(Message { name: section.name.as_str().into(), condition, arguments: all })
+    Ok(SpoeMessage { name: section.name.as_str().into(), condition, arguments: all })
 }
 
 /// `[<name>=]<sample> …`.

@@ -7,17 +7,17 @@ use sample::expression::Expression;
 use sample::{Place, Words, track};
 
 use crate::draft::Statement;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::resolve::lines::{arguments, scope};
-use crate::resolve::rule_sets::Rules;
-use crate::resolve::{Context, Pending};
+use crate::resolve::rule_sets::CompiledRules;
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Compiles a line and puts it where it belongs.
 pub(crate) fn stick(
-    rules: &mut Rules,
+    rules: &mut CompiledRules,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Outcome {
     let of_response = statement.keyword.name == "stick store-response";
     let place = if of_response { Place::HttpResponse } else { Place::BackendRequest };

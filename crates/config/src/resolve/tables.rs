@@ -8,17 +8,17 @@ use base::units::DefaultUnit::{self, Milliseconds};
 use base::units::{parse_duration, parse_size};
 use diag::Diagnostic;
 use plan::peers::SharedTable;
-use state::table::{Column, Data, Form, KeyType, MOST_ELEMENTS, ServerKey, Settings, Table};
+use state::table::{Column, DataType, KeyType, MOST_ELEMENTS, ServerKey, Table, TableSettings, ValueForm};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::{Kind, Statement};
-use crate::resolve::{Context, Pending, lives_on};
+use crate::draft::{SectionKind, Statement};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 use crate::tables::environment::LOCAL_PEER;
 
 /// A line, read: what its table is made of, and what it names.
-struct Line<'a> {
-    settings: Settings,
+struct TableLine<'a> {
+    settings: TableSettings,
     write_to: Option<&'a Word>,
     peers: Option<&'a Word>,
 }
@@ -32,7 +32,7 @@ struct Declared<'a> {
 }
 
 /// All lines that make tables, those of proxies first.
-fn declared<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Vec<Declared<'a>> {
+fn declared<'a>(pending: &[PendingProxy<'a>], context: &mut ResolveContext<'_>) -> Vec<Declared<'a>> {
     let mut all = Vec::new();
     for settings in pending.iter().map(|proxy| &proxy.settings) {
         if let Some(statement) = settings.stick_table {
@@ -56,7 +56,7 @@ fn declared<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Vec<Decla
 }
 
 /// Makes all tables of proxies and of `peers` sections, and makes their names known.
-pub(crate) fn tables(pending: &[Pending<'_>], context: &mut Context<'_>) -> Vec<Arc<Table>> {
+pub(crate) fn tables(pending: &[PendingProxy<'_>], context: &mut ResolveContext<'_>) -> Vec<Arc<Table>> {
     let sticky = sticky(pending);
     let (mut tables, mut targets) = (Vec::new(), Vec::new());
     for Declared { statement, name, section } in declared(pending, context) {
@@ -83,7 +83,7 @@ pub(crate) fn tables(pending: &[Pending<'_>], context: &mut Context<'_>) -> Vec<
         };
         line.settings.peers = shared_in.map(Into::into);
         let previous = context.previous.filter(|_| line.write_to.is_none());
-        let table = lives_on::table(line.settings, previous);
+        let table = carry_over::table(line.settings, previous);
         if let Some(shared_in) = shared_in {
             let name = section.map_or_else(|| name.clone(), |(_, own)| format!("/{own}").into());
             let all = context.shared.entry(shared_in.into()).or_default();
@@ -117,9 +117,9 @@ fn two_tables(name: &str, of_section: bool, statement: &Statement) -> Diagnostic
 }
 
 /// The `peers` section of that name, if it shares tables.
-fn sharing<'a>(name: &str, pending: &[Pending<'a>]) -> Option<&'a str> {
-    let is_it = |proxy: &&Pending<'_>| {
-        proxy.settings.kind == Kind::Peers && proxy.settings.name == name && !proxy.settings.disabled
+fn sharing<'a>(name: &str, pending: &[PendingProxy<'a>]) -> Option<&'a str> {
+    let is_it = |proxy: &&PendingProxy<'_>| {
+        proxy.settings.kind == SectionKind::Peers && proxy.settings.name == name && !proxy.settings.disabled
     };
     pending.iter().find(is_it).map(|proxy| proxy.settings.name)
 }
@@ -128,10 +128,10 @@ fn sharing<'a>(name: &str, pending: &[Pending<'a>]) -> Option<&'a str> {
 fn find_section<'a>(
     word: &Word,
     table: &str,
-    pending: &[Pending<'a>],
-    context: &Context<'_>,
+    pending: &[PendingProxy<'a>],
+    context: &ResolveContext<'_>,
 ) -> Result<Option<&'a str>, Diagnostic> {
-    let sections = || pending.iter().filter(|proxy| proxy.settings.kind == Kind::Peers);
+    let sections = || pending.iter().filter(|proxy| proxy.settings.kind == SectionKind::Peers);
     let Some(section) = sections().find(|proxy| proxy.settings.name == word.as_str()) else {
         let near = diag::suggest(word, sections().map(|proxy| proxy.settings.name));
         return Err(Diagnostic::alert(format!("there is no peers section named `{word}`"))
@@ -151,7 +151,7 @@ fn find_section<'a>(
 }
 
 /// `write-to`: another table of the same keys.
-fn link(table: &Arc<Table>, target: &Word, context: &Context<'_>) -> Result<(), Diagnostic> {
+fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     let wrong = |message: String, why: String| {
         let name = table.name();
         Diagnostic::alert(message)
@@ -178,7 +178,7 @@ fn link(table: &Arc<Table>, target: &Word, context: &Context<'_>) -> Result<(), 
 }
 
 /// The names of tables that `stick` lines point to: these hold servers.
-fn sticky<'a>(pending: &[Pending<'a>]) -> HashSet<&'a str> {
+fn sticky<'a>(pending: &[PendingProxy<'a>]) -> HashSet<&'a str> {
     let mut names = HashSet::new();
     for proxy in pending {
         for line in proxy.settings.all_rules().filter(|line| line.keyword.name.starts_with("stick ")) {
@@ -201,16 +201,16 @@ fn read<'a>(
     statement: &'a Statement,
     of_section: bool,
     sticky: bool,
-    context: &mut Context<'_>,
-) -> Result<Line<'a>, Diagnostic> {
+    context: &mut ResolveContext<'_>,
+) -> Result<TableLine<'a>, Diagnostic> {
     let keyword = statement.keyword.name;
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     if of_section {
         args.next();
     }
     let (mut kind, mut size, mut columns) = (None, 0, Vec::new());
-    let mut line = Line {
-        settings: Settings {
+    let mut line = TableLine {
+        settings: TableSettings {
             name: name.into(),
             kind: KeyType::Ip4,
             key_length: 0,
@@ -283,7 +283,7 @@ fn read<'a>(
     }
     let (kind, key_length) = kind.ok_or_else(|| missing("type", "type <type>"))?;
     if sticky {
-        for data in [Data::ServerId, Data::ServerKey] {
+        for data in [DataType::ServerId, DataType::ServerKey] {
             if !columns.iter().any(|column: &Column| column.data == data) {
                 columns.push(Column::new(data, 1, 0));
             }
@@ -400,12 +400,12 @@ fn data_type(text: &str) -> Result<Column, Diagnostic> {
         Some((name, rest)) => (name, Some(rest.strip_suffix(')').unwrap_or(rest))),
         None => (text, None),
     };
-    let Some(data) = Data::find(name) else {
+    let Some(data) = DataType::find(name) else {
         return Err(Diagnostic::alert(format!("there is no data type `{name}`"))
-            .did_you_mean(diag::suggest(name, Data::all().map(Data::name)))
+            .did_you_mean(diag::suggest(name, DataType::all().map(DataType::name)))
             .haproxy(format!("stick-table: unknown store option '{name}'.")));
     };
-    let is_rate = data.form() == Form::Rate;
+    let is_rate = data.form() == ValueForm::Rate;
     let parts: Vec<&str> = inner.map_or(Vec::new(), |inner| inner.split(',').map(str::trim).collect());
     let wanted = usize::from(data.is_array()) + usize::from(is_rate);
     if parts.len() < wanted {
@@ -446,13 +446,13 @@ fn data_type(text: &str) -> Result<Column, Diagnostic> {
 
 /// An array and the single ones that it stands for are not stored together.
 fn check_arrays(columns: &[Column], new: Column) -> Result<(), Diagnostic> {
-    const GROUPS: [(Data, &[Data], &str); 3] = [
-        (Data::Gpc, &[Data::Gpc0, Data::Gpc1], "gpc[0/1]"),
-        (Data::GpcRate, &[Data::Gpc0Rate, Data::Gpc1Rate], "gpc[0/1]_rate"),
-        (Data::Gpt, &[Data::Gpt0], "gpt0"),
+    const GROUPS: [(DataType, &[DataType], &str); 3] = [
+        (DataType::Gpc, &[DataType::Gpc0, DataType::Gpc1], "gpc[0/1]"),
+        (DataType::GpcRate, &[DataType::Gpc0Rate, DataType::Gpc1Rate], "gpc[0/1]_rate"),
+        (DataType::Gpt, &[DataType::Gpt0], "gpt0"),
     ];
     for (array, single, shown) in GROUPS {
-        let has = |data: Data| data == new.data || columns.iter().any(|column| column.data == data);
+        let has = |data: DataType| data == new.data || columns.iter().any(|column| column.data == data);
         if has(array) && single.iter().any(|data| has(*data)) {
             let name = array.name();
             return Err(Diagnostic::alert(format!("`{name}` stands for `{shown}`: a table stores one of them"))

@@ -4,31 +4,31 @@
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
-use plan::check::{Action, CheckKind, CheckSettings, Connect};
+use plan::check::{CheckAction, CheckKind, CheckSettings, Connect};
 use plan::server::{ServerName, ServerTls, StepConnector, Ws};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
 use tls::ciphers::{self, Unsupported};
-use tls::files::{EARLY_DATA, Line, List, ListEntry, Served};
+use tls::files::{BindLine, CertificateList, EARLY_DATA, LineCertificates, ListEntry};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
-    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Legacy, Listening, Options,
-    Parameters, Resumption, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
+    Acceptor, Certificate, CertificateEntry, ClientVerify, Connecting, Connector, EntryOptions, Keep, Legacy,
+    Listening, Parameters, Resumption, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
 };
 
 use crate::draft::Statement;
-use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults};
-use crate::resolve::Context;
+use crate::draft::tls::{self as draft, BindTls, CertificateSource, TlsDefaults, TlsValue};
+use crate::resolve::ResolveContext;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::ktls;
-use crate::resolve::legacy::{self, Wanted};
+use crate::resolve::legacy::{self, LegacyNeeds};
 use crate::resolve::tls_files::{
     certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
 };
 
 /// Whose line it is.
-pub(crate) struct Owner<'a> {
+pub(crate) struct LineOwner<'a> {
     /// The name of its frontend.
     pub(crate) frontend: &'a str,
     /// Whether HTTP is spoken, which ALPN offers by itself then.
@@ -44,9 +44,9 @@ pub(crate) struct Owner<'a> {
 pub(crate) fn acceptor(
     draft: &BindTls<'_>,
     title: &str,
-    owner: &Owner<'_>,
+    owner: &LineOwner<'_>,
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
     ktls::check(draft.kernel, "", context)?;
     if !draft.enabled {
@@ -62,14 +62,14 @@ pub(crate) fn acceptor(
     let defaults = context.tls.clone();
     let options = Arc::new(bind_options(draft, owner.is_http, statement, &defaults, context)?);
     let strict_sni = draft.strict_sni.or(defaults.strict_sni).unwrap_or(false);
-    let at = Place { frontend: owner.frontend, title, statement };
+    let at = BindContext { frontend: owner.frontend, title, statement };
     if options.verify.trusts_nobody() {
         return Err(trusts_nobody(&at, context));
     }
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     let entry = |certificate: Arc<Certificate>, is_default: bool| {
         let options = options.clone();
-        Entry { certificate, filters: Vec::new(), is_default, options }
+        CertificateEntry { certificate, filters: Vec::new(), is_default, options }
     };
     for source in &draft.certificates {
         match source {
@@ -83,9 +83,9 @@ pub(crate) fn acceptor(
                     let names = all
                         .iter()
                         .map(|one| ListEntry { certificate: one.name.clone(), ..ListEntry::default() });
-                    let list = List { is_directory: true, entries: names.collect(), lines: 0 };
+                    let list = CertificateList { is_directory: true, entries: names.collect(), lines: 0 };
                     context.tls_files.all.keep_list(&path, list);
-                    served.push(Served { list: path.into(), places: places(first, entries.len()) });
+                    served.push(LineCertificates { list: path.into(), places: places(first, entries.len()) });
                 }
             }
             CertificateSource::Default(name) => {
@@ -96,7 +96,7 @@ pub(crate) fn acceptor(
             CertificateSource::List(name) => {
                 let first = entries.len();
                 let path = crt_list::read(*name, statement, &options, &mut entries, context)?;
-                served.push(Served { list: path.into(), places: places(first, entries.len()) });
+                served.push(LineCertificates { list: path.into(), places: places(first, entries.len()) });
             }
         }
     }
@@ -104,7 +104,7 @@ pub(crate) fn acceptor(
         let first = entries.len();
         let list =
             crt_list::serve(owner.certificates, owner.frontend, statement, &options, &mut entries, context)?;
-        served.push(Served { list: list.into(), places: places(first, entries.len()) });
+        served.push(LineCertificates { list: list.into(), places: places(first, entries.len()) });
     }
     if entries.is_empty() {
         no_certificate(&at, strict_sni, context)?;
@@ -143,7 +143,7 @@ pub(crate) fn acceptor(
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
-    let line = Line {
+    let line = BindLine {
         frontend: owner.frontend.into(),
         place: format!("{file}:{}", statement.line).into(),
         acceptor: acceptor.clone(),
@@ -154,15 +154,15 @@ pub(crate) fn acceptor(
 }
 
 /// Whose `bind` line it is, what it is called, and where it stands.
-struct Place<'a> {
+struct BindContext<'a> {
     frontend: &'a str,
     title: &'a str,
     statement: &'a Statement,
 }
 
-impl Place<'_> {
+impl BindContext<'_> {
     /// As HAProxy names a line behind a message.
-    fn shown(&self, context: &Context<'_>) -> String {
+    fn shown(&self, context: &ResolveContext<'_>) -> String {
         let address = self.title.strip_prefix("bind ").unwrap_or(self.title);
         let file = context.sources.file(self.statement.span.file).name();
         format!("for bind '{address}' at [{file}:{}]", self.statement.line)
@@ -171,7 +171,11 @@ impl Place<'_> {
 
 /// A line that speaks TLS without any certificate serves nobody, unless one comes at run time: that
 /// is what `strict-sni` allows (manual, 5.1).
-fn no_certificate(at: &Place<'_>, strict_sni: bool, context: &mut Context<'_>) -> Result<(), Diagnostic> {
+fn no_certificate(
+    at: &BindContext<'_>,
+    strict_sni: bool,
+    context: &mut ResolveContext<'_>,
+) -> Result<(), Diagnostic> {
     let (frontend, title, place) = (at.frontend, at.title, at.shown(context));
     let text = format!("`{title}` speaks TLS and has no certificate");
     let haproxy = format!("Proxy '{frontend}': no SSL certificate specified {place}");
@@ -188,7 +192,7 @@ fn no_certificate(at: &Place<'_>, strict_sni: bool, context: &mut Context<'_>) -
         .haproxy_whole(format!("{haproxy} (use 'crt').")))
 }
 
-fn trusts_nobody(at: &Place<'_>, context: &Context<'_>) -> Diagnostic {
+fn trusts_nobody(at: &BindContext<'_>, context: &ResolveContext<'_>) -> Diagnostic {
     let (frontend, place) = (at.frontend, at.shown(context));
     Diagnostic::alert(format!("`{}` verifies clients, and nobody is trusted", at.title))
         .at(at.statement.keyword_span())
@@ -201,8 +205,8 @@ fn trusts_nobody(at: &Place<'_>, context: &Context<'_>) -> Diagnostic {
 fn note_use(
     all: &[Arc<Certificate>],
     title: &str,
-    name: Text<'_>,
-    context: &Context<'_>,
+    name: TlsValue<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     for one in all {
         context.tls_files.all.note_update_mode(&one.name, None, false).map_err(|why| {
@@ -220,7 +224,7 @@ fn note_use(
 fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
     let CheckKind::Script(script) = kind else { return Vec::new() };
     let connects = script.steps.iter().filter_map(|step| match &step.action {
-        Action::Connect(connect) if connect.secure || connect.alpn.is_some() => Some(connect),
+        CheckAction::Connect(connect) if connect.secure || connect.alpn.is_some() => Some(connect),
         _ => None,
     });
     connects.collect()
@@ -235,7 +239,7 @@ pub(crate) fn server(
     own: &draft::ServerTls<'_>,
     (checks_elsewhere, check): (bool, Option<&CheckSettings>),
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Option<ServerTls>, Diagnostic> {
     ktls::check(own.kernel, "", context)?;
     let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
@@ -262,7 +266,8 @@ pub(crate) fn server(
         }
     };
     let files = context.tls_files.all.clone();
-    let wanted = Wanted { own: &own.words, default: &defaults.server, defaults: &defaults, is_bind: false };
+    let wanted =
+        LegacyNeeds { own: &own.words, default: &defaults.server, defaults: &defaults, is_bind: false };
     let parameters = parameters(&wanted, statement, context)?;
     warn_of_early(own.early, &parameters, context);
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
@@ -342,7 +347,7 @@ fn check_key(
     if !certificate.key.needs_openssl() {
         return Ok(());
     }
-    let cause = legacy::Cause::Key(certificate.name.clone());
+    let cause = legacy::LegacyCause::Key(certificate.name.clone());
     legacy::check(&cause, statement.keyword_span(), statement, defaults)
 }
 
@@ -372,11 +377,11 @@ pub(crate) fn server_name(
 
 /// Versions, suites, groups and signatures by their numbers.
 fn parameters(
-    wanted: &Wanted<'_, '_>,
+    wanted: &LegacyNeeds<'_, '_>,
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Parameters, Diagnostic> {
-    let Wanted { own, default, defaults, is_bind } = *wanted;
+    let LegacyNeeds { own, default, defaults, is_bind } = *wanted;
     let mut parameters = Parameters {
         prefer_client: own.prefer_client || default.prefer_client,
         compresses: defaults.compresses,
@@ -392,7 +397,9 @@ fn parameters(
     let cause = legacy::cause(wanted, &parameters, suites.as_deref());
     if let Some(cause) = &cause {
         let at = match cause {
-            legacy::Cause::Suites | legacy::Cause::Level(_) => own.ciphers.map(|words| words.span),
+            legacy::LegacyCause::Suites | legacy::LegacyCause::Level(_) => {
+                own.ciphers.map(|words| words.span)
+            }
             _ => None,
         };
         legacy::check(cause, at.unwrap_or_else(|| statement.keyword_span()), statement, defaults)?;
@@ -424,7 +431,7 @@ fn parameters(
             own.ciphersuites.or(default.ciphersuites),
             &mut parameters.suites13,
             "ciphersuites",
-            ciphers::ciphersuites as Read,
+            ciphers::ciphersuites as NameListRead,
         ),
         (own.curves.or(default.curves), &mut parameters.groups, "curves", ciphers::curves),
         (own.sigalgs.or(default.sigalgs), &mut parameters.sigalgs, "sigalgs", ciphers::sigalgs),
@@ -458,7 +465,7 @@ fn parameters(
 }
 
 /// A name in a list that means nothing here.
-fn unknown(what: &str, words: Text<'_>, Unsupported(name): &Unsupported) -> Diagnostic {
+fn unknown(what: &str, words: TlsValue<'_>, Unsupported(name): &Unsupported) -> Diagnostic {
     Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
         .at(words.span)
         .help("there is what OpenSSL 3 has, but for passwords and keys shared beforehand")
@@ -467,9 +474,9 @@ fn unknown(what: &str, words: Text<'_>, Unsupported(name): &Unsupported) -> Diag
 
 /// The oldest and the newest version of a line.
 fn versions(
-    wanted: &Wanted<'_, '_>,
+    wanted: &LegacyNeeds<'_, '_>,
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<(u16, u16), Diagnostic> {
     let (own, default) = (wanted.own.versions, wanted.default.versions);
     let (min, max) = own.range(default);
@@ -492,7 +499,7 @@ fn versions(
 }
 
 /// The parameters of Diffie-Hellman's exchange in a file, as they are.
-fn dh_parameters(name: Text<'_>, context: &mut Context<'_>) -> Result<Arc<[u8]>, Diagnostic> {
+fn dh_parameters(name: TlsValue<'_>, context: &mut ResolveContext<'_>) -> Result<Arc<[u8]>, Diagnostic> {
     let path = located(None, &name, context);
     let failed = |what: &str| {
         Diagnostic::alert(format!("`ssl-dh-param-file`: `{path}` {what}"))
@@ -505,16 +512,16 @@ fn dh_parameters(name: Text<'_>, context: &mut Context<'_>) -> Result<Arc<[u8]>,
 }
 
 /// How a list of names is read.
-type Read = fn(&str) -> Result<Vec<u16>, Unsupported>;
+type NameListRead = fn(&str) -> Result<Vec<u16>, Unsupported>;
 
 fn bind_options(
     draft: &BindTls<'_>,
     is_http: bool,
     statement: &Statement,
     defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
-) -> Result<Options, Diagnostic> {
-    let wanted = Wanted { own: &draft.words, default: &defaults.bind, defaults, is_bind: true };
+    context: &mut ResolveContext<'_>,
+) -> Result<EntryOptions, Diagnostic> {
+    let wanted = LegacyNeeds { own: &draft.words, default: &defaults.bind, defaults, is_bind: true };
     let alpn = match draft.words.alpn {
         _ if draft.words.no_alpn => Vec::new(),
         None if is_http => vec![Box::from(*b"h2"), Box::from(*b"http/1.1")],
@@ -522,7 +529,7 @@ fn bind_options(
     };
     let parameters = parameters(&wanted, statement, context)?;
     warn_of_early(draft.early, &parameters, context);
-    Ok(Options {
+    Ok(EntryOptions {
         parameters,
         alpn,
         verify: client_verify(draft, defaults, context)?,
@@ -532,7 +539,7 @@ fn bind_options(
 }
 
 /// Connections that OpenSSL makes have no early data: its own calls for them are not made.
-fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut Context<'_>) {
+fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut ResolveContext<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
         let text = "`allow-0rtt` has no effect on connections that OpenSSL makes for this line";
         // HAProxy is silent; clients still connect, a round trip later.
@@ -541,7 +548,7 @@ fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut Con
 }
 
 /// The faults of certificates that a list means.
-fn verify_codes(list: Text<'_>) -> Result<VerifyCodes, Diagnostic> {
+fn verify_codes(list: TlsValue<'_>) -> Result<VerifyCodes, Diagnostic> {
     if list.text == "all" {
         return Ok(VerifyCodes::ALL);
     }
@@ -559,10 +566,10 @@ fn verify_codes(list: Text<'_>) -> Result<VerifyCodes, Diagnostic> {
 fn client_verify(
     draft: &BindTls<'_>,
     defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<ClientVerify, Diagnostic> {
     let mode = draft.words.verify.unwrap_or_default();
-    let ignored = |word: Option<Text<'_>>| match word {
+    let ignored = |word: Option<TlsValue<'_>>| match word {
         None => Ok(VerifyCodes::default()),
         Some(word) => verify_codes(word),
     };

@@ -6,25 +6,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
-use tls::files::Kind;
+use tls::files::AuthorityKind;
 use tls::generated::{self, Authority, Generating};
-use tls::load::{self, Extra, Loader};
+use tls::load::{self, ExtraFiles, Loader};
 use tls::store::Passphrases;
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{Certificate, LoadError, Trust};
 
 use crate::draft::Statement;
-use crate::draft::tls::{BindTls, Text, TlsDefaults, TlsWords};
-use crate::resolve::Context;
+use crate::draft::tls::{BindTls, TlsDefaults, TlsValue, TlsWords};
+use crate::resolve::ResolveContext;
 
 /// Files that were read, by path, each once.
 #[derive(Default)]
-pub(crate) struct Files {
+pub(crate) struct ReadFiles {
     /// All that the process will use, for the runtime socket.
     pub(crate) all: Arc<tls::files::Files>,
     certificates: HashMap<String, Vec<Arc<Certificate>>>,
     /// Those of `crt-store` sections, by all their names.
-    pub(crate) stores: HashMap<String, Rc<Stored>>,
+    pub(crate) stores: HashMap<String, Rc<StoredCertificate>>,
     /// The words beside certificates that were loaded with some by a line of a crt-list or
     /// `ssl-f-use`.
     loads: HashMap<String, Vec<(&'static str, String)>>,
@@ -38,7 +38,7 @@ pub(crate) struct Files {
 
 /// A certificate of a `crt-store`.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredCertificate {
     /// The first of its names.
     pub(crate) name: Box<str>,
     /// Its line.
@@ -47,7 +47,7 @@ pub(crate) struct Stored {
     pub(crate) certificate: Option<Arc<Certificate>>,
 }
 
-impl Files {
+impl ReadFiles {
     /// With what a plan in use has.
     pub(crate) fn with(all: Arc<tls::files::Files>) -> Self {
         Self { all, ..Self::default() }
@@ -77,7 +77,7 @@ impl Files {
 }
 
 /// The protocols of a list.
-pub(crate) fn protocols(word: Option<Text<'_>>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
+pub(crate) fn protocols(word: Option<TlsValue<'_>>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let Some(word) = word else { return Ok(Vec::new()) };
     tls::files::protocols(&word).map_err(|error| {
         Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
@@ -85,7 +85,7 @@ pub(crate) fn protocols(word: Option<Text<'_>>) -> Result<Vec<Box<[u8]>>, Diagno
 }
 
 /// What reads certificates; `extra` are the files that it looks for beside each.
-pub(crate) fn loader(extra: Extra, context: &Context<'_>) -> Loader {
+pub(crate) fn loader(extra: ExtraFiles, context: &ResolveContext<'_>) -> Loader {
     let passphrases = context.tls.passphrases.clone();
     Loader { extra, passphrases, chains: context.tls_files.all.chains() }
 }
@@ -94,7 +94,7 @@ pub(crate) fn loader(extra: Extra, context: &Context<'_>) -> Loader {
 ///
 /// # Errors
 /// The directory or a file in it cannot be read.
-pub(crate) fn keep_chains(directory: Text<'_>, context: &Context<'_>) -> Result<(), Diagnostic> {
+pub(crate) fn keep_chains(directory: TlsValue<'_>, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     let path = context.names.path(&directory).display().to_string();
     let chains = load::chains(&path).map_err(|error| refused(&error, directory))?;
     context.tls_files.all.keep_chains(chains);
@@ -110,9 +110,9 @@ pub(crate) fn contradiction(why: &str) -> Diagnostic {
 /// The certificates that a name means: those of a file with what stands beside it, or of a
 /// directory.
 pub(crate) fn certificates(
-    name: Text<'_>,
+    name: TlsValue<'_>,
     defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
     let path = located(defaults.certificates, &name, context);
     let stored = context.tls_files.stores.get(&path).or_else(|| context.tls_files.stores.get(name.text));
@@ -134,7 +134,7 @@ pub(crate) fn certificates(
 }
 
 /// A certificate of a `crt-store`, which has to stand before those who use it.
-fn of_store(name: Text<'_>, stored: &Stored) -> Result<Arc<Certificate>, Diagnostic> {
+fn of_store(name: TlsValue<'_>, stored: &StoredCertificate) -> Result<Arc<Certificate>, Diagnostic> {
     let place = |span: Span| (span.file, span.start);
     if place(name.span) < place(stored.span) {
         return Err(Diagnostic::alert(format!("`{}` is used before its `crt-store` loads it", name.text))
@@ -166,7 +166,7 @@ pub(crate) fn generating(
     draft: &BindTls<'_>,
     frontend: &str,
     statement: &Statement,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Option<Generating>, Diagnostic> {
     let Some(span) = draft.generates else { return Ok(None) };
     let place = format!("[{}:{}]", context.sources.file(statement.span.file).name(), statement.line);
@@ -202,9 +202,9 @@ pub(crate) fn generating(
 
 /// The one certificate that a `server` line shows.
 pub(crate) fn certificate(
-    name: Text<'_>,
+    name: TlsValue<'_>,
     defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Arc<Certificate>, Diagnostic> {
     let mut loaded = certificates(name, defaults, context)?.into_iter();
     loaded
@@ -216,13 +216,13 @@ pub(crate) fn certificate(
 pub(crate) fn keep_authority(
     path: &str,
     place: usize,
-    name: Text<'_>,
-    context: &Context<'_>,
+    name: TlsValue<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let all = &context.tls_files.all;
     if !all.knows_authority(path) {
         let parts = load::authorities(path).map_err(|error| refused(&error, name))?;
-        let kind = if place == 2 { Kind::Revocations } else { Kind::Authorities };
+        let kind = if place == 2 { AuthorityKind::Revocations } else { AuthorityKind::Authorities };
         all.keep_authority(path, kind, parts);
     }
     Ok(())
@@ -230,9 +230,9 @@ pub(crate) fn keep_authority(
 
 /// The keys of tickets in a file, shared by the lines that name it.
 pub(crate) fn ticket_keys(
-    name: Text<'_>,
+    name: TlsValue<'_>,
     lifetime: u32,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Arc<TicketKeys>, Diagnostic> {
     let path = located(None, &name, context);
     if let Some(known) = context.tls_files.ticket_keys.get(&path) {
@@ -253,7 +253,7 @@ pub(crate) fn ticket_keys(
 pub(crate) fn trust(
     words: &TlsWords<'_>,
     defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Result<Arc<Trust>, Diagnostic> {
     let files = [words.ca_file, words.ca_verify_file, words.crl_file];
     let paths = files.map(|name| name.map(|name| located(defaults.authorities, &name, context)));
@@ -272,7 +272,7 @@ pub(crate) fn trust(
 }
 
 /// Where a file is: below its base, if it has one, else where relative names point.
-pub(crate) fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> String {
+pub(crate) fn located(base: Option<&str>, name: &str, context: &ResolveContext<'_>) -> String {
     match base {
         _ if name.starts_with(['/', '@']) => name.to_owned(),
         Some(base) => format!("{}/{name}", base.trim_end_matches('/')),
@@ -280,7 +280,7 @@ pub(crate) fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> 
     }
 }
 
-pub(crate) fn refused(error: &LoadError, name: Text<'_>) -> Diagnostic {
+pub(crate) fn refused(error: &LoadError, name: TlsValue<'_>) -> Diagnostic {
     let text = error.to_string();
     Diagnostic::alert(text.clone()).at(name.span).haproxy(text)
 }

@@ -2,18 +2,18 @@
 //! are read here and put into effect when the process starts.
 
 use diag::Diagnostic;
-use runtime::trace::command::Command;
+use runtime::trace::command::TraceCommand;
 
-use crate::draft::{Draft, Kind, Statement};
-use crate::resolve::Context;
+use crate::draft::{Draft, SectionKind, Statement};
+use crate::resolve::ResolveContext;
 
 /// Reads the lines of all sections, in their order.
-pub(crate) fn read(draft: &Draft, context: &mut Context<'_>) -> Vec<Command> {
+pub(crate) fn read(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<TraceCommand> {
     let mut commands = Vec::new();
     if context.around.is_some() {
         return commands;
     }
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Traces) {
+    for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Traces) {
         for statement in &section.statements {
             match line(statement, context) {
                 Ok(command) => {
@@ -27,7 +27,7 @@ pub(crate) fn read(draft: &Draft, context: &mut Context<'_>) -> Vec<Command> {
     commands
 }
 
-fn line(statement: &Statement, context: &Context<'_>) -> Result<Command, Diagnostic> {
+fn line(statement: &Statement, context: &ResolveContext<'_>) -> Result<TraceCommand, Diagnostic> {
     let words = statement.arguments();
     let Some(first) = words.first() else {
         return Err(Diagnostic::alert("`trace` expects a source")
@@ -36,7 +36,7 @@ fn line(statement: &Statement, context: &Context<'_>) -> Result<Command, Diagnos
             .haproxy("'trace' expects a trace source and a sub-command."));
     };
     let has_sink = |name: &str| matches!(name, "stdout" | "stderr") || context.log.rings.contains_key(name);
-    Command::read(words.iter().map(|word| word.as_str()), has_sink).map_err(|error| {
+    TraceCommand::read(words.iter().map(|word| word.as_str()), has_sink).map_err(|error| {
         let mut lines = error.lines();
         let message = lines.next().unwrap_or_default();
         let wrong = words.iter().rev().find(|word| message.contains(&format!("'{word}'")));
@@ -52,7 +52,7 @@ fn line(statement: &Statement, context: &Context<'_>) -> Result<Command, Diagnos
 }
 
 /// What only asks what there is has nobody to be answered to.
-fn warn_of_lists(statement: &Statement, command: &Command, context: &mut Context<'_>) {
+fn warn_of_lists(statement: &Statement, command: &TraceCommand, context: &mut ResolveContext<'_>) {
     if command.only_lists() {
         context.diagnostics.push(
             Diagnostic::warning("this line has a word without a value: it traces nothing by it")

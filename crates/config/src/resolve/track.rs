@@ -9,9 +9,9 @@ use plan::server::ServerSettings;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
-use crate::resolve::{Context, Pending, lines};
+use crate::resolve::{PendingProxy, ResolveContext, lines};
 
 /// `track`: the server whose state this one has.
 pub(crate) fn follow(
@@ -19,8 +19,8 @@ pub(crate) fn follow(
     track: &Word,
     draft: &ServerDraft<'_>,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Outcome {
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
     let own_name = format!("{}/{}", proxy.settings.name, own.state.name);
@@ -85,7 +85,7 @@ pub(crate) fn follow(
         .help(format!("add `check` to the line of server `{followed}`")));
     }
     server.referenced.store(true, Relaxed);
-    own.state.track(&follower, &server);
+    own.state.track(&follower, proxy, &server);
     own.track = Some((proxy.clone(), server));
     Ok(())
 }

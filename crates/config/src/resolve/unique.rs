@@ -5,33 +5,34 @@ use std::collections::{HashMap, HashSet};
 
 use diag::Diagnostic;
 
-use crate::draft::{Draft, Kind, Section};
-use crate::resolve::Context;
+use crate::draft::{Draft, Section, SectionKind};
+use crate::resolve::ResolveContext;
 
 /// What a section is called in messages.
 fn noun(section: &Section) -> &'static str {
     match section.kind {
-        Kind::Frontend => "frontend",
-        Kind::Backend => "backend",
-        Kind::Defaults => "defaults",
-        Kind::LogForward => "log-forward",
+        SectionKind::Frontend => "frontend",
+        SectionKind::Backend => "backend",
+        SectionKind::Defaults => "defaults",
+        SectionKind::LogForward => "log-forward",
         _ => "proxy",
     }
 }
 
 /// No two proxies share a name, nor a proxy and a defaults section, whichever comes first. A
 /// defaults section may take the name of another one that no section chose with `from`.
-pub(crate) fn names(draft: &Draft, context: &mut Context<'_>) {
+pub(crate) fn names(draft: &Draft, context: &mut ResolveContext<'_>) {
     let named = |section: &&Section| {
         let kind = section.kind;
-        !section.name.is_empty() && (kind.is_proxy() || matches!(kind, Kind::Defaults | Kind::LogForward))
+        !section.name.is_empty()
+            && (kind.is_proxy() || matches!(kind, SectionKind::Defaults | SectionKind::LogForward))
     };
     let mut seen: HashMap<&str, &Section> = HashMap::with_capacity(draft.sections.len());
     let mut chosen: HashSet<&str> = HashSet::new();
     for section in draft.sections.iter().filter(named) {
         let name = section.name.as_str();
         if let Some(other) = seen.insert(name, section) {
-            let both_defaults = section.kind == Kind::Defaults && other.kind == Kind::Defaults;
+            let both_defaults = section.kind == SectionKind::Defaults && other.kind == SectionKind::Defaults;
             if both_defaults && chosen.contains(name) {
                 replaced(section, other, context);
             } else if !both_defaults {
@@ -48,7 +49,7 @@ pub(crate) fn second(
     section: &Section,
     other: &Section,
     haproxy: impl FnOnce(&str, &str) -> String,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Diagnostic {
     let (name, kind) = (section.name.as_str(), &section.keyword);
     Diagnostic::alert(format!("there are two {kind} sections named `{name}`"))
@@ -57,7 +58,7 @@ pub(crate) fn second(
         .haproxy(haproxy(name, &context.place(other)))
 }
 
-fn same(section: &Section, other: &Section, context: &mut Context<'_>) {
+fn same(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
     let (kind, other_kind, name) = (noun(section), noun(other), section.name.as_str());
     let place = context.place(other);
     context.diagnostics.push(
@@ -72,7 +73,7 @@ fn same(section: &Section, other: &Section, context: &mut Context<'_>) {
     );
 }
 
-fn replaced(section: &Section, other: &Section, context: &mut Context<'_>) {
+fn replaced(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
     let (name, place) = (section.name.as_str(), context.place(other));
     context.diagnostics.push(
         Diagnostic::alert(format!("defaults `{name}` would replace one that sections chose with `from`"))
@@ -86,7 +87,7 @@ fn replaced(section: &Section, other: &Section, context: &mut Context<'_>) {
 }
 
 /// `id`: once in a section, and no number twice.
-pub(crate) fn ids(draft: &Draft, context: &mut Context<'_>) {
+pub(crate) fn ids(draft: &Draft, context: &mut ResolveContext<'_>) {
     let mut taken: HashMap<&str, &Section> = HashMap::new();
     let mut own: Option<&Section> = None;
     for section in draft.sections.iter().filter(|section| section.kind.is_proxy()) {

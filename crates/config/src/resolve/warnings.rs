@@ -5,19 +5,19 @@ use plan::log::Logger;
 use plan::proxy::StateFile;
 use state::Mode;
 
-use crate::draft::settings::{CheckMode, LogFormatChoice, Settings};
-use crate::draft::{Kind, Statement};
-use crate::resolve::rule_sets::Rules;
-use crate::resolve::{Context, Pending};
+use crate::draft::settings::{CheckMode, LogFormatChoice, ProxySettings};
+use crate::draft::{SectionKind, Statement};
+use crate::resolve::rule_sets::CompiledRules;
+use crate::resolve::{PendingProxy, ResolveContext};
 
 /// Checks that the parts of a proxy fit together.
 pub(crate) fn check(
-    proxy: &Pending<'_>,
-    rules: &Rules,
+    proxy: &PendingProxy<'_>,
+    rules: &CompiledRules,
     binds: usize,
     servers: usize,
     loggers: &[Logger],
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) {
     let settings = &proxy.settings;
     // What only logs concerns has neither requests nor timeouts that must be said.
@@ -29,7 +29,7 @@ pub(crate) fn check(
     }
     // Where a line was refused it may have been the `bind`.
     let whole = !context.diagnostics.has_errors();
-    let front = matches!(settings.kind, Kind::Frontend | Kind::Listen);
+    let front = matches!(settings.kind, SectionKind::Frontend | SectionKind::Listen);
     if front && binds == 0 && settings.binds.is_empty() && whole {
         warn(proxy, context, |kind, name| {
             format!(
@@ -85,7 +85,7 @@ const ABOUT_REQUESTS: &[&str] = &[
 ];
 
 /// Warns of lines of a log backend that are about requests; what it inherits is for others.
-fn not_for_logs(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn not_for_logs(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let (kind, name) = (proxy.settings.kind_name(), proxy.settings.name);
     for statement in &proxy.section.statements {
         let keyword = statement.keyword.name;
@@ -102,7 +102,7 @@ fn not_for_logs(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// `load-server-state-from-file global` without a file to load from.
-fn state_files(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn state_files(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let global = proxy.settings.server_state == StateFile::Global && proxy.settings.is_backend();
     if global && context.global.server_state_file.is_none() {
         warn(proxy, context, |kind, name| {
@@ -115,7 +115,7 @@ fn state_files(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// Lines about checks of another kind than the one that is made.
-fn unused_checks(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn unused_checks(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let check = &proxy.settings.check;
     if proxy.settings.check_inherited {
         return;
@@ -143,7 +143,7 @@ fn unused_checks(proxy: &Pending<'_>, context: &mut Context<'_>) {
     }
 }
 
-fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, &str) -> String) {
+fn warn(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>, text: impl FnOnce(&str, &str) -> String) {
     let haproxy = text(proxy.settings.kind_name(), proxy.settings.name);
     let mut message = haproxy.clone();
     // Quoted names stand between backticks in the terminal's form.
@@ -167,7 +167,7 @@ const ORDER: &[(&str, &str)] = &[
 ];
 
 /// Warns of lines that look as if they came after others that are in truth evaluated later.
-pub(crate) fn misplaced_rules(settings: &Settings<'_>, context: &mut Context<'_>) {
+pub(crate) fn misplaced_rules(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     let mut seen: [Option<&Statement>; ORDER.len()] = [None; ORDER.len()];
     for statement in &settings.rules {
         let Some(level) = ORDER.iter().position(|(name, _)| *name == statement.keyword.name) else {
@@ -212,7 +212,7 @@ const ABOUT_HTTP: &[&str] = &[
     "option prefer-last-server",
 ];
 
-fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
+fn needs_http(proxy: &PendingProxy<'_>, rules: &CompiledRules, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     let sets = [
         ("http-request", rules.http_request.is_empty()),
@@ -267,7 +267,7 @@ fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
     }
 }
 
-fn log_format(proxy: &Pending<'_>, loggers: &[Logger], context: &mut Context<'_>) {
+fn log_format(proxy: &PendingProxy<'_>, loggers: &[Logger], context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     let chosen = !matches!(settings.log_format, LogFormatChoice::Default) || settings.log_format_sd.is_some();
     if chosen && loggers.is_empty() && settings.is_frontend() {
@@ -277,7 +277,7 @@ fn log_format(proxy: &Pending<'_>, loggers: &[Logger], context: &mut Context<'_>
     }
 }
 
-fn timeouts_said_twice(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn timeouts_said_twice(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let timeouts = || proxy.section.statements.iter().filter(|one| one.keyword.name.starts_with("timeout "));
     for (at, statement) in timeouts().enumerate() {
         let name = statement.keyword.name;
@@ -292,7 +292,7 @@ fn timeouts_said_twice(proxy: &Pending<'_>, context: &mut Context<'_>) {
     }
 }
 
-fn missing_timeouts(proxy: &Pending<'_>, servers: usize, context: &mut Context<'_>) {
+fn missing_timeouts(proxy: &PendingProxy<'_>, servers: usize, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     let timeouts = &settings.timeouts;
     let front = settings.is_frontend() && timeouts.client.is_none();

@@ -1,12 +1,13 @@
 //! The lines of `acme` sections (manual, section 12.8). `resolve::acme` makes sections of them.
 
 use base::units::DefaultUnit::Milliseconds;
-use plan::acme::{Challenge, MacAlgorithm, Ready};
-use tls::made::{Curve, makes_rsa};
+use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
+use tls::keygen::{Curve, makes_rsa};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadAcme, Where};
+use crate::draft::keyword::{self, Apply, Keyword, ReadAcme};
+use crate::draft::row::{Outcome, Where};
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadAcme) -> Keyword {
     keyword::row(name, Where::ACME, signature, doc, Apply::Acme(read))
@@ -72,7 +73,7 @@ fn curves<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn ready<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("`cli`, `dns`, `delay` or `none`")?;
-    let mut ready = Ready::default();
+    let mut ready = ReadyWhen::default();
     let mut none = false;
     for value in word.split(',') {
         match value {
@@ -91,7 +92,7 @@ fn ready<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
             }
         }
     }
-    if none && ready != Ready::default() {
+    if none && ready != ReadyWhen::default() {
         return Err(args
             .wrong("`none` says that nothing is waited for: it stands alone")
             .haproxy("keyword 'challenge-ready' in 'acme' can't combine 'none' with other keywords."));

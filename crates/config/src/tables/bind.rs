@@ -4,16 +4,16 @@ use crate::draft::bind::BindDraft;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::address::{Accepts, Place, PortRule, Transport};
+use base::address::{Accepts, Destination, PortRule, Transport};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use plan::bind::{Bind, BindAddress, Level, SeverityOutput, Shards};
+use plan::bind::{AccessLevel, Bind, BindAddress, SeverityOutput, Shards};
 use plan::global::UnixBind;
 use runtime::placement::Placement;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Lenient, Outcome, not_supported};
+use crate::draft::row::{Lenient, Outcome, not_supported};
 use crate::surface;
 use crate::system::{group_id, resolve_host, user_id};
 use crate::tables::bind_row::{BindKeyword, row};
@@ -217,8 +217,10 @@ fn nbconn<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn level<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    draft.level =
-        args.choice(word, &[("user", Level::User), ("operator", Level::Operator), ("admin", Level::Admin)])?;
+    draft.level = args.choice(
+        word,
+        &[("user", AccessLevel::User), ("operator", AccessLevel::Operator), ("admin", AccessLevel::Admin)],
+    )?;
     Ok(())
 }
 
@@ -310,7 +312,7 @@ fn one_address(
         Transport::Default | Transport::Stream | Transport::Mptcp => {}
     }
     match &address.place {
-        Place::Ip { host, ports } => {
+        Destination::Ip { host, ports } => {
             let ip = resolve_host(host)
                 .map_err(|error| Diagnostic::alert(format!("cannot resolve `{part}`: {error}")).at(span))?;
             for port in ports.iter() {
@@ -318,21 +320,23 @@ fn one_address(
                 all.push((BindAddress::Ip(socket), socket.to_string()));
             }
         }
-        Place::Unix(path) => {
+        Destination::Unix(path) => {
             let full = format!("{}{path}", unix.prefix.as_deref().unwrap_or(""));
             all.push((BindAddress::Unix(PathBuf::from(&full)), format!("unix@{full}")));
         }
-        Place::Abns(name) => {
+        Destination::Abns(name) => {
             let name_bytes = name.as_bytes().to_vec();
             all.push((BindAddress::Abstract { name: name_bytes, padded: true }, format!("abns@{name}")));
         }
-        Place::Abnsz(name) => {
+        Destination::Abnsz(name) => {
             let name_bytes = name.as_bytes().to_vec();
             all.push((BindAddress::Abstract { name: name_bytes, padded: false }, format!("abnsz@{name}")));
         }
-        Place::Fd(number) => all.push((BindAddress::Inherited(*number), format!("fd@{number}"))),
-        Place::SockPair(number) => all.push((BindAddress::SocketPair(*number), format!("sockpair@{number}"))),
-        Place::ReverseHttp(_) => {
+        Destination::Fd(number) => all.push((BindAddress::Inherited(*number), format!("fd@{number}"))),
+        Destination::SockPair(number) => {
+            all.push((BindAddress::SocketPair(*number), format!("sockpair@{number}")))
+        }
+        Destination::ReverseHttp(_) => {
             return Err(Diagnostic::alert("`rhttp@` is for listeners of frontends alone").at(span));
         }
     }

@@ -1,10 +1,10 @@
 //! A row of the tables of bind lines' parameters.
 
-use base::support::Support;
+use base::keyword_support::Support;
 
 use crate::draft::args::Args;
 use crate::draft::bind::BindDraft;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 
 /// A parameter of bind lines.
 pub struct BindKeyword {

@@ -5,7 +5,8 @@ use cache::Hints;
 
 use crate::draft::args::Args;
 use crate::draft::cache::CacheDraft;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadCache, Where};
+use crate::draft::keyword::{self, Apply, Keyword, ReadCache};
+use crate::draft::row::{Outcome, Where};
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadCache) -> Keyword {
     keyword::row(name, Where::CACHE, signature, doc, Apply::Cache(read))

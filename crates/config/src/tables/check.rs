@@ -5,16 +5,19 @@ use crate::tables::check_words::{hexadecimal, push, value};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use base::address::{Accepts, Place, PortRule};
+use base::address::{Accepts, Destination, PortRule};
 use diag::Diagnostic;
 use plan::check::Protocol;
 
 use super::check_expect::{http_expect, tcp_expect};
 use crate::draft::args::Args;
-use crate::draft::check::{ActionDraft, ConnectDraft, PortDraft, RequestDraft, RuleDraft, Text, ValueDraft};
-use crate::draft::keyword::places::{DLB, DLBH};
-use crate::draft::keyword::{Keyword, Outcome, proxy};
-use crate::draft::settings::{CheckMode, Settings};
+use crate::draft::check::{
+    ActionDraft, ConnectDraft, PlacedText, PortDraft, RequestDraft, RuleDraft, ValueDraft,
+};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DLB, DLBH};
+use crate::draft::settings::{CheckMode, ProxySettings};
 use crate::system::resolve_host;
 
 /// The rows.
@@ -49,13 +52,13 @@ const CONNECT: &str = "[default] [port <expr>] [addr <ip>] [send-proxy] [via-soc
 const EXPECT_HTTP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { status | rstatus | hdr | fhdr | string | rstring | string-lf } <pattern>";
 const EXPECT_TCP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { string | rstring | string-lf | binary | rbinary | binary-lf } <pattern>";
 
-fn comment<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn comment<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let text = args.required("a string")?;
     args.finish()?;
     push(settings, ActionDraft::Comment(text).into(), args)
 }
 
-fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn connect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let mut draft = ConnectDraft::default();
     let mut comment = None;
     while let Some(word) = args.next() {
@@ -150,12 +153,12 @@ fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {
 fn address(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
     let word = value(args)?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let Destination::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
     Ok((ip, ports.iter().next()))
 }
 
-fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn http_send<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     const KNOWN: [&str; 8] = ["meth", "uri", "uri-lf", "ver", "hdr", "body", "body-lf", "comment"];
     let mut request = RequestDraft::default();
     let mut comment = None;
@@ -189,7 +192,7 @@ fn http_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
 
 type Sent = for<'a> fn(&'a syntax::Word, &Args<'a, '_>) -> Result<ActionDraft<'a>, Diagnostic>;
 
-fn tcp_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, what: Sent) -> Outcome {
+fn tcp_send<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, what: Sent) -> Outcome {
     let word = args.required("a string")?;
     let action = what(word, args)?;
     let comment = if args.take("comment") { Some(value(args)?.as_str()) } else { None };
@@ -198,13 +201,13 @@ fn tcp_send<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, what: Sent
 }
 
 /// What stands in the parentheses behind the keyword.
-fn parenthesised<'a>(args: &Args<'a, '_>) -> Result<Text<'a>, Diagnostic> {
+fn parenthesised<'a>(args: &Args<'a, '_>) -> Result<PlacedText<'a>, Diagnostic> {
     let word = args.last();
     let open = word.find('(').map(|open| open + 1);
     let inner = open.and_then(|open| Some((open, word.as_str()[open..].strip_suffix(')')?)));
     match inner {
         Some((start, text)) if !text.is_empty() => {
-            Ok(Text { text, span: word.part(start, start + text.len()) })
+            Ok(PlacedText { text, span: word.part(start, start + text.len()) })
         }
         _ => Err(Diagnostic::alert(format!("`{}` needs a variable in parentheses", args.keyword()))
             .at(word.span())
@@ -212,7 +215,7 @@ fn parenthesised<'a>(args: &Args<'a, '_>) -> Result<Text<'a>, Diagnostic> {
     }
 }
 
-fn set_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn set_var<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = parenthesised(args)?;
     if args.peek().is_none() {
         args.required("an expression")?;
@@ -221,20 +224,20 @@ fn set_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
     push(settings, ActionDraft::SetVar(name, words).into(), args)
 }
 
-fn set_var_fmt<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn set_var_fmt<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = parenthesised(args)?;
     let format = args.required("a format")?;
     args.finish()?;
     push(settings, ActionDraft::SetVarFormat(name, format.into()).into(), args)
 }
 
-fn unset_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn unset_var<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = parenthesised(args)?;
     args.finish()?;
     push(settings, ActionDraft::UnsetVar(name).into(), args)
 }
 
-fn external<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn external<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
     settings.own_check().choose(CheckMode::External);
     Ok(())

@@ -2,15 +2,15 @@
 //! and the matches.
 
 use diag::Diagnostic;
-use plan::check::{Method, Spelling};
+use plan::check::{CompareMethod, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
 use super::check_words::{hexadecimal, push, value};
 use crate::draft::args::Args;
 use crate::draft::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, RuleDraft, ValueDraft};
-use crate::draft::keyword::Outcome;
-use crate::draft::settings::Settings;
+use crate::draft::row::Outcome;
+use crate::draft::settings::ProxySettings;
 
 /// A match: its name, and what makes it of the words behind it.
 type Match = (&'static str, for<'a> fn(&mut Args<'a, '_>) -> Result<MatcherDraft<'a>, Diagnostic>);
@@ -53,15 +53,15 @@ const OK: &[&str] = &["L7OK", "L7OKC", "L6OK", "L4OK"];
 const ERROR: &[&str] = &["L7OKC", "L7RSP", "L7STS", "L6RSP", "L4CON"];
 const TIMEOUT: &[&str] = &["L7TOUT", "L6TOUT", "L4TOUT"];
 
-pub(super) fn tcp_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn tcp_expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     expect(settings, args, TCP)
 }
 
-pub(super) fn http_expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn http_expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     expect(settings, args, HTTP)
 }
 
-fn expect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, known: &[Match]) -> Outcome {
+fn expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, known: &[Match]) -> Outcome {
     // Filled in by the match, wherever it stands.
     let mut draft = ExpectDraft::new(MatcherDraft::LdapBind);
     let (mut found, mut comment, mut negate) = (false, None, false);
@@ -215,14 +215,14 @@ fn header_pattern<'a>(
     format: bool,
     ignore_case: bool,
 ) -> Result<PatternDraft<'a>, Diagnostic> {
-    const METHODS: &[(&str, Option<Method>)] = &[
-        ("str", Some(Method::Exact)),
-        ("beg", Some(Method::Begin)),
-        ("end", Some(Method::End)),
-        ("sub", Some(Method::Inside)),
+    const METHODS: &[(&str, Option<CompareMethod>)] = &[
+        ("str", Some(CompareMethod::Exact)),
+        ("beg", Some(CompareMethod::Begin)),
+        ("end", Some(CompareMethod::End)),
+        ("sub", Some(CompareMethod::Inside)),
         ("reg", None),
     ];
-    let mut method = Some(Method::Exact);
+    let mut method = Some(CompareMethod::Exact);
     if args.take("-m") {
         let word = value(args)?;
         method = args.choice(word, METHODS)?;

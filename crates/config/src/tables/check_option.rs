@@ -4,9 +4,10 @@
 use super::check_protocol::{grpc, ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
 use crate::draft::args::Args;
 use crate::draft::check::{CheckMode, RequestDraft, ValueDraft};
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, Where, proxy};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::places::DLB;
+use crate::draft::row::{Outcome, Where};
+use crate::draft::settings::ProxySettings;
 
 /// The rows.
 #[rustfmt::skip]
@@ -17,7 +18,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "the kind of the check",                        kind),
 ];
 
-fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn httpchk<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let mut request = RequestDraft { from_option: true, ..RequestDraft::default() };
     let (first, second) = (args.next(), args.next());
     let (method, uri) = match (first, second) {
@@ -44,13 +45,13 @@ fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
     Ok(())
 }
 
-fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn tcp_check<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
     settings.own_check().choose(CheckMode::Tcp);
     Ok(())
 }
 
-type Apply = for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome;
+type Apply = for<'a> fn(&mut ProxySettings<'a>, &mut Args<'a, '_>) -> Outcome;
 
 /// What `type` chooses from.
 static KINDS: &[(&str, Apply)] = &[
@@ -66,7 +67,7 @@ static KINDS: &[(&str, Apply)] = &[
     ("grpc-chk", grpc),
 ];
 
-fn kind<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn kind<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("a type of health-check")?;
     let Some((_, apply)) = KINDS.iter().find(|(name, _)| word == name) else {
         let names = || KINDS.iter().map(|(name, _)| *name);

@@ -8,9 +8,10 @@ use sample::regex::Regex;
 
 use crate::draft::args::Args;
 use crate::draft::check::{ActionDraft, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, proxy};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DLB;
+use crate::draft::settings::ProxySettings;
 
 /// The rows.
 #[rustfmt::skip]
@@ -27,7 +28,7 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 /// Makes the script the backend's check.
-fn set<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, steps: Vec<RuleDraft<'a>>) -> Outcome {
+fn set<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, steps: Vec<RuleDraft<'a>>) -> Outcome {
     args.finish()?;
     settings.own_check().set_protocol(steps);
     Ok(())
@@ -58,7 +59,7 @@ fn pattern<'a>(least: usize, pattern: &str) -> Result<ExpectDraft<'a>, Diagnosti
 /// The first line of what was received, for messages.
 const LINE: &str = "%[res.payload(0,0),cut_crlf]";
 
-pub(super) fn redis<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn redis<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let pong = ExpectDraft {
         error_status: Some("L7STS"),
         on_error: Some(LINE.into()),
@@ -82,7 +83,7 @@ fn reply<'a>(least: Option<usize>, text: &str) -> Result<RuleDraft<'a>, Diagnost
     }))
 }
 
-pub(super) fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn smtp<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let hello = match (args.next(), args.next()) {
         (Some(hello), Some(domain)) if *hello == "EHLO" || *hello == "HELO" => {
             format!("{hello} {domain}\r\n")
@@ -114,7 +115,7 @@ fn hello_reply<'a>() -> Result<RuleDraft<'a>, Diagnostic> {
     reply(None, "^(?:2[0-9]{2}-[^\r]*\r\n)*2[0-9]{2}[ \r]")
 }
 
-pub(super) fn ldap<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn ldap<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     // RFC 4511: message 1, bind request, version 3, no name, simple authentication without a
     // password.
     let bind = b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";
@@ -140,7 +141,7 @@ fn user<'a>(args: &mut Args<'a, '_>) -> Result<Option<&'a str>, Diagnostic> {
     }
 }
 
-pub(super) fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn pgsql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = match user(args)? {
         Some(name) => name,
         None => {
@@ -170,7 +171,7 @@ pub(super) fn pgsql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) ->
     set(settings, args, vec![connect(), send(startup), expect(no_error), expect(authentication)])
 }
 
-pub(super) fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn mysql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = user(args)?;
     let kind = match args.next() {
         None => Login::Post41,
@@ -220,7 +221,7 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
     packet
 }
 
-pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn ssl_hello<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     // A hello of TLS 1.2 (RFC 5246 section 7.4.1.2) with a fixed random, common suites, no
     // compression.
     const SUITES: &[u8] =
@@ -245,7 +246,7 @@ pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>
 /// The largest frame that an agent is offered in a check: no more than the handshake is sent.
 const CHECK_FRAME: u32 = 16380;
 
-pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn spop<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let offer = spop::Offer { frame_size: CHECK_FRAME, pipelining: false, engine: "", is_check: true };
     let mut bytes = Vec::new();
     offer.write(&mut bytes);
@@ -254,7 +255,7 @@ pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
     set(settings, args, vec![connect, send(bytes), hello])
 }
 
-pub(super) fn grpc<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn grpc<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let service = match args.next() {
         None => "",
         Some(word) if *word == "service" => args.required("the name of a service")?.as_str(),

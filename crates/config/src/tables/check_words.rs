@@ -4,8 +4,8 @@ use diag::Diagnostic;
 
 use crate::draft::args::Args;
 use crate::draft::check::RuleDraft;
-use crate::draft::keyword::Outcome;
-use crate::draft::settings::Settings;
+use crate::draft::row::Outcome;
+use crate::draft::settings::ProxySettings;
 
 /// The value of the option taken last.
 pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Diagnostic> {
@@ -18,7 +18,11 @@ pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Dia
 }
 
 /// Adds a line to the list it belongs to, told by the keyword's first word.
-pub(super) fn push<'a>(settings: &mut Settings<'a>, rule: RuleDraft<'a>, args: &Args<'a, '_>) -> Outcome {
+pub(super) fn push<'a>(
+    settings: &mut ProxySettings<'a>,
+    rule: RuleDraft<'a>,
+    args: &Args<'a, '_>,
+) -> Outcome {
     let span = args.statement.keyword_span();
     let check = settings.own_check();
     if args.statement.words[0] == "http-check" {

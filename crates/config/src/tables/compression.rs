@@ -6,10 +6,11 @@ use compress::Algorithm;
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DFLB;
-use crate::draft::keyword::{Keyword, Outcome, global, proxy};
-use crate::draft::section::Kind;
-use crate::draft::settings::{CompressionDraft, GlobalSettings, Settings};
+use crate::draft::keyword::{Keyword, global, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DFLB;
+use crate::draft::section::SectionKind;
+use crate::draft::settings::{CompressionDraft, GlobalSettings, ProxySettings};
 
 const SIGNATURE: &str = "{ algo <algorithm>* | algo-req <algorithm> | algo-res <algorithm>* | type <mime type>* | type-req <mime type>* | type-res <mime type>* | minsize-req <size> | minsize-res <size> | offload | direction <direction> }";
 
@@ -36,7 +37,7 @@ fn within(args: &mut Args<'_, '_>, low: u8, high: u8, haproxy: &str) -> Result<u
     args.integer("a number", low, high).map_err(|error| error.haproxy(haproxy.to_owned()))
 }
 
-fn compression<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn compression<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     const WORDS: &[&str] = &[
         "algo",
         "algo-req",
@@ -57,7 +58,7 @@ fn compression<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
             .help(format!("one of {}", WORDS.join(", ")))
             .haproxy(EXPECTS));
     };
-    if settings.kind == Kind::Defaults && word == "offload" {
+    if settings.kind == SectionKind::Defaults && word == "offload" {
         args.warn("'compression' : 'offload' ignored in 'defaults' section.");
         return args.finish();
     }

@@ -3,7 +3,8 @@
 
 use syntax::{Environment, Word};
 
-use crate::draft::keyword::{self, Apply, Keyword, places::G};
+use crate::draft::keyword::{self, Apply, Keyword};
+use crate::draft::row::places::G;
 
 const fn row(
     name: &'static str,

@@ -4,9 +4,10 @@
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::LB;
-use crate::draft::keyword::{self, Apply, Keyword, Negation, Outcome, ReadFcgi, Where, proxy};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{self, Apply, Keyword, ReadFcgi, proxy};
+use crate::draft::row::places::LB;
+use crate::draft::row::{Negation, Outcome, Where};
+use crate::draft::settings::ProxySettings;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadFcgi) -> Keyword {
     keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Fcgi(read))
@@ -51,7 +52,7 @@ fn switch(args: &mut Args<'_, '_>, usual: bool, place: &mut bool) -> Outcome {
     args.finish()
 }
 
-fn use_app<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn use_app<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("the name of an application")?;
     if settings.fcgi_app.is_some_and(|other| other.as_str() != name.as_str()) {
         return Err(args

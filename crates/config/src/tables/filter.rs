@@ -1,16 +1,17 @@
 //! `filter` and `filter-sequence` (manual, section 4.2 and chapter 9).
 
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use plan::filter::{Places, TraceFilter};
+use plan::filter::{FilterPlaces, TraceFilter};
 use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::FLB;
-use crate::draft::keyword::{Keyword, Outcome, not_supported, proxy};
-use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Settings, SharedDraft};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::places::FLB;
+use crate::draft::row::{Outcome, not_supported};
+use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, ProxySettings, SharedDraft};
 
 /// The rows.
 #[rustfmt::skip]
@@ -41,7 +42,7 @@ pub const BUILT: &[(&str, Support)] = &[
 /// The filters of HAProxy that are not built here.
 const OTHERS: &[&str] = &["opentelemetry", "opentracing"];
 
-fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("the name of a filter")?;
     let mut shared = None;
     let kind = match word.as_str() {
@@ -88,7 +89,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 /// The place of an application among filters. Nothing else looks at heads, so that its order does
 /// not matter.
-fn fcgi_app<'a>(settings: &Settings<'a>, args: &mut Args<'a, '_>) -> Result<&'a Word, Diagnostic> {
+fn fcgi_app<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<&'a Word, Diagnostic> {
     let name = args.required("the name of an application")?;
     let is_other = |filter: &FilterDraft<'_>| matches!(filter.kind, FilterKind::Fcgi(_));
     if settings.filters.iter().any(is_other) {
@@ -102,7 +103,7 @@ fn fcgi_app<'a>(settings: &Settings<'a>, args: &mut Args<'a, '_>) -> Result<&'a 
 
 /// A filter of compression: one for each direction.
 fn compression(
-    settings: &Settings<'_>,
+    settings: &ProxySettings<'_>,
     args: &mut Args<'_, '_>,
     which: CompressionFilter,
 ) -> Result<FilterKind<'static>, Diagnostic> {
@@ -128,7 +129,7 @@ fn compression(
 }
 
 /// Where among the filters responses are kept in a cache.
-fn cache<'a>(settings: &Settings<'a>, args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
+fn cache<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
     let name = args.next().ok_or_else(|| {
         Diagnostic::alert("`filter cache` needs the name of a cache")
             .at(args.statement.end())
@@ -181,7 +182,7 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
         max_forward: 0,
         quiet: false,
         hexdump: false,
-        places: Places::default(),
+        places: FilterPlaces::default(),
     };
     while let Some(word) = args.next() {
         match word.as_str() {
@@ -305,7 +306,7 @@ fn positive(args: &Args<'_, '_>, value: u64) -> Result<u64, Diagnostic> {
         .haproxy(format!("'filter' : '{}' expects a value greater than 0.", args.last())))
 }
 
-fn filter_sequence<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn filter_sequence<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let on_request = args.one_of(&[("request", true), ("response", false)])?;
     let list = args.required("a list of filters")?;
     let slot: &mut Option<&'a Word> =

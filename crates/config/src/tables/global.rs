@@ -13,10 +13,11 @@ use sample::convert::jwe;
 use state::Statuses;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since};
+use crate::draft::keyword::{Keyword, global, ineffective, removed, removed_since};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::G;
 use crate::draft::settings::GlobalSettings;
-use crate::draft::tls::Text;
+use crate::draft::tls::TlsValue;
 use crate::system::{error_text, group_id, user_id};
 use crate::tables::tls;
 
@@ -342,7 +343,7 @@ fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
 }
 
 /// A list of `ssl-default-…`, read where it is used.
-fn default<'a>(value: &mut Option<Text<'a>>, args: &mut Args<'a, '_>) -> Outcome {
+fn default<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.required("a list")?.into());
     args.finish()
 }

@@ -2,17 +2,18 @@
 
 use std::rc::Rc;
 
-use base::address::{Accepts, Place, PortRule, Transport};
+use base::address::{Accepts, Destination, PortRule, Transport};
 use diag::Diagnostic;
 use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
 use sample::LogOrigin;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DFLB_MORE};
-use crate::draft::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
+use crate::draft::keyword::{Keyword, global, proxy};
+use crate::draft::row::places::{DFL, DFLB, DFLB_MORE};
+use crate::draft::row::{Negation, Outcome, Where, not_supported};
 use crate::draft::settings::{
-    GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, Settings, TargetDraft,
+    GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, ProxySettings, TargetDraft,
 };
 use crate::system::host_address;
 
@@ -46,7 +47,7 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 /// What few sections say.
-fn own<'s, 'a>(settings: &'s mut Settings<'a>) -> &'s mut LogDraft<'a> {
+fn own<'s, 'a>(settings: &'s mut ProxySettings<'a>) -> &'s mut LogDraft<'a> {
     Rc::make_mut(&mut settings.log)
 }
 
@@ -67,7 +68,7 @@ fn log_global<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> O
     Ok(())
 }
 
-fn log<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn log<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.statement.negation != Negation::None {
         args.finish()?;
         settings.loggers = Rc::default();
@@ -198,20 +199,20 @@ fn log_target<'a>(args: &Args<'_, '_>, word: &'a Word) -> Result<TargetDraft<'a>
         Transport::Default | Transport::Datagram => {}
     }
     address(match &parsed.place {
-        Place::Ip { host, ports } => {
+        Destination::Ip { host, ports } => {
             let port = ports.iter().next().unwrap_or(514);
             LogAddress::Udp((host_address(word, host)?, port).into())
         }
-        Place::Unix(path) => LogAddress::Unix(path.into()),
-        Place::Abns(name) | Place::Abnsz(name) => LogAddress::Abstract(name.as_bytes().to_vec()),
-        Place::Fd(number) => LogAddress::Descriptor(*number),
-        Place::SockPair(_) | Place::ReverseHttp(_) => {
+        Destination::Unix(path) => LogAddress::Unix(path.into()),
+        Destination::Abns(name) | Destination::Abnsz(name) => LogAddress::Abstract(name.as_bytes().to_vec()),
+        Destination::Fd(number) => LogAddress::Descriptor(*number),
+        Destination::SockPair(_) | Destination::ReverseHttp(_) => {
             return Err(Diagnostic::alert(format!("`{word}` is no place for log lines")).at(word.span()));
         }
     })
 }
 
-fn log_steps<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn log_steps<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("a list of steps, or 'all'")?;
     let names = || LogSteps::NAMES.iter().map(|(name, _)| *name);
     let mut steps: Vec<LogOrigin> = Vec::new();
@@ -233,7 +234,7 @@ fn log_steps<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
     Ok(())
 }
 
-fn option_host<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn option_host<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     const CHOICES: &[(&str, HostStrategy)] = &[
         ("replace", HostStrategy::Replace),
         ("fill", HostStrategy::Fill),
@@ -244,12 +245,12 @@ fn option_host<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
     args.finish()
 }
 
-fn ring_format<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn ring_format<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     own(settings).ring_format = Some(args.one_of(FORMATS)?);
     args.finish()
 }
 
-fn ring_max_length<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn ring_max_length<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     own(settings).ring_max_length = Some(args.integer("a length", 1, 1 << 30)?);
     args.finish()
 }
@@ -257,7 +258,7 @@ fn ring_max_length<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
 /// The largest ring: positions within one are 31 bits, and more is a slip.
 const LARGEST_RING: u64 = 1 << 31;
 
-fn ring_size<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn ring_size<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let size = args.size(LARGEST_RING)?;
     if size == 0 {
         return Err(args
@@ -268,7 +269,7 @@ fn ring_size<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
     args.finish()
 }
 
-fn backing_file<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn backing_file<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     own(settings).backing_file = Some(args.required("a path")?);
     args.finish()
 }
@@ -278,7 +279,7 @@ fn log_tag_global<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) 
     args.finish()
 }
 
-fn log_tag<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn log_tag<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.log_tag = Some(args.required("a tag for use in syslog")?);
     args.finish()
 }
@@ -288,31 +289,31 @@ fn log_send_hostname<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_
     args.finish()
 }
 
-fn log_format<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn log_format<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     one_format(args)?;
     settings.log_format = LogFormatChoice::Custom(args.statement);
     Ok(())
 }
 
-fn error_log_format<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn error_log_format<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     one_format(args)?;
     settings.error_log_format = Some(args.statement);
     Ok(())
 }
 
-fn log_format_sd<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn log_format_sd<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     one_format(args)?;
     settings.log_format_sd = Some(args.statement);
     Ok(())
 }
 
-fn unique_id_format<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn unique_id_format<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     one_format(args)?;
     settings.unique_id_format = Some(args.statement);
     Ok(())
 }
 
-fn unique_id_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn unique_id_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.unique_id_header = Some(args.required("the name of a header")?);
     args.finish()
 }

@@ -7,7 +7,8 @@ use diag::Diagnostic;
 use lua::{Libraries, Stderr};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, global};
+use crate::draft::keyword::{Keyword, global};
+use crate::draft::row::Outcome;
 use crate::draft::settings::GlobalSettings;
 
 /// The rows.

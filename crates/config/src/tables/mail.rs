@@ -1,15 +1,16 @@
 //! The lines of `mailers` sections (manual, section 12.3), and `email-alert` (section 4.2).
 //! `resolve::mail` makes settings of them.
 
-use base::address::{Accepts, Place, PortRule, Transport};
+use base::address::{Accepts, Destination, PortRule, Transport};
 use base::units::DefaultUnit::Milliseconds;
 use mail::Mailer;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DFLB;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadMailers, Where, proxy};
+use crate::draft::keyword::{self, Apply, Keyword, ReadMailers, proxy};
 use crate::draft::mail::{EmailDraft, MailersDraft};
+use crate::draft::row::places::DFLB;
+use crate::draft::row::{Outcome, Where};
 use crate::system::resolve_host;
 use crate::tables::log::LEVELS;
 
@@ -84,7 +85,7 @@ fn mailer<'a>(draft: &mut MailersDraft, args: &mut Args<'a, '_>) -> Outcome {
         args.wrong(format!("`{word}` is no address of a mail server: it is spoken to by TCP"))
             .haproxy(format!("'mailer {name}' : TCP not supported for this address family."))
     };
-    let Place::Ip { host, ports } = &address.place else { return Err(unusable()) };
+    let Destination::Ip { host, ports } = &address.place else { return Err(unusable()) };
     if !matches!(address.transport, Transport::Default | Transport::Stream) {
         return Err(unusable());
     }

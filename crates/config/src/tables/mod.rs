@@ -1,7 +1,6 @@
 //! The keywords of sections: one table a family.
 
 pub mod acme;
-pub mod ask;
 pub mod bind;
 mod bind_row;
 pub mod cache;
@@ -15,6 +14,7 @@ pub mod environment;
 pub mod fcgi;
 pub mod filter;
 pub mod global;
+pub mod httpclient;
 pub mod log;
 pub mod lua;
 pub mod mail;
@@ -47,7 +47,7 @@ static TABLES: &[&[Keyword]] = &[
     threads::TABLE,
     tune::TABLE,
     tune_h2::TABLE,
-    ask::TABLE,
+    httpclient::TABLE,
     lua::TABLE,
     proxy::TABLE,
     filter::TABLE,

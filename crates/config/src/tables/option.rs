@@ -7,9 +7,10 @@ use diag::Diagnostic;
 use plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DL, DLB};
-use crate::draft::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed, removed_since};
-use crate::draft::settings::{LogFormatChoice, Settings};
+use crate::draft::keyword::{Keyword, ineffective, proxy, removed, removed_since};
+use crate::draft::row::places::{DFL, DFLB, DL, DLB};
+use crate::draft::row::{Negation, Outcome};
+use crate::draft::settings::{LogFormatChoice, ProxySettings};
 
 /// The rows.
 #[rustfmt::skip]
@@ -35,7 +36,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option h1-case-adjust-bogus-server", DLB,  "", "adjusts the case of header names towards servers",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_server, a)).negatable(),
     proxy("option http-buffer-request",         DFLB, "", "waits for the body, or a full buffer, before going on",              |s, a| flag(&mut s.options.http_buffer_request, a)).negatable(),
     proxy("option http-drop-request-trailers",  DLB,  "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
-    proxy("option http-drop-response-trailers", DL.or(crate::draft::keyword::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
+    proxy("option http-drop-response-trailers", DL.or(crate::draft::row::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
     proxy("option http-ignore-probes",          DFL,  "", "neither logs nor answers connections without a request",             |s, a| flag(&mut s.options.http_ignore_probes, a)).negatable(),
     proxy("option http-pretend-keepalive",      DLB,  "", "hides from servers that connections are closed afterwards",          |s, a| flag(&mut s.options.http_pretend_keepalive, a)).negatable(),
     proxy("option http-use-proxy-header",       DFL,  "", "reads Proxy-Connection instead of Connection",                       |s, a| flag(&mut s.options.http_use_proxy_header, a)).negatable(),
@@ -77,12 +78,12 @@ fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
     Ok(())
 }
 
-fn unsafe_request<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn unsafe_request<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     renamed(args, "request");
     flag(&mut settings.options.accept_unsafe_request, args)
 }
 
-fn unsafe_response<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn unsafe_response<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     renamed(args, "response");
     flag(&mut settings.options.accept_unsafe_response, args)
 }
@@ -103,20 +104,24 @@ fn maybe(value: &mut Option<bool>, args: &mut Args<'_, '_>) -> Outcome {
     Ok(())
 }
 
-fn tcpka<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn tcpka<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     flag(&mut settings.options.clitcpka, args)?;
     settings.options.srvtcpka = settings.options.clitcpka;
     Ok(())
 }
 
-fn nolinger<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn nolinger<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     flag(&mut settings.options.nolinger_frontend, args)?;
     settings.options.nolinger_backend = settings.options.nolinger_frontend;
     Ok(())
 }
 
 /// The three modes exclude each other; negating one that is not on changes nothing.
-fn connection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, mode: ConnectionMode) -> Outcome {
+fn connection<'a>(
+    settings: &mut ProxySettings<'a>,
+    args: &mut Args<'a, '_>,
+    mode: ConnectionMode,
+) -> Outcome {
     args.finish()?;
     if args.statement.negation == Negation::None {
         settings.options.connection = mode;
@@ -126,7 +131,7 @@ fn connection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, mode: Co
     Ok(())
 }
 
-fn redispatch<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn redispatch<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.redispatch = match args.statement.negation {
         Negation::None if args.peek().is_some() => args.integer("a number of retries", i32::MIN, i32::MAX)?,
         Negation::None => -1,
@@ -135,7 +140,7 @@ fn redispatch<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
     args.finish()
 }
 
-fn restrict_names<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn restrict_names<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     const CHOICES: &[(&str, RestrictNames)] = &[
         ("preserve", RestrictNames::Preserve),
         ("delete", RestrictNames::Delete),
@@ -146,12 +151,12 @@ fn restrict_names<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> O
     args.finish()
 }
 
-fn forwardfor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn forwardfor<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.forward_for = Some(address_header(args, "X-Forwarded-For")?);
     Ok(())
 }
 
-fn originalto<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn originalto<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.original_to = Some(address_header(args, "X-Original-To")?);
     Ok(())
 }
@@ -178,12 +183,12 @@ fn address_header(args: &mut Args<'_, '_>, name: &str) -> Result<Rc<ForwardFor>,
     Ok(Rc::new(own))
 }
 
-fn forwarded<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn forwarded<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.forwarded = (args.statement.negation == Negation::None).then_some(args.statement);
     Ok(())
 }
 
-fn httplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn httplog<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let clf = args.take("clf");
     let statement = args.statement;
     choose_log(
@@ -193,7 +198,7 @@ fn httplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
     )
 }
 
-fn tcplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn tcplog<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let clf = args.take("clf");
     let statement = args.statement;
     choose_log(
@@ -203,13 +208,13 @@ fn tcplog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     )
 }
 
-fn httpslog<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn httpslog<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let statement = args.statement;
     choose_log(settings, args, LogFormatChoice::Https(statement))
 }
 
 fn choose_log<'a>(
-    settings: &mut Settings<'a>,
+    settings: &mut ProxySettings<'a>,
     args: &mut Args<'a, '_>,
     choice: LogFormatChoice<'a>,
 ) -> Outcome {

@@ -4,8 +4,9 @@
 use std::rc::Rc;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, Where, proxy};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::{Outcome, Where};
+use crate::draft::settings::ProxySettings;
 use crate::tables::proxy::{default_server, server_line};
 
 const PEERS: Where = Where::PEERS;
@@ -24,19 +25,19 @@ pub static TABLE: &[Keyword] = &[
     proxy("enabled",        PEERS, "",                                   "tables are shared, the default",                     |s, a| { s.disabled = false; a.finish() }).lenient_words(),
 ];
 
-fn default_bind<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn default_bind<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     Rc::make_mut(&mut settings.peers).default_binds.push(args.statement);
     Ok(())
 }
 
-fn table<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn table<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     Rc::make_mut(&mut settings.peers).tables.push(args.statement);
     Ok(())
 }
 
-fn shards<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn shards<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.peek().ok_or_else(|| {
         args.wrong("`shards` expects a number of parts").haproxy("'shards' : missing value")
     })?;

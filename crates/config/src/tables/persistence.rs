@@ -11,9 +11,10 @@ use plan::proxy::{Cookie, CookieOperation};
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, proxy};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DLB;
+use crate::draft::settings::ProxySettings;
 
 /// The rows.
 #[rustfmt::skip]
@@ -28,7 +29,7 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 /// Kept as it is: some algorithms hold expressions, which need names.
-fn balance<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn balance<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     settings.balance = Some(args.statement);
     Ok(())
@@ -42,7 +43,7 @@ const FUNCTIONS: &[(&str, HashFunction)] = &[
     ("none", HashFunction::None),
 ];
 
-fn hash_type<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn hash_type<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("<method>")?;
     if word == "avalanche" {
         return Err(args
@@ -71,7 +72,7 @@ fn hash_type<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
     args.finish()
 }
 
-fn hash_preserve_affinity<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn hash_preserve_affinity<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     settings.preserve_affinity = args.choice(
         word,
@@ -84,7 +85,7 @@ fn hash_preserve_affinity<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '
     args.finish()
 }
 
-fn hash_balance_factor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn hash_balance_factor<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let factor = args.integer("an integer argument", 0, i32::MAX as u32)?;
     if factor != 0 && factor <= 100 {
         let keyword = args.keyword();
@@ -96,12 +97,12 @@ fn hash_balance_factor<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>)
     args.finish()
 }
 
-fn dynamic_cookie_key<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn dynamic_cookie_key<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.dynamic_cookie_key = Some(args.required("the secret key")?);
     args.finish()
 }
 
-fn cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<cookie_name>")?;
     let mut own = Cookie {
         name: name.as_str().into(),

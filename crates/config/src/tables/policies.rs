@@ -9,9 +9,10 @@ use diag::Diagnostic;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, proxy};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DLB;
+use crate::draft::settings::ProxySettings;
 
 const OUTLIERS: &str = "[ errors <number> ] [ error-rate <percent>% ] [ latency <factor> [ quantile p<quantile> ] [ over <time> ] ] [ min-requests <number> ] [ interval <time> ] [ ejection-time <time> ] [ max-ejection-time <time> ] [ max-ejected <percent>% ] [ recover <time> ]";
 
@@ -29,7 +30,7 @@ const MIN: u32 = 10;
 /// The share of requests that is hedged at most, unless `max` says otherwise.
 const MAX_HEDGES: u32 = 10;
 
-fn retry_budget<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn retry_budget<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.negated() {
         settings.policies.budget = None;
         return args.finish();
@@ -44,7 +45,7 @@ fn retry_budget<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Out
     Ok(())
 }
 
-fn hedge<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn hedge<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.negated() {
         settings.policies.hedge = None;
         return args.finish();
@@ -78,7 +79,7 @@ const WORDS: &[(&str, ())] = &[
     ("recover", ()),
 ];
 
-fn outlier_ejection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn outlier_ejection<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.negated() {
         settings.policies.outliers = None;
         return args.finish();

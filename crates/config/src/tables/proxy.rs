@@ -9,11 +9,10 @@ use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{
-    DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING,
-};
-use crate::draft::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, removed_since};
-use crate::draft::settings::{DeclaredCapture, Settings};
+use crate::draft::keyword::{Keyword, ineffective, proxy, removed, removed_since};
+use crate::draft::row::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
+use crate::draft::row::{Outcome, not_supported};
+use crate::draft::settings::{DeclaredCapture, ProxySettings};
 use crate::tables::{server, server_address};
 
 /// The rows.
@@ -115,7 +114,7 @@ fn seconds(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn mode<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("'http', 'tcp', 'log', 'spop' or 'haterm'")?;
     settings.mode = match word.as_str() {
         "tcp" => Mode::Tcp,
@@ -135,13 +134,13 @@ fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-fn id<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn id<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let value = args.integer("an integer argument", 1, i32::MAX as u32)?;
     settings.id = Some(value);
     args.finish()
 }
 
-fn description<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn description<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.required("a text")?;
     let words: Vec<&str> = args.statement.arguments().iter().map(|word| word.as_str()).collect();
     args.rest();
@@ -149,7 +148,7 @@ fn description<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-fn guid<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn guid<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("a globally unique identifier")?;
     args.check_guid(word)?;
     settings.guid = Some(word);
@@ -157,14 +156,14 @@ fn guid<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
 }
 
 /// `server`, and `peer`.
-pub(crate) fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(crate) fn server_line<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     settings.servers.push((args.statement, settings.default_servers.clone()));
     Ok(())
 }
 
 /// `default-server`.
-pub(crate) fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+pub(crate) fn default_server<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let words: Vec<String> =
         args.statement.arguments().iter().map(|word| crate::draft::section::quoted(word.as_str())).collect();
     Rc::make_mut(&mut settings.default_server_lines).push(words.join(" "));
@@ -186,7 +185,7 @@ pub(crate) fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a
     Ok(())
 }
 
-fn stick_table<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn stick_table<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     if let Some(first) = settings.stick_table {
         return Err(Diagnostic::alert("a proxy has one stick table")
@@ -198,17 +197,17 @@ fn stick_table<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-fn default_backend<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn default_backend<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.default_backend = Some(args.required("a backend name")?);
     args.finish()
 }
 
-fn maxconn<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn maxconn<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.maxconn = Some(args.integer("an integer argument", 0, u32::MAX)?);
     args.finish()
 }
 
-fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn retry_on<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let mut on = RetryOn { conn_failure: false, ..RetryOn::default() };
     args.required("at least one of: none, conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, grpc-unavailable, all-retryable-errors, or a status")?;
     let words = args.statement.arguments();
@@ -260,7 +259,7 @@ fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
     Ok(())
 }
 
-fn http_reuse<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn http_reuse<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.reuse = args.one_of(&[
         ("never", Reuse::Never),
         ("safe", Reuse::Safe),
@@ -270,7 +269,7 @@ fn http_reuse<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
     args.finish()
 }
 
-fn http_send_name_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn http_send_name_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("a header name")?;
     // It is written after the message was framed and routed.
     let refused = ["connection", "content-length", "host", "transfer-encoding"];
@@ -287,26 +286,26 @@ fn http_send_name_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_
     args.finish()
 }
 
-fn monitor_uri<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn monitor_uri<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.monitor_uri = Some(args.required("an URI")?);
     args.finish()
 }
 
-fn capture_request_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn capture_request_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<header_name> and 'len'")?;
     let length = length(args)?;
     declare_request_capture(settings, Some(name), length);
     args.finish()
 }
 
-fn capture_response_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn capture_response_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<header_name> and 'len'")?;
     let length = length(args)?;
     settings.response_captures.push((Some(name), length));
     args.finish()
 }
 
-fn declare_request_capture<'a>(settings: &mut Settings<'a>, header: Option<&'a str>, length: usize) {
+fn declare_request_capture<'a>(settings: &mut ProxySettings<'a>, header: Option<&'a str>, length: usize) {
     let rules_before = settings.all_rules().count();
     settings.request_captures.push(DeclaredCapture { header, length, rules_before });
 }
@@ -320,7 +319,7 @@ fn length(args: &mut Args<'_, '_>) -> Result<usize, Diagnostic> {
     args.integer("a length", 1, 65_535)
 }
 
-fn capture_cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn capture_cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<cookie_name> and 'len'")?;
     let length = length(args)?;
     // `name=` means exactly this cookie, `name` any that begins so.
@@ -330,7 +329,7 @@ fn capture_cookie<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> O
     args.finish()
 }
 
-fn declare_capture<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn declare_capture<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let request = args.one_of(&[("request", true), ("response", false)])?;
     let length = length(args)?;
     if request {
@@ -341,7 +340,7 @@ fn declare_capture<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
     args.finish()
 }
 
-fn load_server_state<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn load_server_state<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("'global', 'local' or 'none'")?;
     let choice = args.choice(word, &[("none", 0), ("global", 1), ("local", 2)])?;
     settings.server_state = match choice {
@@ -352,13 +351,13 @@ fn load_server_state<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -
     args.finish()
 }
 
-fn server_state_file_name<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn server_state_file_name<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.server_state_name =
         args.next().map(|word| word.as_str()).filter(|name| *name != "use-backend-name");
     args.finish()
 }
 
-fn source<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn source<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.source = Some(Rc::new(server_address::parse_source(args)?));
     args.finish()
 }
@@ -366,7 +365,7 @@ fn source<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
 /// The cookie that terminal servers give clients in token redirection mode.
 const RDP_TOKEN: &str = "msts";
 
-fn persist<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn persist<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let method = args.required("`rdp-cookie`")?;
     let Some(inside) = method.as_str().strip_prefix("rdp-cookie(") else {
         return Err(args

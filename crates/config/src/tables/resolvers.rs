@@ -4,15 +4,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use base::address::{Accepts, Family, Place, PortRule, Transport};
+use base::address::{Accepts, Destination, Family, PortRule, Transport};
 use base::network::Network;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, Where, not_supported};
+use crate::draft::keyword::{self, Apply, Keyword};
 use crate::draft::resolvers::{ReadResolvers, ResolversDraft};
+use crate::draft::row::{Outcome, Where, not_supported};
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::GlobalSettings;
 use crate::system::resolve_host;
@@ -78,7 +79,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
     let unsupported = || not_supported(&format!("nameserver … {word}")).at(word.span());
     let (address, stream) = match (&address.place, address.transport) {
         (_, Transport::Quic) => return Err(unsupported()),
-        (Place::Ip { host, ports }, transport) => {
+        (Destination::Ip { host, ports }, transport) => {
             let ip = resolve_host(host).map_err(|error| {
                 args.wrong(format!("cannot resolve the address of the name server `{word}`: {error}"))
                     .haproxy(format!("'nameserver {name}' : could not resolve address '{word}'."))
@@ -90,7 +91,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
             )
         }
         // A datagram of such a socket could not be answered.
-        (Place::Unix(path), Transport::Default | Transport::Stream) => {
+        (Destination::Unix(path), Transport::Default | Transport::Stream) => {
             (NameServerAddress::Unix(path.as_str().into()), true)
         }
         _ => return Err(unsupported()),

@@ -4,9 +4,10 @@
 use base::units::DefaultUnit::Milliseconds;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
-use crate::draft::keyword::{Keyword, Outcome, proxy, rule};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy, rule};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DFL, DFLB, DLB, FL, FLB, LB};
+use crate::draft::settings::ProxySettings;
 
 const CONDITION: &str = "{ if | unless } <condition>";
 
@@ -43,12 +44,12 @@ pub static TABLE: &[Keyword] = &[
     proxy("tcp-response inspect-delay", DLB,  "<timeout>", "how long rules may wait for what a server sends",  response_delay).lenient_words(),
 ];
 
-fn request_delay<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn request_delay<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.request_inspect_delay = Some(args.duration(Milliseconds)?);
     args.finish()
 }
 
-fn response_delay<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn response_delay<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     settings.response_inspect_delay = Some(args.duration(Milliseconds)?);
     args.finish()
 }

@@ -1,7 +1,8 @@
 //! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section
 //! 12.4), `log-profile` (8.3.5), `crt-store` (section 12.7), `traces` (section 12.1).
 
-use crate::draft::keyword::{self, Apply, Keyword, Where};
+use crate::draft::keyword::{self, Apply, Keyword};
+use crate::draft::row::Where;
 
 const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
     keyword::row(name, places, signature, doc, Apply::Section)

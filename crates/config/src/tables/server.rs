@@ -14,7 +14,7 @@ use plan::server::Ws;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Lenient, Outcome, not_supported};
+use crate::draft::row::{Lenient, Outcome, not_supported};
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::DefaultServers;
 use crate::surface;

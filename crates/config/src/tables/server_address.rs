@@ -6,21 +6,21 @@
 
 use std::net::IpAddr;
 
-use base::address::{Accepts, Host, Place, PortRule, Ports, Transport};
+use base::address::{Accepts, Destination, Host, PortRule, Ports, Transport};
 use diag::Diagnostic;
-use plan::server::{Source, UseSource};
+use plan::server::{SourceAddress, UseSource};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::row::{Outcome, not_supported};
 use crate::system::resolve_host;
 
 /// What stands behind `source`, up to the end of the line or the first word that does not belong to
 /// it.
-pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<Source, Diagnostic> {
+pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<SourceAddress, Diagnostic> {
     let word = args.required("<addr>[:<port>[-<port>]]")?;
     let (address, ports) = source_address(word, args)?;
-    let mut source = Source { address, ports, interface: None, transparent: UseSource::No };
+    let mut source = SourceAddress { address, ports, interface: None, transparent: UseSource::No };
     loop {
         if args.take("usesrc") {
             source.transparent = use_source(args)?;
@@ -36,7 +36,7 @@ type AddressAndPorts = (Option<IpAddr>, Option<(u16, u16)>);
 
 fn source_address(word: &Word, args: &Args<'_, '_>) -> Result<AddressAndPorts, Diagnostic> {
     let address = args.address(word, Accepts { port: PortRule::Optional, range: true, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else {
+    let Destination::Ip { host, ports } = &address.place else {
         return Err(args.wrong(format!("`{word}` is no IP address")));
     };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
@@ -71,7 +71,7 @@ fn use_source(args: &mut Args<'_, '_>) -> Result<UseSource, Diagnostic> {
 /// The address of a server as written: its place, and whether its port is relative.
 pub(crate) struct ServerPlace {
     /// Host or path.
-    pub(crate) place: Place,
+    pub(crate) place: Destination,
     /// `+8`, or 0 when no port was written.
     pub(crate) port_offset: Option<i32>,
     /// `udp@`, `uxdg@`: for log servers only.
@@ -86,9 +86,9 @@ pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlac
     }
     let port_offset = match &address.place {
         // Without a port, or with 0, it is the one that the client came to.
-        Place::Ip { ports: Ports::None | Ports::One(0), .. } => Some(0),
-        Place::Ip { ports: Ports::Offset(offset), .. } => Some(*offset),
-        Place::Fd(_) | Place::SockPair(_) => {
+        Destination::Ip { ports: Ports::None | Ports::One(0), .. } => Some(0),
+        Destination::Ip { ports: Ports::Offset(offset), .. } => Some(*offset),
+        Destination::Fd(_) | Destination::SockPair(_) => {
             return Err(not_supported(&format!("server … {word}")).at(word.span()));
         }
         _ => None,
@@ -109,9 +109,9 @@ pub(crate) fn refuse_datagrams(place: &ServerPlace, word: &Word) -> Outcome {
 }
 
 /// Whether a host is a name that must be resolved.
-pub(crate) fn host_name(place: &Place) -> Option<&Host> {
+pub(crate) fn host_name(place: &Destination) -> Option<&Host> {
     match place {
-        Place::Ip { host: host @ Host::Name { .. }, .. } => Some(host),
+        Destination::Ip { host: host @ Host::Name { .. }, .. } => Some(host),
         _ => None,
     }
 }

@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use base::address::{Accepts, Place, PortRule};
+use base::address::{Accepts, Destination, PortRule};
 use diag::Diagnostic;
 use plan::check::{InitState, Protocol};
 use plan::server::{Observe, OnError};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::row::{Outcome, not_supported};
 use crate::draft::server::ServerDraft;
 use crate::system::resolve_host;
 use crate::tables::server_row::{ServerKeyword, delay, interval, number, row, text};
@@ -147,7 +147,7 @@ fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
 fn place(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
     let word = args.value()?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let Destination::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
     Ok((ip, ports.iter().next()))
 }

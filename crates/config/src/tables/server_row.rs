@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
 
 /// A parameter of server lines.

@@ -6,7 +6,8 @@ use diag::Diagnostic;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{self, Apply, Keyword, Negation, Outcome, ReadAgent, Where};
+use crate::draft::keyword::{self, Apply, Keyword, ReadAgent};
+use crate::draft::row::{Negation, Outcome, Where};
 use crate::draft::spoe::AgentDraft;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadAgent) -> Keyword {

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFLB, FLB};
-use crate::draft::keyword::{Keyword, Outcome, ineffective, proxy, rule};
-use crate::draft::settings::{Settings, StatsDraft};
+use crate::draft::keyword::{Keyword, ineffective, proxy, rule};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DFLB, FLB};
+use crate::draft::settings::{ProxySettings, StatsDraft};
 use crate::tables::global::SECONDS;
 
 /// The rows.
@@ -29,23 +30,23 @@ pub static TABLE: &[Keyword] = &[
 ];
 
 /// Any line turns the page on.
-fn page<'s, 'a>(settings: &'s mut Settings<'a>) -> &'s mut StatsDraft<'a> {
+fn page<'s, 'a>(settings: &'s mut ProxySettings<'a>) -> &'s mut StatsDraft<'a> {
     let stats = Rc::make_mut(&mut settings.stats);
     stats.enabled = true;
     stats
 }
 
-fn uri<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn uri<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     page(settings).uri = Some(args.required("an URI prefix")?);
     args.finish()
 }
 
-fn realm<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn realm<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     page(settings).realm = Some(args.required("an realm name")?);
     args.finish()
 }
 
-fn auth<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn auth<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("a user:password account")?;
     // Without a colon the password is empty, as in HAProxy.
     let (user, password) = word.as_str().split_once(':').unwrap_or((word, ""));
@@ -53,22 +54,22 @@ fn auth<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-fn refresh<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn refresh<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     page(settings).refresh = Some(args.duration(SECONDS)?);
     args.finish()
 }
 
-fn scope<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn scope<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     page(settings).scope.push(args.required("a proxy name")?);
     args.finish()
 }
 
-fn show_node<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn show_node<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     page(settings).node = Some(args.next().map_or("", |word| word.as_str()));
     args.finish()
 }
 
-fn show_desc<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn show_desc<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let words: Vec<&str> = args.rest().iter().map(|word| word.as_str()).collect();
     page(settings).description = Some(words.join(" "));
     Ok(())

@@ -4,13 +4,15 @@
 use diag::Diagnostic;
 use plan::bind::Shards;
 use runtime::placement::{
-    Affinity, CpuMap, CpuRule, GroupSettings, MAX_GROUP_SIZE, MAX_GROUPS, NumberSet, Part, Policy, ThreadSet,
+    Affinity, CpuMap, CpuRule, CpuSelector, GroupSettings, MAX_GROUP_SIZE, MAX_GROUPS, NumberSet, Policy,
+    ThreadSet,
 };
 use runtime::topology::{Cpus, MAX_CPU, parse_list};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, global};
+use crate::draft::keyword::{Keyword, global};
+use crate::draft::row::Outcome;
 use crate::draft::settings::GlobalSettings;
 
 /// The rows.
@@ -197,12 +199,12 @@ fn numbers(word: &Word, who: &str, most: usize) -> Result<Cpus, Diagnostic> {
     Ok(all)
 }
 
-const PARTS: &[(&str, Part)] = &[
-    ("cpu", Part::Cpu),
-    ("node", Part::Node),
-    ("cluster", Part::Cluster),
-    ("core", Part::Core),
-    ("thread", Part::Thread),
+const PARTS: &[(&str, CpuSelector)] = &[
+    ("cpu", CpuSelector::Cpu),
+    ("node", CpuSelector::Node),
+    ("cluster", CpuSelector::Cluster),
+    ("core", CpuSelector::Core),
+    ("thread", CpuSelector::Thread),
 ];
 
 fn cpu_set<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -225,7 +227,7 @@ fn cpu_set<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
                     .help(format!("one of: {}", names.join(", "))));
             }
             Some((only, part)) => {
-                let most = if part == Part::Cpu { MAX_CPU } else { usize::MAX };
+                let most = if part == CpuSelector::Cpu { MAX_CPU } else { usize::MAX };
                 let who = format!("'cpu-set {word}':");
                 let numbers = numbers(args.required("a set of numbers, like `0-3`")?, &who, most)?;
                 global.plan.wishes.rules.push(CpuRule { only, part, numbers });

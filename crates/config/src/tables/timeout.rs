@@ -7,9 +7,10 @@ use diag::Diagnostic;
 use plan::Timeouts;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
-use crate::draft::keyword::{Keyword, Outcome, proxy, removed};
-use crate::draft::settings::Settings;
+use crate::draft::keyword::{Keyword, proxy, removed};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
+use crate::draft::settings::ProxySettings;
 
 /// The rows.
 #[rustfmt::skip]
@@ -37,7 +38,7 @@ pub static TABLE: &[Keyword] = &[
 
 /// Zero means no limit, as does no line at all.
 fn set(
-    settings: &mut Settings<'_>,
+    settings: &mut ProxySettings<'_>,
     which: fn(&mut Timeouts) -> &mut Option<Duration>,
     args: &mut Args<'_, '_>,
 ) -> Outcome {

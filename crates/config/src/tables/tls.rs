@@ -2,12 +2,12 @@
 //! defaults of the global section.
 
 use diag::Diagnostic;
-use tls::load::Extra;
+use tls::load::ExtraFiles;
 use tls::{VerifyMode, names};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
-use crate::draft::tls::{CertificateSource, KernelWord, Text, TlsDefaults, TlsWords, Versions};
+use crate::draft::row::Outcome;
+use crate::draft::tls::{CertificateSource, KernelWord, TlsDefaults, TlsValue, TlsWords, Versions};
 use crate::tables::bind_row::{BindKeyword, row as bind};
 use crate::tables::server_row::{ServerKeyword, row as server};
 
@@ -124,20 +124,20 @@ pub static SERVER: &[ServerKeyword] = &[
 ];
 
 /// A value that stays a word until files are read and names looked up.
-pub(super) fn word<'a>(value: &mut Option<Text<'a>>, args: &mut Args<'a, '_>) -> Outcome {
+pub(super) fn word<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.value()?.into());
     Ok(())
 }
 
 /// `ssl-load-extra-files`: nothing beside what it names.
-pub(super) fn extra_files(extra: &mut Extra, args: &mut Args<'_, '_>) -> Outcome {
+pub(super) fn extra_files(extra: &mut ExtraFiles, args: &mut Args<'_, '_>) -> Outcome {
     let replaces_ending = extra.replaces_ending;
-    *extra = Extra { replaces_ending, ..Extra::NONE };
+    *extra = ExtraFiles { replaces_ending, ..ExtraFiles::NONE };
     args.required("`none`, `all` or kinds of files")?;
     loop {
         match args.last().as_str() {
-            "none" => *extra = Extra { replaces_ending, ..Extra::NONE },
-            "all" => *extra = Extra { replaces_ending, ..Extra::ALL },
+            "none" => *extra = ExtraFiles { replaces_ending, ..ExtraFiles::NONE },
+            "all" => *extra = ExtraFiles { replaces_ending, ..ExtraFiles::ALL },
             "bundle" => extra.bundle = true,
             "sctl" => extra.sctl = true,
             "ocsp" => extra.ocsp = true,

@@ -6,10 +6,11 @@ use diag::Diagnostic;
 use plan::global::MultiQueue;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since};
+use crate::draft::keyword::{Keyword, global, ineffective, removed_since};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::G;
 use crate::draft::settings::GlobalSettings;
-use crate::tables::ask;
+use crate::tables::httpclient;
 
 const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
@@ -131,8 +132,8 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.keyupdate-rate-limit", "<limit>",    "how many times a second a peer may change its key, 0 for any number", |g, a| { g.tls.key_updates = a.integer("a number", 0, 1 << 24)?; a.finish() }),
     global("tune.ssl.lifetime",            "<time>",      "how long a session may be resumed",                               |g, a| { g.tls.lifetime = a.duration(Seconds)?; a.finish() }).partial("sessions that OpenSSL keeps are good for its own two hours"),
     global("tune.ssl.maxrecord",           "<bytes>",     "the most bytes in one record, 0 for what the protocol allows",    |g, a| { g.tls.max_record[0] = a.integer("a number", 0, 16384)?; a.finish() }),
-    global("tune.ssl.ocsp-update.maxdelay", "<seconds>",   "the same as `ocsp-update.maxdelay`",                        ask::max_delay),
-    global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        ask::min_delay),
+    global("tune.ssl.ocsp-update.maxdelay", "<seconds>",   "the same as `ocsp-update.maxdelay`",                        httpclient::max_delay),
+    global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        httpclient::min_delay),
     global("tune.ssl.ssl-ctx-cache-size",  "<number>",    "how many generated certificates are kept",                        |g, a| { g.tls.generated = a.integer("a number", 0, 1 << 24)?; a.finish() }).lenient_numbers(),
     global("tune.stick-counters",          "<number>",  "how many entries of stick tables may be tracked at once",       |g, a| number(&mut g.plan.tune.stick_counters, a, 0, sample::track::MOST_COUNTERS)).lenient_numbers(),
     global("tune.streams-elasticity",      "<number>",    "how many streams of HTTP/2 there may be at `maxconn` connections, in percent of these; 0 for any number", elasticity),

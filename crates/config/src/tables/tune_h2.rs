@@ -4,8 +4,9 @@ use plan::global::{Http2, Http2Side, LogErrors, Moderation};
 
 use super::tune::number;
 use crate::draft::args::Args;
-use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective};
+use crate::draft::keyword::{Keyword, global, ineffective};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::G;
 use crate::draft::settings::GlobalSettings;
 
 /// The largest window there is (RFC 9113, 6.9.1).

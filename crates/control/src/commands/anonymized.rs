@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::anonymous::Anonymous;
-use crate::call::{Call, Reply, error, info};
+use crate::invocation::{Call, CommandReply, error, info};
 
 /// A key from 1 on.
 fn key(text: &str) -> Option<u32> {
     text.parse().ok().filter(|key| *key > 0)
 }
 
-pub(crate) fn on(call: &mut Call<'_>) -> Reply {
+pub(crate) fn on(call: &mut Call<'_>) -> CommandReply {
     let global = call.runtime.anonymous_key.load(Relaxed);
     let key = match call.arg(0) {
         "" if global > 0 => global,
@@ -21,25 +21,25 @@ pub(crate) fn on(call: &mut Call<'_>) -> Reply {
         },
     };
     call.settings.anonymous = Anonymous::with_key(key);
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn off(call: &mut Call<'_>) -> Reply {
+pub(crate) fn off(call: &mut Call<'_>) -> CommandReply {
     call.settings.anonymous = Anonymous::default();
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn global_key(call: &mut Call<'_>) -> Reply {
+pub(crate) fn global_key(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0).parse::<u32>() {
         Ok(key) => {
             call.runtime.anonymous_key.store(key, Relaxed);
-            Reply::Done
+            CommandReply::Done
         }
         Err(_) => error("Value out of range (0 to 4294967295 expected)."),
     }
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     info(match call.settings.anonymous.key() {
         0 => "Anonymized mode disabled".to_owned(),
         key => format!("Anonymized mode enabled\nKey : {key}"),
@@ -47,6 +47,6 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
 }
 
 /// `debug dev hash`: what stands for a word now.
-pub(crate) fn hash(call: &mut Call<'_>) -> Reply {
-    Reply::Text(call.settings.anonymous.word(call.arg(0)).into_owned())
+pub(crate) fn hash(call: &mut Call<'_>) -> CommandReply {
+    CommandReply::Text(call.settings.anonymous.word(call.arg(0)).into_owned())
 }

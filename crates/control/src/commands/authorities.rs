@@ -5,78 +5,78 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use sample::keys::Details;
-use tls::files::{Files, Kind, ShownStore};
+use tls::files::{AuthorityKind, Files, ShownStore};
 
-use crate::aside::{Answer, aside};
-use crate::call::{Call, Reply, Severity, error};
 use crate::commands::certificates::{committed_answer, facts, starred};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
 fn files(call: &Call<'_>) -> Arc<Files> {
     call.runtime.view().tls.clone()
 }
 
 /// The command's last word: `ca-file`, `crl-file`.
-fn word(kind: Kind) -> &'static str {
+fn word(kind: AuthorityKind) -> &'static str {
     match kind {
-        Kind::Authorities => "ca-file",
-        Kind::Revocations => "crl-file",
+        AuthorityKind::Authorities => "ca-file",
+        AuthorityKind::Revocations => "crl-file",
     }
 }
 
-pub(crate) fn new_ca(call: &mut Call<'_>) -> Reply {
-    new(call, Kind::Authorities)
+pub(crate) fn new_ca(call: &mut Call<'_>) -> CommandReply {
+    new(call, AuthorityKind::Authorities)
 }
 
-pub(crate) fn new_crl(call: &mut Call<'_>) -> Reply {
-    new(call, Kind::Revocations)
+pub(crate) fn new_crl(call: &mut Call<'_>) -> CommandReply {
+    new(call, AuthorityKind::Revocations)
 }
 
-fn new(call: &Call<'_>, kind: Kind) -> Reply {
+fn new(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let (name, title) = (call.arg(0), kind.name());
     if name.is_empty() {
         return error(format!("'new ssl {}' expects a filename\n", word(kind)));
     }
     if files(call).create_authority(kind, name) {
-        Reply::Message(Severity::Notice, format!("New {title} file created '{name}'!\n"))
+        CommandReply::Message(Severity::Notice, format!("New {title} file created '{name}'!\n"))
     } else {
         error(format!("{title} file '{name}' already exists!\n"))
     }
 }
 
-pub(crate) fn set_ca(call: &mut Call<'_>) -> Reply {
-    set(call, Kind::Authorities, false)
+pub(crate) fn set_ca(call: &mut Call<'_>) -> CommandReply {
+    set(call, AuthorityKind::Authorities, false)
 }
 
-pub(crate) fn add_ca(call: &mut Call<'_>) -> Reply {
-    set(call, Kind::Authorities, true)
+pub(crate) fn add_ca(call: &mut Call<'_>) -> CommandReply {
+    set(call, AuthorityKind::Authorities, true)
 }
 
-pub(crate) fn set_crl(call: &mut Call<'_>) -> Reply {
-    set(call, Kind::Revocations, false)
+pub(crate) fn set_crl(call: &mut Call<'_>) -> CommandReply {
+    set(call, AuthorityKind::Revocations, false)
 }
 
-fn set(call: &Call<'_>, kind: Kind, adds: bool) -> Reply {
+fn set(call: &Call<'_>, kind: AuthorityKind, adds: bool) -> CommandReply {
     let (name, title) = (call.arg(0), kind.name());
     let Some(payload) = call.payload.filter(|_| !name.is_empty()) else {
         return error(format!("'set ssl {}' expects a filename and {title}s as a payload\n", word(kind)));
     };
     let (files, name, payload) = (files(call), name.to_owned(), payload.to_owned());
     aside(move || match files.set_authority(kind, &name, &payload, adds) {
-        Ok(true) => Answer::Notice(format!("transaction created for {title} {name}!\n")),
-        Ok(false) => Answer::Notice(format!("transaction updated for {title} {name}!\n")),
-        Err(text) => Answer::Error(format!("{text}Can't update {name}!\n")),
+        Ok(true) => CommandAnswer::Notice(format!("transaction created for {title} {name}!\n")),
+        Ok(false) => CommandAnswer::Notice(format!("transaction updated for {title} {name}!\n")),
+        Err(text) => CommandAnswer::Error(format!("{text}Can't update {name}!\n")),
     })
 }
 
-pub(crate) fn commit_ca(call: &mut Call<'_>) -> Reply {
-    commit(call, Kind::Authorities)
+pub(crate) fn commit_ca(call: &mut Call<'_>) -> CommandReply {
+    commit(call, AuthorityKind::Authorities)
 }
 
-pub(crate) fn commit_crl(call: &mut Call<'_>) -> Reply {
-    commit(call, Kind::Revocations)
+pub(crate) fn commit_crl(call: &mut Call<'_>) -> CommandReply {
+    commit(call, AuthorityKind::Revocations)
 }
 
-fn commit(call: &Call<'_>, kind: Kind) -> Reply {
+fn commit(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let name = call.arg(0).to_owned();
     if name.is_empty() {
         // HAProxy says so of both.
@@ -86,59 +86,60 @@ fn commit(call: &Call<'_>, kind: Kind) -> Reply {
     aside(move || committed_answer(&name, files.commit_authority(kind, &name)))
 }
 
-pub(crate) fn abort_ca(call: &mut Call<'_>) -> Reply {
-    abort(call, Kind::Authorities)
+pub(crate) fn abort_ca(call: &mut Call<'_>) -> CommandReply {
+    abort(call, AuthorityKind::Authorities)
 }
 
-pub(crate) fn abort_crl(call: &mut Call<'_>) -> Reply {
-    abort(call, Kind::Revocations)
+pub(crate) fn abort_crl(call: &mut Call<'_>) -> CommandReply {
+    abort(call, AuthorityKind::Revocations)
 }
 
-fn abort(call: &Call<'_>, kind: Kind) -> Reply {
+fn abort(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let name = call.arg(0);
     if name.is_empty() {
         return error(format!("'abort ssl {}' expects a filename\n", word(kind)));
     }
     match files(call).abort_authority(kind, name) {
-        Ok(()) => {
-            Reply::Message(Severity::Notice, format!("Transaction aborted for certificate '{name}'!\n"))
-        }
+        Ok(()) => CommandReply::Message(
+            Severity::Notice,
+            format!("Transaction aborted for certificate '{name}'!\n"),
+        ),
         Err(text) => error(text),
     }
 }
 
-pub(crate) fn del_ca(call: &mut Call<'_>) -> Reply {
-    del(call, Kind::Authorities)
+pub(crate) fn del_ca(call: &mut Call<'_>) -> CommandReply {
+    del(call, AuthorityKind::Authorities)
 }
 
-pub(crate) fn del_crl(call: &mut Call<'_>) -> Reply {
-    del(call, Kind::Revocations)
+pub(crate) fn del_crl(call: &mut Call<'_>) -> CommandReply {
+    del(call, AuthorityKind::Revocations)
 }
 
-fn del(call: &Call<'_>, kind: Kind) -> Reply {
+fn del(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let (name, title) = (call.arg(0), kind.name());
     if name.is_empty() {
         return error(format!("'del ssl {}' expects a {title} file name\n", word(kind)));
     }
     match files(call).delete_authority(kind, name) {
-        Ok(()) => Reply::Message(Severity::Notice, format!("{title} file '{name}' deleted!\n")),
+        Ok(()) => CommandReply::Message(Severity::Notice, format!("{title} file '{name}' deleted!\n")),
         Err(text) => error(format!("Can't remove the {title} file: {text}\n")),
     }
 }
 
-pub(crate) fn show_ca(call: &mut Call<'_>) -> Reply {
-    show(call, Kind::Authorities)
+pub(crate) fn show_ca(call: &mut Call<'_>) -> CommandReply {
+    show(call, AuthorityKind::Authorities)
 }
 
-pub(crate) fn show_crl(call: &mut Call<'_>) -> Reply {
-    show(call, Kind::Revocations)
+pub(crate) fn show_crl(call: &mut Call<'_>) -> CommandReply {
+    show(call, AuthorityKind::Revocations)
 }
 
-fn show(call: &Call<'_>, kind: Kind) -> Reply {
+fn show(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let files = files(call);
     let argument = call.arg(0);
     if argument.is_empty() {
-        return Reply::Text(list(&files, kind));
+        return CommandReply::Text(list(&files, kind));
     }
     let (whole, waits) = starred(argument);
     let (name, index) = match whole.rsplit_once(':') {
@@ -164,37 +165,37 @@ fn show(call: &Call<'_>, kind: Kind) -> Reply {
         false => "Unused",
     };
     let head = format!("Filename: {mark}{name}\nStatus: {status}\n");
-    Reply::Text(details(&head, &shown, kind, index))
+    CommandReply::Text(details(&head, &shown, kind, index))
 }
 
 /// The contents below `head`, or the one at `index`, counted from 1.
-fn details(head: &str, shown: &ShownStore, kind: Kind, index: Option<usize>) -> String {
+fn details(head: &str, shown: &ShownStore, kind: AuthorityKind, index: Option<usize>) -> String {
     let mut out = String::new();
     for (number, der) in (1..).zip(&shown.ders) {
         if index.is_some_and(|index| index != number) {
             continue;
         }
         match kind {
-            Kind::Authorities => {
+            AuthorityKind::Authorities => {
                 let _ = write!(out, " \nCertificate #{number}:\n");
                 if let Some(told) = Details::of(std::slice::from_ref(der)) {
                     facts(&told, None, &mut out);
                 }
             }
-            Kind::Revocations => {
+            AuthorityKind::Revocations => {
                 let _ = write!(out, " \nCertificate Revocation List #{number}:\n");
                 out.push_str(&tls::crl::describe(der).unwrap_or_default());
             }
         }
     }
     // Nothing at all is told of a file without the authority that is asked for, as in HAProxy.
-    if out.is_empty() && kind == Kind::Authorities { out } else { format!("{head}{out}") }
+    if out.is_empty() && kind == AuthorityKind::Authorities { out } else { format!("{head}{out}") }
 }
 
-fn list(files: &Files, kind: Kind) -> String {
+fn list(files: &Files, kind: AuthorityKind) -> String {
     let line = |mark: &str, (name, count): &(Box<str>, usize)| match kind {
-        Kind::Authorities => format!("{mark}{name} - {count} certificate(s)\n"),
-        Kind::Revocations => format!("{mark}{name}\n"),
+        AuthorityKind::Authorities => format!("{mark}{name} - {count} certificate(s)\n"),
+        AuthorityKind::Revocations => format!("{mark}{name}\n"),
     };
     let mut out = String::new();
     if let Some(waiting) = files.waiting_authority(kind) {

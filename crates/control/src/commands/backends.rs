@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use state::{Mode, Proxy, counters};
 
-use crate::call::{Call, Reply, error, info};
-use crate::keeper::NewBackend;
-use crate::view::View;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error, info};
+use crate::runtime_edit::NewBackend;
 
 const USAGE: &str = "Usage: add backend <name> from <defproxy> [mode <px_mode>] [guid <val>].";
 
-pub(crate) fn add(call: &mut Call<'_>) -> Reply {
+pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
     let Some(keeper) = call.runtime.keeper() else { return error("No backend can be added here.") };
     let name = call.arg(0);
     if name.is_empty() {
@@ -65,17 +65,17 @@ fn options(words: &[String]) -> Result<(Option<Mode>, Option<&str>), &'static st
     Ok((mode, guid))
 }
 
-pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_defaults(call: &mut Call<'_>) -> CommandReply {
     let mut out = String::new();
     for (name, _) in call.runtime.keeper().map(|keeper| keeper.defaults()).unwrap_or_default() {
         let _ = writeln!(out, "{name}");
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// Why a backend may not be removed, whatever is waited for; or that it may once its streams are
 /// gone.
-pub(crate) fn obstacle(view: &View, name: &str) -> Result<(), &'static str> {
+pub(crate) fn obstacle(view: &ConfigView, name: &str) -> Result<(), &'static str> {
     let Some(proxy) =
         view.proxies.iter().map(|proxy| &proxy.state).find(|proxy| proxy.is_backend && *proxy.name == *name)
     else {
@@ -109,7 +109,7 @@ pub(crate) fn is_busy(proxy: &Proxy) -> bool {
     counters::current(&proxy.backend, |shard| shard.traffic.sessions.get()) > 0 || !proxy.queue.is_empty()
 }
 
-pub(crate) fn del(call: &mut Call<'_>) -> Reply {
+pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     let Some(keeper) = call.runtime.keeper() else { return error("No backend can be removed here.") };
     let (view, name) = (call.runtime.view(), call.arg(0));
     if let Err(text) = obstacle(&view, name) {

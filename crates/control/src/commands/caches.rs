@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::clock::now_ms;
-use cache::{Counts, Entry, Files, Object, Purge, Store};
+use cache::{Entry, FileCounts, Object, Purge, Store, StoreFiles};
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 /// So many objects are told in one piece.
 const PORTION: usize = 100;
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let stores = call.runtime.view().caches.clone();
-    Reply::Pieces(Box::new(stores.into_iter().flat_map(pieces)))
+    CommandReply::Pieces(Box::new(stores.into_iter().flat_map(pieces)))
 }
 
 /// `clear cache <name> [ key <key> | prefix <prefix> | tag <tag> ]`.
-pub(crate) fn clear(call: &mut Call<'_>) -> Reply {
+pub(crate) fn clear(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let Some(store) = view.caches.iter().find(|store| *store.settings.name == *call.arg(0)) else {
         return error("No such cache\n");
@@ -38,7 +38,7 @@ pub(crate) fn clear(call: &mut Call<'_>) -> Reply {
             );
         }
     };
-    Reply::Text(format!("{} objects removed\n", store.purge(&purge)))
+    CommandReply::Text(format!("{} objects removed\n", store.purge(&purge)))
 }
 
 fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
@@ -56,9 +56,9 @@ fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
 }
 
 /// What is told of the files of a cache.
-fn of_files(files: Arc<Files>) -> impl Iterator<Item = String> {
+fn of_files(files: Arc<StoreFiles>) -> impl Iterator<Item = String> {
     let count = |count: &AtomicU64| count.load(Relaxed);
-    let Counts { hits, written, evicted, passed, wrong, errors } = &files.counts;
+    let FileCounts { hits, written, evicted, passed, wrong, errors } = &files.counts;
     let mut entries = files.entries().into_iter();
     let first = format!(
         "disk {}: {}, files:{} size:{}/{} hits:{} written:{} evicted:{} passed:{} wrong:{} errors:{}\n",

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use base::clock::{Date, WallTime};
 use state::errors::Captured;
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
-pub(crate) fn show_errors(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_errors(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let errors = &call.runtime.process.errors;
     let (mut proxy, mut sides) = (None, [true, true]);
@@ -49,7 +49,7 @@ pub(crate) fn show_errors(call: &mut Call<'_>) -> Reply {
             }
         }
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// One of them; `size` is that of a buffer.

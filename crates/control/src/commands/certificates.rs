@@ -9,10 +9,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use sample::keys::{Certificate, Certificates, Details};
-use tls::files::{Failed, Files, Shown};
+use tls::files::{CertificateSummary, CommitFailed, Files};
 
-use crate::aside::{Answer, aside};
-use crate::call::{Call, Reply, Severity, error};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
 /// What a file that belongs to a certificate ends with where it can only serve TLS.
 const FOR_TLS: &[&str] = &[".ocsp", ".issuer", ".sctl"];
@@ -25,11 +25,11 @@ fn files(call: &Call<'_>) -> Arc<Files> {
     call.runtime.view().tls.clone()
 }
 
-fn done(text: String) -> Reply {
-    Reply::Message(Severity::Notice, text)
+fn done(text: String) -> CommandReply {
+    CommandReply::Message(Severity::Notice, text)
 }
 
-pub(crate) fn new(call: &mut Call<'_>) -> Reply {
+pub(crate) fn new(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);
     if name.is_empty() {
         return error("'new ssl cert' expects a filename\n");
@@ -41,7 +41,7 @@ pub(crate) fn new(call: &mut Call<'_>) -> Reply {
     done(format!("New empty certificate store '{name}'!\n"))
 }
 
-pub(crate) fn set(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);
     let Some(payload) = call.payload.filter(|_| !name.is_empty()) else {
         return error("'set ssl cert' expects a filename and a certificate as a payload\n");
@@ -49,9 +49,9 @@ pub(crate) fn set(call: &mut Call<'_>) -> Reply {
     let (all, files) = (all(call), files(call));
     let (name, payload) = (name.to_owned(), payload.to_owned());
     aside(move || match change(&all, &files, &name, &payload) {
-        Ok((name, true)) => Answer::Notice(format!("Transaction created for certificate {name}!\n")),
-        Ok((name, false)) => Answer::Notice(format!("Transaction updated for certificate {name}!\n")),
-        Err(text) => Answer::Error(format!("{text}Can't update {name}!\n")),
+        Ok((name, true)) => CommandAnswer::Notice(format!("Transaction created for certificate {name}!\n")),
+        Ok((name, false)) => CommandAnswer::Notice(format!("Transaction updated for certificate {name}!\n")),
+        Err(text) => CommandAnswer::Error(format!("{text}Can't update {name}!\n")),
     })
 }
 
@@ -76,7 +76,7 @@ fn change(all: &Certificates, files: &Files, name: &str, payload: &str) -> Resul
     }
 }
 
-pub(crate) fn commit(call: &mut Call<'_>) -> Reply {
+pub(crate) fn commit(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0).to_owned();
     if name.is_empty() {
         return error("'commit ssl cert' expects a filename\n");
@@ -85,8 +85,8 @@ pub(crate) fn commit(call: &mut Call<'_>) -> Reply {
     aside(move || {
         if all.uncommitted().is_some() {
             return match all.commit(&name) {
-                Ok(()) => Answer::Text(format!("Committing {name}\nSuccess!\n")),
-                Err(text) => Answer::Error(format!("{text}Can't commit {name}!\n")),
+                Ok(()) => CommandAnswer::Text(format!("Committing {name}\nSuccess!\n")),
+                Err(text) => CommandAnswer::Error(format!("{text}Can't commit {name}!\n")),
             };
         }
         let committed = files.commit(&name);
@@ -99,7 +99,7 @@ pub(crate) fn commit(call: &mut Call<'_>) -> Reply {
         match committed {
             Ok((count, Some(warning))) => {
                 let dots = ".".repeat(count);
-                Answer::Text(format!("Committing {name}{dots}\nLoading: {warning}\nSuccess!\n"))
+                CommandAnswer::Text(format!("Committing {name}{dots}\nLoading: {warning}\nSuccess!\n"))
             }
             other => committed_answer(&name, other.map(|(count, _)| count)),
         }
@@ -107,15 +107,17 @@ pub(crate) fn commit(call: &mut Call<'_>) -> Reply {
 }
 
 /// What is said of a commit: a dot for each entry and server that changed.
-pub(super) fn committed_answer(name: &str, committed: Result<usize, Failed>) -> Answer {
+pub(super) fn committed_answer(name: &str, committed: Result<usize, CommitFailed>) -> CommandAnswer {
     match committed {
-        Ok(count) => Answer::Text(format!("Committing {name}{}\nSuccess!\n", ".".repeat(count))),
-        Err(Failed::Refused(text)) => Answer::Error(format!("{text}Can't commit {name}!\n")),
-        Err(Failed::Unusable(text)) => Answer::Text(format!("Committing {name}\n{text}Failed!\n")),
+        Ok(count) => CommandAnswer::Text(format!("Committing {name}{}\nSuccess!\n", ".".repeat(count))),
+        Err(CommitFailed::Refused(text)) => CommandAnswer::Error(format!("{text}Can't commit {name}!\n")),
+        Err(CommitFailed::Unusable(text)) => {
+            CommandAnswer::Text(format!("Committing {name}\n{text}Failed!\n"))
+        }
     }
 }
 
-pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
+pub(crate) fn abort(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);
     if name.is_empty() {
         return error("'abort ssl cert' expects a filename\n");
@@ -128,7 +130,7 @@ pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
     }
 }
 
-pub(crate) fn del(call: &mut Call<'_>) -> Reply {
+pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);
     if name.is_empty() {
         return error("'del ssl cert' expects a certificate name\n");
@@ -158,25 +160,27 @@ pub(super) fn starred(name: &str) -> (&str, bool) {
     }
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let all = all(call);
     let files = files(call);
     if call.arg(0).is_empty() {
-        return Reply::Text(list(&all, &files));
+        return CommandReply::Text(list(&all, &files));
     }
     let (name, waits) = starred(call.arg(0));
     if let Some(certificate) = name.strip_suffix(".ocsp")
         && files.show(certificate, waits).is_some()
     {
         let response = files.response_of(certificate, waits);
-        return Reply::Text(response.map_or_else(String::new, |response| response.text()));
+        return CommandReply::Text(response.map_or_else(String::new, |response| response.text()));
     }
     let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
     if let Some(shown) = files.show(name, waits) {
-        return Reply::Text(describe(&shown, for_tokens));
+        return CommandReply::Text(describe(&shown, for_tokens));
     }
     match of_tokens(&all, name, waits) {
-        Some(certificate) => Reply::Text(describe_token(name, certificate.as_deref(), for_tokens, waits)),
+        Some(certificate) => {
+            CommandReply::Text(describe_token(name, certificate.as_deref(), for_tokens, waits))
+        }
         None => error(NOT_FOUND),
     }
 }
@@ -205,8 +209,8 @@ fn list(all: &Certificates, files: &Files) -> String {
     out
 }
 
-fn describe(shown: &Shown, for_tokens: bool) -> String {
-    let Shown { name, contents, sources, is_used, is_updated, waits } = shown;
+fn describe(shown: &CertificateSummary, for_tokens: bool) -> String {
+    let CertificateSummary { name, contents, sources, is_used, is_updated, waits } = shown;
     let mark = if *waits { "*" } else { "" };
     let mut out = format!("Filename: {mark}{name}\n");
     for (title, file) in [
@@ -278,44 +282,44 @@ pub(super) fn facts(details: &Details, chain: Option<&str>, out: &mut String) {
     }
 }
 
-pub(crate) fn dump(call: &mut Call<'_>) -> Reply {
+pub(crate) fn dump(call: &mut Call<'_>) -> CommandReply {
     let (name, waits) = starred(call.arg(0));
     if let Some(shown) = files(call).show(name, waits) {
-        return Reply::Text(shown.contents.to_pem());
+        return CommandReply::Text(shown.contents.to_pem());
     }
     match of_tokens(&all(call), name, waits).filter(|_| !name.is_empty()) {
         Some(certificate) => {
-            Reply::Text(certificate.map_or_else(String::new, |certificate| certificate.to_pem()))
+            CommandReply::Text(certificate.map_or_else(String::new, |certificate| certificate.to_pem()))
         }
         None => error(NOT_FOUND),
     }
 }
 
-pub(crate) fn add_jwt(call: &mut Call<'_>) -> Reply {
+pub(crate) fn add_jwt(call: &mut Call<'_>) -> CommandReply {
     set_jwt(call, "add", true)
 }
 
-pub(crate) fn del_jwt(call: &mut Call<'_>) -> Reply {
+pub(crate) fn del_jwt(call: &mut Call<'_>) -> CommandReply {
     set_jwt(call, "del", false)
 }
 
-fn set_jwt(call: &mut Call<'_>, word: &str, on: bool) -> Reply {
+fn set_jwt(call: &mut Call<'_>, word: &str, on: bool) -> CommandReply {
     if call.arg(0).is_empty() {
         return error(format!("'{word} ssl cert' expects a filename\n"));
     }
     match all(call).find(call.arg(0)) {
         Some(stored) => {
             stored.set_for_tokens(on);
-            Reply::Done
+            CommandReply::Done
         }
         None => error(NOT_FOUND),
     }
 }
 
-pub(crate) fn show_jwt(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_jwt(call: &mut Call<'_>) -> CommandReply {
     let mut out = "# filename\n".to_owned();
     for stored in all(call).all().iter().filter(|stored| stored.for_tokens()) {
         let _ = writeln!(out, "{}", stored.name);
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use state::Server;
 
-use crate::aside::{Answer, aside};
-use crate::call::{Call, Reply, Severity, denied, error};
 use crate::commands::sets::server;
+use crate::config_view::AccessLevel;
+use crate::invocation::{Call, CommandReply, Severity, denied, error};
+use crate::offload::{CommandAnswer, aside};
 use crate::sharing::Cleared;
-use crate::view::Level;
 
-pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
+pub(crate) fn clear_counters(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     match call.arg(0) {
-        "all" | "server" if call.settings.level < Level::Admin => denied(),
+        "all" | "server" if call.settings.level < AccessLevel::Admin => denied(),
         "server" => match server(&view, call.arg(1)) {
             Ok((_, server)) => clear_server(call, server),
             Err(reply) => reply,
@@ -26,7 +26,7 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
             }
             state::clear::process(&call.runtime.process);
             if !all {
-                return Reply::Done;
+                return CommandReply::Done;
             }
             let nameservers = view.resolvers.iter().flat_map(|section| &section.nameservers);
             nameservers.for_each(|nameserver| nameserver.counters.clear());
@@ -36,7 +36,7 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
 }
 
 /// Clears one server. Where other processes see its counters too, only who says `force` may.
-fn clear_server(call: &Call<'_>, server: Arc<Server>) -> Reply {
+fn clear_server(call: &Call<'_>, server: Arc<Server>) -> CommandReply {
     let is_shared = call.runtime.shared_counters().is_some_and(|shared| shared.holds(&server));
     if is_shared && call.arg(2) != "force" {
         return error(
@@ -48,17 +48,17 @@ fn clear_server(call: &Call<'_>, server: Arc<Server>) -> Reply {
     if is_shared { clear_shared(call, Cleared::Server(server), told) } else { notice(told) }
 }
 
-fn notice(text: String) -> Reply {
-    if text.is_empty() { Reply::Done } else { Reply::Message(Severity::Notice, text) }
+fn notice(text: String) -> CommandReply {
+    if text.is_empty() { CommandReply::Done } else { CommandReply::Message(Severity::Notice, text) }
 }
 
 /// Has other processes clear the same, where they share counters; then says so.
-fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> Reply {
+fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> CommandReply {
     let Some(shared) = call.runtime.shared_counters().cloned() else { return notice(told) };
     let view = call.runtime.view();
     aside(move || match shared.clear(&what, view.states()) {
-        Ok(()) if told.is_empty() => Answer::Text(told),
-        Ok(()) => Answer::Notice(told),
-        Err(why) => Answer::Error(format!("Cleared here alone: {why}.\n")),
+        Ok(()) if told.is_empty() => CommandAnswer::Text(told),
+        Ok(()) => CommandAnswer::Notice(told),
+        Err(why) => CommandAnswer::Error(format!("Cleared here alone: {why}.\n")),
     })
 }

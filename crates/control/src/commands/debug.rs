@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use base::output::to_standard_error;
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 /// `debug dev log`: a line for the logs of the process.
-pub(crate) fn log(call: &mut Call<'_>) -> Reply {
+pub(crate) fn log(call: &mut Call<'_>) -> CommandReply {
     if let Some(keeper) = call.runtime.keeper() {
         keeper.log(&call.args.join(" "));
     }
-    Reply::Done
+    CommandReply::Done
 }
 
 /// `debug dev delay`: the calling worker sleeps, and all that it serves waits.
-pub(crate) fn delay(call: &mut Call<'_>) -> Reply {
+pub(crate) fn delay(call: &mut Call<'_>) -> CommandReply {
     hold_up(call, ("100", 1), std::thread::sleep)
 }
 
 /// `debug dev loop`: holds the worker up by computing. The watchdog warns of it, as it would of
 /// anything else.
-pub(crate) fn busy_loop(call: &mut Call<'_>) -> Reply {
+pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
     match call.arg(1) {
         "" | "warn" => {}
         "isolated" => {
@@ -43,7 +43,7 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> Reply {
 const LONGEST: u64 = 60_000;
 
 /// With what is `usual` where no time is said, and at `most` so many words.
-fn hold_up(call: &Call<'_>, (usual, most): (&str, usize), how: impl FnOnce(Duration)) -> Reply {
+fn hold_up(call: &Call<'_>, (usual, most): (&str, usize), how: impl FnOnce(Duration)) -> CommandReply {
     let asked = match call.arg(0) {
         "" => usual,
         asked => asked,
@@ -51,14 +51,14 @@ fn hold_up(call: &Call<'_>, (usual, most): (&str, usize), how: impl FnOnce(Durat
     match asked.parse() {
         Ok(ms @ 0..=LONGEST) if call.args.len() <= most => {
             how(Duration::from_millis(ms));
-            Reply::Done
+            CommandReply::Done
         }
         _ => error(format!("A number of milliseconds is expected, 0 to {LONGEST}.")),
     }
 }
 
 /// `debug dev exit`: the process ends at once, and cleans nothing up.
-pub(crate) fn exit(call: &mut Call<'_>) -> Reply {
+pub(crate) fn exit(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0) {
         "" => std::process::exit(0),
         code => match code.parse::<u8>() {
@@ -69,7 +69,7 @@ pub(crate) fn exit(call: &mut Call<'_>) -> Reply {
 }
 
 /// `debug dev abort` and `debug dev panic`: the process ends with SIGABRT.
-pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
+pub(crate) fn abort(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
@@ -80,7 +80,7 @@ pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
 
 /// `debug dev bug`: what a fault in the program does: a panic, which ends the connection that asked
 /// and is counted (`show activity`).
-pub(crate) fn bug(call: &mut Call<'_>) -> Reply {
+pub(crate) fn bug(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
@@ -88,7 +88,7 @@ pub(crate) fn bug(call: &mut Call<'_>) -> Reply {
 }
 
 /// `debug dev check` and `debug dev warn`: a warning on standard error.
-pub(crate) fn warn(call: &mut Call<'_>) -> Reply {
+pub(crate) fn warn(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
@@ -96,7 +96,7 @@ pub(crate) fn warn(call: &mut Call<'_>) -> Reply {
     to_standard_error(&format!(
         "[WARNING]  ({pid}) : a command of the runtime socket asked for this warning.\n"
     ));
-    Reply::Done
+    CommandReply::Done
 }
 
 /// How much is written at once, and in all.
@@ -104,11 +104,11 @@ const PIECE: usize = 4096;
 const MOST: usize = 1 << 30;
 
 /// `debug dev write`: so many bytes of output.
-pub(crate) fn write(call: &mut Call<'_>) -> Reply {
+pub(crate) fn write(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0).parse::<usize>() {
         Ok(size @ 0..=MOST) => {
             let pieces = (0..size).step_by(PIECE).map(move |at| ".".repeat(PIECE.min(size - at)));
-            Reply::Pieces(Box::new(pieces))
+            CommandReply::Pieces(Box::new(pieces))
         }
         _ if call.args.is_empty() => error("Missing output size."),
         _ => error(format!("A number of bytes is expected, 0 to {MOST}.")),

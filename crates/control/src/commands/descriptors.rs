@@ -11,9 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use state::server::ServerAddress;
 use state::sessions;
 
-use crate::call::{Call, Reply, error};
 use crate::commands::streams::on_every_worker;
-use crate::view::View;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
 
 /// Kinds that can be chosen, a bit each.
 mod kind {
@@ -26,14 +26,14 @@ mod kind {
 
 /// Which descriptors are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Wanted {
+struct DescriptorFilter {
     kinds: u8,
     number: Option<u32>,
 }
 
-impl Wanted {
+impl DescriptorFilter {
     /// Reads the words: flags, a number, or a group and a number, either of which may be left out.
-    fn read(words: &[String], groups: usize) -> Result<Self, Reply> {
+    fn read(words: &[String], groups: usize) -> Result<Self, CommandReply> {
         let mut wanted = Self { kinds: 0, number: None };
         let mut excluded = 0;
         for word in words {
@@ -83,7 +83,7 @@ impl Wanted {
 
 /// A socket as the system lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Socket {
+enum ListedSocket {
     /// TCP: its ends, and whether it listens.
     Tcp { local: SocketAddr, remote: SocketAddr, listens: bool },
     /// UNIX: its path, and whether it listens.
@@ -91,7 +91,7 @@ enum Socket {
 }
 
 /// Sockets by the numbers of their inodes.
-fn sockets() -> HashMap<u64, Socket> {
+fn sockets() -> HashMap<u64, ListedSocket> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
     let mut all = HashMap::new();
     for name in ["tcp", "tcp6"] {
@@ -102,12 +102,12 @@ fn sockets() -> HashMap<u64, Socket> {
 }
 
 /// A line of `/proc/net/tcp` or `tcp6`.
-fn tcp(line: &str) -> Option<(u64, Socket)> {
+fn tcp(line: &str) -> Option<(u64, ListedSocket)> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, remote) = (end(words.next()?)?, end(words.next()?)?);
     let listens = words.next()? == "0A";
     let inode = words.nth(5)?.parse().ok()?;
-    Some((inode, Socket::Tcp { local, remote, listens }))
+    Some((inode, ListedSocket::Tcp { local, remote, listens }))
 }
 
 /// An address as these files have it: words of the machine in hexadecimal digits.
@@ -127,28 +127,28 @@ fn end(text: &str) -> Option<SocketAddr> {
 }
 
 /// A line of `/proc/net/unix`.
-fn unix(line: &str) -> Option<(u64, Socket)> {
+fn unix(line: &str) -> Option<(u64, ListedSocket)> {
     let mut words = line.split_ascii_whitespace().skip(3);
     let listens = u32::from_str_radix(words.next()?, 16).ok()? & 0x1_0000 != 0;
     let inode = words.nth(2)?.parse().ok()?;
-    Some((inode, Socket::Unix { path: words.collect::<Vec<_>>().join(" "), listens }))
+    Some((inode, ListedSocket::Unix { path: words.collect::<Vec<_>>().join(" "), listens }))
 }
 
 /// What a session says of its descriptors.
-struct Known {
+struct DescriptorFacts {
     /// Whether it is the server's side.
     is_back: bool,
     text: String,
 }
 
 /// The descriptors of sessions, on whatever worker they are.
-async fn of_sessions() -> HashMap<u32, Known> {
+async fn of_sessions() -> HashMap<u32, DescriptorFacts> {
     let lists = on_every_worker(|| sessions::list(|_| true)).await;
     let mut known = HashMap::new();
     for entry in lists.into_iter().flatten() {
         let mut add = |number: i32, is_back: bool, text: String| {
             if let Ok(number) = u32::try_from(number) {
-                known.insert(number, Known { is_back, text });
+                known.insert(number, DescriptorFacts { is_back, text });
             }
         };
         let name = &entry.frontend.name;
@@ -165,24 +165,28 @@ async fn of_sessions() -> HashMap<u32, Known> {
 }
 
 /// `show fd`.
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
-    let wanted = match Wanted::read(call.args, view.placement.groups.len()) {
+    let wanted = match DescriptorFilter::read(call.args, view.placement.groups.len()) {
         Ok(wanted) => wanted,
         Err(reply) => return reply,
     };
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         let known = of_sessions().await;
         // Systems with many sockets have long lists.
         let made = tokio::task::spawn_blocking(move || list(&view, wanted, &known)).await;
         match made {
-            Ok(Some(text)) => Reply::Text(text),
+            Ok(Some(text)) => CommandReply::Text(text),
             _ => error("The system does not list file descriptors."),
         }
     }))
 }
 
-fn list(view: &View, wanted: Wanted, known: &HashMap<u32, Known>) -> Option<String> {
+fn list(
+    view: &ConfigView,
+    wanted: DescriptorFilter,
+    known: &HashMap<u32, DescriptorFacts>,
+) -> Option<String> {
     let (all, sockets) = (numbers()?, sockets());
     let mut out = String::new();
     for (number, target) in all {
@@ -213,11 +217,11 @@ fn numbers() -> Option<Vec<(u32, String)>> {
 
 /// What a descriptor is, and as a line says it.
 fn describe(
-    view: &View,
+    view: &ConfigView,
     number: u32,
     target: &str,
-    sockets: &HashMap<u64, Socket>,
-    known: &HashMap<u32, Known>,
+    sockets: &HashMap<u64, ListedSocket>,
+    known: &HashMap<u32, DescriptorFacts>,
 ) -> (u8, String) {
     if target.starts_with("pipe:") {
         return (kind::PIPE, target.to_owned());
@@ -230,16 +234,16 @@ fn describe(
         };
     };
     match socket {
-        Socket::Tcp { local, listens: true, .. } => {
+        ListedSocket::Tcp { local, listens: true, .. } => {
             let family = if local.is_ipv4() { "ipv4" } else { "ipv6" };
             let owner = owner(view, &local.to_string(), local.port());
             (kind::LISTENER, format!("l.st=RDY {owner} fam={family} lport={}", local.port()))
         }
-        Socket::Unix { path, listens: true } => {
+        ListedSocket::Unix { path, listens: true } => {
             let owner = owner(view, path, 0);
             (kind::LISTENER, format!("l.st=RDY {owner} fam=unix path={path}"))
         }
-        Socket::Tcp { local, remote, .. } => {
+        ListedSocket::Tcp { local, remote, .. } => {
             let family = if local.is_ipv4() { "ipv4" } else { "ipv6" };
             let ends = format!("fam={family} lport={} rport={}", local.port(), remote.port());
             match known.get(&number) {
@@ -250,21 +254,21 @@ fn describe(
                 },
             }
         }
-        Socket::Unix { path, .. } => match known.get(&number) {
+        ListedSocket::Unix { path, .. } => match known.get(&number) {
             Some(known) => of_session(known, "fam=unix"),
             None => (kind::FRONT, format!("back=0 fam=unix {path}").trim_end().to_owned()),
         },
     }
 }
 
-fn of_session(known: &Known, ends: &str) -> (u8, String) {
-    let Known { is_back, text } = known;
+fn of_session(known: &DescriptorFacts, ends: &str) -> (u8, String) {
+    let DescriptorFacts { is_back, text } = known;
     let kind = if *is_back { kind::BACK } else { kind::FRONT };
     (kind, format!("back={} {text} {ends}", u8::from(*is_back)))
 }
 
 /// Who listens there.
-fn owner(view: &View, address: &str, port: u16) -> String {
+fn owner(view: &ConfigView, address: &str, port: u16) -> String {
     for proxy in &view.proxies {
         let listeners = proxy.state.listeners.load();
         let ends = |own: &str| {
@@ -279,7 +283,7 @@ fn owner(view: &View, address: &str, port: u16) -> String {
 }
 
 /// The server at an address: a connection to it that serves nobody.
-fn server_at(view: &View, remote: SocketAddr) -> Option<String> {
+fn server_at(view: &ConfigView, remote: SocketAddr) -> Option<String> {
     view.proxies.iter().find_map(|proxy| {
         let servers = proxy.state.servers.load();
         let at = |server: &&std::sync::Arc<state::Server>| {
@@ -291,7 +295,7 @@ fn server_at(view: &View, remote: SocketAddr) -> Option<String> {
 }
 
 /// `debug dev fd`: the open descriptors as the system describes them.
-pub(crate) fn raw(call: &mut Call<'_>) -> Reply {
+pub(crate) fn raw(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
@@ -320,16 +324,16 @@ pub(crate) fn raw(call: &mut Call<'_>) -> Reply {
             facts.ino()
         );
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wanted(line: &str) -> Option<Wanted> {
+    fn wanted(line: &str) -> Option<DescriptorFilter> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Wanted::read(&words, 2).ok()
+        DescriptorFilter::read(&words, 2).ok()
     }
 
     #[test]
@@ -346,7 +350,7 @@ mod tests {
             ("2/5", kind::ANY, Some(5)),
             ("1/", kind::ANY, None),
         ] {
-            assert_eq!(wanted(line), Some(Wanted { kinds, number }), "{line}");
+            assert_eq!(wanted(line), Some(DescriptorFilter { kinds, number }), "{line}");
         }
         for line in ["x", "-x", "3/5", "5x", "1/y"] {
             assert_eq!(wanted(line), None, "{line}");
@@ -357,13 +361,13 @@ mod tests {
     fn sockets_are_read_as_the_system_lists_them() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100";
         let (local, remote) = ("127.0.0.1:8080".parse().unwrap(), "0.0.0.0:0".parse().unwrap());
-        assert_eq!(tcp(line), Some((4711, Socket::Tcp { local, remote, listens: true })));
+        assert_eq!(tcp(line), Some((4711, ListedSocket::Tcp { local, remote, listens: true })));
         let line = "   1: 00000000000000000000000001000000:0050 0000000000000000FFFF00000100007F:0016 01 0:0 0:0 0 0 0 7 1";
         let (local, remote) = ("[::1]:80".parse().unwrap(), "127.0.0.1:22".parse().unwrap());
-        assert_eq!(tcp(line), Some((7, Socket::Tcp { local, remote, listens: false })));
+        assert_eq!(tcp(line), Some((7, ListedSocket::Tcp { local, remote, listens: false })));
         let line = "0000000000000000: 00000002 00000000 00010000 0001 01 99 /run/a b.sock";
         let path = "/run/a b.sock".to_owned();
-        assert_eq!(unix(line), Some((99, Socket::Unix { path, listens: true })));
+        assert_eq!(unix(line), Some((99, ListedSocket::Unix { path, listens: true })));
         for line in ["", "x", "0: 1:2", "0: 0100007F:1F90 00:0 0A a b c d e"] {
             assert_eq!((tcp(line), unix(line)), (None, None), "{line}");
         }

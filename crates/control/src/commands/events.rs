@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use state::Ring;
-use state::ring::Reader;
+use state::ring::RingReader;
 
-use crate::call::{Call, Follow, Reply, denied, error, warning};
+use crate::config_view::AccessLevel;
+use crate::invocation::{Call, CommandReply, Follow, denied, error, warning};
 use crate::sinks::{STANDARD, lost};
-use crate::view::Level;
 
-pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_events(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let Some(name) = call.args.first() else { return warning(sinks(&view.rings)) };
     // Anyone may see which sinks there are; what is in them may be anybody's requests.
-    if call.settings.level < Level::Operator {
+    if call.settings.level < AccessLevel::Operator {
         return denied();
     }
     let Some(ring) = view.rings.iter().find(|ring| *ring.name == **name) else {
@@ -34,8 +34,8 @@ pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
             _ => return error("unknown option"),
         }
     }
-    let reader = if newest { Reader::newest(ring) } else { Reader::oldest(ring) };
-    Reply::Follow(Follow::new(reader, end), wait)
+    let reader = if newest { RingReader::newest(ring) } else { RingReader::oldest(ring) };
+    CommandReply::Follow(Follow::new(reader, end), wait)
 }
 
 fn sinks(rings: &[Arc<Ring>]) -> String {

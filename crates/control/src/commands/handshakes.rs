@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use tls::crl::time_text;
 use tls::files::LineNames;
 
-use crate::aside::{Answer, aside};
-use crate::call::{Call, Reply, Severity, error};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
-pub(crate) fn sni(call: &mut Call<'_>) -> Reply {
+pub(crate) fn sni(call: &mut Call<'_>) -> CommandReply {
     let (mut frontend, mut expired, mut offset) = (None, false, 0);
     let mut words = call.args.iter();
     while let Some(word) = words.next() {
@@ -50,7 +50,7 @@ pub(crate) fn sni(call: &mut Call<'_>) -> Reply {
             rows(&line, until, &mut out);
         }
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// A row for each name of a `bind` line; with `until` only of certificates that end before.
@@ -76,7 +76,7 @@ fn rows(line: &LineNames, until: Option<i64>, out: &mut String) {
     }
 }
 
-pub(crate) fn ocsp_response(call: &mut Call<'_>) -> Reply {
+pub(crate) fn ocsp_response(call: &mut Call<'_>) -> CommandReply {
     let files = call.runtime.view().tls.clone();
     let (first, second) = (call.arg(0), call.arg(1));
     if first.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn ocsp_response(call: &mut Call<'_>) -> Reply {
                 one.id, one.certificate
             );
         }
-        return Reply::Text(out);
+        return CommandReply::Text(out);
     }
     let is_format = matches!(first, "text" | "base64");
     let word = if is_format { second } else { first };
@@ -101,8 +101,10 @@ pub(crate) fn ocsp_response(call: &mut Call<'_>) -> Reply {
         return error("'show ssl ocsp-response [text|base64]' expects a valid certid.\n");
     }
     match files.response(word) {
-        Some(response) if first == "base64" => Reply::Text(format!("{}\n", STANDARD.encode(&response.der))),
-        Some(response) => Reply::Text(response.text()),
+        Some(response) if first == "base64" => {
+            CommandReply::Text(format!("{}\n", STANDARD.encode(&response.der)))
+        }
+        Some(response) => CommandReply::Text(response.text()),
         None if word.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             error("Certificate ID or path does not match any certificate.\n")
         }
@@ -110,7 +112,7 @@ pub(crate) fn ocsp_response(call: &mut Call<'_>) -> Reply {
     }
 }
 
-pub(crate) fn set_ocsp_response(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set_ocsp_response(call: &mut Call<'_>) -> CommandReply {
     let text = call.payload.unwrap_or_else(|| call.arg(0));
     let text: String = text.split_whitespace().collect();
     if text.is_empty() {
@@ -121,12 +123,12 @@ pub(crate) fn set_ocsp_response(call: &mut Call<'_>) -> Reply {
     };
     let files = call.runtime.view().tls.clone();
     aside(move || match files.set_response(&der) {
-        Ok(()) => Answer::Notice("OCSP Response updated!\n".to_owned()),
-        Err(why) => Answer::Error(format!("{}.\n", why.trim_end_matches('.'))),
+        Ok(()) => CommandAnswer::Notice("OCSP Response updated!\n".to_owned()),
+        Err(why) => CommandAnswer::Error(format!("{}.\n", why.trim_end_matches('.'))),
     })
 }
 
-pub(crate) fn ocsp_updates(call: &mut Call<'_>) -> Reply {
+pub(crate) fn ocsp_updates(call: &mut Call<'_>) -> CommandReply {
     let files = call.runtime.view().tls.clone();
     aside(move || {
         let mut out =
@@ -146,7 +148,7 @@ pub(crate) fn ocsp_updates(call: &mut Call<'_>) -> Reply {
                 update.failures
             );
         }
-        Answer::Text(out)
+        CommandAnswer::Text(out)
     })
 }
 
@@ -158,7 +160,7 @@ fn date(seconds: i64) -> String {
     out
 }
 
-pub(crate) fn update_ocsp_response(call: &mut Call<'_>) -> Reply {
+pub(crate) fn update_ocsp_response(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0).to_owned();
     if name.is_empty() {
         return error("'update ssl ocsp-response' expects a filename\n");
@@ -166,13 +168,13 @@ pub(crate) fn update_ocsp_response(call: &mut Call<'_>) -> Reply {
     let files = call.runtime.view().tls.clone();
     // What comes of it is told to the logs, as HAProxy does.
     aside(move || match files.update_now(&name) {
-        Ok(()) => Answer::Text(String::new()),
-        Err(why) => Answer::Error(why),
+        Ok(()) => CommandAnswer::Text(String::new()),
+        Err(why) => CommandAnswer::Error(why),
     })
 }
 
-pub(crate) fn providers(_: &mut Call<'_>) -> Reply {
-    Reply::Text("Loaded providers : \n\t- aws-lc\n".to_owned())
+pub(crate) fn providers(_: &mut Call<'_>) -> CommandReply {
+    CommandReply::Text("Loaded providers : \n\t- aws-lc\n".to_owned())
 }
 
 /// The place of the keys that `#<number>` or a file's name means.
@@ -183,7 +185,7 @@ fn keys_of(all: &[(Box<str>, std::sync::Arc<tls::TicketKeys>)], word: &str) -> O
     }
 }
 
-pub(crate) fn tls_keys(call: &mut Call<'_>) -> Reply {
+pub(crate) fn tls_keys(call: &mut Call<'_>) -> CommandReply {
     let all = call.runtime.view().tls.ticket_keys();
     let word = call.arg(0);
     if word.is_empty() {
@@ -191,7 +193,7 @@ pub(crate) fn tls_keys(call: &mut Call<'_>) -> Reply {
         for (number, (file, _)) in all.iter().enumerate() {
             let _ = writeln!(out, "{number} ({file})");
         }
-        return Reply::Text(out);
+        return CommandReply::Text(out);
     }
     let only = if word == "*" { None } else { Some(keys_of(&all, word)) };
     if only == Some(None) {
@@ -207,10 +209,10 @@ pub(crate) fn tls_keys(call: &mut Call<'_>) -> Reply {
             let _ = writeln!(out, "{number}.{place} {}", STANDARD.encode(key));
         }
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn set_tls_key(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set_tls_key(call: &mut Call<'_>) -> CommandReply {
     let (word, key) = (call.arg(0), call.arg(1));
     if word.is_empty() || key.is_empty() {
         return error("'set ssl tls-key' expects a filename and the new TLS key in base64 encoding.\n");
@@ -223,7 +225,7 @@ pub(crate) fn set_tls_key(call: &mut Call<'_>) -> Reply {
         return error("'set ssl tls-key' received invalid base64 encoded TLS key.\n");
     };
     if keys.push(&key) {
-        Reply::Message(Severity::Notice, "TLS ticket key updated!\n".to_owned())
+        CommandReply::Message(Severity::Notice, "TLS ticket key updated!\n".to_owned())
     } else {
         error("'set ssl tls-key' received a key of wrong size.\n")
     }

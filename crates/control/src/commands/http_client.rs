@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use crate::call::{Call, Reply, error};
-use crate::keeper::Received;
+use crate::invocation::{Call, CommandReply, error};
+use crate::runtime_edit::OwnResponse;
 
-pub(crate) fn send(call: &mut Call<'_>) -> Reply {
+pub(crate) fn send(call: &mut Call<'_>) -> CommandReply {
     let (as_blocks, words) = match call.args.split_first() {
         Some((first, rest)) if first == "--htx" => (true, rest),
         _ => (false, call.args),
@@ -16,8 +16,8 @@ pub(crate) fn send(call: &mut Call<'_>) -> Reply {
     };
     let Some(keeper) = call.runtime.keeper() else { return error("Can't start the HTTP client.\n") };
     match keeper.send(method, url) {
-        Ok(receiving) => Reply::Later(Box::pin(async move {
-            Reply::Bytes(match receiving.await {
+        Ok(receiving) => CommandReply::Later(Box::pin(async move {
+            CommandReply::Bytes(match receiving.await {
                 Ok(response) if as_blocks => blocks(&response).into_bytes(),
                 Ok(response) => shown(&response),
                 // As HAProxy: no response is one of status 0.
@@ -29,7 +29,7 @@ pub(crate) fn send(call: &mut Call<'_>) -> Reply {
 }
 
 /// The response, with the names of its fields in lower case.
-fn shown(response: &Received) -> Vec<u8> {
+fn shown(response: &OwnResponse) -> Vec<u8> {
     let mut out = format!("HTTP/1.1 {} {}\n", response.status, response.reason);
     for (name, value) in &response.headers {
         let _ = write!(out, "{}: {value}\r\n", name.to_ascii_lowercase());
@@ -41,7 +41,7 @@ fn shown(response: &Received) -> Vec<u8> {
 }
 
 /// The parts of the response, a line each, with their lengths (`--htx`).
-fn blocks(response: &Received) -> String {
+fn blocks(response: &OwnResponse) -> String {
     let line = format!("HTTP/1.1 {} {}", response.status, response.reason);
     let fields = response.headers.iter().map(|(name, value)| {
         ("HDR", name.len() + value.len(), format!("{}: {value}", name.to_ascii_lowercase()))
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_response_is_shown_with_its_bytes_or_by_its_parts() {
-        let response = Received {
+        let response = OwnResponse {
             status: 200,
             reason: "OK".to_owned(),
             headers: vec![("A".to_owned(), "b c".to_owned())],

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use tls::files::{List, NotAdded};
+use tls::files::{CertificateList, NotAdded};
 
-use crate::aside::{Answer, aside};
-use crate::call::{Call, Reply, Severity, error};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let files = &call.runtime.view().tls;
     let numbers = call.arg(0) == "-n";
     let name = call.arg(usize::from(numbers));
@@ -17,15 +17,15 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
             return error("'show ssl crt-list -n' expects a filename or a directory\n");
         }
         let names: String = files.lists().iter().map(|name| format!("{name}\n")).collect();
-        return Reply::Text(names);
+        return CommandReply::Text(names);
     }
     match files.list(name) {
-        Some((name, list)) => Reply::Text(dump(&name, &list, numbers)),
+        Some((name, list)) => CommandReply::Text(dump(&name, &list, numbers)),
         None => error("didn't find the specified filename\n"),
     }
 }
 
-fn dump(name: &str, list: &List, numbers: bool) -> String {
+fn dump(name: &str, list: &CertificateList, numbers: bool) -> String {
     let mut out = format!("# {name}\n");
     for entry in &list.entries {
         out.push_str(&entry.certificate);
@@ -43,7 +43,7 @@ fn dump(name: &str, list: &List, numbers: bool) -> String {
     out
 }
 
-pub(crate) fn add(call: &mut Call<'_>) -> Reply {
+pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
     let (name, word) = (call.arg(0), call.arg(1));
     let payload = call.payload.filter(|payload| !payload.trim().is_empty());
     if name.is_empty() || (word.is_empty() && payload.is_none()) {
@@ -57,17 +57,17 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
         };
         match files.add_to_list(&name, &text, is_line) {
             Ok((certificate, list, count)) => {
-                Answer::Text(format!("{}Success!\n", inserting(&certificate, &list, count)))
+                CommandAnswer::Text(format!("{}Success!\n", inserting(&certificate, &list, count)))
             }
-            Err(NotAdded::Refused(text)) => Answer::Error(format!("Can't edit the crt-list: {text}")),
+            Err(NotAdded::Refused(text)) => CommandAnswer::Error(format!("Can't edit the crt-list: {text}")),
             Err(NotAdded::Unusable(certificate, list, text)) => {
-                Answer::Text(format!("{}{text}Failed!\n", inserting(&certificate, &list, 1)))
+                CommandAnswer::Text(format!("{}{text}Failed!\n", inserting(&certificate, &list, 1)))
             }
         }
     })
 }
 
-pub(crate) fn del(call: &mut Call<'_>) -> Reply {
+pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     let (name, word) = (call.arg(0), call.arg(1));
     if name.is_empty() || word.is_empty() {
         return error("'del ssl crtlist' expects a filename and a certificate name\n");
@@ -84,9 +84,10 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
         },
     };
     match call.runtime.view().tls.remove_from_list(name, certificate, number) {
-        Ok(list) => {
-            Reply::Message(Severity::Notice, format!("Entry '{certificate}' deleted in crtlist '{list}'!\n"))
-        }
+        Ok(list) => CommandReply::Message(
+            Severity::Notice,
+            format!("Entry '{certificate}' deleted in crtlist '{list}'!\n"),
+        ),
         Err(text) => error(format!("Can't delete the entry: {text}")),
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use base::clock::{Date, WallTime};
 use state::acme::Order;
-use tls::x509::Facts;
+use tls::x509::CertificateFields;
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 fn find(call: &Call<'_>, certificate: &str) -> Option<Arc<Order>> {
     let view = call.runtime.view();
     view.orders.iter().find(|order| *order.certificate == *certificate).cloned()
 }
 
-pub(crate) fn status(call: &mut Call<'_>) -> Reply {
+pub(crate) fn status(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let now = WallTime::now().seconds;
     let mut out = "# certificate\tsection\tstate\texpiration date (UTC)\texpires in\tscheduled date \
@@ -23,10 +23,9 @@ pub(crate) fn status(call: &mut Call<'_>) -> Reply {
         .to_owned();
     for order in &view.orders {
         let shown = order.show();
-        let until = view
-            .tls
-            .certificate(&order.certificate)
-            .and_then(|certificate| Some(Facts::parse(certificate.chain.first()?).ok()?.validity().1));
+        let until = view.tls.certificate(&order.certificate).and_then(|certificate| {
+            Some(CertificateFields::parse(certificate.chain.first()?).ok()?.validity().1)
+        });
         let state = match shown.scheduled {
             _ if shown.runs => "Running",
             Some(_) => "Scheduled",
@@ -42,7 +41,7 @@ pub(crate) fn status(call: &mut Call<'_>) -> Reply {
         }
         out.push('\n');
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// `2026-11-23T10:22:12Z`
@@ -58,13 +57,13 @@ fn left(seconds: i64) -> String {
     format!("{days}d {hours}h{minutes:02}m{:02}s", seconds % 60)
 }
 
-pub(crate) fn renew(call: &mut Call<'_>) -> Reply {
+pub(crate) fn renew(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);
     if name.is_empty() {
         return error(": not enough parameters\n");
     }
     match find(call, name) {
-        Some(order) if order.renew() => Reply::Done,
+        Some(order) if order.renew() => CommandReply::Done,
         Some(_) => {
             error(format!("Task already exists for '{name}' certificate.\nCan't start the ACME client.\n"))
         }
@@ -75,18 +74,18 @@ pub(crate) fn renew(call: &mut Call<'_>) -> Reply {
     }
 }
 
-pub(crate) fn challenge_ready(call: &mut Call<'_>) -> Reply {
+pub(crate) fn challenge_ready(call: &mut Call<'_>) -> CommandReply {
     let (name, domain) = (call.arg(0), call.arg(2));
     if name.is_empty() || call.arg(1) != "domain" || domain.is_empty() {
         return error("Not enough parameters: \"acme challenge_ready <certfile> domain <domain>\"\n");
     }
     match find(call, name).and_then(|order| order.challenge_ready(&domain.to_ascii_lowercase())) {
-        Some(0) => Reply::Text(format!(
+        Some(0) => CommandReply::Text(format!(
             "'{name}' challenges ready! All challenges ready, starting challenges validation!\n"
         )),
-        Some(left) => {
-            Reply::Text(format!("'{name}' challenge(s) ready! Remaining challenges to deploy: {left}\n"))
-        }
+        Some(left) => CommandReply::Text(format!(
+            "'{name}' challenge(s) ready! Remaining challenges to deploy: {left}\n"
+        )),
         None => error(format!(
             "Couldn't find an ACME task using crt \"{name}\" and dns \"{domain}\" to set as ready!\n"
         )),

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use sample::pattern::{Line, List, Method, NewLine as Entry};
+use sample::pattern::{List, MatchMethod, NewLine as Entry, PatternLine};
 
-use crate::call::{Call, Reply, error, info};
-use crate::versions::Prepared;
+use crate::invocation::{Call, CommandReply, error, info};
+use crate::versions::PreparedVersions;
 
 /// How many lines are shown before others of the worker get their turn.
 const PORTION: usize = 256;
@@ -16,12 +16,12 @@ const LONG: usize = 2000;
 
 /// ACL or map: the words of messages differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PatternKind {
     Acl,
     Map,
 }
 
-impl Kind {
+impl PatternKind {
     fn word(self) -> &'static str {
         match self {
             Self::Acl => "ACL",
@@ -32,7 +32,7 @@ impl Kind {
 
 /// The version (`@3`) and the list that come first among the arguments, and how many words they
 /// took.
-fn list(call: &Call<'_>, kind: Kind) -> Result<(Option<u32>, Arc<List>, usize), Reply> {
+fn list(call: &Call<'_>, kind: PatternKind) -> Result<(Option<u32>, Arc<List>, usize), CommandReply> {
     let (version, at) = match call.arg(0).strip_prefix('@') {
         Some(digits) => match digits.parse() {
             Ok(version) => (Some(version), 1),
@@ -42,19 +42,19 @@ fn list(call: &Call<'_>, kind: Kind) -> Result<(Option<u32>, Arc<List>, usize), 
     };
     let found = call.runtime.view().patterns.find(call.arg(at));
     // An ACL's commands never touch a map, nor the other way round.
-    match found.filter(|list| list.is_map == (kind == Kind::Map)) {
+    match found.filter(|list| list.is_map == (kind == PatternKind::Map)) {
         Some(list) => Ok((version, list, at + 1)),
         None => Err(error(format!("Unknown {} identifier. Please use #<id> or <file>.", kind.word()))),
     }
 }
 
-fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut Prepared) -> R) -> R {
+fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut PreparedVersions) -> R) -> R {
     // Whatever panicked elsewhere left whole entries behind.
     let mut versions = call.runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     work(versions.0.entry(number).or_default())
 }
 
-fn show(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn show(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     if call.args.is_empty() {
         return overview(call, kind);
     }
@@ -66,19 +66,19 @@ fn show(call: &mut Call<'_>, kind: Kind) -> Reply {
             }
             let mut out = String::new();
             for (id, (key, value)) in prepared.waiting.get(&version).into_iter().flatten().enumerate() {
-                write_line(&mut out, &Line { id: id as u64, key: key.clone(), value: value.clone() });
+                write_line(&mut out, &PatternLine { id: id as u64, key: key.clone(), value: value.clone() });
             }
-            Reply::Text(out)
+            CommandReply::Text(out)
         }),
         Err(reply) => reply,
     }
 }
 
 /// The lines of a list, in portions; what changes meanwhile is shown as it then is.
-fn show_lines(list: Arc<List>) -> Reply {
+fn show_lines(list: Arc<List>) -> CommandReply {
     let ids = list.ids();
     let mut shown = 0;
-    Reply::Pieces(Box::new(std::iter::from_fn(move || {
+    CommandReply::Pieces(Box::new(std::iter::from_fn(move || {
         let portion = ids.get(shown..(shown + PORTION).min(ids.len())).filter(|ids| !ids.is_empty())?;
         shown += portion.len();
         let mut out = String::new();
@@ -87,7 +87,7 @@ fn show_lines(list: Arc<List>) -> Reply {
     })))
 }
 
-fn write_line(out: &mut String, line: &Line) {
+fn write_line(out: &mut String, line: &PatternLine) {
     let (id, key) = (line.id, String::from_utf8_lossy(&line.key));
     let _ = match &line.value {
         Some(value) => writeln!(out, "{id:#x} {key} {}", String::from_utf8_lossy(value)),
@@ -95,11 +95,11 @@ fn write_line(out: &mut String, line: &Line) {
     };
 }
 
-fn overview(call: &Call<'_>, kind: Kind) -> Reply {
+fn overview(call: &Call<'_>, kind: PatternKind) -> CommandReply {
     let mut out = "# id (file) description\n".to_owned();
     let view = call.runtime.view();
     let mut lists: Vec<_> =
-        view.patterns.lists().iter().filter(|l| l.is_map == (kind == Kind::Map)).collect();
+        view.patterns.lists().iter().filter(|l| l.is_map == (kind == PatternKind::Map)).collect();
     lists.sort_by_key(|list| list.number());
     for list in lists {
         let (current, next, waiting) = with_versions(call, list.number(), |prepared| {
@@ -113,18 +113,18 @@ fn overview(call: &Call<'_>, kind: Kind) -> Reply {
             list.name()
         );
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// Lines of a payload as entries: the first word is the key, the rest of a map's line its value.
-fn payload_entries(payload: &str, kind: Kind) -> Result<Vec<Entry>, Reply> {
+fn payload_entries(payload: &str, kind: PatternKind) -> Result<Vec<Entry>, CommandReply> {
     let mut entries = Vec::new();
     for line in
         payload.lines().map(|line| line.trim_start_matches([' ', '\t'])).filter(|line| !line.is_empty())
     {
         let entry = match kind {
-            Kind::Acl => (line.as_bytes().into(), None),
-            Kind::Map => match line.split_once([' ', '\t']) {
+            PatternKind::Acl => (line.as_bytes().into(), None),
+            PatternKind::Map => match line.split_once([' ', '\t']) {
                 Some((key, value)) => {
                     (key.as_bytes().into(), Some(value.trim_start_matches([' ', '\t']).as_bytes().into()))
                 }
@@ -136,10 +136,10 @@ fn payload_entries(payload: &str, kind: Kind) -> Result<Vec<Entry>, Reply> {
     Ok(entries)
 }
 
-fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn add(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     let usage = match kind {
-        Kind::Acl => "'add acl' expects two parameters: ACL identifier and pattern.",
-        Kind::Map => {
+        PatternKind::Acl => "'add acl' expects two parameters: ACL identifier and pattern.",
+        PatternKind::Map => {
             "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload"
         }
     };
@@ -157,22 +157,22 @@ fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
             Err(reply) => return reply,
         },
         (_, None) if key.is_empty() => return error(usage),
-        (Kind::Map, _) if value.is_empty() => return error(usage),
-        (Kind::Map, _) => vec![(key.as_bytes().into(), Some(value.as_bytes().into()))],
-        (Kind::Acl, _) => vec![(key.as_bytes().into(), None)],
+        (PatternKind::Map, _) if value.is_empty() => return error(usage),
+        (PatternKind::Map, _) => vec![(key.as_bytes().into(), Some(value.as_bytes().into()))],
+        (PatternKind::Acl, _) => vec![(key.as_bytes().into(), None)],
     };
     if let Some(why) = entries.iter().find_map(|(key, _)| list.check(key).err()) {
         return error(format!("{}.", why.replace('`', "'")));
     }
     let add_now = |entries: Vec<Entry>| {
         entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
-        Reply::Done
+        CommandReply::Done
     };
     let Some(version) = version else { return add_now(entries) };
     with_versions(call, list.number(), |prepared| match prepared.waiting.get_mut(&version) {
         Some(waiting) => {
             waiting.extend(entries);
-            Reply::Done
+            CommandReply::Done
         }
         None if version == prepared.current => add_now(entries),
         None if version > prepared.current => {
@@ -183,7 +183,7 @@ fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
     })
 }
 
-fn prepare(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn prepare(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     match list(call, kind) {
         Ok((_, list, _)) => with_versions(call, list.number(), |prepared| {
             prepared.next = prepared.next.wrapping_add(1);
@@ -194,7 +194,7 @@ fn prepare(call: &mut Call<'_>, kind: Kind) -> Reply {
     }
 }
 
-fn commit(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn commit(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     let (version, list) = match list(call, kind) {
         Ok((Some(version), list, _)) => (version, list),
         Ok((None, ..)) => return error(format!("Missing version number for the {}.", kind.word())),
@@ -214,20 +214,20 @@ fn commit(call: &mut Call<'_>, kind: Kind) -> Reply {
 }
 
 /// Replaces all lines; indexes of long lists are not made on the worker's turn.
-fn replace(list: Arc<List>, entries: Vec<Entry>) -> Reply {
+fn replace(list: Arc<List>, entries: Vec<Entry>) -> CommandReply {
     if entries.len().max(list.len()) <= LONG {
         list.replace(entries);
-        return Reply::Done;
+        return CommandReply::Done;
     }
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         match tokio::task::spawn_blocking(move || list.replace(entries)).await {
-            Ok(()) => Reply::Done,
+            Ok(()) => CommandReply::Done,
             Err(failed) => error(format!("The list was not replaced: {failed}.")),
         }
     }))
 }
 
-fn clear(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn clear(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     if call.args.is_empty() {
         return error(format!("Missing {} identifier.", kind.word()));
     }
@@ -238,7 +238,7 @@ fn clear(call: &mut Call<'_>, kind: Kind) -> Reply {
                 prepared.waiting.get_mut(&version).map(Vec::clear);
                 version == prepared.current
             });
-            if current { replace(list, Vec::new()) } else { Reply::Done }
+            if current { replace(list, Vec::new()) } else { CommandReply::Done }
         }
         Err(reply) => reply,
     }
@@ -249,7 +249,7 @@ fn reference(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("#0x")?, 16).ok()
 }
 
-fn delete(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn delete(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     if call.args.len() < 2 {
         let word = kind.word();
         return error(format!("This command expects two parameters: {word} identifier and key."));
@@ -260,73 +260,73 @@ fn delete(call: &mut Call<'_>, kind: Kind) -> Reply {
     };
     let key = call.arg(at);
     let removed = reference(key).map_or_else(|| list.remove(key.as_bytes()), |id| list.remove_id(id));
-    if removed { Reply::Done } else { error("Key not found.") }
+    if removed { CommandReply::Done } else { error("Key not found.") }
 }
 
-pub(crate) fn set_map(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set_map(call: &mut Call<'_>) -> CommandReply {
     if call.args.len() < 3 {
         return error("'set map' expects three parameters: map identifier, key and value.");
     }
-    let (_, list, at) = match list(call, Kind::Map) {
+    let (_, list, at) = match list(call, PatternKind::Map) {
         Ok(found) => found,
         Err(reply) => return reply,
     };
     let (key, value) = (call.arg(at), call.arg(at + 1));
     let value = value.as_bytes();
     let done = reference(key).map_or_else(|| list.set(key.as_bytes(), value), |id| list.set_id(id, value));
-    if done { Reply::Done } else { error("entry not found.") }
+    if done { CommandReply::Done } else { error("entry not found.") }
 }
 
-pub(crate) fn show_acl(call: &mut Call<'_>) -> Reply {
-    show(call, Kind::Acl)
+pub(crate) fn show_acl(call: &mut Call<'_>) -> CommandReply {
+    show(call, PatternKind::Acl)
 }
 
-pub(crate) fn show_map(call: &mut Call<'_>) -> Reply {
-    show(call, Kind::Map)
+pub(crate) fn show_map(call: &mut Call<'_>) -> CommandReply {
+    show(call, PatternKind::Map)
 }
 
-pub(crate) fn add_acl(call: &mut Call<'_>) -> Reply {
-    add(call, Kind::Acl)
+pub(crate) fn add_acl(call: &mut Call<'_>) -> CommandReply {
+    add(call, PatternKind::Acl)
 }
 
-pub(crate) fn add_map(call: &mut Call<'_>) -> Reply {
-    add(call, Kind::Map)
+pub(crate) fn add_map(call: &mut Call<'_>) -> CommandReply {
+    add(call, PatternKind::Map)
 }
 
-pub(crate) fn del_acl(call: &mut Call<'_>) -> Reply {
-    delete(call, Kind::Acl)
+pub(crate) fn del_acl(call: &mut Call<'_>) -> CommandReply {
+    delete(call, PatternKind::Acl)
 }
 
-pub(crate) fn del_map(call: &mut Call<'_>) -> Reply {
-    delete(call, Kind::Map)
+pub(crate) fn del_map(call: &mut Call<'_>) -> CommandReply {
+    delete(call, PatternKind::Map)
 }
 
-pub(crate) fn clear_acl(call: &mut Call<'_>) -> Reply {
-    clear(call, Kind::Acl)
+pub(crate) fn clear_acl(call: &mut Call<'_>) -> CommandReply {
+    clear(call, PatternKind::Acl)
 }
 
-pub(crate) fn clear_map(call: &mut Call<'_>) -> Reply {
-    clear(call, Kind::Map)
+pub(crate) fn clear_map(call: &mut Call<'_>) -> CommandReply {
+    clear(call, PatternKind::Map)
 }
 
-pub(crate) fn prepare_acl(call: &mut Call<'_>) -> Reply {
-    prepare(call, Kind::Acl)
+pub(crate) fn prepare_acl(call: &mut Call<'_>) -> CommandReply {
+    prepare(call, PatternKind::Acl)
 }
 
-pub(crate) fn prepare_map(call: &mut Call<'_>) -> Reply {
-    prepare(call, Kind::Map)
+pub(crate) fn prepare_map(call: &mut Call<'_>) -> CommandReply {
+    prepare(call, PatternKind::Map)
 }
 
-pub(crate) fn commit_acl(call: &mut Call<'_>) -> Reply {
-    commit(call, Kind::Acl)
+pub(crate) fn commit_acl(call: &mut Call<'_>) -> CommandReply {
+    commit(call, PatternKind::Acl)
 }
 
-pub(crate) fn commit_map(call: &mut Call<'_>) -> Reply {
-    commit(call, Kind::Map)
+pub(crate) fn commit_map(call: &mut Call<'_>) -> CommandReply {
+    commit(call, PatternKind::Map)
 }
 
 /// `get map`, `get acl`: what each way of looking into the list makes of a value.
-fn get(call: &mut Call<'_>, kind: Kind) -> Reply {
+fn get(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     if call.args.len() < 2 {
         return error(format!("Missing {} identifier and/or key.", kind.word()));
     }
@@ -334,7 +334,7 @@ fn get(call: &mut Call<'_>, kind: Kind) -> Reply {
         Ok(found) => found,
         Err(reply) => return reply,
     };
-    let (found, key) = if kind == Kind::Map { ("found", "key") } else { ("match", "pattern") };
+    let (found, key) = if kind == PatternKind::Map { ("found", "key") } else { ("match", "pattern") };
     let mut out = String::new();
     for way in list.probe(call.arg(at).as_bytes()) {
         let case = if way.ignore_case { "insensitive" } else { "sensitive" };
@@ -343,23 +343,23 @@ fn get(call: &mut Call<'_>, kind: Kind) -> Reply {
             let _ = writeln!(out, ", {found}=no");
             continue;
         };
-        use Method::{Dir, Dom, Len, Reg, Sub};
+        use MatchMethod::{Dir, Dom, Len, Reg, Sub};
         let index = if matches!(way.method, Reg | Sub | Dir | Dom | Len) { "list" } else { "tree" };
         let _ = write!(out, ", {found}=yes, idx={index}, {key}=\"{}\"", String::from_utf8_lossy(&line.key));
         let _ = match (&line.value, kind) {
             (Some(value), _) => write!(out, ", value=\"{}\", type=\"str\"", String::from_utf8_lossy(value)),
-            (None, Kind::Map) => write!(out, ", value=none"),
-            (None, Kind::Acl) => Ok(()),
+            (None, PatternKind::Map) => write!(out, ", value=none"),
+            (None, PatternKind::Acl) => Ok(()),
         };
         out.push('\n');
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn get_acl(call: &mut Call<'_>) -> Reply {
-    get(call, Kind::Acl)
+pub(crate) fn get_acl(call: &mut Call<'_>) -> CommandReply {
+    get(call, PatternKind::Acl)
 }
 
-pub(crate) fn get_map(call: &mut Call<'_>) -> Reply {
-    get(call, Kind::Map)
+pub(crate) fn get_map(call: &mut Call<'_>) -> CommandReply {
+    get(call, PatternKind::Map)
 }

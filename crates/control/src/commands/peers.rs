@@ -1,8 +1,8 @@
 //! `show peers` (management manual, 9.3): the sections tell themselves, each on its worker.
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let (with_names, section) = match call.arg(0) {
         "dict" => (true, call.arg(1)),
         "-" => (false, call.arg(1)),
@@ -11,8 +11,8 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
     let section = Some(section).filter(|name| !name.is_empty());
     let shown = call.runtime.peers.get().and_then(|show| show(section, with_names));
     match (shown, section) {
-        (Some(text), _) => Reply::Later(Box::pin(async { Reply::Text(text.await) })),
+        (Some(text), _) => CommandReply::Later(Box::pin(async { CommandReply::Text(text.await) })),
         (None, Some(_)) => error("No such peers\n"),
-        (None, None) => Reply::Text(String::new()),
+        (None, None) => CommandReply::Text(String::new()),
     }
 }

@@ -1,9 +1,9 @@
 //! `debug counters` (management manual, 9.3): rare events, place by place in the code. What is counted is told
 //! by the binary ([`crate::Runtime::count_rare`]).
 
-use base::rare::{self, Kind, Rare};
+use base::event_counter::{self, EventCounter, EventKind};
 
-use crate::call::{Call, Reply};
+use crate::invocation::{Call, CommandReply};
 
 const USAGE: &str = "Usage: debug counters {reset|show|on|off|all|bug|cnt|chk|glt|?}*\n\
   bug     only BUG: faults of the program\n\
@@ -26,20 +26,20 @@ enum Deed {
     Switch(bool),
 }
 
-pub(crate) fn counters(call: &mut Call<'_>) -> Reply {
+pub(crate) fn counters(call: &mut Call<'_>) -> CommandReply {
     let (mut kinds, mut deeds, mut all) = (Vec::new(), Vec::new(), false);
     for word in call.args {
         match word.as_str() {
-            "bug" => kinds.push(Kind::Bug),
-            "chk" => kinds.push(Kind::Check),
-            "cnt" => kinds.push(Kind::Count),
-            "glt" => kinds.push(Kind::Glitch),
+            "bug" => kinds.push(EventKind::Bug),
+            "chk" => kinds.push(EventKind::Check),
+            "cnt" => kinds.push(EventKind::Count),
+            "glt" => kinds.push(EventKind::Glitch),
             "all" => all = true,
             "reset" => deeds.push(Deed::Reset),
             "show" => deeds.push(Deed::Show),
             "on" => deeds.push(Deed::Switch(true)),
             "off" => deeds.push(Deed::Switch(false)),
-            _ => return Reply::Text(USAGE.to_owned()),
+            _ => return CommandReply::Text(USAGE.to_owned()),
         }
     }
     if deeds.is_empty() {
@@ -50,8 +50,8 @@ pub(crate) fn counters(call: &mut Call<'_>) -> Reply {
     let mut out = String::new();
     for deed in deeds {
         match deed {
-            Deed::Reset => chosen().for_each(Rare::reset),
-            Deed::Switch(on) => rare::switch(on),
+            Deed::Reset => chosen().for_each(EventCounter::reset),
+            Deed::Switch(on) => event_counter::switch(on),
             Deed::Show => {
                 let shown = chosen().filter(|own| all || own.count() > 0);
                 let lines: String = shown.map(|own| format!("{own}\n")).collect();
@@ -62,5 +62,5 @@ pub(crate) fn counters(call: &mut Call<'_>) -> Reply {
             }
         }
     }
-    if out.is_empty() { Reply::Done } else { Reply::Text(out) }
+    if out.is_empty() { CommandReply::Done } else { CommandReply::Text(out) }
 }

@@ -3,37 +3,37 @@
 
 use std::sync::Arc;
 
-use crate::aside::{Answer, aside};
-use crate::call::{Call, Reply, error};
-use crate::keeper::{Reloader, Shown};
+use crate::invocation::{Call, CommandReply, error};
+use crate::offload::{CommandAnswer, aside};
+use crate::runtime_edit::{DifferenceFormat, Reloader};
 
 /// Does something that takes its time.
 fn ask(
     call: &Call<'_>,
     work: impl FnOnce(&dyn Reloader) -> Result<String, String> + Send + 'static,
-) -> Reply {
+) -> CommandReply {
     let Some(reloader) = call.runtime.reloader.get().cloned() else {
         return error("The configuration cannot be read anew here.\n");
     };
     let reloader: Arc<dyn Reloader> = reloader;
     aside(move || match work(&*reloader) {
-        Ok(text) => Answer::Text(text),
-        Err(text) => Answer::Error(text),
+        Ok(text) => CommandAnswer::Text(text),
+        Err(text) => CommandAnswer::Error(text),
     })
 }
 
 /// How the words behind the command want it shown.
-fn shown(call: &Call<'_>) -> Result<Shown, Reply> {
+fn shown(call: &Call<'_>) -> Result<DifferenceFormat, CommandReply> {
     match call.args {
-        [] => Ok(Shown::Text),
-        [word] if word == "colour" || word == "color" => Ok(Shown::Colours),
-        [word] if word == "json" => Ok(Shown::Json),
+        [] => Ok(DifferenceFormat::Text),
+        [word] if word == "colour" || word == "color" => Ok(DifferenceFormat::Colours),
+        [word] if word == "json" => Ok(DifferenceFormat::Json),
         _ => Err(error("Expected 'colour', 'json' or nothing.\n")),
     }
 }
 
 /// `reload`.
-pub(crate) fn reload(call: &mut Call<'_>) -> Reply {
+pub(crate) fn reload(call: &mut Call<'_>) -> CommandReply {
     match shown(call) {
         Ok(shown) => ask(call, move |reloader| reloader.reload(shown)),
         Err(reply) => reply,
@@ -41,7 +41,7 @@ pub(crate) fn reload(call: &mut Call<'_>) -> Reply {
 }
 
 /// `reload dry-run`; with a payload, that is the configuration.
-pub(crate) fn dry_run(call: &mut Call<'_>) -> Reply {
+pub(crate) fn dry_run(call: &mut Call<'_>) -> CommandReply {
     let text = call.payload.map(str::to_owned);
     match shown(call) {
         Ok(shown) => ask(call, move |reloader| reloader.difference(text.as_deref(), shown)),
@@ -50,12 +50,12 @@ pub(crate) fn dry_run(call: &mut Call<'_>) -> Reply {
 }
 
 /// `show config`.
-pub(crate) fn show_config(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_config(call: &mut Call<'_>) -> CommandReply {
     ask(call, |reloader| Ok(reloader.configuration()))
 }
 
 /// `save config`.
-pub(crate) fn save_config(call: &mut Call<'_>) -> Reply {
+pub(crate) fn save_config(call: &mut Call<'_>) -> CommandReply {
     let path = call.arg(0).to_owned();
     if path.is_empty() || call.args.len() > 1 {
         return error("Expected the file to write.\n");

@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use base::units::{DefaultUnit, parse_duration};
 use runtime::timer::sleep;
-use state::Server;
+use state::{Proxy, Server};
 
-use crate::call::{Call, Reply, error, info};
 use crate::commands::backends;
 use crate::commands::sets;
-use crate::view::{ProxyView, Runtime};
+use crate::config_view::{ProxyView, Runtime};
+use crate::invocation::{Call, CommandReply, error, info};
 
-pub(crate) fn add(call: &mut Call<'_>) -> Reply {
+pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
     let Some(keeper) = call.runtime.keeper() else { return error("No server can be added here.") };
     if call.arg(0) == "help" {
         let mut out = "List of keywords supported for dynamic servers:\n".to_owned();
         for name in keeper.parameters() {
             let _ = writeln!(out, "  {name}");
         }
-        return Reply::Text(out);
+        return CommandReply::Text(out);
     }
     let Some((backend, name)) = call.arg(0).split_once('/').filter(|(_, name)| !name.is_empty()) else {
         return error("Require 'backend/server'.");
@@ -47,8 +47,8 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
 }
 
 /// Why a server may not be removed whatever is waited for.
-fn obstacle(server: &Server) -> Option<&'static str> {
-    if server.is_referenced() {
+fn obstacle(backend: &Proxy, server: &Server) -> Option<&'static str> {
+    if backend.refers_to(server) {
         return Some(
             "This server cannot be removed at runtime due to other configuration elements pointing to it.",
         );
@@ -66,20 +66,20 @@ fn is_busy(server: &Server) -> bool {
 
 const BUSY: &str = "Server still has connections attached to it, cannot remove it.";
 
-pub(crate) fn del(call: &mut Call<'_>) -> Reply {
+pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     let (view, server) = match sets::server(&call.runtime.view(), call.arg(0)) {
         Ok(found) => found,
         Err(reply) => return reply,
     };
-    if let Some(text) = obstacle(&server) {
+    if let Some(text) = obstacle(&view.state, &server) {
         return error(text);
     }
     let runtime = call.runtime.clone();
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         let Some(keeper) = runtime.keeper() else { return error("No server can be removed here.") };
         let backend = view.state.name.clone();
         keeper.close_idle(&backend, &server).await;
-        if let Some(text) = obstacle(&server) {
+        if let Some(text) = obstacle(&view.state, &server) {
             return error(text);
         }
         if is_busy(&server) {
@@ -94,8 +94,8 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
     }))
 }
 
-pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
-    let Some(keeper) = call.runtime.keeper() else { return Reply::Done };
+pub(crate) fn show_defaults(call: &mut Call<'_>) -> CommandReply {
+    let Some(keeper) = call.runtime.keeper() else { return CommandReply::Done };
     let view = call.runtime.view();
     let wanted = call.arg(0);
     if !wanted.is_empty() && view.backend(wanted).is_none() {
@@ -113,7 +113,7 @@ pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
             };
         }
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 const WAIT_USAGE: &str = concat!(
@@ -130,9 +130,9 @@ const WAIT_USAGE: &str = concat!(
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
-pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
+pub(crate) fn wait(call: &mut Call<'_>) -> CommandReply {
     if call.arg(0) == "-h" || call.arg(1) == "-h" {
-        return Reply::Text(WAIT_USAGE.to_owned());
+        return CommandReply::Text(WAIT_USAGE.to_owned());
     }
     if call.arg(0).is_empty() {
         return error("Expects a duration in milliseconds.");
@@ -143,19 +143,19 @@ pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
     };
     let (runtime, name) = (call.runtime.clone(), call.arg(2).to_owned());
     match call.arg(1) {
-        "" => Reply::Later(Box::pin(async move {
+        "" => CommandReply::Later(Box::pin(async move {
             sleep(delay).await;
             info("Done.")
         })),
         "srv-removable" if name.is_empty() => error("Missing server name (<backend>/<server>)."),
-        "srv-removable" => Reply::Later(Box::pin(await_removable(runtime, name, delay))),
+        "srv-removable" => CommandReply::Later(Box::pin(await_removable(runtime, name, delay))),
         "be-removable" if name.is_empty() => error("Missing backend name."),
-        "be-removable" => Reply::Later(Box::pin(await_backend_removable(runtime, name, delay))),
+        "be-removable" => CommandReply::Later(Box::pin(await_backend_removable(runtime, name, delay))),
         _ => error(WAIT_USAGE),
     }
 }
 
-async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> Reply {
+async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> CommandReply {
     let deadline = Instant::now() + delay;
     loop {
         let view = runtime.view();
@@ -172,16 +172,18 @@ async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Dur
     }
 }
 
-async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> Reply {
+async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -> CommandReply {
     let deadline = Instant::now() + delay;
     loop {
         let (view, server): (ProxyView, Arc<Server>) = match sets::server(&runtime.view(), &name) {
             Ok(found) => found,
             // It may have gone while it was waited for.
-            Err(Reply::Message(_, text)) if name.contains('/') => return error(format!("Failed. {text}")),
+            Err(CommandReply::Message(_, text)) if name.contains('/') => {
+                return error(format!("Failed. {text}"));
+            }
             Err(reply) => return reply,
         };
-        if let Some(text) = obstacle(&server) {
+        if let Some(text) = obstacle(&view.state, &server) {
             return error(format!("Failed. {text}"));
         }
         if let Some(keeper) = runtime.keeper() {

@@ -11,12 +11,12 @@ use state::proxy::Admission;
 use state::{Admin, Server};
 
 use crate::admin;
-use crate::call::{Call, Reply, Severity, denied, error, info};
-use crate::commands::places;
-use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
+use crate::commands::server_address;
+use crate::config_view::{AccessLevel, ConfigView, ProxyView, Runtime, SeverityOutput};
+use crate::invocation::{Call, CommandReply, Severity, denied, error, info};
 
 /// The server that `backend/server` names, or the error.
-pub(crate) fn server(view: &View, name: &str) -> Result<(ProxyView, Arc<Server>), Reply> {
+pub(crate) fn server(view: &ConfigView, name: &str) -> Result<(ProxyView, Arc<Server>), CommandReply> {
     let Some((backend, server)) = name.split_once('/').filter(|(_, server)| !server.is_empty()) else {
         return Err(error("Require 'backend/server'."));
     };
@@ -28,15 +28,15 @@ pub(crate) fn server(view: &View, name: &str) -> Result<(ProxyView, Arc<Server>)
 /// Runs `change` on the server that the first argument names.
 fn with_server(
     call: &mut Call<'_>,
-    change: impl FnOnce(&mut Call<'_>, &ProxyView, &Arc<Server>) -> Reply,
-) -> Reply {
+    change: impl FnOnce(&mut Call<'_>, &ProxyView, &Arc<Server>) -> CommandReply,
+) -> CommandReply {
     match server(&call.runtime.view(), call.arg(0)) {
         Ok((proxy, server)) => change(call, &proxy, &server),
         Err(reply) => reply,
     }
 }
 
-pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
+pub(crate) fn disable_server(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |call, proxy, server| {
         admin::set_state(call.runtime, server, "maint");
         close_idle(call, proxy, server)
@@ -44,65 +44,65 @@ pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
 }
 
 /// Closes the idle connections to a server that is in maintenance, and to those that track it.
-fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {
+fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> CommandReply {
     if !server.admin().in_maintenance() {
-        return Reply::Done;
+        return CommandReply::Done;
     }
     let mut servers = vec![(proxy.state.clone(), server.clone())];
     let mut seen = 0;
-    while let Some((_, server)) = servers.get(seen) {
-        servers.extend(server.followers());
+    while let Some((proxy, server)) = servers.get(seen) {
+        servers.extend(proxy.trackers(server));
         seen += 1;
     }
     let runtime = call.runtime.clone();
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         if let Some(keeper) = runtime.keeper() {
             for (proxy, server) in servers {
                 keeper.close_idle(&proxy.name, &server).await;
             }
         }
-        Reply::Done
+        CommandReply::Done
     }))
 }
 
-pub(crate) fn enable_server(call: &mut Call<'_>) -> Reply {
+pub(crate) fn enable_server(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |call, _, server| {
         admin::set_state(call.runtime, server, "ready");
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn disable_health(call: &mut Call<'_>) -> Reply {
+pub(crate) fn disable_health(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |_, _, server| {
         admin::disable_checks(server);
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn enable_health(call: &mut Call<'_>) -> Reply {
+pub(crate) fn enable_health(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |_, _, server| {
         if !server.health.configured.load(Relaxed) {
             return error("Health check was not configured on this server, cannot enable.");
         }
         server.enable_checks(now_ms());
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn disable_agent(call: &mut Call<'_>) -> Reply {
+pub(crate) fn disable_agent(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |_, _, server| {
         server.agent_checked.store(false, Relaxed);
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn enable_agent(call: &mut Call<'_>) -> Reply {
+pub(crate) fn enable_agent(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |_, _, server| {
         if !server.agent.configured.load(Relaxed) {
             return error("Agent was not configured on this server, cannot enable.");
         }
         server.agent_checked.store(true, Relaxed);
-        Reply::Done
+        CommandReply::Done
     })
 }
 
@@ -111,35 +111,35 @@ const NO_AGENT: &str = "agent checks are not enabled on this server.";
 const SET_SERVER_USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
 agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weight";
 
-pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |call, proxy, server| match call.arg(1) {
         "state" if admin::set_state(call.runtime, server, call.arg(2)) => close_idle(call, proxy, server),
         "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
         "weight" => change_weight(call.runtime, proxy, server, call.arg(2)),
         "health" if server.tracked().is_some() => error("cannot change health on a tracking server."),
-        "health" if admin::set_health(call.runtime, server, call.arg(2)) => Reply::Done,
+        "health" if admin::set_health(call.runtime, server, call.arg(2)) => CommandReply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
-        "addr" => places::of_server(call, server),
+        "addr" => server_address::of_server(call, server),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
         "fqdn" => change_fqdn(call, server),
         "agent" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
-        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => Reply::Done,
+        "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => CommandReply::Done,
         "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
         "name" => rename(proxy, server, call.arg(2)),
-        "agent-addr" | "agent-port" => places::of_agent(call, server),
+        "agent-addr" | "agent-port" => server_address::of_agent(call, server),
         "agent-send" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
         "agent-send" => {
             server.agent.send.store(Some(Arc::new(call.arg(2).as_bytes().into())));
-            Reply::Done
+            CommandReply::Done
         }
-        "check-addr" | "check-port" => places::of_check(call, server),
+        "check-addr" | "check-port" => server_address::of_check(call, server),
         "ssl" => set_ssl(server, call.arg(2)),
         _ => error(SET_SERVER_USAGE),
     })
 }
 
 /// Requests speak TLS with it from now on, or plain text. What checks speak stays.
-fn set_ssl(server: &Server, how: &str) -> Reply {
+fn set_ssl(server: &Server, how: &str) -> CommandReply {
     let on = match how {
         "on" => true,
         "off" => false,
@@ -148,12 +148,12 @@ fn set_ssl(server: &Server, how: &str) -> Reply {
     if !server.switch_secured(on) {
         return error("'set server <srv> ssl' cannot be set.  default-server should define ssl settings");
     }
-    Reply::Message(Severity::Notice, "server ssl setting updated.".into())
+    CommandReply::Message(Severity::Notice, "server ssl setting updated.".into())
 }
 
 /// Only a server in maintenance, which nothing of the configuration calls by its name, may have
 /// another.
-fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
+fn rename(proxy: &ProxyView, server: &Server, name: &str) -> CommandReply {
     if name.is_empty() {
         return error("set server <b>/<s> name requires a new name.");
     }
@@ -163,7 +163,7 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
     if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
         return error("Server name contains invalid characters.");
     }
-    if server.is_referenced() {
+    if proxy.state.refers_to(server) {
         return error(
             "Cannot rename: server's name is statically referenced (use-server, track, or sample argument).",
         );
@@ -173,10 +173,10 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
         return error("A server with the same name already exists in this backend.");
     }
     server.name.set(name);
-    Reply::Message(Severity::Notice, "Server name updated.".into())
+    CommandReply::Message(Severity::Notice, "Server name updated.".into())
 }
 
-fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
+fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> CommandReply {
     let failed = |why: &str| error(format!("set server <b>/<s> fqdn failed because {why}."));
     if !server.resolved.load(Relaxed) {
         return failed("no resolution is configured");
@@ -187,7 +187,7 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     let (name, by) = (call.arg(2), "by 'stats socket command'");
     let old = server.fqdn.load();
     if old.as_ref().is_some_and(|old| ***old == *name) {
-        return Reply::Message(Severity::Notice, format!("no need to change the FDQN {by}"));
+        return CommandReply::Message(Severity::Notice, format!("no need to change the FDQN {by}"));
     }
     let Some(keeper) = call.runtime.keeper() else { return failed("names cannot be changed here") };
     let shown = old.as_ref().map_or("(null)", |old| old);
@@ -196,7 +196,7 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     server.set_fqdn(Some(name));
     server.change_admin(Admin::FQDN_SET, 0, now_ms());
     keeper.rename_host(&server.proxy, server, name);
-    Reply::Message(Severity::Notice, text)
+    CommandReply::Message(Severity::Notice, text)
 }
 
 /// The number that a text begins with, and what follows it; `None` when it begins with none.
@@ -209,7 +209,7 @@ fn leading_number(text: &str) -> Option<(i64, &str)> {
 
 /// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0
 /// and all only.
-fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> Reply {
+fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> CommandReply {
     if text.is_empty() {
         return error("Require <weight> or <weight%>.");
     }
@@ -237,21 +237,24 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
     }
     server.set_weight(weight);
     admin::refresh(runtime, &proxy.state);
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn weight(call: &mut Call<'_>) -> Reply {
+pub(crate) fn weight(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |call, proxy, server| change_weight(call.runtime, proxy, server, call.arg(1)))
 }
 
-pub(crate) fn get_weight(call: &mut Call<'_>) -> Reply {
+pub(crate) fn get_weight(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |_, _, server| {
-        Reply::Text(format!("{} (initial {})", server.user_weight(), server.initial_weight()))
+        CommandReply::Text(format!("{} (initial {})", server.user_weight(), server.initial_weight()))
     })
 }
 
 /// Runs `change` on the frontend that the first argument names.
-fn with_frontend(call: &mut Call<'_>, change: impl FnOnce(&mut Call<'_>, &state::Proxy) -> Reply) -> Reply {
+fn with_frontend(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Call<'_>, &state::Proxy) -> CommandReply,
+) -> CommandReply {
     if call.arg(0).is_empty() {
         return error("A frontend name is expected.");
     }
@@ -263,15 +266,15 @@ fn with_frontend(call: &mut Call<'_>, change: impl FnOnce(&mut Call<'_>, &state:
 
 const SHUT_DOWN: &str = "Frontend was previously shut down, cannot ";
 
-pub(crate) fn publish_backend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn publish_backend(call: &mut Call<'_>) -> CommandReply {
     set_published(call, true)
 }
 
-pub(crate) fn unpublish_backend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn unpublish_backend(call: &mut Call<'_>) -> CommandReply {
     set_published(call, false)
 }
 
-fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
+fn set_published(call: &mut Call<'_>, published: bool) -> CommandReply {
     let view = call.runtime.view();
     let disabled = view.disabled_backends.iter().any(|name| name == call.arg(0));
     let Some(proxy) = view.backend(call.arg(0)) else {
@@ -286,7 +289,7 @@ fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
 }
 
 /// Runs `change` on the backend that the first argument names.
-fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> Reply) -> Reply {
+fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> CommandReply) -> CommandReply {
     if call.arg(0).is_empty() {
         return error("A backend name is expected.");
     }
@@ -296,82 +299,84 @@ fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> Reply) ->
     }
 }
 
-pub(crate) fn enable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+pub(crate) fn enable_dynamic_cookie(call: &mut Call<'_>) -> CommandReply {
     with_backend(call, |proxy| {
         proxy.dynamic_cookies.store(true, Relaxed);
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn disable_dynamic_cookie(call: &mut Call<'_>) -> Reply {
+pub(crate) fn disable_dynamic_cookie(call: &mut Call<'_>) -> CommandReply {
     with_backend(call, |proxy| {
         proxy.dynamic_cookies.store(false, Relaxed);
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> Reply {
+pub(crate) fn dynamic_cookie_key(call: &mut Call<'_>) -> CommandReply {
     let key = call.arg(1);
     if key.is_empty() {
         return error("String value expected.");
     }
     with_backend(call, |proxy| {
         proxy.dynamic_key.store(Some(Arc::new(key.into())));
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn disable_frontend(call: &mut Call<'_>) -> CommandReply {
     with_frontend(call, |call, proxy| match proxy.admission() {
-        Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
-        Admission::Paused => Reply::Message(Severity::Notice, "All sockets are already disabled.".into()),
+        Admission::Stopped => CommandReply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
+        Admission::Paused => {
+            CommandReply::Message(Severity::Notice, "All sockets are already disabled.".into())
+        }
         // Connections that are dialled (`bind rhttp@`) cannot be held back.
         Admission::Open if proxy.listeners.load().iter().any(|listener| &*listener.address == "rev") => {
             error("Failed to pause frontend, check logs for precise cause.")
         }
         Admission::Open => {
             admin::admit(call.runtime, proxy, Admission::Paused);
-            Reply::Done
+            CommandReply::Done
         }
     })
 }
 
-pub(crate) fn enable_frontend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn enable_frontend(call: &mut Call<'_>) -> CommandReply {
     with_frontend(call, |call, proxy| match proxy.admission() {
         Admission::Stopped => error(format!("{SHUT_DOWN}enable.")),
-        Admission::Open => Reply::Message(Severity::Notice, "All sockets are already enabled.".into()),
+        Admission::Open => CommandReply::Message(Severity::Notice, "All sockets are already enabled.".into()),
         Admission::Paused => {
             admin::admit(call.runtime, proxy, Admission::Open);
-            Reply::Done
+            CommandReply::Done
         }
     })
 }
 
-pub(crate) fn shutdown_frontend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn shutdown_frontend(call: &mut Call<'_>) -> CommandReply {
     with_frontend(call, |call, proxy| {
         if proxy.admission() == Admission::Stopped {
             return error("Frontend was already shut down.");
         }
         admin::admit(call.runtime, proxy, Admission::Stopped);
-        Reply::Done
+        CommandReply::Done
     })
 }
 
-pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn maxconn_frontend(call: &mut Call<'_>) -> CommandReply {
     with_frontend(call, |call, proxy| match call.arg(1).parse::<u32>() {
         Ok(limit) => {
             proxy.maxconn.store(limit, Relaxed);
             for listener in proxy.listeners.load().iter() {
                 listener.wake();
             }
-            Reply::Done
+            CommandReply::Done
         }
         Err(_) if call.arg(1).is_empty() => error("Integer value expected."),
         Err(_) => error("Value out of range."),
     })
 }
 
-pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
+pub(crate) fn maxconn_server(call: &mut Call<'_>) -> CommandReply {
     with_server(call, |call, proxy, server| match leading_number(call.arg(1)) {
         _ if call.arg(1).is_empty() => error("Require <maxconn>."),
         None => error("maxconn string empty or preceded by garbage"),
@@ -380,14 +385,14 @@ pub(crate) fn maxconn_server(call: &mut Call<'_>) -> Reply {
             Ok(limit) => {
                 server.set_maxconn(limit);
                 admin::refresh(call.runtime, &proxy.state);
-                Reply::Done
+                CommandReply::Done
             }
             Err(_) => error("Value out of range."),
         },
     })
 }
 
-pub(crate) fn maxconn_global(call: &mut Call<'_>) -> Reply {
+pub(crate) fn maxconn_global(call: &mut Call<'_>) -> CommandReply {
     let process = &call.runtime.process;
     let hard = process.hard_maxconn.load(Relaxed);
     match call.arg(0).parse::<u32>() {
@@ -396,7 +401,7 @@ pub(crate) fn maxconn_global(call: &mut Call<'_>) -> Reply {
             for proxy in call.runtime.view().proxies.iter() {
                 proxy.state.listeners.load().iter().for_each(|listener| listener.wake());
             }
-            Reply::Done
+            CommandReply::Done
         }
         Err(_) if call.arg(0).is_empty() => error("Expects an integer value."),
         _ => error("Value out of range."),
@@ -411,7 +416,7 @@ const RATE_LIMIT_USAGE: &str = concat!(
     "   - 'http-compression global' to set the per-process maximum compression speed in kB/s\n",
 );
 
-pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
+pub(crate) fn rate_limit(call: &mut Call<'_>) -> CommandReply {
     let process = &call.runtime.process;
     let limit = match (call.arg(0), call.arg(1)) {
         ("connections", "global") => &process.connection_limit,
@@ -423,84 +428,84 @@ pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
     match call.arg(2).parse::<u32>() {
         Ok(value) => {
             limit.store(value, Relaxed);
-            Reply::Done
+            CommandReply::Done
         }
         Err(_) => error("Expects an integer value."),
     }
 }
 
 /// In kilobytes a second.
-fn compression_limit(call: &Call<'_>) -> Reply {
+fn compression_limit(call: &Call<'_>) -> CommandReply {
     match call.arg(2).parse::<u32>() {
         Ok(value) => {
             call.runtime.process.compression_limit.store(u64::from(value) * 1024, Relaxed);
-            Reply::Done
+            CommandReply::Done
         }
         Err(_) => error("Expects an integer value."),
     }
 }
 
-pub(crate) fn timeout(call: &mut Call<'_>) -> Reply {
+pub(crate) fn timeout(call: &mut Call<'_>) -> CommandReply {
     if call.arg(0) != "cli" {
         return error("'set timeout' only supports 'cli'.");
     }
     match parse_duration(call.arg(1), DefaultUnit::Seconds) {
         Ok(delay) if delay > Duration::ZERO => {
             call.settings.timeout = delay;
-            Reply::Done
+            CommandReply::Done
         }
         _ if call.arg(1).is_empty() => error("Expects an integer value."),
         _ => error("Invalid timeout value."),
     }
 }
 
-pub(crate) fn severity_output(call: &mut Call<'_>) -> Reply {
+pub(crate) fn severity_output(call: &mut Call<'_>) -> CommandReply {
     call.settings.severity = match call.arg(0) {
         "none" => SeverityOutput::None,
         "number" => SeverityOutput::Number,
         "string" => SeverityOutput::String,
         _ => return error("one of 'none', 'number', 'string' is a required argument\n"),
     };
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn operator(call: &mut Call<'_>) -> Reply {
-    lower(call, Level::Operator)
+pub(crate) fn operator(call: &mut Call<'_>) -> CommandReply {
+    lower(call, AccessLevel::Operator)
 }
 
-pub(crate) fn user(call: &mut Call<'_>) -> Reply {
-    lower(call, Level::User)
+pub(crate) fn user(call: &mut Call<'_>) -> CommandReply {
+    lower(call, AccessLevel::User)
 }
 
 /// The level only goes down, and takes expert and experimental mode with it.
-fn lower(call: &mut Call<'_>, level: Level) -> Reply {
+fn lower(call: &mut Call<'_>, level: AccessLevel) -> CommandReply {
     if call.settings.level < level {
         return denied();
     }
     call.settings.level = level;
     call.settings.expert = false;
     call.settings.experimental = false;
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn expert_mode(call: &mut Call<'_>) -> Reply {
+pub(crate) fn expert_mode(call: &mut Call<'_>) -> CommandReply {
     let (word, name) = (call.arg(0).to_owned(), "expert-mode");
     switch(&word, name, &mut call.settings.expert)
 }
 
-pub(crate) fn experimental_mode(call: &mut Call<'_>) -> Reply {
+pub(crate) fn experimental_mode(call: &mut Call<'_>) -> CommandReply {
     let (word, name) = (call.arg(0).to_owned(), "experimental-mode");
     switch(&word, name, &mut call.settings.experimental)
 }
 
-fn switch(word: &str, name: &str, mode: &mut bool) -> Reply {
+fn switch(word: &str, name: &str, mode: &mut bool) -> CommandReply {
     match word {
         "" => return info(format!("{name} is {}", if *mode { "ON" } else { "OFF" })),
         "on" => *mode = true,
         "off" => *mode = false,
         _ => return error(format!("'{name}' expects 'on' or 'off'.")),
     }
-    Reply::Done
+    CommandReply::Done
 }
 
 const PROMPT_USAGE: &str = "Usage: prompt [help | n | i | p | timed]*\n\
@@ -508,7 +513,7 @@ Changes the default prompt and interactive mode. Without argument, alternates be
 non-interactive modes. Options:\n  help   : display this help\n  n      : set to non-interactive mode\n  \
 i      : set to interactive mode\n  p      : set to prompt mode\n  timed  : toggle the display of the time in the prompt\n";
 
-pub(crate) fn prompt(call: &mut Call<'_>) -> Reply {
+pub(crate) fn prompt(call: &mut Call<'_>) -> CommandReply {
     let words: Vec<String> = call.args.to_vec();
     let settings = &mut *call.settings;
     if words.is_empty() {
@@ -524,12 +529,12 @@ pub(crate) fn prompt(call: &mut Call<'_>) -> Reply {
                 settings.timed = !settings.timed;
                 (true, true)
             }
-            _ => return Reply::Text(PROMPT_USAGE.into()),
+            _ => return CommandReply::Text(PROMPT_USAGE.into()),
         };
     }
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn quit(_: &mut Call<'_>) -> Reply {
-    Reply::Quit
+pub(crate) fn quit(_: &mut Call<'_>) -> CommandReply {
+    CommandReply::Quit
 }

@@ -16,7 +16,7 @@ use state::sessions::{Activity, Snapshot};
 use crate::anonymous::Anonymous;
 
 /// One stream as it is shown: of a proxy, or of the runtime socket.
-pub(crate) struct Shown<'a> {
+pub(crate) struct StreamSummary<'a> {
     entry: &'a Snapshot,
     now: u64,
     anonymous: Anonymous,
@@ -60,7 +60,7 @@ const WAIT_RESPONSE: u32 = 0x40_0000;
 const RULES_OF_RESPONSE: u32 = 0x100_0000;
 const FORWARD_RESPONSE: u32 = 0x400_0000;
 
-impl<'a> Shown<'a> {
+impl<'a> StreamSummary<'a> {
     pub(crate) fn new(entry: &'a Snapshot, now: u64, anonymous: Anonymous) -> Self {
         Self { entry, now, anonymous }
     }

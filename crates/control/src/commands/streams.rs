@@ -10,13 +10,13 @@ use state::Mode;
 use state::sessions::{self, Activity, Kill, Snapshot};
 use tokio::sync::oneshot;
 
-use crate::call::{Call, Reply, error};
 use crate::commands::sets;
-use crate::commands::stream_dump::Shown;
+use crate::commands::stream_dump::StreamSummary;
+use crate::invocation::{Call, CommandReply, error};
 
 /// Which sessions are wanted; sent to every worker.
 #[derive(Debug, Clone, Default)]
-struct Wanted {
+struct SessionFilter {
     id: Option<u64>,
     frontend: Option<u32>,
     backend: Option<u32>,
@@ -26,7 +26,7 @@ struct Wanted {
     request_lines: bool,
 }
 
-impl Wanted {
+impl SessionFilter {
     fn accepts(&self, entry: &Snapshot, now: u64) -> bool {
         let backend = entry.backend.as_ref().map(|backend| backend.id);
         // What a connection has between two requests is no stream, nor before the first.
@@ -100,7 +100,7 @@ pub(crate) async fn on_every_worker<R: Send + 'static>(
     results
 }
 
-async fn collect(wanted: Wanted) -> Vec<Snapshot> {
+async fn collect(wanted: SessionFilter) -> Vec<Snapshot> {
     let now = now_ms();
     let lists = on_every_worker(move || {
         if wanted.request_lines {
@@ -130,15 +130,15 @@ Available options:\n\
 Without 'all' and identifier, streams are shown in a short format, one a line.\n";
 
 /// What `show sess` asks for, and whether in detail.
-fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
+fn sess_arguments(call: &Call<'_>) -> Result<(SessionFilter, bool), CommandReply> {
     let view = call.runtime.view();
-    let mut wanted = Wanted::default();
+    let mut wanted = SessionFilter::default();
     let mut detailed = false;
     let mut words = call.args.iter().map(String::as_str);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| error(format!("'{word}' expects an argument.")));
         match word {
-            "help" => return Err(Reply::Text(SHOW_SESS_USAGE.into())),
+            "help" => return Err(CommandReply::Text(SHOW_SESS_USAGE.into())),
             "all" => detailed = true,
             "backend" => {
                 let name = value()?;
@@ -171,25 +171,25 @@ fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
     Ok((wanted, detailed))
 }
 
-pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_sess(call: &mut Call<'_>) -> CommandReply {
     let (wanted, detailed) = match sess_arguments(call) {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
     let anonymous = call.settings.anonymous;
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         let one = wanted.id.is_some();
         let entries = collect(wanted).await;
         if one && entries.is_empty() {
-            return Reply::Text("Session not found.".to_owned());
+            return CommandReply::Text("Session not found.".to_owned());
         }
         let now = now_ms();
         let chunks: Vec<Vec<Snapshot>> = entries.chunks(64).map(<[_]>::to_vec).collect();
-        Reply::Pieces(Box::new(chunks.into_iter().map(move |entries| {
+        CommandReply::Pieces(Box::new(chunks.into_iter().map(move |entries| {
             entries
                 .iter()
                 .map(|entry| {
-                    let shown = Shown::new(entry, now, anonymous);
+                    let shown = StreamSummary::new(entry, now, anonymous);
                     if detailed { shown.dump() } else { shown.line() }
                 })
                 .collect()
@@ -201,25 +201,25 @@ fn parse_id(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-pub(crate) fn shutdown_session(call: &mut Call<'_>) -> Reply {
+pub(crate) fn shutdown_session(call: &mut Call<'_>) -> CommandReply {
     let Some(id) = parse_id(call.arg(0)) else {
         return error("Session pointer expected (use 'show sess').");
     };
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         let killed = on_every_worker(move || sessions::kill(Kill::Operator, |entry| entry.id == id)).await;
         if killed.iter().sum::<usize>() > 0 {
-            Reply::Done
+            CommandReply::Done
         } else {
             error("No such session (use 'show sess').")
         }
     }))
 }
 
-pub(crate) fn shutdown_sessions_server(call: &mut Call<'_>) -> Reply {
+pub(crate) fn shutdown_sessions_server(call: &mut Call<'_>) -> CommandReply {
     match sets::server(&call.runtime.view(), call.arg(0)) {
-        Ok((_, server)) => Reply::Later(Box::pin(async move {
+        Ok((_, server)) => CommandReply::Later(Box::pin(async move {
             on_every_worker(move || sessions::kill_server(Kill::Operator, &server)).await;
-            Reply::Done
+            CommandReply::Done
         })),
         Err(reply) => reply,
     }

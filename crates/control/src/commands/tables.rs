@@ -5,9 +5,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use base::clock::now_ms;
-use state::table::{Column, Cursor, Data, Entry, Form, KeyType, Operator, Table, View};
+use state::table::{
+    Column, DataType, EntryValues, KeyType, Operator, Table, TableCursor, TableEntry, ValueForm,
+};
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 /// How many places of a table are looked at in one turn.
 const TURN: usize = 512;
@@ -41,15 +43,15 @@ impl Deed {
 
 /// A condition on stored data.
 #[derive(Debug, Clone, Copy)]
-struct Filter {
+struct DataFilter {
     column: Column,
     element: usize,
     operator: Operator,
     value: i64,
 }
 
-impl Filter {
-    fn holds(&self, entry: &View<'_>, now_ms: u64) -> bool {
+impl DataFilter {
+    fn holds(&self, entry: &EntryValues<'_>, now_ms: u64) -> bool {
         // Elements that an array has not match nothing.
         if self.element >= self.column.count as usize {
             return false;
@@ -59,26 +61,26 @@ impl Filter {
     }
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
         // As HAProxy lists them: the last one first.
         let mut out = String::new();
         view.tables.iter().rev().for_each(|table| summary(table, &mut out));
-        return Reply::Text(out);
+        return CommandReply::Text(out);
     }
     run(call, Deed::Show)
 }
 
-pub(crate) fn clear(call: &mut Call<'_>) -> Reply {
+pub(crate) fn clear(call: &mut Call<'_>) -> CommandReply {
     run(call, Deed::Clear)
 }
 
-pub(crate) fn set(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set(call: &mut Call<'_>) -> CommandReply {
     run(call, Deed::Set)
 }
 
-fn run(call: &mut Call<'_>, deed: Deed) -> Reply {
+fn run(call: &mut Call<'_>, deed: Deed) -> CommandReply {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
         return error(deed.usage());
@@ -91,7 +93,7 @@ fn run(call: &mut Call<'_>, deed: Deed) -> Reply {
         "ptr" => by_pointer(call, table, deed),
         word if word.starts_with("data.") && deed != Deed::Set => by_data(call, table, deed),
         "" if deed != Deed::Set => Ok(all(table, Vec::new(), deed)),
-        "" => Ok(Reply::Done),
+        "" => Ok(CommandReply::Done),
         _ => Err(deed.usage().into()),
     };
     outcome.unwrap_or_else(error)
@@ -104,7 +106,7 @@ fn summary(table: &Table, out: &mut String) {
     let _ = writeln!(out, "# table: {name}, type: {kind}, size:{size}, used:{}", table.used());
 }
 
-fn by_key(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
+fn by_key(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<CommandReply, String> {
     if call.arg(2).is_empty() {
         return Err("Key value expected".into());
     }
@@ -123,11 +125,11 @@ fn by_key(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, Stri
     }
     Ok(match table.find(&key, now) {
         Some(entry) => one(table, entry, deed, now),
-        None => Reply::Done,
+        None => CommandReply::Done,
     })
 }
 
-fn by_pointer(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
+fn by_pointer(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<CommandReply, String> {
     let digits = call.arg(2).strip_prefix("0x").unwrap_or_default();
     let pointer = u64::from_str_radix(digits, 16).map_err(|_| "Pointer expected (0xffff notation)")?;
     let now = now_ms();
@@ -140,10 +142,10 @@ fn by_pointer(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, 
 }
 
 /// Shows one entry, or removes it.
-fn one(table: &Table, entry: Entry<'_>, deed: Deed, now: u64) -> Reply {
+fn one(table: &Table, entry: TableEntry<'_>, deed: Deed, now: u64) -> CommandReply {
     if deed == Deed::Clear {
         return if table.remove(entry) {
-            Reply::Done
+            CommandReply::Done
         } else {
             error("Entry currently in use, cannot remove")
         };
@@ -151,7 +153,7 @@ fn one(table: &Table, entry: Entry<'_>, deed: Deed, now: u64) -> Reply {
     let mut out = String::new();
     summary(table, &mut out);
     line(&entry, now, &mut out);
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 /// `data.<type>` or `data.<type>[<element>]`: the column and the element.
@@ -163,7 +165,7 @@ fn stored(word: &str, table: &Table) -> Result<(Column, usize), String> {
         }
         None => (name, 0),
     };
-    let data = Data::find(name).ok_or("Unknown data type")?;
+    let data = DataType::find(name).ok_or("Unknown data type")?;
     let column = table.column(data).ok_or("Data type not stored in this table")?;
     Ok((*column, element))
 }
@@ -178,21 +180,21 @@ fn changes(call: &Call<'_>, table: &Table) -> Result<Vec<(Column, usize, u64)>, 
             return Err("index out of range in this data array".into());
         }
         let number = pair.get(1).and_then(|value| value.parse::<i64>().ok());
-        let number = number.filter(|_| column.data.form() != Form::Text);
+        let number = number.filter(|_| column.data.form() != ValueForm::Text);
         changes.push((column, element, number.ok_or("Require a valid integer value to store")? as u64));
     }
     Ok(changes)
 }
 
-fn change(entry: &Entry<'_>, changes: &[(Column, usize, u64)], now: u64) -> Reply {
+fn change(entry: &TableEntry<'_>, changes: &[(Column, usize, u64)], now: u64) -> CommandReply {
     for (column, element, value) in changes {
         entry.set(column.data, *element as u32, *value, now);
     }
     entry.touch(now);
-    Reply::Done
+    CommandReply::Done
 }
 
-fn by_data(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
+fn by_data(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<CommandReply, String> {
     let words = call.args.get(1..).unwrap_or_default();
     let mut filters = Vec::new();
     for (number, part) in words.chunks(3).enumerate() {
@@ -208,7 +210,7 @@ fn by_data(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, Str
     Ok(all(table, filters, deed))
 }
 
-fn filter(words: &[String], table: &Table) -> Result<Filter, String> {
+fn filter(words: &[String], table: &Table) -> Result<DataFilter, String> {
     let (column, element) = match words[0].starts_with("data.") {
         true => stored(&words[0], table)?,
         false => return Err("Unknown data type".into()),
@@ -218,17 +220,17 @@ fn filter(words: &[String], table: &Table) -> Result<Filter, String> {
     })?;
     let value = words.get(2).and_then(|value| value.parse().ok());
     let value = value.ok_or("Require a valid integer value to compare against")?;
-    Ok(Filter { column, element, operator, value })
+    Ok(DataFilter { column, element, operator, value })
 }
 
 /// All entries for which the filters hold, piece by piece.
-fn all(table: &Arc<Table>, filters: Vec<Filter>, deed: Deed) -> Reply {
+fn all(table: &Arc<Table>, filters: Vec<DataFilter>, deed: Deed) -> CommandReply {
     let mut first = String::new();
     if deed == Deed::Show {
         table.sweep(now_ms(), TURN);
         summary(table, &mut first);
     }
-    let (table, mut at) = (table.clone(), Some(Cursor::default()));
+    let (table, mut at) = (table.clone(), Some(TableCursor::default()));
     let pieces = std::iter::from_fn(move || {
         let mut cursor = at?;
         let (mut out, now) = (std::mem::take(&mut first), now_ms());
@@ -254,11 +256,11 @@ fn all(table: &Arc<Table>, filters: Vec<Filter>, deed: Deed) -> Reply {
         at = Some(cursor);
         Some(out)
     });
-    Reply::Pieces(Box::new(pieces))
+    CommandReply::Pieces(Box::new(pieces))
 }
 
 /// The line of an entry.
-fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
+fn line(entry: &TableEntry<'_>, now: u64, out: &mut String) {
     let table = entry.table();
     let _ = write!(out, "{:#x}: key=", entry.pointer());
     key(entry, out);
@@ -270,7 +272,7 @@ fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
             let (name, bare) = (column.data.name(), column.data.name().trim_end_matches("_rate"));
             out.push(' ');
             match (column.data.is_array(), column.data.form()) {
-                (true, Form::Rate) => {
+                (true, ValueForm::Rate) => {
                     let _ = write!(out, "{bare}{element}_rate");
                 }
                 (true, _) => {
@@ -281,12 +283,12 @@ fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
             if column.period_ms > 0 {
                 let _ = write!(out, "({})", column.period_ms);
             }
-            if column.data.form() == Form::Text {
+            if column.data.form() == ValueForm::Text {
                 let _ = write!(out, "={}", entry.server_key().map_or("-", |text| text));
                 continue;
             }
             let factor = match column.data {
-                Data::BytesInRate | Data::BytesOutRate => u64::from(table.settings.bytes_factor),
+                DataType::BytesInRate | DataType::BytesOutRate => u64::from(table.settings.bytes_factor),
                 _ => 1,
             };
             let _ = write!(out, "={}", entry.read(column, element, now) * factor);
@@ -296,7 +298,7 @@ fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
 }
 
 /// The key as it is written.
-fn key(entry: &Entry<'_>, out: &mut String) {
+fn key(entry: &TableEntry<'_>, out: &mut String) {
     let mut bytes = Vec::new();
     entry.key(&mut bytes);
     if let Some(text) = entry.table().settings.kind.written(&bytes) {

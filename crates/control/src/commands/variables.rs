@@ -3,9 +3,9 @@
 use base::clock::now_ms;
 use sample::live::{self, Written};
 
-use crate::call::{Call, Reply, error};
+use crate::invocation::{Call, CommandReply, error};
 
-pub(crate) fn get_var(call: &mut Call<'_>) -> Reply {
+pub(crate) fn get_var(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);
     let found = name.strip_prefix("proc.").and_then(sample::vars::find_process_variable);
     let Some(value) = found.and_then(|variable| variable.get()) else {
@@ -13,10 +13,14 @@ pub(crate) fn get_var(call: &mut Call<'_>) -> Reply {
     };
     let mut text = Vec::new();
     value.write_text(&mut text);
-    Reply::Text(format!("{name}: type={} value=<{}>\n", value.kind().name(), String::from_utf8_lossy(&text)))
+    CommandReply::Text(format!(
+        "{name}: type={} value=<{}>\n",
+        value.kind().name(),
+        String::from_utf8_lossy(&text)
+    ))
 }
 
-pub(crate) fn set_var(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set_var(call: &mut Call<'_>) -> CommandReply {
     let [name, rest @ ..] = call.args else {
         return error("Missing process-wide variable identifier.");
     };
@@ -30,7 +34,7 @@ pub(crate) fn set_var(call: &mut Call<'_>) -> Reply {
         words => (Written::Expression, words),
     };
     match live::set_variable(&call.runtime.process, now_ms(), name, written, words) {
-        Ok(()) => Reply::Done,
+        Ok(()) => CommandReply::Done,
         Err(text) => error(format!("'set var': {text}")),
     }
 }

@@ -10,12 +10,12 @@ use state::sessions::{self, Kill};
 use state::{Admin, Server};
 
 use crate::admin;
+use crate::config_view::{ProxyView, Runtime};
 use crate::page::request::{PageRequest, PageSettings, decode};
-use crate::view::{ProxyView, Runtime};
 
 /// How an action ended; the page tells it after the redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ActionOutcome {
     Done,
     None,
     Part,
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     TooLarge,
 }
 
-impl Outcome {
+impl ActionOutcome {
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Done => "DONE",
@@ -38,28 +38,28 @@ impl Outcome {
 }
 
 /// An action: its name in forms, and what it does; whether there was anything to do.
-struct Action(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> bool);
+struct FormAction(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> bool);
 
 /// Every action, those of older pages too.
 #[rustfmt::skip]
-const ACTIONS: &[Action] = &[
-    Action("ready",    |runtime, _, server| admin::set_state(runtime, server, "ready")),
-    Action("drain",    |runtime, _, server| admin::set_state(runtime, server, "drain")),
-    Action("maint",    |runtime, _, server| admin::set_state(runtime, server, "maint")),
-    Action("disable",  |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, true)),
-    Action("enable",   |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, false)),
-    Action("stop",     |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, true)),
-    Action("start",    |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, false)),
-    Action("dhlth",    |_, _, server| checks(server, false)),
-    Action("ehlth",    |_, _, server| checks(server, true)),
-    Action("hrunn",    |runtime, _, server| health(runtime, server, "up")),
-    Action("hnolb",    |runtime, _, server| health(runtime, server, "stopping")),
-    Action("hdown",    |runtime, _, server| health(runtime, server, "down")),
-    Action("dagent",   |_, _, server| agent(server, false)),
-    Action("eagent",   |_, _, server| agent(server, true)),
-    Action("arunn",    |runtime, _, server| answer(runtime, server, "up")),
-    Action("adown",    |runtime, _, server| answer(runtime, server, "down")),
-    Action("shutdown", |_, _, server| shut_down(server)),
+const ACTIONS: &[FormAction] = &[
+    FormAction("ready",    |runtime, _, server| admin::set_state(runtime, server, "ready")),
+    FormAction("drain",    |runtime, _, server| admin::set_state(runtime, server, "drain")),
+    FormAction("maint",    |runtime, _, server| admin::set_state(runtime, server, "maint")),
+    FormAction("disable",  |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, true)),
+    FormAction("enable",   |runtime, _, server| mark(runtime, server, Admin::FORCED_MAINT, false)),
+    FormAction("stop",     |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, true)),
+    FormAction("start",    |runtime, _, server| mark(runtime, server, Admin::FORCED_DRAIN, false)),
+    FormAction("dhlth",    |_, _, server| checks(server, false)),
+    FormAction("ehlth",    |_, _, server| checks(server, true)),
+    FormAction("hrunn",    |runtime, _, server| health(runtime, server, "up")),
+    FormAction("hnolb",    |runtime, _, server| health(runtime, server, "stopping")),
+    FormAction("hdown",    |runtime, _, server| health(runtime, server, "down")),
+    FormAction("dagent",   |_, _, server| agent(server, false)),
+    FormAction("eagent",   |_, _, server| agent(server, true)),
+    FormAction("arunn",    |runtime, _, server| answer(runtime, server, "up")),
+    FormAction("adown",    |runtime, _, server| answer(runtime, server, "down")),
+    FormAction("shutdown", |_, _, server| shut_down(server)),
 ];
 
 fn mark(runtime: &Runtime, server: &Arc<Server>, flag: u32, on: bool) -> bool {
@@ -112,12 +112,16 @@ fn shut_down(server: &Arc<Server>) -> bool {
 const MAX_FORM: usize = 64 * 1024;
 
 /// Carries out `s=<server>&…&action=<action>&b=<backend>`.
-pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> Outcome {
+pub(crate) fn act(
+    runtime: &Arc<Runtime>,
+    settings: &PageSettings,
+    request: &PageRequest<'_>,
+) -> ActionOutcome {
     if !request.admin {
-        return Outcome::Deny;
+        return ActionOutcome::Deny;
     }
     if request.body.len() > MAX_FORM {
-        return Outcome::TooLarge;
+        return ActionOutcome::TooLarge;
     }
     let (mut servers, mut action, mut backend) = (Vec::new(), None, None);
     for (name, value) in http::uri::params(request.body, false, None) {
@@ -137,10 +141,10 @@ pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &Pag
             let visible = |proxy: &ProxyView| settings.scope.contains(&proxy.state.name);
             // Who may not see a backend is not told either whether there is one.
             if !settings.scope.is_empty() && !found.is_some_and(visible) {
-                return Outcome::Deny;
+                return ActionOutcome::Deny;
             }
             match found {
-                None => return Outcome::Error,
+                None => return ActionOutcome::Error,
                 found => found,
             }
         }
@@ -148,11 +152,11 @@ pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &Pag
     let action = match &action {
         None => None,
         Some(name) => match ACTIONS.iter().find(|action| action.0 == name) {
-            None => return Outcome::Error,
+            None => return ActionOutcome::Error,
             found => found,
         },
     };
-    let (Some(proxy), Some(Action(_, run))) = (proxy, action) else { return Outcome::None };
+    let (Some(proxy), Some(FormAction(_, run))) = (proxy, action) else { return ActionOutcome::None };
     let (mut done, mut failed) = (0, 0);
     for name in &servers {
         match proxy.state.server(name).map(|server| run(runtime, proxy, &server)) {
@@ -163,9 +167,9 @@ pub(crate) fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &Pag
         }
     }
     match (done, failed) {
-        (0, 0) => Outcome::None,
-        (0, _) => Outcome::Error,
-        (_, 0) => Outcome::Done,
-        _ => Outcome::Part,
+        (0, 0) => ActionOutcome::None,
+        (0, _) => ActionOutcome::Error,
+        (_, 0) => ActionOutcome::Done,
+        _ => ActionOutcome::Part,
     }
 }

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::page::request::{Options, PageSettings};
-use crate::statistics::column::{C, Kind, Row};
+use crate::config_view::Runtime;
+use crate::page::request::{PageOptions, PageSettings};
+use crate::statistics::column::{C, ObjectKind, ObjectRow};
 use crate::statistics::info::uptime_text;
 use crate::statistics::pieces::StatPieces;
-use crate::view::Runtime;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2530;--dim:#65707c;--line:#dfe3e8;--head:#eef1f4;\
@@ -90,7 +90,7 @@ const OUTCOMES: &[(&str, &str, &str)] = &[
 pub(crate) struct Page {
     runtime: Arc<Runtime>,
     settings: PageSettings,
-    options: Options,
+    options: PageOptions,
     admin: bool,
     /// The proxy whose table is open.
     open: Option<u32>,
@@ -99,7 +99,12 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn new(runtime: Arc<Runtime>, settings: PageSettings, options: Options, admin: bool) -> Self {
+    pub(crate) fn new(
+        runtime: Arc<Runtime>,
+        settings: PageSettings,
+        options: PageOptions,
+        admin: bool,
+    ) -> Self {
         Self { runtime, settings, options, admin, open: None, form: false }
     }
 
@@ -226,12 +231,12 @@ impl Page {
         out.push_str("</nav>\n");
     }
 
-    fn write_row(&mut self, row: &Row, out: &mut String) {
+    fn write_row(&mut self, row: &ObjectRow, out: &mut String) {
         if self.open != Some(row.proxy) {
             self.close(out);
             self.open(row, out);
         }
-        let sum = matches!(row.kind, Kind::Frontend | Kind::Backend);
+        let sum = matches!(row.kind, ObjectKind::Frontend | ObjectKind::Backend);
         let name = escape(&row.text(C::svname));
         let title = match (self.settings.show_legends, row.text(C::addr)) {
             (true, address) if !address.is_empty() => {
@@ -240,12 +245,12 @@ impl Page {
             _ => String::new(),
         };
         let _ = write!(out, "<tr{}><td class=n{title}>", if sum { " class=sum" } else { "" });
-        if self.form && row.kind == Kind::Server {
+        if self.form && row.kind == ObjectKind::Server {
             let _ = write!(out, "<label><input type=checkbox name=s value=\"{name}\"> {name}</label>");
         } else {
             out.push_str(match row.kind {
-                Kind::Frontend => "Frontend",
-                Kind::Backend => "Backend",
+                ObjectKind::Frontend => "Frontend",
+                ObjectKind::Backend => "Backend",
                 _ => &name,
             });
         }
@@ -259,7 +264,7 @@ impl Page {
         out.push_str("</tr>\n");
     }
 
-    fn open(&mut self, row: &Row, out: &mut String) {
+    fn open(&mut self, row: &ObjectRow, out: &mut String) {
         self.open = Some(row.proxy);
         let view = self.runtime.view();
         let proxy = view.proxies.iter().find(|proxy| proxy.state.id == row.proxy);
@@ -312,7 +317,7 @@ impl Page {
 }
 
 /// Status, last check and weight.
-fn write_status(row: &Row, out: &mut String) {
+fn write_status(row: &ObjectRow, out: &mut String) {
     let status = row.text(C::status);
     let class = match status.as_str() {
         "UP" | "UP (UNPUB)" | "OPEN" => "up",
@@ -324,7 +329,9 @@ fn write_status(row: &Row, out: &mut String) {
         _ => "down",
     };
     let since = match row.text(C::lastchg).parse::<u64>() {
-        Ok(seconds) if row.kind != Kind::Frontend => format!(" <span class=dim>{}</span>", duration(seconds)),
+        Ok(seconds) if row.kind != ObjectKind::Frontend => {
+            format!(" <span class=dim>{}</span>", duration(seconds))
+        }
         _ => String::new(),
     };
     let _ = write!(out, "<td class=l><span class=\"b {class}\">{}</span>{since}</td>", escape(&status));
@@ -340,15 +347,15 @@ fn write_status(row: &Row, out: &mut String) {
         let _ = write!(out, "<td class=l title=\"{}\">{check}{code}{took}</td>", escape(&title));
     }
     let role = match (row.kind, row.text(C::act).as_str(), row.text(C::bck).as_str()) {
-        (Kind::Server, "1", _) => " <span class=dim>active</span>".to_owned(),
-        (Kind::Server, ..) => " <span class=dim>backup</span>".to_owned(),
-        (Kind::Backend, act, bck) => format!(" <span class=dim>{act} act, {bck} bck</span>"),
+        (ObjectKind::Server, "1", _) => " <span class=dim>active</span>".to_owned(),
+        (ObjectKind::Server, ..) => " <span class=dim>backup</span>".to_owned(),
+        (ObjectKind::Backend, act, bck) => format!(" <span class=dim>{act} act, {bck} bck</span>"),
         _ => String::new(),
     };
     let _ = write!(out, "<td>{}{role}</td>", row.text(C::weight));
 }
 
-fn cell(row: &Row, column: C) -> String {
+fn cell(row: &ObjectRow, column: C) -> String {
     let text = row.text(column);
     let value = text.parse::<u64>();
     match (column, value) {

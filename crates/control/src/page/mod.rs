@@ -8,14 +8,14 @@ mod request;
 
 use std::sync::Arc;
 
-use self::forms::Outcome;
+use self::forms::ActionOutcome;
 pub(crate) use self::request::decode;
-use self::request::{Options, Output, options};
+use self::request::{PageFormat, PageOptions, options};
 pub use self::request::{PageRequest, PageResponse, PageSettings};
-use crate::statistics::info::Format;
+use crate::config_view::Runtime;
+use crate::statistics::info::InfoFormat;
 use crate::statistics::pieces::{self, StatPieces};
-use crate::statistics::stat::{Filter, Show};
-use crate::view::Runtime;
+use crate::statistics::stat::{RowFilter, Show};
 
 /// Answers a request for the page. GET and HEAD show, POST acts.
 pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
@@ -24,12 +24,12 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
         return redirect(settings, &options, forms::act(runtime, settings, request));
     }
     let view = runtime.view();
-    let filter = Filter {
+    let filter = RowFilter {
         up: options.up,
         no_maintenance: options.no_maintenance,
         scope: options.scope.clone(),
         names: settings.scope.clone(),
-        ..Filter::default()
+        ..RowFilter::default()
     };
     let show = Show::now(runtime, settings.show_legends);
     let pieces = |format| {
@@ -39,22 +39,27 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
     let one =
         |text: String| Box::new(std::iter::once(text.into_bytes())) as Box<dyn Iterator<Item = Vec<u8>>>;
     let (kind, body) = match options.format {
-        Output::Csv => ("text/plain", pieces(Format::Plain)),
-        Output::Typed => ("text/plain", pieces(Format::Typed)),
-        Output::Json => ("application/json", pieces(Format::Json)),
-        Output::Schema => ("application/json", one(pieces::schema_text())),
-        Output::Info => {
-            ("text/plain", one(crate::statistics::info::show_info(runtime, Format::Plain, false, false)))
+        PageFormat::Csv => ("text/plain", pieces(InfoFormat::Plain)),
+        PageFormat::Typed => ("text/plain", pieces(InfoFormat::Typed)),
+        PageFormat::Json => ("application/json", pieces(InfoFormat::Json)),
+        PageFormat::Schema => ("application/json", one(pieces::schema_text())),
+        PageFormat::Info => {
+            ("text/plain", one(crate::statistics::info::show_info(runtime, InfoFormat::Plain, false, false)))
         }
-        Output::Html => {
+        PageFormat::Html => {
             let page = html::Page::new(runtime.clone(), settings.clone(), options.clone(), request.admin);
-            let rows =
-                StatPieces::new(view.clone(), filter, Show { legends: true, ..show }, Format::Plain, false);
+            let rows = StatPieces::new(
+                view.clone(),
+                filter,
+                Show { legends: true, ..show },
+                InfoFormat::Plain,
+                false,
+            );
             ("text/html; charset=utf-8", Box::new(page.pieces(rows)) as Box<dyn Iterator<Item = Vec<u8>>>)
         }
     };
     let mut headers = vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
-    if options.format == Output::Html {
+    if options.format == PageFormat::Html {
         let mut policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'".to_owned();
         // Pages that change nothing may be in frames of others, such as dashboards.
         if request.admin {
@@ -71,7 +76,7 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
 }
 
 /// Back to the page, so that reloading it does not act again.
-fn redirect(settings: &PageSettings, options: &Options, outcome: Outcome) -> PageResponse {
+fn redirect(settings: &PageSettings, options: &PageOptions, outcome: ActionOutcome) -> PageResponse {
     let mut location = format!("{};st={}", settings.uri, outcome.code());
     if options.up {
         location.push_str(";up");

@@ -47,8 +47,8 @@ pub struct PageResponse {
 
 /// What the options behind the URI ask for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Options {
-    pub(crate) format: Output,
+pub(crate) struct PageOptions {
+    pub(crate) format: PageFormat,
     pub(crate) up: bool,
     pub(crate) no_maintenance: bool,
     pub(crate) no_refresh: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum PageFormat {
     #[default]
     Html,
     Csv,
@@ -72,16 +72,16 @@ pub(crate) enum Output {
 const MAX_SCOPE: usize = 20;
 
 /// Reads `;csv;norefresh`, `?scope=x` and their kin behind the page's own URI.
-pub(crate) fn options(uri: &str, own: &str) -> Options {
+pub(crate) fn options(uri: &str, own: &str) -> PageOptions {
     let rest = uri.strip_prefix(own).unwrap_or(uri);
-    let (mut options, mut scope) = (Options::default(), None);
+    let (mut options, mut scope) = (PageOptions::default(), None);
     for word in rest.split([';', '&', '?']) {
         match word {
-            "csv" => options.format = Output::Csv,
-            "typed" => options.format = Output::Typed,
-            "json" => options.format = Output::Json,
-            "json-schema" => options.format = Output::Schema,
-            "info" => options.format = Output::Info,
+            "csv" => options.format = PageFormat::Csv,
+            "typed" => options.format = PageFormat::Typed,
+            "json" => options.format = PageFormat::Json,
+            "json-schema" => options.format = PageFormat::Schema,
+            "info" => options.format = PageFormat::Info,
             "up" => options.up = true,
             "no-maint" => options.no_maintenance = true,
             "norefresh" => options.no_refresh = true,
@@ -122,26 +122,26 @@ mod tests {
 
     #[test]
     fn options_behind_the_uri_are_read_in_any_order() {
-        let csv = Options { format: Output::Csv, ..Options::default() };
+        let csv = PageOptions { format: PageFormat::Csv, ..PageOptions::default() };
         for (uri, own, wanted) in [
             ("/;csv;", "/", csv.clone()),
-            ("/?;csv;scope=b1", "/", Options { scope: Some("b1".into()), ..csv.clone() }),
+            ("/?;csv;scope=b1", "/", PageOptions { scope: Some("b1".into()), ..csv.clone() }),
             (
                 "/stats?scope=a%2Db&up",
                 "/stats",
-                Options { scope: Some("a-b".into()), up: true, ..Options::default() },
+                PageOptions { scope: Some("a-b".into()), up: true, ..PageOptions::default() },
             ),
-            ("/s;csv;scope=a;scope=*", "/s", Options { scope: Some("a".into()), ..csv.clone() }),
+            ("/s;csv;scope=a;scope=*", "/s", PageOptions { scope: Some("a".into()), ..csv.clone() }),
             ("/s;csv?scope=*&scope=a", "/s", csv.clone()),
             ("/s;csv?scope=&scope=a", "/s", csv.clone()),
             ("/s;csv?scope=a%20b", "/s", csv.clone()),
             (
                 "/stats;norefresh;st=DONE",
                 "/stats",
-                Options { no_refresh: true, outcome: Some("DONE".into()), ..Options::default() },
+                PageOptions { no_refresh: true, outcome: Some("DONE".into()), ..PageOptions::default() },
             ),
-            ("/csv", "/csv", Options::default()),
-            ("/s;json-schema", "/s", Options { format: Output::Schema, ..Options::default() }),
+            ("/csv", "/csv", PageOptions::default()),
+            ("/s;json-schema", "/s", PageOptions { format: PageFormat::Schema, ..PageOptions::default() }),
         ] {
             assert_eq!(options(uri, own), wanted, "{uri}");
         }

@@ -22,7 +22,7 @@ fn decoded(text: &[u8]) -> Result<Cow<'_, str>, &'static str> {
 
 /// What the query string asks for.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct MetricsQuery {
     /// The scopes; `None` for all.
     scopes: Option<Vec<String>>,
     pub(super) no_maintenance: bool,
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     pub(super) modules: bool,
 }
 
-impl Wanted {
+impl MetricsQuery {
     /// Reads the parameters in their order: an empty scope forgets those before it.
     pub(super) fn read(query: &str) -> Result<Self, &'static str> {
         let mut wanted = Self::default();

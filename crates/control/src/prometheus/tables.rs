@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::prometheus::Tally;
-use crate::statistics::column::{C, COLUMNS, Kind};
+use crate::statistics::column::{C, COLUMNS, ObjectKind};
 use crate::statistics::pieces::COMMON_COLUMNS;
 
 /// How a value becomes a sample.
@@ -43,7 +43,7 @@ impl Metric {
     }
 
     /// Whether objects of a kind have it even where none of them has a value.
-    pub(super) fn is_always(&self, of: Kind) -> bool {
+    pub(super) fn is_always(&self, of: ObjectKind) -> bool {
         const SERVER: [usize; 7] = [
             C::slim as usize,
             C::chkfail as usize,
@@ -53,7 +53,7 @@ impl Metric {
             C::throttle as usize,
             C::src_ilim as usize,
         ];
-        of == Kind::Server && SERVER.contains(&self.column)
+        of == ObjectKind::Server && SERVER.contains(&self.column)
     }
 
     /// Whether only proxies of HTTP and their servers have it.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::layout::{self, Holder, ObjectEntry, PROCESSES, Places, Record};
+use super::layout::{self, FileLayout, Holder, ObjectEntry, ObjectRecord, PROCESSES};
 
 /// How long a process may keep others from the file when they start or end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(5);
 pub(super) struct SharedFile {
     file: File,
     path: PathBuf,
-    places: Places,
+    places: FileLayout,
 }
 
 /// The file while no other process looks at it.
@@ -62,7 +62,7 @@ impl SharedFile {
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(format!("'{shown}' is not a file"));
         }
-        let own = Self { file, path: path.to_owned(), places: Places { most } };
+        let own = Self { file, path: path.to_owned(), places: FileLayout { most } };
         let locked = own.lock(PATIENCE).map_err(failed)?;
         let metadata = own.file.metadata().map_err(failed)?;
         let there = fs::symlink_metadata(path);
@@ -101,7 +101,7 @@ impl SharedFile {
 }
 
 impl Locked<'_> {
-    fn places(&self) -> Places {
+    fn places(&self) -> FileLayout {
         self.0.places
     }
 
@@ -197,7 +197,7 @@ impl Locked<'_> {
 
     /// The records of a process for the first `used` objects, as bytes.
     pub(super) fn records(&self, process: usize, used: u32) -> io::Result<Vec<u8>> {
-        self.read(self.places().records(process), used as usize * Record::SIZE)
+        self.read(self.places().records(process), used as usize * ObjectRecord::SIZE)
     }
 
     pub(super) fn set_records(&self, process: usize, bytes: &[u8]) -> io::Result<()> {

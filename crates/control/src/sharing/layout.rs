@@ -66,11 +66,11 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 /// Where the parts of a file of `most` objects begin.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Places {
+pub(super) struct FileLayout {
     pub(super) most: u32,
 }
 
-impl Places {
+impl FileLayout {
     pub(super) fn objects(self) -> u64 {
         OBJECTS_AT
     }
@@ -81,7 +81,7 @@ impl Places {
 
     /// The records of process `index`.
     pub(super) fn records(self, index: usize) -> u64 {
-        let of_one = u64::from(self.most) * Record::SIZE as u64;
+        let of_one = u64::from(self.most) * ObjectRecord::SIZE as u64;
         self.clearings() + u64::from(self.most) * 8 + of_one * index as u64
     }
 
@@ -189,7 +189,7 @@ impl ObjectEntry {
 
 /// What one process counted of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct ObjectRecord {
     /// How often the object had been cleared then: what was counted before counts no more.
     pub(super) clearings: u64,
     /// Whether the process has such an object.
@@ -197,7 +197,7 @@ pub(super) struct Record {
     pub(super) values: [u64; VALUES],
 }
 
-impl Record {
+impl ObjectRecord {
     pub(super) const SIZE: usize = 16 + 8 * VALUES;
 
     pub(super) fn write(&self, bytes: &mut [u8]) {
@@ -251,20 +251,20 @@ mod tests {
         let mut damaged = entry.write();
         damaged[9] ^= 4;
         assert_eq!(ObjectEntry::read(&damaged), None);
-        let record = Record { clearings: 2, in_use: true, values: [u64::MAX; VALUES] };
-        let mut bytes = [0; Record::SIZE];
+        let record = ObjectRecord { clearings: 2, in_use: true, values: [u64::MAX; VALUES] };
+        let mut bytes = [0; ObjectRecord::SIZE];
         record.write(&mut bytes);
-        assert_eq!(Record::read(&bytes), Some(record));
-        bytes[Record::SIZE - 1] ^= 1;
-        assert_eq!(Record::read(&bytes), None);
+        assert_eq!(ObjectRecord::read(&bytes), Some(record));
+        bytes[ObjectRecord::SIZE - 1] ^= 1;
+        assert_eq!(ObjectRecord::read(&bytes), None);
     }
 
     #[test]
     fn the_parts_do_not_overlap() {
-        let places = Places { most: 3 };
+        let places = FileLayout { most: 3 };
         assert!(PROCESSES_AT + (PROCESSES * Holder::SIZE) as u64 <= places.objects());
         assert_eq!(places.clearings() - places.objects(), 3 * ObjectEntry::SIZE as u64);
         assert_eq!(places.records(0) - places.clearings(), 24);
-        assert_eq!(places.end() - places.records(PROCESSES - 1), 3 * Record::SIZE as u64);
+        assert_eq!(places.end() - places.records(PROCESSES - 1), 3 * ObjectRecord::SIZE as u64);
     }
 }

@@ -25,9 +25,9 @@ use std::time::Duration;
 use state::{Proxy, Server};
 
 use self::file::{Locked, SharedFile};
-use self::layout::{Holder, Identity, ObjectEntry, PROCESSES, Record, VALUES};
+use self::layout::{Holder, Identity, ObjectEntry, ObjectRecord, PROCESSES, VALUES};
 use self::object::{Values, add};
-use crate::identified::{self, Object, Side};
+use crate::identified::{self, CountedObject, ProxySide};
 
 /// How many objects a file holds where nothing is said.
 pub const MOST_OBJECTS: u32 = 2048;
@@ -41,9 +41,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// An object of this process that has a place in the file.
 #[derive(Debug, Clone)]
-struct Shared {
+struct SharedObject {
     entry: ObjectEntry,
-    object: Object,
+    object: CountedObject,
     index: u32,
     /// How often it was cleared, as far as this process has heeded.
     clearings: u64,
@@ -55,15 +55,15 @@ struct Shared {
 
 /// The counters that this process shares.
 #[derive(Debug)]
-pub struct SharedCounters(Mutex<Inner>);
+pub struct SharedCounters(Mutex<SharingInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct SharingInner {
     file: SharedFile,
     own: Identity,
     /// This process's place.
     place: usize,
-    objects: Vec<Shared>,
+    objects: Vec<SharedObject>,
     /// How many records were read or written last.
     records: usize,
     /// Whether the process is about to end.
@@ -97,8 +97,8 @@ fn path_of(name: &str) -> PathBuf {
 }
 
 /// What has an identifier.
-fn objects(proxies: &[&Arc<Proxy>]) -> Vec<(ObjectEntry, Object)> {
-    let sides = [Side::Frontends, Side::Backends];
+fn objects(proxies: &[&Arc<Proxy>]) -> Vec<(ObjectEntry, CountedObject)> {
+    let sides = [ProxySide::Frontends, ProxySide::Backends];
     let all = sides.into_iter().flat_map(|side| identified::objects(proxies.iter().copied(), side));
     all.map(|(guid, object)| (ObjectEntry { kind: object.kind(), guid }, object)).collect()
 }
@@ -125,7 +125,7 @@ impl SharedCounters {
         let own = Identity::own();
         let place = take_place(&file, own).map_err(|why| wrong(format!("'{name}': {why}")))?;
         let (objects, without_place) = (Vec::new(), HashSet::new());
-        let mut inner = Inner { file, own, place, objects, records: 0, left: false, without_place };
+        let mut inner = SharingInner { file, own, place, objects, records: 0, left: false, without_place };
         // All objects of the configuration must have a place.
         match inner.exchange(&proxies.collect::<Vec<_>>(), PATIENCE) {
             Ok(()) => Ok(Self(Mutex::new(inner))),
@@ -136,7 +136,7 @@ impl SharedCounters {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SharingInner> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -161,7 +161,7 @@ impl SharedCounters {
 
     /// Whether a server's counters are among them.
     pub fn holds(&self, server: &Arc<Server>) -> bool {
-        let asked = Object::Server(server.clone());
+        let asked = CountedObject::Server(server.clone());
         self.inner().objects.iter().any(|own| own.object.is(&asked))
     }
 
@@ -228,12 +228,12 @@ impl Others {
     }
 }
 
-fn record(records: &[u8], index: u32) -> Option<Record> {
-    let at = index as usize * Record::SIZE;
-    Record::read(records.get(at..at + Record::SIZE)?)
+fn record(records: &[u8], index: u32) -> Option<ObjectRecord> {
+    let at = index as usize * ObjectRecord::SIZE;
+    ObjectRecord::read(records.get(at..at + ObjectRecord::SIZE)?)
 }
 
-impl Inner {
+impl SharingInner {
     fn exchange(&mut self, proxies: &[&Arc<Proxy>], patience: Duration) -> Result<(), String> {
         if self.left {
             return Ok(());
@@ -246,7 +246,7 @@ impl Inner {
 
     fn exchange_of(
         &mut self,
-        shared: &mut Vec<Shared>,
+        shared: &mut Vec<SharedObject>,
         proxies: &[&Arc<Proxy>],
         patience: Duration,
     ) -> Result<(), String> {
@@ -285,9 +285,9 @@ impl Inner {
     }
 
     fn clear(&mut self, what: &Cleared) -> io::Result<()> {
-        let wanted = |own: &Shared| match (what, &own.object) {
+        let wanted = |own: &SharedObject| match (what, &own.object) {
             (Cleared::All, _) => true,
-            (Cleared::Server(server), Object::Server(own)) => Arc::ptr_eq(server, own),
+            (Cleared::Server(server), CountedObject::Server(own)) => Arc::ptr_eq(server, own),
             _ => false,
         };
         let locked = self.file.lock(PATIENCE)?;
@@ -315,7 +315,7 @@ impl Inner {
     }
 }
 
-impl Shared {
+impl SharedObject {
     /// Begins anew if the object was cleared since.
     fn heed(&mut self, clearings: &[u64]) {
         let Some(now) = clearings.get(self.index as usize) else { return };
@@ -334,20 +334,20 @@ impl Shared {
 
 /// Writes the records of this process; what others left in its place of objects that it does not have
 /// stays.
-fn write(locked: &Locked<'_>, place: usize, used: u32, shared: &[Shared]) -> io::Result<()> {
+fn write(locked: &Locked<'_>, place: usize, used: u32, shared: &[SharedObject]) -> io::Result<()> {
     let mut bytes = locked.records(place, used)?;
-    let mut own: Vec<Option<Record>> = vec![None; used as usize];
+    let mut own: Vec<Option<ObjectRecord>> = vec![None; used as usize];
     for one in shared {
         if let Some(record) = own.get_mut(one.index as usize) {
-            *record = Some(Record { clearings: one.clearings, in_use: true, values: one.values() });
+            *record = Some(ObjectRecord { clearings: one.clearings, in_use: true, values: one.values() });
         }
     }
-    for (own, bytes) in own.into_iter().zip(bytes.chunks_exact_mut(Record::SIZE)) {
+    for (own, bytes) in own.into_iter().zip(bytes.chunks_exact_mut(ObjectRecord::SIZE)) {
         match own {
             Some(record) => record.write(bytes),
             None => {
-                if let Some(left) = Record::read(bytes).filter(|record| record.in_use) {
-                    Record { in_use: false, ..left }.write(bytes);
+                if let Some(left) = ObjectRecord::read(bytes).filter(|record| record.in_use) {
+                    ObjectRecord { in_use: false, ..left }.write(bytes);
                 }
             }
         }
@@ -368,8 +368,8 @@ fn follow(
     locked: &Locked<'_>,
     place: usize,
     own: &Identity,
-    shared: &mut Vec<Shared>,
-    now: Vec<(ObjectEntry, Object)>,
+    shared: &mut Vec<SharedObject>,
+    now: Vec<(ObjectEntry, CountedObject)>,
 ) -> io::Result<Option<Missing>> {
     let same = shared.len() == now.len()
         && shared.iter().zip(&now).all(|(own, (entry, object))| own.entry == *entry && own.object.is(object));
@@ -379,8 +379,8 @@ fn follow(
     let used = locked.used()?.min(locked.most());
     // What the objects that go counted is in this process's records from here on.
     write(locked, place, used, shared)?;
-    let known: HashMap<&ObjectEntry, &Shared> = shared.iter().map(|own| (&own.entry, own)).collect();
-    let mut table = Table::read(locked, place, own)?;
+    let known: HashMap<&ObjectEntry, &SharedObject> = shared.iter().map(|own| (&own.entry, own)).collect();
+    let mut table = ObjectTable::read(locked, place, own)?;
     let records = locked.records(place, used)?;
     let wanted: HashSet<ObjectEntry> = now.iter().map(|(entry, _)| entry.clone()).collect();
     let (mut found, mut missing) = (Vec::with_capacity(now.len()), Vec::new());
@@ -391,7 +391,7 @@ fn follow(
                 Some((index, clearings)) => {
                     let left = record(&records, index).filter(|left| left.clearings == clearings);
                     let before = left.map_or([0; VALUES], |left| left.values);
-                    found.push(Shared { entry, object, index, clearings, before, imported: [0; 3] });
+                    found.push(SharedObject { entry, object, index, clearings, before, imported: [0; 3] });
                 }
                 None => missing.push(entry),
             },
@@ -404,7 +404,7 @@ fn follow(
 }
 
 /// The objects of the file.
-struct Table {
+struct ObjectTable {
     places: HashMap<ObjectEntry, u32>,
     used: u32,
     clearings: Vec<u64>,
@@ -412,7 +412,7 @@ struct Table {
     of_others: HashSet<u32>,
 }
 
-impl Table {
+impl ObjectTable {
     fn read(locked: &Locked<'_>, place: usize, own: &Identity) -> io::Result<Self> {
         let used = locked.used()?.min(locked.most());
         let entries = locked.objects(used)?;

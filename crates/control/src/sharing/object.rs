@@ -7,7 +7,7 @@ use runtime::{Count, Sharded};
 use state::counters::Totals;
 
 use super::layout::VALUES;
-use crate::identified::Object;
+use crate::identified::CountedObject;
 
 /// The counters of an object: those that there are of its kind, in their order, then zeros.
 pub(super) type Values = [u64; VALUES];
@@ -38,7 +38,7 @@ fn clear<T: Totals>(shards: &Sharded<T>) {
     shards.all().for_each(|shard| shard.totals().into_iter().for_each(Count::clear));
 }
 
-impl Object {
+impl CountedObject {
     /// What kind it is, in the file.
     pub(super) fn kind(&self) -> u8 {
         match self {

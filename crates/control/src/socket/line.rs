@@ -6,7 +6,7 @@ pub(crate) type Words = Vec<String>;
 
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(crate) struct Line {
+pub(crate) struct CommandLine {
     /// Commands, in order. Empty ones are among them: each is answered by an empty line.
     pub(crate) commands: Vec<Words>,
     /// A payload follows for the last command, up to a line equal to this (empty: an empty line).
@@ -18,7 +18,7 @@ const MAX_PATTERN: usize = 64;
 
 /// Parses a line. A carriage return before its end stands for an empty command behind the others,
 /// as in HAProxy.
-pub(crate) fn parse(line: &str) -> Line {
+pub(crate) fn parse(line: &str) -> CommandLine {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));
     let (line, payload_end) = split_payload(line);
@@ -41,7 +41,7 @@ pub(crate) fn parse(line: &str) -> Line {
     if returned && payload_end.is_none() {
         commands.push(Words::new());
     }
-    Line { commands, payload_end }
+    CommandLine { commands, payload_end }
 }
 
 /// Takes ` <<pattern` off the end: it must follow a blank, and the pattern must be short and

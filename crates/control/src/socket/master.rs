@@ -2,7 +2,7 @@
 //! list them. What they do is the program's.
 
 use crate::socket::table::CommandRow;
-use base::support::Support;
+use base::keyword_support::Support;
 
 const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> CommandRow {
     CommandRow { words, usage, doc, built: true, support: Support::Full }

@@ -15,15 +15,15 @@ use state::proxy::{Mode, ProxySeed};
 use state::sessions::{self, Activity};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::call::{Follow, Reply, Settings, Severity};
+use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::invocation::{CommandReply, ConnectionSettings, Follow, Severity};
 use crate::socket::{line, table};
-use crate::view::{Level, Runtime, SeverityOutput};
 
 /// One of the connections that there may be at once (`stats maxconn`), given back when it is
 /// dropped.
-pub struct Place(Arc<Runtime>);
+pub struct ClientSlot(Arc<Runtime>);
 
-impl Place {
+impl ClientSlot {
     /// A place even where all are taken: for connections that the master took.
     #[must_use]
     pub fn beyond_the_limit(runtime: Arc<Runtime>) -> Self {
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Relaxed);
         self.0.left.notify_waiters();
@@ -76,20 +76,20 @@ const GET_SOCKETS: &str = "_getsocks";
 /// What the socket says; the caller has nothing to do about it.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
-    level: Level,
+    level: AccessLevel,
     severity: SeverityOutput,
-    place: Place,
+    place: ClientSlot,
     hand_over: Option<HandOver>,
 ) -> io::Result<()> {
     let runtime = place.0.clone();
     let view = runtime.view();
     runtime.process.commanded.fetch_add(1, Relaxed);
     runtime.process.streams.fetch_add(1, Relaxed);
-    let settings = Settings::new(level, severity, view.timeout);
+    let settings = ConnectionSettings::new(level, severity, view.timeout);
     // It is a stream like others: `show sess` lists it, `shutdown session` ends it.
     let entry = sessions::register(&frontend(), None, None, now_ms());
     entry.activity.set(Activity::Tunnel);
-    let session = Session {
+    let session = RuntimeSession {
         socket: BufReader::new(socket),
         runtime: runtime.clone(),
         settings,
@@ -120,16 +120,16 @@ fn frontend() -> Local<Proxy> {
     Local::new(FRONTEND.clone())
 }
 
-struct Session<S> {
+struct RuntimeSession<S> {
     socket: BufReader<S>,
     runtime: Arc<Runtime>,
-    settings: Settings,
+    settings: ConnectionSettings,
     longest: usize,
     longest_payload: usize,
     hand_over: Option<HandOver>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
     async fn run(mut self) -> io::Result<()> {
         loop {
             let Some(text) = self.read_line(self.longest).await? else { return Ok(()) };
@@ -232,23 +232,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Ok(true);
         }
         let mut reply = table::run(&self.runtime, words, payload, &mut self.settings);
-        while let Reply::Later(answer) = reply {
+        while let CommandReply::Later(answer) = reply {
             reply = answer.await;
         }
         let mut text = match reply {
-            Reply::Quit => return Ok(false),
-            Reply::Done | Reply::Later(_) => String::new(),
-            Reply::Text(text) => text,
-            Reply::Bytes(bytes) => {
+            CommandReply::Quit => return Ok(false),
+            CommandReply::Done | CommandReply::Later(_) => String::new(),
+            CommandReply::Text(text) => text,
+            CommandReply::Bytes(bytes) => {
                 self.write_bytes(&bytes).await?;
                 String::new()
             }
-            Reply::Message(severity, text) => self.label(severity) + &text,
-            Reply::Follow(follow, wait) => {
+            CommandReply::Message(severity, text) => self.label(severity) + &text,
+            CommandReply::Follow(follow, wait) => {
                 self.follow(follow, wait).await?;
                 String::new()
             }
-            Reply::Pieces(pieces) => {
+            CommandReply::Pieces(pieces) => {
                 for piece in pieces {
                     self.write(&piece).await?;
                     // Other connections of this worker get their turn between pieces.

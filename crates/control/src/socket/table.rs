@@ -4,39 +4,39 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use runtime::watchdog;
 
-use crate::call::{Call, Reply, Settings, denied, error, info};
 use crate::commands::{
-    anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, events,
-    handshakes, http_client, inside, lists, measures, orders, patterns, peers, rare, reloads, servers, sets,
-    shows, streams, tables, traces, variables,
+    anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, dev,
+    events, handshakes, http_client, lists, orders, patterns, peers, profiling, rare, reloads, servers, sets,
+    show, streams, tables, traces, variables,
 };
+use crate::config_view::{AccessLevel, Runtime};
 use crate::disks;
+use crate::invocation::{Call, CommandReply, ConnectionSettings, denied, error, info};
 use crate::mirrors;
 use crate::policies;
 use crate::statistics::resolvers;
 use crate::stats_file;
-use crate::view::{Level, Runtime};
 
 /// What must be switched on first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum CommandMode {
     Normal,
     Experimental,
     Expert,
 }
 
-type Run = fn(&mut Call<'_>) -> Reply;
+type Run = fn(&mut Call<'_>) -> CommandReply;
 
 /// A row of the table.
 pub(crate) struct Command {
     pub(crate) words: &'static str,
     usage: &'static str,
     text: &'static str,
-    level: Level,
-    mode: Mode,
+    level: AccessLevel,
+    mode: CommandMode,
     /// `None`: understood, not built.
     run: Option<Run>,
     support: Support,
@@ -54,35 +54,43 @@ impl Command {
 const fn row(
     words: &'static str,
     usage: &'static str,
-    level: Level,
+    level: AccessLevel,
     text: &'static str,
     run: Run,
 ) -> Command {
-    Command { words, usage, text, level, mode: Mode::Normal, run: Some(run), support: Support::Full }
+    Command { words, usage, text, level, mode: CommandMode::Normal, run: Some(run), support: Support::Full }
 }
 
-const fn later(words: &'static str, usage: &'static str, level: Level, text: &'static str) -> Command {
-    Command { words, usage, text, level, mode: Mode::Normal, run: None, support: LATER }
+const fn later(words: &'static str, usage: &'static str, level: AccessLevel, text: &'static str) -> Command {
+    Command { words, usage, text, level, mode: CommandMode::Normal, run: None, support: LATER }
 }
 
 /// A command for developers: expert mode.
 const fn debug(words: &'static str, usage: &'static str, text: &'static str, run: Run) -> Command {
-    Command { words, usage, text, level: Admin, mode: Mode::Expert, run: Some(run), support: Support::Full }
+    Command {
+        words,
+        usage,
+        text,
+        level: Admin,
+        mode: CommandMode::Expert,
+        run: Some(run),
+        support: Support::Full,
+    }
 }
 
 /// One that there will not be, with the reason.
 const fn refused(words: &'static str, usage: &'static str, why: &'static str) -> Command {
     let support = Support::None(why);
-    Command { words, usage, text: why, level: Admin, mode: Mode::Expert, run: None, support }
+    Command { words, usage, text: why, level: Admin, mode: CommandMode::Expert, run: None, support }
 }
 
-use Level::{Admin, Operator, User};
+use AccessLevel::{Admin, Operator, User};
 
 /// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
     // words usage level what it does function
-    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
+    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| CommandReply::Quit),
     row  ("abort ssl ca-file",        "<cafile>", Admin,    "abort a transaction for a CA file", authorities::abort_ca),
     row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
     row  ("abort ssl crl-file",       "<crlfile>", Admin,    "abort a transaction for a CRL file", authorities::abort_crl),
@@ -143,7 +151,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
     row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump),
     row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      stats_file::dump),
-    row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
+    row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        show::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
     row  ("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend",                                     sets::enable_dynamic_cookie),
     row  ("enable frontend",          "<frontend>",                       Admin,    "re-enable specific frontend",                                                     sets::enable_frontend),
@@ -177,7 +185,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set maxconn frontend",     "<frontend> <value>",               Admin,    "change a frontend's maxconn setting",                                             sets::maxconn_frontend),
     row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
     row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
-    row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", measures::set_profiling).partial("`memory`, `lock` and `auto` are not measured"),
+    row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", profiling::set_profiling).partial("`memory`, `lock` and `auto` are not measured"),
     row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit),
     row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
     row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
@@ -188,39 +196,39 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set ssl tls-key",          "[id|file] <key>", Admin,     "set the next TLS key for the <id> or <file> listener to <key>", handshakes::set_tls_key),
     row  ("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data", tables::set),
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
-    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var), support: Support::Full },
+    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: CommandMode::Experimental, run: Some(variables::set_var), support: Support::Full },
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
     row  ("show acl",                 "[@<ver>] [<acl>]",                 Admin,    "report available acls or dump an acl's contents",                                   patterns::show_acl),
-    row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
+    row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         show::activity),
     row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymized::show),
-    row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
+    row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     show::backend),
     row  ("show cache",               "",                                 Admin,    "show cache status",                                                               caches::show),
     row  ("show cache disk",          "[<cache>]",                        User,     "show the files of caches (all or of one)",                                            disks::show),
-    row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
-    row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
+    row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    show::cli_level),
+    row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        show::cli_sockets),
     row  ("show config",              "",                                  Admin,    "show a configuration that holds what was done to this process",                      reloads::show_config),
     row  ("show default-server",      "[<bk>]",                           User,     "list the default-server instances kept",                                            servers::show_defaults),
     row  ("show defaults",            "",                                 User,     "list the named defaults sections kept", backends::show_defaults),
-    row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  shows::dev),
-    row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
+    row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  show::dev),
+    row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 show::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
     row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[-!plcfbs]* [num]",                Operator, "dump list of file descriptors in use or a specific one",                          descriptors::show).partial("what each descriptor is; there is no poller of our own whose bits could be shown"),
     row  ("show hedge",               "[<backend>]",                      User,     "show when a second server is asked, and what came of it (all or for a backend)",      policies::show_hedge),
-    row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
-    row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
+    row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    show::info),
+    row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          dev::libs),
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
     row  ("show mirror",              "[<backend>]",                      User,     "show what became of copies of requests (all or for a backend)",                       mirrors::show),
     row  ("show outliers",            "[<backend>]",                      User,     "show how servers compare to their peers, and who is ejected (all or for a backend)",  policies::show_outliers),
     row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
-    row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),
-    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
+    row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", profiling::show_pools),
+    row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", profiling::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
     later("show quic",                "",                                 User,     "display quic connections status"),
     row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             resolvers::show),
     row  ("show retry-budget",        "[<backend>]",                      User,     "show what is left of the budget for retries (all or for a backend)",                  policies::show_retry_budget),
-    row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
-    row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    shows::servers_conn),
-    row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),
+    row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    show::schema),
+    row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    show::servers_conn),
+    row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  show::servers_state),
     row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess),
     row  ("show ssl ca-file",         "[<cafile>[:<index>]]", Operator, "display the SSL CA files used in memory, or the details of a <cafile>", authorities::show_ca),
     row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show),
@@ -231,14 +239,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show ssl ocsp-updates",    "", Admin,     "display information about the next 'nb' ocsp responses to be updated", handshakes::ocsp_updates),
     row  ("show ssl providers",       "", User,      "show loaded SSL providers", handshakes::providers).partial("there is one cryptographic library, and no OpenSSL with providers"),
     row  ("show ssl sni",             "[-f <frontend>]", User,      "show the list of SNI and their corresponding filename", handshakes::sni),
-    row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
-    row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
+    row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              show::startup_logs),
+    row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       show::stat),
     row  ("show table",               "<table> [<filter>]*",              User,     "report table usage stats or dump this table's contents (filter: data/key)", tables::show),
-    row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
-    row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
+    row  ("show tasks",               "",                                 User,     "show running tasks",                                                              dev::tasks),
+    row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         show::threads),
     row  ("show tls-keys",            "[id|*]", Admin,     "show tls keys references or dump tls ticket keys when id specified", handshakes::tls_keys),
     row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show),
-    row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
+    row  ("show version",             "",                                 User,     "show version of the current process",                                             show::version),
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
@@ -271,11 +279,11 @@ pub(crate) fn run(
     runtime: &Arc<Runtime>,
     words: &[String],
     payload: Option<&str>,
-    settings: &mut Settings,
-) -> Reply {
+    settings: &mut ConnectionSettings,
+) -> CommandReply {
     let Some(command) = find(words) else {
         if let Some(answer) = runtime.scripts().and_then(|scripts| scripts.run(words)) {
-            return Reply::Later(Box::pin(async move { Reply::Text(answer.await) }));
+            return CommandReply::Later(Box::pin(async move { CommandReply::Text(answer.await) }));
         }
         let scripted = scripted(runtime, words);
         let all = matching(words).is_empty() && scripted.is_empty();
@@ -290,10 +298,10 @@ pub(crate) fn run(
     // The mode is asked for before the level, as HAProxy does: what is missing is told in the same
     // order.
     match command.mode {
-        Mode::Expert if !settings.expert => {
+        CommandMode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");
         }
-        Mode::Experimental if !settings.experimental => {
+        CommandMode::Experimental if !settings.experimental => {
             return error("This command is restricted to experimental mode only.");
         }
         _ => {}
@@ -310,13 +318,13 @@ pub(crate) fn run(
         });
     };
     let args = &words[command.words.split(' ').count()..];
-    watchdog::during(watchdog::Task::Command, || run(&mut Call { runtime, args, payload, settings }))
+    watchdog::during(watchdog::TaskName::Command, || run(&mut Call { runtime, args, payload, settings }))
 }
 
 /// Commands that share the most leading words with `words`, the last one possibly cut short, then
 /// by likeness.
 fn matching(words: &[String]) -> Vec<&'static Command> {
-    let listed = || COMMANDS.iter().filter(|command| command.mode == Mode::Normal);
+    let listed = || COMMANDS.iter().filter(|command| command.mode == CommandMode::Normal);
     let shared = |command: &Command| {
         let own = command.words.split(' ');
         own.zip(words).take_while(|(own, word)| own == word).count()
@@ -365,7 +373,7 @@ fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
 fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
     if shown.is_empty() && (words.is_empty() || scripted.is_empty()) {
-        shown = COMMANDS.iter().filter(|command| command.mode == Mode::Normal).collect();
+        shown = COMMANDS.iter().filter(|command| command.mode == CommandMode::Normal).collect();
     }
     shown.retain(|command| !LAST.contains(&command.words) && command.words != "_getsocks");
     shown.extend(COMMANDS.iter().filter(|command| LAST.contains(&command.words)));
@@ -380,7 +388,7 @@ fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     out
 }
 
-fn help(call: &mut Call<'_>) -> Reply {
+fn help(call: &mut Call<'_>) -> CommandReply {
     let scripted = scripted(call.runtime, call.args);
     info(listing("The following commands are valid at this level:", call.args, &scripted))
 }

@@ -3,7 +3,7 @@
 
 use state::Proxy;
 
-use crate::statistics::field::{Column, Value};
+use crate::statistics::field::{StatColumn, StatValue};
 
 /// A name without the underscore that keeps it from being a keyword of Rust.
 const fn plain(name: &'static str) -> &'static str {
@@ -21,8 +21,8 @@ macro_rules! columns {
         pub(crate) enum C { $($name),* }
 
         /// All columns, in order.
-        pub(crate) const COLUMNS: &[Column] =
-            &[$(Column { name: plain(stringify!($name)), tags: $tags, text: $text }),*];
+        pub(crate) const COLUMNS: &[StatColumn] =
+            &[$(StatColumn { name: plain(stringify!($name)), tags: $tags, text: $text }),*];
     };
 }
 
@@ -176,17 +176,17 @@ columns! {
 
 /// What kind of object a row is about; the number is column `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectKind {
     Frontend = 0,
     Backend = 1,
     Server = 2,
     Listener = 3,
 }
 
-impl Kind {
+impl ObjectKind {
     /// A column as rows of this kind describe it: of some the nature depends on what the row is
     /// about.
-    pub(crate) fn describe(self, position: usize, column: &Column) -> Column {
+    pub(crate) fn describe(self, position: usize, column: &StatColumn) -> StatColumn {
         const ACT: usize = C::act as usize;
         const BCK: usize = C::bck as usize;
         const RATE_MAX: usize = C::rate_max as usize;
@@ -195,7 +195,7 @@ impl Kind {
             (Self::Backend, RATE_MAX) => "MGP",
             _ => column.tags,
         };
-        Column { tags, ..*column }
+        StatColumn { tags, ..*column }
     }
 
     /// Its letter in typed output and its name in JSON.
@@ -211,17 +211,17 @@ impl Kind {
 
 /// One object's values.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
-    pub(crate) kind: Kind,
+pub(crate) struct ObjectRow {
+    pub(crate) kind: ObjectKind,
     pub(crate) proxy: u32,
     pub(crate) id: u32,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<StatValue>,
 }
 
-impl Row {
+impl ObjectRow {
     /// A row with what names the object.
-    pub(crate) fn new(kind: Kind, proxy: &Proxy, id: u32, name: String) -> Self {
-        let mut row = Self { kind, proxy: proxy.id, id, values: vec![Value::Empty; COLUMNS.len()] };
+    pub(crate) fn new(kind: ObjectKind, proxy: &Proxy, id: u32, name: String) -> Self {
+        let mut row = Self { kind, proxy: proxy.id, id, values: vec![StatValue::Empty; COLUMNS.len()] };
         row.put(C::pxname, proxy.name.to_string());
         row.put(C::svname, name);
         row.put(C::pid, 1u32);
@@ -243,12 +243,12 @@ impl Row {
     }
 
     /// Sets a value.
-    pub(crate) fn put(&mut self, column: C, value: impl Into<Value>) {
+    pub(crate) fn put(&mut self, column: C, value: impl Into<StatValue>) {
         self.values[column as usize] = value.into();
     }
 
     /// A value by column.
-    pub(crate) fn get(&self, column: C) -> &Value {
+    pub(crate) fn get(&self, column: C) -> &StatValue {
         &self.values[column as usize]
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// A value of a statistic.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum Value {
+pub(crate) enum StatValue {
     /// Not given for this object.
     #[default]
     Empty,
@@ -22,43 +22,43 @@ pub(crate) enum Value {
     Str(Cow<'static, str>),
 }
 
-impl From<u32> for Value {
+impl From<u32> for StatValue {
     fn from(value: u32) -> Self {
         Self::U32(value)
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for StatValue {
     fn from(value: u64) -> Self {
         Self::U64(value)
     }
 }
 
-impl From<i32> for Value {
+impl From<i32> for StatValue {
     fn from(value: i32) -> Self {
         Self::S32(value)
     }
 }
 
-impl From<String> for Value {
+impl From<String> for StatValue {
     fn from(value: String) -> Self {
         Self::Str(Cow::Owned(value))
     }
 }
 
-impl From<&'static str> for Value {
+impl From<&'static str> for StatValue {
     fn from(value: &'static str) -> Self {
         Self::Str(Cow::Borrowed(value))
     }
 }
 
-impl<T: Into<Value>> From<Option<T>> for Value {
+impl<T: Into<StatValue>> From<Option<T>> for StatValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Empty, Into::into)
     }
 }
 
-impl Value {
+impl StatValue {
     /// The type's name in typed and JSON output.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
@@ -125,7 +125,7 @@ pub(crate) fn write_json_string(text: &str, out: &mut String) {
 
 /// What a field is called and means.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
+pub(crate) struct StatColumn {
     /// Its name.
     pub(crate) name: &'static str,
     /// Origin, nature and scope: three letters of the manual's 9.2.
@@ -134,7 +134,7 @@ pub(crate) struct Column {
     pub(crate) text: &'static str,
 }
 
-impl Column {
+impl StatColumn {
     /// The fourth letter: what a reload keeps (counters and rates) and what it does not.
     pub(crate) fn persistence(&self) -> char {
         let tags = self.tags.as_bytes();
@@ -145,7 +145,7 @@ impl Column {
     }
 
     /// Appends `tags:type:value` and, if asked, the description: the end of a typed line.
-    pub(crate) fn write_typed(&self, value: &Value, describe: bool, out: &mut String) {
+    pub(crate) fn write_typed(&self, value: &StatValue, describe: bool, out: &mut String) {
         let _ = write!(out, ":{}{}:{}:", &self.tags[..3], self.persistence(), value.kind());
         value.write(out);
         if describe {
@@ -155,7 +155,7 @@ impl Column {
     }
 
     /// Appends one JSON object; `lead` is what comes before the field itself.
-    pub(crate) fn write_json(&self, lead: &str, position: usize, value: &Value, out: &mut String) {
+    pub(crate) fn write_json(&self, lead: &str, position: usize, value: &StatValue, out: &mut String) {
         let word = |letter: u8, words: &[(u8, &'static str)]| {
             words.iter().find(|row| row.0 == letter).map_or("Unknown", |row| row.1)
         };
@@ -208,19 +208,19 @@ mod tests {
     fn csv_quotes_only_what_is_ambiguous() {
         for (text, csv) in [("a b", "a b"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\"")] {
             let mut out = String::new();
-            Value::from(text).write_csv(&mut out);
+            StatValue::from(text).write_csv(&mut out);
             assert_eq!(out, csv);
         }
     }
 
     #[test]
     fn typed_lines_carry_tags_type_and_persistence() {
-        let column = Column { name: "stot", tags: "MCP", text: "Sessions" };
+        let column = StatColumn { name: "stot", tags: "MCP", text: "Sessions" };
         let mut out = String::new();
-        column.write_typed(&Value::U64(7), true, &mut out);
+        column.write_typed(&StatValue::U64(7), true, &mut out);
         assert_eq!(out, ":MCPP:u64:7:\"Sessions\"\n");
         out.clear();
-        column.write_json("", 7, &Value::Str("a\"\n\u{1}".into()), &mut out);
+        column.write_json("", 7, &StatValue::Str("a\"\n\u{1}".into()), &mut out);
         let parsed: serde_json::Value = serde_json::from_str(&out).unwrap();
         assert_eq!(parsed["value"]["value"], "a\"\n\u{1}");
         assert_eq!(parsed["tags"]["nature"], "Counter");

@@ -7,17 +7,17 @@ use base::clock::now_ms;
 use runtime::shard;
 use state::process::ProcessCounters;
 
-use crate::statistics::field::{Column, Value};
-use crate::view::Runtime;
+use crate::config_view::Runtime;
+use crate::statistics::field::{StatColumn, StatValue};
 
-const fn row(name: &'static str, tags: &'static str, text: &'static str) -> Column {
-    Column { name, tags, text }
+const fn row(name: &'static str, tags: &'static str, text: &'static str) -> StatColumn {
+    StatColumn { name, tags, text }
 }
 
 /// Positions are part of the interface: a field not filled in is left out, its number stays its
 /// own.
 #[rustfmt::skip]
-pub(crate) const FIELDS: &[Column] = &[
+pub(crate) const FIELDS: &[StatColumn] = &[
     row("Name",                        "POS", "Product name"),
     row("Version",                     "POS", "Product version"),
     row("Release_date",                "POS", "Date of latest source code update"),
@@ -104,7 +104,7 @@ pub(crate) const FIELDS: &[Column] = &[
 
 /// The values, by name; what does not exist here (compression) is zero, as in a process
 /// that never used it. With `precise`, times have fractions (`float`).
-pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
+pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)> {
     let view = runtime.view();
     let process = &runtime.process;
     let now = now_ms();
@@ -123,7 +123,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
         .map(|p| p.state.listeners.load().len())
         .sum::<usize>()
         + view.sockets.len();
-    let attached = |p: &crate::view::ProxyView| {
+    let attached = |p: &crate::config_view::ProxyView| {
         state::counters::current(&p.state.backend, |shard| shard.traffic.sessions.get())
     };
     let streams: u64 = view.proxies.iter().map(attached).sum();
@@ -134,13 +134,13 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let (patterns_added, patterns_freed) = crate::statistics::patterns::totals(runtime);
     let memory = resident_bytes();
     let pipes = (runtime.pipes)();
-    let (tls_now, tls_ever) = tls::places::counts();
+    let (tls_now, tls_ever) = tls::limit::counts();
     let (cache_lookups, cache_misses) = tls::tickets::lookups();
     let (tls_rate, tls_rate_max) = rate(|c| &c.tls_rate);
     let (client_keys, client_keys_max) = rate(|c| &c.client_key_rate);
     let (server_keys, server_keys_max) = rate(|c| &c.server_key_rate);
-    let zero = Value::U32(0);
-    let value = |name: &str| -> Value {
+    let zero = StatValue::U32(0);
+    let value = |name: &str| -> StatValue {
         match name {
             "Name" => runtime.name.into(),
             "Version" | "Build info" => runtime.version.into(),
@@ -149,7 +149,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "Nbproc" | "Process_num" => 1u32.into(),
             "Pid" => std::process::id().into(),
             "Uptime" => uptime_text(uptime).into(),
-            "Uptime_sec" if precise => Value::F64(now.saturating_sub(runtime.started_ms) as f64 / 1000.0),
+            "Uptime_sec" if precise => StatValue::F64(now.saturating_sub(runtime.started_ms) as f64 / 1000.0),
             "Uptime_sec" => (uptime as u32).into(),
             "PoolAlloc_MB" | "PoolUsed_MB" => ((memory >> 20) as u32).into(),
             "PoolAlloc_bytes" | "PoolUsed_bytes" => memory.into(),
@@ -170,7 +170,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "SessRate" => session_rate.into(),
             "SessRateLimit" => process.session_limit.load(Relaxed).into(),
             "MaxSessRate" => session_rate_max.into(),
-            "MaxSslConns" => tls::places::limit().into(),
+            "MaxSslConns" => tls::limit::limit().into(),
             "SslRateLimit" => process.tls_limit.load(Relaxed).into(),
             "CurrSslConns" => tls_now.into(),
             "CumSslConns" => narrow(tls_ever),
@@ -202,7 +202,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "BlockedTrafficWarnings" => process.held_up.load(Relaxed).into(),
             "MaxconnReached" => (total(|c| c.maxconn_reached.get()) as u32).into(),
             "Start_time_sec" if precise => {
-                Value::F64(runtime.started.seconds as f64 + f64::from(runtime.started.nanos / 1000) / 1e6)
+                StatValue::F64(runtime.started.seconds as f64 + f64::from(runtime.started.nanos / 1000) / 1e6)
             }
             "Start_time_sec" => (runtime.started.seconds as u32).into(),
             "Tainted" => "0".into(),
@@ -220,7 +220,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             _ => zero.clone(),
         }
     };
-    FIELDS.iter().map(|field| value(field.name)).enumerate().filter(|(_, v)| *v != Value::Empty).collect()
+    FIELDS.iter().map(|field| value(field.name)).enumerate().filter(|(_, v)| *v != StatValue::Empty).collect()
 }
 
 /// How many in a hundred of so many connections did without one of so many new keys.
@@ -230,8 +230,8 @@ fn reused(connections: u32, keys: u32) -> u32 {
 }
 
 /// A number of 32 bits, as long as it is one.
-fn narrow(number: u64) -> Value {
-    u32::try_from(number).map_or(Value::U64(number), Value::U32)
+fn narrow(number: u64) -> StatValue {
+    u32::try_from(number).map_or(StatValue::U64(number), StatValue::U32)
 }
 
 /// Bytes that a frontend's clients were sent without passing through this process.
@@ -271,7 +271,7 @@ fn idle_percent(runtime: &Runtime, now: u64) -> u32 {
 
 /// How output is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Format {
+pub(crate) enum InfoFormat {
     #[default]
     Plain,
     Typed,
@@ -279,10 +279,10 @@ pub(crate) enum Format {
 }
 
 /// The output of `show info`.
-pub(crate) fn show_info(runtime: &Runtime, format: Format, describe: bool, precise: bool) -> String {
+pub(crate) fn show_info(runtime: &Runtime, format: InfoFormat, describe: bool, precise: bool) -> String {
     let values = values(runtime, precise);
     let mut out = String::with_capacity(4096);
-    if format == Format::Json {
+    if format == InfoFormat::Json {
         out.push('[');
         for (i, (position, value)) in values.iter().enumerate() {
             if i > 0 {
@@ -295,7 +295,7 @@ pub(crate) fn show_info(runtime: &Runtime, format: Format, describe: bool, preci
     }
     for (position, value) in &values {
         let field = &FIELDS[*position];
-        if format == Format::Typed {
+        if format == InfoFormat::Typed {
             let _ = write!(out, "{position}.{}.1", field.name);
             field.write_typed(value, describe, &mut out);
             continue;

@@ -2,20 +2,20 @@
 
 use state::statistic::{Statistic, Whose};
 
-use super::column::{COLUMNS, Row};
-use super::field::Value;
+use super::column::{COLUMNS, ObjectRow};
+use super::field::StatValue;
 use super::info;
-use super::stat::{self, Filter, Show};
-use crate::view::Runtime;
+use super::stat::{self, RowFilter, Show};
+use crate::config_view::Runtime;
 
-fn field(value: &Value) -> Option<Statistic> {
+fn field(value: &StatValue) -> Option<Statistic> {
     Some(match value {
-        Value::Empty => return None,
-        Value::S32(value) => Statistic::Integer((*value).into()),
-        Value::U32(value) => Statistic::Integer((*value).into()),
-        Value::U64(value) => Statistic::Integer(i64::try_from(*value).unwrap_or(i64::MAX)),
-        Value::F64(value) => Statistic::Number(*value),
-        Value::Str(text) => Statistic::Text(text.to_string()),
+        StatValue::Empty => return None,
+        StatValue::S32(value) => Statistic::Integer((*value).into()),
+        StatValue::U32(value) => Statistic::Integer((*value).into()),
+        StatValue::U64(value) => Statistic::Integer(i64::try_from(*value).unwrap_or(i64::MAX)),
+        StatValue::F64(value) => Statistic::Number(*value),
+        StatValue::Str(text) => Statistic::Text(text.to_string()),
     })
 }
 
@@ -39,7 +39,7 @@ pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Sta
         return Vec::new();
     };
     let server = server.and_then(|name| view.state.server(name)).map(|server| server.id);
-    let filter = Filter { kinds: Some(kinds), server, ..Filter::default() };
+    let filter = RowFilter { kinds: Some(kinds), server, ..RowFilter::default() };
     let row = stat::rows(view, &filter, Show::now(runtime, true)).next();
     row.map(|row| values(&row)).unwrap_or_default()
 }
@@ -54,6 +54,6 @@ fn of_listener(runtime: &Runtime, frontend: &str, name: &str) -> Vec<(&'static s
     row.map(|row| values(&row)).unwrap_or_default()
 }
 
-fn values(row: &Row) -> Vec<(&'static str, Statistic)> {
+fn values(row: &ObjectRow) -> Vec<(&'static str, Statistic)> {
     COLUMNS.iter().zip(&row.values).filter_map(|(column, value)| Some((column.name, field(value)?))).collect()
 }

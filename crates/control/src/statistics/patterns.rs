@@ -1,6 +1,6 @@
 //! Counts of patterns (`show info`).
 
-use crate::view::Runtime;
+use crate::config_view::Runtime;
 
 /// How many patterns were added in all, and how many of them are gone.
 pub(crate) fn totals(runtime: &Runtime) -> (u64, u64) {

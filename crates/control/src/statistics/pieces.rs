@@ -4,44 +4,50 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::statistics::column::{C, COLUMNS, Row};
+use crate::config_view::ConfigView;
+use crate::statistics::column::{C, COLUMNS, ObjectRow};
 use crate::statistics::field;
-use crate::statistics::info::Format;
-use crate::statistics::stat::{self, Filter, Show};
-use crate::view::View;
+use crate::statistics::info::InfoFormat;
+use crate::statistics::stat::{self, RowFilter, Show};
 
 /// Rows a piece of output may have: a few hundred µs of work.
 const ROWS_A_PIECE: usize = 64;
 
 /// The statistics in pieces of some rows each, read from one proxy at a time.
 pub(crate) struct StatPieces {
-    pub(crate) view: Arc<View>,
-    pub(crate) filter: Filter,
+    pub(crate) view: Arc<ConfigView>,
+    pub(crate) filter: RowFilter,
     pub(crate) show: Show,
-    pub(crate) format: Format,
+    pub(crate) format: InfoFormat,
     pub(crate) describe: bool,
     /// Rows of the proxy at hand, the next one last.
-    pending: Vec<Row>,
+    pending: Vec<ObjectRow>,
     next_proxy: usize,
     rows: usize,
-    stage: Stage,
+    stage: PageStage,
 }
 
 #[derive(PartialEq)]
-enum Stage {
+enum PageStage {
     Title,
     Rows,
     End,
 }
 
 impl StatPieces {
-    pub(crate) fn new(view: Arc<View>, filter: Filter, show: Show, format: Format, describe: bool) -> Self {
-        let (pending, stage) = (Vec::new(), Stage::Title);
+    pub(crate) fn new(
+        view: Arc<ConfigView>,
+        filter: RowFilter,
+        show: Show,
+        format: InfoFormat,
+        describe: bool,
+    ) -> Self {
+        let (pending, stage) = (Vec::new(), PageStage::Title);
         Self { view, filter, show, format, describe, pending, next_proxy: 0, rows: 0, stage }
     }
 
     /// The next row, from the next proxy that has any.
-    pub(crate) fn next_row(&mut self) -> Option<Row> {
+    pub(crate) fn next_row(&mut self) -> Option<ObjectRow> {
         while self.pending.is_empty() {
             let proxy = self.view.proxies.get(self.next_proxy)?;
             self.next_proxy += 1;
@@ -60,22 +66,22 @@ impl Iterator for StatPieces {
     fn next(&mut self) -> Option<String> {
         let mut out = String::with_capacity(16 * 1024);
         match self.stage {
-            Stage::End => return None,
-            Stage::Title if self.format == Format::Plain => out.push_str(&csv_header()),
-            Stage::Title if self.format == Format::Json => out.push('['),
+            PageStage::End => return None,
+            PageStage::Title if self.format == InfoFormat::Plain => out.push_str(&csv_header()),
+            PageStage::Title if self.format == InfoFormat::Json => out.push('['),
             _ => {}
         }
-        self.stage = Stage::Rows;
+        self.stage = PageStage::Rows;
         for _ in 0..ROWS_A_PIECE {
             let Some(row) = self.next_row() else {
-                self.stage = Stage::End;
-                out.push_str(if self.format == Format::Json { "]\n" } else { "" });
+                self.stage = PageStage::End;
+                out.push_str(if self.format == InfoFormat::Json { "]\n" } else { "" });
                 break;
             };
             match self.format {
-                Format::Plain => write_csv(&row, &mut out),
-                Format::Typed => write_typed(&row, self.describe, &mut out),
-                Format::Json => {
+                InfoFormat::Plain => write_csv(&row, &mut out),
+                InfoFormat::Typed => write_typed(&row, self.describe, &mut out),
+                InfoFormat::Json => {
                     out.push_str(if self.rows > 0 { "," } else { "" });
                     write_json(&row, &mut out);
                 }
@@ -103,7 +109,7 @@ pub(crate) fn csv_header() -> String {
     out
 }
 
-fn write_csv(row: &Row, out: &mut String) {
+fn write_csv(row: &ObjectRow, out: &mut String) {
     for (position, value) in row.values.iter().enumerate() {
         if position == COMMON_COLUMNS {
             out.push_str("-,");
@@ -114,22 +120,22 @@ fn write_csv(row: &Row, out: &mut String) {
     out.push('\n');
 }
 
-fn write_typed(row: &Row, describe: bool, out: &mut String) {
+fn write_typed(row: &ObjectRow, describe: bool, out: &mut String) {
     let letter = row.kind.names().0;
     for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
-        if *value != field::Value::Empty {
+        if *value != field::StatValue::Empty {
             let _ = write!(out, "{letter}.{}.{}.{position}.{}.1", row.proxy, row.id, column.name);
             row.kind.describe(position, column).write_typed(value, describe, out);
         }
     }
 }
 
-fn write_json(row: &Row, out: &mut String) {
+fn write_json(row: &ObjectRow, out: &mut String) {
     let name = row.kind.names().1;
     let lead = format!("\"objType\":\"{name}\",\"proxyId\":{},\"id\":{},", row.proxy, row.id);
     let mut separator = '[';
     for (position, (value, column)) in row.values.iter().zip(COLUMNS).enumerate() {
-        if *value != field::Value::Empty {
+        if *value != field::StatValue::Empty {
             out.push(separator);
             separator = ',';
             row.kind.describe(position, column).write_json(&lead, position, value, out);

@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use state::resolvers::{NameServer, Section};
+use state::resolvers::{NameServer, ResolversSection};
 
-use crate::call::{Call, Reply, error};
-use crate::statistics::field::{Column, Value};
-use crate::statistics::info::Format;
-use crate::view::View;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
+use crate::statistics::field::{StatColumn, StatValue};
+use crate::statistics::info::InfoFormat;
 
-pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let (view, wanted) = (call.runtime.view(), call.arg(0));
     let mut out = String::new();
     let mut found = false;
@@ -25,18 +25,18 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
         }
     }
     match found || wanted.is_empty() {
-        true => Reply::Text(out),
+        true => CommandReply::Text(out),
         false => error("Can't find that resolvers section"),
     }
 }
 
-const fn column(name: &'static str, tags: &'static str, text: &'static str) -> Column {
-    Column { name, tags, text }
+const fn column(name: &'static str, tags: &'static str, text: &'static str) -> StatColumn {
+    StatColumn { name, tags, text }
 }
 
 /// The columns, in their order; the counters are those of [`state::resolvers::Counters::named`].
 #[rustfmt::skip]
-const COLUMNS: [Column; 17] = [
+const COLUMNS: [StatColumn; 17] = [
     column("id",          "CGP", "Name of the name server"),
     column("pid",         "CGP", "Name of its section"),
     column("sent",        "MGP", "Queries sent"),
@@ -56,14 +56,14 @@ const COLUMNS: [Column; 17] = [
     column("outdated",    "MGP", "Answers that came too late"),
 ];
 
-fn values(section: &Section, nameserver: &NameServer) -> impl Iterator<Item = Value> {
-    let names = [Value::from(nameserver.name.to_string()), Value::from(section.name.to_string())];
-    names.into_iter().chain(nameserver.counters.named().map(|(_, value)| Value::from(value)))
+fn values(section: &ResolversSection, nameserver: &NameServer) -> impl Iterator<Item = StatValue> {
+    let names = [StatValue::from(nameserver.name.to_string()), StatValue::from(section.name.to_string())];
+    names.into_iter().chain(nameserver.counters.named().map(|(_, value)| StatValue::from(value)))
 }
 
 /// The counters of all name servers as metrics of the Prometheus exporter, those that `wanted`
 /// takes by their names.
-pub(crate) fn metrics(view: &View, wanted: impl Fn(&str) -> bool) -> String {
+pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();
     let servers =
         || view.resolvers.iter().flat_map(|section| section.nameservers.iter().map(move |ns| (section, ns)));
@@ -88,38 +88,38 @@ pub(crate) fn metrics(view: &View, wanted: impl Fn(&str) -> bool) -> String {
 }
 
 /// The statistics of all name servers.
-pub(crate) fn statistics(view: &View, format: Format, describe: bool) -> String {
+pub(crate) fn statistics(view: &ConfigView, format: InfoFormat, describe: bool) -> String {
     let mut out = String::new();
     match format {
-        Format::Plain => {
+        InfoFormat::Plain => {
             out.push_str("# ");
             COLUMNS.iter().for_each(|column| {
                 let _ = write!(out, "{},", column.name);
             });
             out.push('\n');
         }
-        Format::Json => out.push('['),
-        Format::Typed => {}
+        InfoFormat::Json => out.push('['),
+        InfoFormat::Typed => {}
     }
     let mut separator = "";
     for section in &view.resolvers {
         for nameserver in &section.nameservers {
             let fields = COLUMNS.iter().zip(values(section, nameserver));
             match format {
-                Format::Plain => {
+                InfoFormat::Plain => {
                     for (_, value) in fields {
                         value.write_csv(&mut out);
                         out.push(',');
                     }
                     out.push('\n');
                 }
-                Format::Typed => {
+                InfoFormat::Typed => {
                     for (position, (column, value)) in fields.enumerate() {
                         let _ = write!(out, "N.{position}.{}", column.name);
                         column.write_typed(&value, describe, &mut out);
                     }
                 }
-                Format::Json => {
+                InfoFormat::Json => {
                     out.push_str(separator);
                     separator = ",";
                     for (position, (column, value)) in fields.enumerate() {
@@ -131,7 +131,7 @@ pub(crate) fn statistics(view: &View, format: Format, describe: bool) -> String 
             }
         }
     }
-    if format == Format::Json {
+    if format == InfoFormat::Json {
         out.push_str("]\n");
     }
     out

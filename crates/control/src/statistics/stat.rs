@@ -12,8 +12,8 @@ use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
-use crate::statistics::column::{C, Kind, Row};
-use crate::view::{ProxyView, Runtime};
+use crate::config_view::{ProxyView, Runtime};
+use crate::statistics::column::{C, ObjectKind, ObjectRow};
 
 /// What a row may show.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ impl Show {
 
 /// Which rows are wanted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
+pub(crate) struct RowFilter {
     /// Only this proxy.
     pub(crate) proxy: Option<u32>,
     /// 1 for frontends, 2 for backends, 4 for servers, 8 for listeners, added up.
@@ -53,7 +53,7 @@ pub(crate) struct Filter {
     pub(crate) names: Vec<Box<str>>,
 }
 
-impl Filter {
+impl RowFilter {
     /// Whether rows of this proxy are wanted at all.
     pub(crate) fn wants(&self, proxy: &Proxy) -> bool {
         self.proxy.is_none_or(|id| id == proxy.id)
@@ -74,9 +74,9 @@ impl Filter {
 /// The rows of one proxy in HAProxy's order: frontend, listeners, servers, backend.
 pub(crate) fn rows<'a>(
     proxy: &'a ProxyView,
-    filter: &'a Filter,
+    filter: &'a RowFilter,
     show: Show,
-) -> impl Iterator<Item = Row> + 'a {
+) -> impl Iterator<Item = ObjectRow> + 'a {
     let state = &proxy.state;
     let front = state.is_frontend && filter.wants_kind(1) && filter.server.is_none();
     let listeners = state.is_frontend && proxy.listeners && filter.wants_kind(8);
@@ -105,7 +105,7 @@ fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
 }
 
 /// What every kind of object counts alike.
-fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+fn traffic<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     let total = |field: fn(&Traffic) -> u64| sum(shards, |shard| field(of(shard)));
     row.put(C::stot, total(|t| t.sessions_total.get()));
     let (bytes_in, bytes_out) = (total(|t| t.bytes_in.get()), total(|t| t.bytes_out.get()));
@@ -121,7 +121,7 @@ fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
 }
 
 /// The bytes of a frontend or listener that servers received and sent.
-fn relayed<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> (&Traffic, &Unrelayed)) {
+fn relayed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> (&Traffic, &Unrelayed)) {
     let total = |field: fn((&Traffic, &Unrelayed)) -> [u64; 2]| {
         let [all, others] = [0, 1].map(|at| sum(shards, |shard| field(of(shard))[at]));
         all.saturating_sub(others)
@@ -130,7 +130,7 @@ fn relayed<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> (&Traffic, 
     row.put(C::resbin, total(|(traffic, others)| [traffic.bytes_out.get(), others.bytes_out.get()]));
 }
 
-fn compression<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Compressed) {
+fn compression<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Compressed) {
     let total = |field: fn(&Compressed) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::comp_in, total(|own| &own.taken));
     row.put(C::comp_out, total(|own| &own.given));
@@ -138,21 +138,21 @@ fn compression<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Compre
     row.put(C::comp_rsp, total(|own| &own.responses));
 }
 
-fn cached<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Cached) {
+fn cached<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Cached) {
     let total = |field: fn(&Cached) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::cache_lookups, total(|own| &own.lookups));
     row.put(C::cache_hits, total(|own| &own.hits));
     row.put(C::cache_hint_hits, total(|own| &own.hint_hits));
 }
 
-fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+fn spliced<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::h1_spliced_bytes_in, sum(shards, |shard| of(shard).spliced_in.get()));
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
 }
 
 /// The columns of HTTP/2 that frontends and backends have; how many connections there are and were,
 /// and how many streams there were.
-fn multiplexed<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
+fn multiplexed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
     let total = |field: fn(&Multiplexed) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::h2_headers_rcvd, total(|h2| &h2.headers));
     row.put(C::h2_data_rcvd, total(|h2| &h2.data));
@@ -175,7 +175,7 @@ fn multiplexed<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Multip
 
 /// The columns of HTTP/1 that frontends and backends have: connections that are open and were made
 /// in all, and streams, those of HTTP/2 among them, which are told apart.
-fn protocols(row: &mut Row, http: bool, counted: [u64; 3], of_h2: [u64; 3], bytes: (u64, u64)) {
+fn protocols(row: &mut ObjectRow, http: bool, counted: [u64; 3], of_h2: [u64; 3], bytes: (u64, u64)) {
     let [open, opened, streams] = if http { counted } else { [0; 3] };
     row.put(C::h1_open_connections, open.saturating_sub(of_h2[0]));
     row.put(C::h1_total_connections, opened.saturating_sub(of_h2[1]));
@@ -185,14 +185,14 @@ fn protocols(row: &mut Row, http: bool, counted: [u64; 3], of_h2: [u64; 3], byte
     row.put(C::h1_bytes_out, bytes.1);
 }
 
-fn responses<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
+fn responses<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     const CLASSES: [C; 6] = [C::hrsp_1xx, C::hrsp_2xx, C::hrsp_3xx, C::hrsp_4xx, C::hrsp_5xx, C::hrsp_other];
     for (class, column) in CLASSES.into_iter().enumerate() {
         row.put(column, sum(shards, |shard| of(shard).responses.0[class].get()));
     }
 }
 
-fn rates<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) {
+fn rates<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, now: u64) {
     let rate: u32 = shards.all().map(|shard| of(shard).session_rate.per_second(now)).sum();
     let max: u32 = shards.all().map(|shard| of(shard).session_rate.max()).sum();
     row.put(C::rate, rate);
@@ -217,10 +217,10 @@ fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
     if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
 }
 
-fn frontend_row(view: &ProxyView, show: Show) -> Row {
+fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
     let proxy = &view.state;
     let shards = &proxy.frontend;
-    let mut row = Row::new(Kind::Frontend, proxy, 0, "FRONTEND".to_owned());
+    let mut row = ObjectRow::new(ObjectKind::Frontend, proxy, 0, "FRONTEND".to_owned());
     let current = proxy.connections.load(Relaxed);
     row.put(C::scur, current);
     row.put(C::smax, proxy.connections_max.load(Relaxed).max(current));
@@ -281,8 +281,8 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     row
 }
 
-pub(crate) fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
-    let mut row = Row::new(Kind::Listener, &view.state, listener.id, listener.name.to_string());
+pub(crate) fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> ObjectRow {
+    let mut row = ObjectRow::new(ObjectKind::Listener, &view.state, listener.id, listener.name.to_string());
     let uncounted = Sharded::default();
     let shards = listener.counters.get().unwrap_or(&uncounted);
     let current = listener.connections.load(Relaxed);
@@ -318,7 +318,7 @@ fn protocol(address: &str) -> &'static str {
 }
 
 /// Columns that backends and servers share.
-fn backend_side(row: &mut Row, shards: &Sharded<BackendCounters>, http: bool, show: Show) {
+fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bool, show: Show) {
     traffic(row, shards, |b| &b.traffic);
     row.put(C::econ, sum(shards, |b| b.connection_errors.get()));
     row.put(C::eresp, sum(shards, |b| b.response_errors.get()));
@@ -365,11 +365,11 @@ fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limit
     u32::try_from(sum.max(0)).unwrap_or(u32::MAX).min(limit).max(current)
 }
 
-fn backend_row(view: &ProxyView, show: Show) -> Row {
+fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     let proxy = &view.state;
     let shards = &proxy.backend;
     let http = proxy.mode == state::Mode::Http;
-    let mut row = Row::new(Kind::Backend, proxy, 0, "BACKEND".to_owned());
+    let mut row = ObjectRow::new(ObjectKind::Backend, proxy, 0, "BACKEND".to_owned());
     backend_side(&mut row, shards, http, show);
     let current = counters::current(shards, |b| b.traffic.sessions.get()) as u32;
     row.put(C::qcur, proxy.queue.len());
@@ -423,7 +423,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
 
 /// What a backend's servers have of its bytes, connections and streams; the rest of them it
 /// answered itself.
-fn of_servers(row: &mut Row, servers: &[Arc<Server>], backend: &Sharded<BackendCounters>, http: bool) {
+fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<BackendCounters>, http: bool) {
     let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
     let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
     row.put(C::reqbout, sent);
@@ -491,10 +491,10 @@ pub(crate) fn server_status(server: &Server) -> String {
     }
 }
 
-fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
+fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> ObjectRow {
     let view = proxy.server(server.id);
     let http = proxy.state.mode == state::Mode::Http;
-    let mut row = Row::new(Kind::Server, &proxy.state, server.id, server.name.to_string());
+    let mut row = ObjectRow::new(ObjectKind::Server, &proxy.state, server.id, server.name.to_string());
     backend_side(&mut row, &server.counters, http, show);
     row.put(C::qcur, server.queue.len());
     row.put(C::qmax, server.queue.max.load(Relaxed));
@@ -550,7 +550,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> Row {
     row
 }
 
-fn check_columns(row: &mut Row, server: &Server) {
+fn check_columns(row: &mut ObjectRow, server: &Server) {
     let health = &server.health;
     let last = health.last.load();
     let (status, description, ..) = *last.meaning();
@@ -565,7 +565,7 @@ fn check_columns(row: &mut Row, server: &Server) {
     row.put(C::check_health, health.level.load(Relaxed));
 }
 
-fn agent_columns(row: &mut Row, server: &Server) {
+fn agent_columns(row: &mut ObjectRow, server: &Server) {
     let agent = &server.agent;
     let last = agent.last.load();
     let (status, description, ..) = *last.meaning();

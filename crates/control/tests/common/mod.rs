@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use control::socket::session::Place;
-use control::{Level, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View, serve};
+use control::socket::session::ClientSlot;
+use control::{AccessLevel, ConfigView, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, serve};
 use state::proxy::ProxySeed;
 use state::server::{ServerAddress, ServerSeed};
 use state::{Listener, Mode, Proxy, Server};
@@ -82,24 +82,24 @@ pub(crate) fn runtime() -> Arc<Runtime> {
     process.hard_maxconn.store(1000, Relaxed);
     let servers =
         vec![server(1, "s1", true, false), server(2, "s2", false, false), server(3, "s3", false, true)];
-    let view = View {
+    let view = ConfigView {
         node: "n1".into(),
         proxies: vec![proxy(2, "fe", true, false, vec![]), proxy(3, "be", false, true, servers)],
-        sockets: vec![SocketView { address: "unix@/tmp/s".into(), level: Level::Admin }],
+        sockets: vec![SocketView { address: "unix@/tmp/s".into(), level: AccessLevel::Admin }],
         environment: vec![("A".into(), "1".into())],
-        ..View::default()
+        ..ConfigView::default()
     };
     Arc::new(Runtime::new(process, view))
 }
 
-pub(crate) fn ask_at(runtime: &Arc<Runtime>, level: Level, input: &str) -> String {
+pub(crate) fn ask_at(runtime: &Arc<Runtime>, level: AccessLevel, input: &str) -> String {
     let executor = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     tokio::task::LocalSet::new().block_on(&executor, async {
         tokio::task::spawn_local(runtime::timer::drive(runtime::timer::Alarm::new().unwrap()));
         let (mut ours, theirs) = duplex(1 << 20);
         ours.write_all(input.as_bytes()).await.unwrap();
         ours.shutdown().await.unwrap();
-        serve(theirs, level, SeverityOutput::None, Place::beyond_the_limit(runtime.clone()), None)
+        serve(theirs, level, SeverityOutput::None, ClientSlot::beyond_the_limit(runtime.clone()), None)
             .await
             .unwrap();
         let mut output = String::new();
@@ -109,7 +109,7 @@ pub(crate) fn ask_at(runtime: &Arc<Runtime>, level: Level, input: &str) -> Strin
 }
 
 pub(crate) fn ask(runtime: &Arc<Runtime>, input: &str) -> String {
-    ask_at(runtime, Level::Admin, input)
+    ask_at(runtime, AccessLevel::Admin, input)
 }
 
 pub(crate) fn be(runtime: &Runtime) -> Arc<Proxy> {

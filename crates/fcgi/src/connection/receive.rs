@@ -3,14 +3,14 @@
 use http::{BodyLength, ChunkDecoder, ChunkEvent, ErrorKind};
 
 use super::{Connection, HELD, MESSAGE};
-use crate::record::{HEADER, Header, kind, status};
+use crate::record::{HEADER, RecordHeader, kind, status};
 use crate::response;
-use crate::stream::{Body, Key};
+use crate::stream::{BodyProgress, StreamKey};
 use crate::{Broken, Event, Pairs};
 
 /// Where reading is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ReadState {
     /// Before a record.
     Header,
     /// In output of the request that had this place when the record began, if there was one: the
@@ -42,8 +42,8 @@ impl Connection {
         loop {
             let rest = &input[at..];
             match self.reading {
-                Reading::Header => {
-                    let Some(header) = Header::read(rest) else { return Ok((at, None)) };
+                ReadState::Header => {
+                    let Some(header) = RecordHeader::read(rest) else { return Ok((at, None)) };
                     let Some((used, event)) = self.begin(header, &rest[HEADER..])? else {
                         return Ok((at, None));
                     };
@@ -52,27 +52,28 @@ impl Connection {
                         return Ok((at, event));
                     }
                 }
-                Reading::Skip(left) => {
+                ReadState::Skip(left) => {
                     let taken = left.min(rest.len());
                     at += taken;
-                    self.reading = if taken == left { Reading::Header } else { Reading::Skip(left - taken) };
+                    self.reading =
+                        if taken == left { ReadState::Header } else { ReadState::Skip(left - taken) };
                     if taken < left {
                         return Ok((at, None));
                     }
                 }
-                Reading::Message { left, padding } => {
+                ReadState::Message { left, padding } => {
                     let taken = left.min(rest.len());
                     let kept = taken.min(MESSAGE - self.message.len().min(MESSAGE));
                     self.message.extend_from_slice(&rest[..kept]);
                     at += taken;
                     if taken < left {
-                        self.reading = Reading::Message { left: left - taken, padding };
+                        self.reading = ReadState::Message { left: left - taken, padding };
                         return Ok((at, None));
                     }
-                    self.reading = Reading::Skip(padding);
+                    self.reading = ReadState::Skip(padding);
                     return Ok((at, Some(Event::Message)));
                 }
-                Reading::Output { slot, number, left, padding } => {
+                ReadState::Output { slot, number, left, padding } => {
                     if rest.is_empty() {
                         return Ok((at, None));
                     }
@@ -80,8 +81,8 @@ impl Connection {
                     let (used, event) = self.output_piece((slot, number), piece, at);
                     at += used;
                     self.reading = match left - used {
-                        0 => Reading::Skip(padding),
-                        left => Reading::Output { slot, number, left, padding },
+                        0 => ReadState::Skip(padding),
+                        left => ReadState::Output { slot, number, left, padding },
                     };
                     if event.is_some() {
                         return Ok((at, event));
@@ -93,9 +94,9 @@ impl Connection {
 
     /// A record begins: how much of what is behind its header is used with it. `None` while that is
     /// not here.
-    fn begin(&mut self, header: Header, rest: &[u8]) -> Result<Option<(usize, Option<Event>)>, Closed> {
+    fn begin(&mut self, header: RecordHeader, rest: &[u8]) -> Result<Option<(usize, Option<Event>)>, Closed> {
         let (length, padding) = (usize::from(header.length), usize::from(header.padding));
-        let skip = Reading::Skip(length + padding);
+        let skip = ReadState::Skip(length + padding);
         let of_request = matches!(header.kind, kind::STDOUT | kind::STDERR | kind::END_REQUEST);
         if of_request && header.id == 0 {
             return Err(Closed);
@@ -109,12 +110,12 @@ impl Connection {
             kind::STDOUT => {
                 let stream = self.streams.get(usize::from(slot)).and_then(Option::as_ref);
                 let number = stream.map(|stream| stream.number);
-                self.reading = Reading::Output { slot, number, left: length, padding };
+                self.reading = ReadState::Output { slot, number, left: length, padding };
                 Ok(Some((0, None)))
             }
             kind::STDERR if length > 0 && self.config.wants_messages => {
                 self.message.clear();
-                self.reading = Reading::Message { left: length, padding };
+                self.reading = ReadState::Message { left: length, padding };
                 Ok(Some((0, None)))
             }
             kind::END_REQUEST => {
@@ -122,7 +123,7 @@ impl Connection {
                     return Err(Closed);
                 }
                 let Some(&[_, _, _, _, how, ..]) = rest.first_chunk::<FIXED>() else { return Ok(None) };
-                self.reading = Reading::Skip(padding);
+                self.reading = ReadState::Skip(padding);
                 Ok(Some((FIXED, self.request_end(slot, how))))
             }
             kind::GET_VALUES_RESULT | kind::UNKNOWN_TYPE if self.question.is_some() && header.id == 0 => {
@@ -132,7 +133,7 @@ impl Connection {
                 let Some(content) = rest.get(..length) else { return Ok(None) };
                 let is_answer = header.kind == kind::GET_VALUES_RESULT;
                 self.settle(Pairs::new(if is_answer { content } else { &[] }));
-                self.reading = Reading::Skip(padding);
+                self.reading = ReadState::Skip(padding);
                 Ok(Some((length, None)))
             }
             _ => {
@@ -156,9 +157,9 @@ impl Connection {
         if stream.is_deaf() || stream.is_ended || number != Some(stream.number) {
             return (piece.len(), None);
         }
-        let key = Key { slot, number: stream.number };
+        let key = StreamKey { slot, number: stream.number };
         match &mut stream.body {
-            Body::Head(gathered) => {
+            BodyProgress::Head(gathered) => {
                 let gathered = gathered.get_or_insert_with(|| self.spare.take().unwrap_or_default());
                 match gathered.take(piece, &self.config.head) {
                     Ok(None) => (piece.len(), None),
@@ -166,19 +167,19 @@ impl Connection {
                     Err(kind) => (piece.len(), self.break_off(key, Broken::Malformed(kind))),
                 }
             }
-            Body::Nothing => (piece.len(), None),
-            Body::UntilEnd => self.data(key, at, piece.len()),
-            Body::Length(left) if piece.len() as u64 <= *left => {
+            BodyProgress::Nothing => (piece.len(), None),
+            BodyProgress::UntilEnd => self.data(key, at, piece.len()),
+            BodyProgress::Length(left) if piece.len() as u64 <= *left => {
                 *left -= piece.len() as u64;
                 if *left == 0 {
-                    stream.body = Body::Over;
+                    stream.body = BodyProgress::Over;
                 }
                 self.data(key, at, piece.len())
             }
-            Body::Length(_) | Body::Over => {
+            BodyProgress::Length(_) | BodyProgress::Over => {
                 (piece.len(), self.break_off(key, Broken::Malformed(ErrorKind::ContentLength)))
             }
-            Body::Chunked(decoder) => match decoder.decode(piece, 0) {
+            BodyProgress::Chunked(decoder) => match decoder.decode(piece, 0) {
                 Err(_) => (piece.len(), self.break_off(key, Broken::Malformed(ErrorKind::Chunk))),
                 Ok(ChunkEvent::More) => (piece.len(), None),
                 Ok(ChunkEvent::Data { range }) => {
@@ -189,15 +190,15 @@ impl Connection {
                     self.head.clear();
                     decoder.trailers_into(&mut self.head);
                     let trailers = !self.head.is_empty();
-                    stream.body = Body::Over;
+                    stream.body = BodyProgress::Over;
                     (consumed, Some(Event::End { key, trailers }))
                 }
             },
-            Body::Broken => (piece.len(), None),
+            BodyProgress::Broken => (piece.len(), None),
         }
     }
 
-    fn data(&mut self, key: Key, at: usize, length: usize) -> (usize, Option<Event>) {
+    fn data(&mut self, key: StreamKey, at: usize, length: usize) -> (usize, Option<Event>) {
         if let Some(stream) = super::find(&mut self.streams, key) {
             let was_choked = stream.held >= HELD;
             stream.held += length;
@@ -206,9 +207,9 @@ impl Connection {
         (length, Some(Event::Data { key, range: at..at + length }))
     }
 
-    fn head_complete(&mut self, key: Key) -> Option<Event> {
+    fn head_complete(&mut self, key: StreamKey) -> Option<Event> {
         let stream = super::find(&mut self.streams, key)?;
-        let Body::Head(gathered) = &mut stream.body else { return None };
+        let BodyProgress::Head(gathered) = &mut stream.body else { return None };
         let mut gathered = gathered.take()?;
         let method = stream.method;
         let length = match response::finish(&mut gathered.head, method) {
@@ -216,11 +217,11 @@ impl Connection {
             Err(kind) => return self.break_off(key, Broken::Malformed(kind)),
         };
         stream.body = match length {
-            BodyLength::None => Body::Nothing,
-            BodyLength::Length(0) => Body::Over,
-            BodyLength::Length(length) => Body::Length(length),
-            BodyLength::Chunked => Body::Chunked(Box::new(ChunkDecoder::new())),
-            BodyLength::UntilClose => Body::UntilEnd,
+            BodyLength::None => BodyProgress::Nothing,
+            BodyLength::Length(0) => BodyProgress::Over,
+            BodyLength::Length(length) => BodyProgress::Length(length),
+            BodyLength::Chunked => BodyProgress::Chunked(Box::new(ChunkDecoder::new())),
+            BodyLength::UntilClose => BodyProgress::UntilEnd,
         };
         std::mem::swap(&mut self.head, &mut gathered.head);
         gathered.clear();
@@ -231,16 +232,16 @@ impl Connection {
     /// The output of a request has ended.
     fn output_end(&mut self, slot: u16) -> Option<Event> {
         let stream = self.streams.get_mut(usize::from(slot))?.as_mut()?;
-        let key = Key { slot, number: stream.number };
+        let key = StreamKey { slot, number: stream.number };
         if stream.is_deaf() || stream.is_ended {
             return None;
         }
         match stream.body {
-            Body::UntilEnd | Body::Nothing => {
-                stream.body = Body::Over;
+            BodyProgress::UntilEnd | BodyProgress::Nothing => {
+                stream.body = BodyProgress::Over;
                 Some(Event::End { key, trailers: false })
             }
-            Body::Over => None,
+            BodyProgress::Over => None,
             _ => self.break_off(key, Broken::Cut),
         }
     }
@@ -252,8 +253,8 @@ impl Connection {
             self.free_place(slot);
             return None;
         }
-        let key = Key { slot, number: stream.number };
-        let began = !matches!(stream.body, Body::Head(None));
+        let key = StreamKey { slot, number: stream.number };
+        let began = !matches!(stream.body, BodyProgress::Head(None));
         let event = match how {
             status::CANT_MPX_CONN | status::OVERLOADED if !began => self.break_off(key, Broken::Refused),
             _ => self.output_end(slot),
@@ -264,9 +265,9 @@ impl Connection {
         event
     }
 
-    fn break_off(&mut self, key: Key, how: Broken) -> Option<Event> {
+    fn break_off(&mut self, key: StreamKey, how: Broken) -> Option<Event> {
         let stream = super::find(&mut self.streams, key)?;
-        stream.body = Body::Broken;
+        stream.body = BodyProgress::Broken;
         Some(Event::Broken { key, how })
     }
 }

@@ -5,7 +5,7 @@ use http::{Method, ParseOptions};
 
 use super::{Config, Connection, HELD};
 use crate::record::{self, kind};
-use crate::{Key, Parameters};
+use crate::{Parameters, StreamKey};
 
 fn connection(most: u16) -> Connection {
     Connection::new(Config {
@@ -18,7 +18,7 @@ fn connection(most: u16) -> Connection {
     })
 }
 
-fn open(connection: &mut Connection) -> Key {
+fn open(connection: &mut Connection) -> StreamKey {
     connection.open(&Parameters::new(100), Method::Get, true).expect("there is a place")
 }
 

@@ -4,25 +4,25 @@
 //! Every block of a stream that nobody waits for is decoded all the same: the header table must stay
 //! in step with the peer's.
 
+use fields::Refusal;
 use http::Method;
 
 use super::data::padding;
-use super::receive::{Outcome, Reading, Step};
+use super::receive::{ReadState, ReceiveOutcome, ReceiveStep};
 use super::{Connection, Going, Phase};
 use crate::event::Event;
 use crate::fault::{self, Breach, Reason};
-use crate::frame::{HEADER, Header, MAX_SIZE_DEFAULT, flag, kind, number};
+use crate::frame::{FrameHeader, HEADER, MAX_SIZE_DEFAULT, flag, kind, number};
 use crate::limits;
-use crate::message::{self, Refusal};
 use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
-    ANY_LENGTH, CONNECT, Gone, HEAD_METHOD, HEAD_RECEIVED, Place, REMOTE_ENDED, RESET, RESET_BY_US,
+    ANY_LENGTH, CONNECT, Gone, HEAD_METHOD, HEAD_RECEIVED, REMOTE_ENDED, RESET, RESET_BY_US, StreamSlot,
 };
-use crate::{Code, Key};
+use crate::{Code, StreamKey, hpack};
 
 /// A header block that is being received.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct HeaderBlock {
     id: u32,
     end: bool,
     depends_on_itself: bool,
@@ -33,44 +33,44 @@ pub(super) struct Block {
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     /// Whose block that is; `None` between two.
-    pub(super) block: Option<Block>,
+    pub(super) block: Option<HeaderBlock>,
     pub(super) bytes: Vec<u8>,
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    pub(super) fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn headers_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         let id = header.stream;
         if id == 0 {
             return Err(Breach::StreamZero);
         }
-        let Some((prefix, padding)) = padding(header, payload)? else { return Ok(Step::More) };
+        let Some((prefix, padding)) = padding(header, payload)? else { return Ok(ReceiveStep::More) };
         let mut prefix = prefix;
         let mut depends_on_itself = false;
         if header.has(flag::PRIORITY) {
             if prefix + 5 > header.length {
                 return Err(Breach::FrameSize);
             }
-            let Some(priority) = payload.get(prefix..prefix + 5) else { return Ok(Step::More) };
+            let Some(priority) = payload.get(prefix..prefix + 5) else { return Ok(ReceiveStep::More) };
             depends_on_itself = number(priority) & 0x7fff_ffff == id;
             prefix += 5;
         }
         let length = header.length.checked_sub(prefix + padding).ok_or(Breach::Padding)?;
         self.counts.headers_received += 1;
         let end = header.has(flag::END_STREAM);
-        let block = Block { id, end, depends_on_itself, continuations: 0 };
+        let block = HeaderBlock { id, end, depends_on_itself, continuations: 0 };
         let last = header.has(flag::END_HEADERS);
         if last && payload.len() >= header.length {
             let event = self.block_end(block, &payload[prefix..prefix + length])?;
-            return Ok(Step::told(HEADER + header.length, event));
+            return Ok(ReceiveStep::told(HEADER + header.length, event));
         }
         let gathering = self.gathering.get_or_insert_default();
         gathering.block = Some(block);
         gathering.bytes.clear();
-        self.reading = Reading::Block { left: length, padding, last };
-        Ok(Step::Took(HEADER + prefix))
+        self.reading = ReadState::Block { left: length, padding, last };
+        Ok(ReceiveStep::Took(HEADER + prefix))
     }
 
-    pub(super) fn continuation_frame(&mut self, header: Header) -> Outcome {
+    pub(super) fn continuation_frame(&mut self, header: FrameHeader) -> ReceiveOutcome {
         let block = self.gathering.as_mut().and_then(|gathering| gathering.block.as_mut());
         let Some(block) = block else { return Err(Breach::LoneContinuation) };
         if header.stream != block.id {
@@ -86,14 +86,20 @@ impl<B: AsRef<[u8]>> Connection<B> {
             _ => {}
         }
         let last = header.has(flag::END_HEADERS);
-        self.reading = Reading::Block { left: header.length, padding: 0, last };
-        Ok(Step::Took(HEADER))
+        self.reading = ReadState::Block { left: header.length, padding: 0, last };
+        Ok(ReceiveStep::Took(HEADER))
     }
 
     /// Gathers a piece of a block, or takes the padding after it.
-    pub(super) fn take_piece(&mut self, left: usize, padding: usize, last: bool, rest: &[u8]) -> Outcome {
+    pub(super) fn take_piece(
+        &mut self,
+        left: usize,
+        padding: usize,
+        last: bool,
+        rest: &[u8],
+    ) -> ReceiveOutcome {
         if left + padding > 0 && rest.is_empty() {
-            return Ok(Step::More);
+            return Ok(ReceiveStep::More);
         }
         let piece = left.min(rest.len());
         let gathering = self.gathering.get_or_insert_default();
@@ -104,30 +110,30 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let padded = padding.min(rest.len() - piece);
         let (left, padding) = (left - piece, padding - padded);
         if left + padding > 0 {
-            self.reading = Reading::Block { left, padding, last };
-            return Ok(Step::Took(piece + padded));
+            self.reading = ReadState::Block { left, padding, last };
+            return Ok(ReceiveStep::Took(piece + padded));
         }
-        self.reading = Reading::Header;
+        self.reading = ReadState::Header;
         if !last {
-            return Ok(Step::Took(piece + padded));
+            return Ok(ReceiveStep::Took(piece + padded));
         }
         let Some(mut gathering) = self.gathering.take() else { return Err(Breach::LoneContinuation) };
         let Some(block) = gathering.block.take() else { return Err(Breach::LoneContinuation) };
         let event = self.block_end(block, &gathering.bytes)?;
         self.gathering = Some(gathering);
-        Ok(Step::told(piece + padded, event))
+        Ok(ReceiveStep::told(piece + padded, event))
     }
 
     /// A block is complete.
-    fn block_end(&mut self, block: Block, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+    fn block_end(&mut self, block: HeaderBlock, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         match self.streams.find(block.id) {
-            Place::Here(slot) => self.next_block(slot, block, bytes),
-            Place::Idle if !self.is_server() => Err(Breach::IdleStream),
-            Place::Idle if block.id.is_multiple_of(2) => Err(Breach::EvenStream),
-            Place::Idle => self.request(block, bytes),
-            Place::Gone(Gone::Ended) => Err(Breach::EndedStream),
-            Place::Gone(Gone::Skipped) => Err(Breach::OldStream),
-            Place::Gone(gone) => {
+            StreamSlot::Here(slot) => self.next_block(slot, block, bytes),
+            StreamSlot::Idle if !self.is_server() => Err(Breach::IdleStream),
+            StreamSlot::Idle if block.id.is_multiple_of(2) => Err(Breach::EvenStream),
+            StreamSlot::Idle => self.request(block, bytes),
+            StreamSlot::Gone(Gone::Ended) => Err(Breach::EndedStream),
+            StreamSlot::Gone(Gone::Skipped) => Err(Breach::OldStream),
+            StreamSlot::Gone(gone) => {
                 self.ignore(bytes)?;
                 if gone != Gone::ResetByUs {
                     self.answer_reset(block.id, Breach::ResetStream);
@@ -146,7 +152,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// A request opens a stream.
-    fn request(&mut self, block: Block, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+    fn request(&mut self, block: HeaderBlock, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         if matches!(self.going, Going::Final(last) if block.id > last) {
             self.ignore(bytes)?;
             self.streams.refuse(block.id);
@@ -167,14 +173,15 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Ok(Some(self.refuse(block.id, breach.code(), Reason::Breach(breach))));
         }
         let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
-        let request = match message::read_request(&mut self.decoder, bytes, block.end, rules, head) {
+        let request = match fields::read_request(self.decoder.block(bytes), block.end, rules, head) {
             Ok(request) => request,
-            Err(Refusal::Connection(_)) => return Err(Breach::Compression),
-            Err(Refusal::Stream(code, cause)) => {
-                if let Some(status) = cause.answer() {
-                    return Ok(Some(self.answer_request(&block, status, code, Reason::Message(cause))));
-                }
-                return Ok(Some(self.refuse(block.id, code, Reason::Message(cause))));
+            Err(Refusal::Coding(_)) => return Err(Breach::Compression),
+            Err(Refusal::Message(cause)) => {
+                let reason = Reason::Message(cause);
+                return Ok(Some(match cause.answer() {
+                    Some(status) => self.answer_request(&block, status, reason),
+                    None => self.refuse(block.id, reason.code(), reason),
+                }));
             }
         };
         let length = head.content_length();
@@ -195,13 +202,13 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Answers a request that gets no stream with a status and nothing else.
-    fn answer_request(&mut self, block: &Block, status: u16, code: Code, reason: Reason) -> Event {
+    fn answer_request(&mut self, block: &HeaderBlock, status: u16, reason: Reason) -> Event {
         self.streams.refuse(block.id);
         let (encoder, head) = (&mut self.encoder, self.head.get_or_insert_default());
         head.start_response(status, None);
         head.set_content_length(0);
         self.output.headers(block.id, true, MAX_SIZE_DEFAULT as usize, |out| {
-            message::write_response(encoder, head, out);
+            fields::write_response(&mut encoder.writer(out), head);
         });
         if !block.end {
             // The rest of it is of no interest.
@@ -209,10 +216,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         // No glitch: what is answered is a matter of the request, and none of the connection.
         self.counts.stream_errors += 1;
-        Event::Refused { id: block.id, code, reason }
+        Event::Refused { id: block.id, code: reason.code(), reason }
     }
 
-    pub(super) fn open_stream(&mut self, id: u32) -> Key {
+    pub(super) fn open_stream(&mut self, id: u32) -> StreamKey {
         let is_known = self.unacknowledged == u64::MAX;
         let credit = if is_known { self.config.initial_window() } else { WINDOW_DEFAULT };
         self.total = self.total.saturating_add(1);
@@ -232,7 +239,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// A block of a stream that is there: a response, or trailers.
-    fn next_block(&mut self, slot: u32, block: Block, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+    fn next_block(&mut self, slot: u32, block: HeaderBlock, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         let stream = self.streams.at(slot);
         let is_trailers = stream.has(HEAD_RECEIVED);
         let breach = if stream.has(RESET_BY_US) {
@@ -253,17 +260,17 @@ impl<B: AsRef<[u8]>> Connection<B> {
         } else if is_trailers && !matches!(stream.due, 0 | ANY_LENGTH) {
             Breach::Length
         } else if is_trailers {
-            return self.trailers(Key { slot, id: block.id }, bytes);
+            return self.trailers(StreamKey { slot, id: block.id }, bytes);
         } else {
-            return self.response(Key { slot, id: block.id }, block.end, bytes);
+            return self.response(StreamKey { slot, id: block.id }, block.end, bytes);
         };
         self.ignore(bytes)?;
         Ok(self.stream_fault(slot, breach.code(), Reason::Breach(breach)))
     }
 
-    fn trailers(&mut self, key: Key, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+    fn trailers(&mut self, key: StreamKey, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
-        match message::read_trailers(&mut self.decoder, bytes, rules, head) {
+        match fields::read_trailers(self.decoder.block(bytes), rules, head) {
             Ok(()) => {
                 self.end_remote(key.slot);
                 Ok(Some(Event::Trailers { key }))
@@ -272,9 +279,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    fn response(&mut self, key: Key, end: bool, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+    fn response(&mut self, key: StreamKey, end: bool, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
-        if let Err(refusal) = message::read_response(&mut self.decoder, bytes, end, rules, head) {
+        if let Err(refusal) = fields::read_response(self.decoder.block(bytes), end, rules, head) {
             return self.refused(key, refusal);
         }
         let event = Event::Head { key, end, protocol: false };
@@ -299,11 +306,18 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(Some(event))
     }
 
-    /// A message on a stream that is there is none.
-    fn refused(&mut self, key: Key, refusal: Refusal) -> Result<Option<Event>, Breach> {
+    /// Refuses a response or trailers.
+    fn refused(
+        &mut self,
+        key: StreamKey,
+        refusal: Refusal<hpack::DecodeError>,
+    ) -> Result<Option<Event>, Breach> {
         match refusal {
-            Refusal::Connection(_) => Err(Breach::Compression),
-            Refusal::Stream(code, cause) => Ok(self.stream_fault(key.slot, code, Reason::Message(cause))),
+            Refusal::Coding(_) => Err(Breach::Compression),
+            Refusal::Message(cause) => {
+                let reason = Reason::Message(cause);
+                Ok(self.stream_fault(key.slot, reason.code(), reason))
+            }
         }
     }
 }

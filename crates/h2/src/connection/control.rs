@@ -1,17 +1,18 @@
 //! Frames without a message: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM and priorities (RFC
 //! 9113 sections 6.3 to 6.9, RFC 9218 section 7).
 
-use super::receive::{Outcome, Reading, Step};
+use fields::Priority;
+
+use super::receive::{ReadState, ReceiveOutcome, ReceiveStep};
 use super::{Connection, Phase};
 use crate::event::{By, Event};
 use crate::fault::{self, Breach, Reason};
 use crate::frame::WINDOW_MAX;
-use crate::frame::{HEADER, Header, flag, kind, number};
+use crate::frame::{FrameHeader, HEADER, flag, kind, number};
 use crate::limits;
-use crate::message::Priority;
 use crate::settings::SETTING;
-use crate::stream::{Gone, Place, QUEUED, RESET, RESET_BY_PEER, WAITING};
-use crate::{Code, Key};
+use crate::stream::{Gone, QUEUED, RESET, RESET_BY_PEER, StreamSlot, WAITING};
+use crate::{Code, StreamKey};
 
 /// Bytes of a priority's value that are read; longer frames are ignored.
 const PRIORITY_VALUE_MAX: usize = 256;
@@ -21,20 +22,20 @@ pub(super) const PING_ANNOUNCE: [u8; 8] = *b"weirlast";
 pub(super) const PING_STOP: [u8; 8] = *b"weirstop";
 
 /// A payload of `N` bytes; `None` while it is not complete.
-fn fixed<const N: usize>(header: Header, payload: &[u8]) -> Result<Option<&[u8; N]>, Breach> {
+fn fixed<const N: usize>(header: FrameHeader, payload: &[u8]) -> Result<Option<&[u8; N]>, Breach> {
     if header.length == N { Ok(payload.first_chunk()) } else { Err(Breach::FrameSize) }
 }
 
-fn of_stream(header: Header) -> Result<(), Breach> {
+fn of_stream(header: FrameHeader) -> Result<(), Breach> {
     if header.stream == 0 { Err(Breach::StreamZero) } else { Ok(()) }
 }
 
-fn of_connection(header: Header) -> Result<(), Breach> {
+fn of_connection(header: FrameHeader) -> Result<(), Breach> {
     if header.stream == 0 { Ok(()) } else { Err(Breach::NotStreamZero) }
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    pub(super) fn settings_frame(&mut self, header: Header) -> Outcome {
+    pub(super) fn settings_frame(&mut self, header: FrameHeader) -> ReceiveOutcome {
         of_connection(header)?;
         if header.has(flag::ACK) {
             if header.length > 0 {
@@ -44,15 +45,15 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 self.waste()?;
             }
             self.acknowledge();
-            return Ok(Step::Took(HEADER));
+            return Ok(ReceiveStep::Took(HEADER));
         }
         if !header.length.is_multiple_of(SETTING) {
             return Err(Breach::FrameSize);
         }
         self.counts.settings_received += 1;
         self.waste()?;
-        self.reading = Reading::Settings { left: header.length, window: self.peer.initial_window };
-        Ok(Step::Took(HEADER))
+        self.reading = ReadState::Settings { left: header.length, window: self.peer.initial_window };
+        Ok(ReceiveStep::Took(HEADER))
     }
 
     /// All settings of a frame were taken: what they change for streams that are open.
@@ -88,36 +89,36 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    pub(super) fn ping_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn ping_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         of_connection(header)?;
-        let Some(&payload) = fixed::<8>(header, payload)? else { return Ok(Step::More) };
+        let Some(&payload) = fixed::<8>(header, payload)? else { return Ok(ReceiveStep::More) };
         let taken = HEADER + 8;
         if !header.has(flag::ACK) {
             self.waste()?;
             self.answer(kind::PING, flag::ACK, payload);
-            return Ok(Step::Took(taken));
+            return Ok(ReceiveStep::Took(taken));
         }
         if payload == PING_ANNOUNCE && self.going == super::Going::Announced {
             self.shutdown(Phase::Final);
-            return Ok(Step::Took(taken));
+            return Ok(ReceiveStep::Took(taken));
         }
         if payload == PING_STOP && self.is_stopping {
             self.stop_exhausted();
-            return Ok(Step::Took(taken));
+            return Ok(ReceiveStep::Took(taken));
         }
         if payload == PING_CALLER && std::mem::take(&mut self.is_pinging) {
-            return Ok(Step::Told(taken, Event::Pong));
+            return Ok(ReceiveStep::Told(taken, Event::Pong));
         }
         self.waste()?;
-        Ok(Step::Took(taken))
+        Ok(ReceiveStep::Took(taken))
     }
 
-    pub(super) fn goaway_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn goaway_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         of_connection(header)?;
         if header.length < 8 {
             return Err(Breach::FrameSize);
         }
-        let Some(fields) = payload.first_chunk::<8>() else { return Ok(Step::More) };
+        let Some(fields) = payload.first_chunk::<8>() else { return Ok(ReceiveStep::More) };
         self.counts.goaways_received += 1;
         self.waste()?;
         let code = Code::from_number(number(&fields[4..]));
@@ -128,13 +129,13 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.cut = Some(last);
         }
         let _ = self.skip(0, header.length - 8);
-        Ok(Step::Told(HEADER + 8, Event::Goaway { last, code }))
+        Ok(ReceiveStep::Told(HEADER + 8, Event::Goaway { last, code }))
     }
 
-    pub(super) fn window_update_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
-        let Some(payload) = fixed::<4>(header, payload)? else { return Ok(Step::More) };
+    pub(super) fn window_update_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
+        let Some(payload) = fixed::<4>(header, payload)? else { return Ok(ReceiveStep::More) };
         let increment = number(payload) & 0x7fff_ffff;
-        let taken = Step::Took(HEADER + 4);
+        let taken = ReceiveStep::Took(HEADER + 4);
         if increment < limits::INCREMENT_SMALL {
             self.waste()?;
         }
@@ -146,8 +147,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Ok(taken);
         }
         let slot = match self.streams.find(header.stream) {
-            Place::Idle => return Err(Breach::IdleStream),
-            Place::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
+            StreamSlot::Idle => return Err(Breach::IdleStream),
+            StreamSlot::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
             _ => return self.waste().map(|()| taken),
         };
         let stream = self.streams.at(slot);
@@ -160,62 +161,62 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 return Ok(taken);
             }
         };
-        Ok(Step::told(HEADER + 4, self.stream_fault(slot, breach.code(), Reason::Breach(breach))))
+        Ok(ReceiveStep::told(HEADER + 4, self.stream_fault(slot, breach.code(), Reason::Breach(breach))))
     }
 
-    pub(super) fn reset_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn reset_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         of_stream(header)?;
-        let Some(payload) = fixed::<4>(header, payload)? else { return Ok(Step::More) };
+        let Some(payload) = fixed::<4>(header, payload)? else { return Ok(ReceiveStep::More) };
         let code = Code::from_number(number(payload));
         let id = header.stream;
         let place = self.streams.find(id);
-        if place == Place::Idle {
+        if place == StreamSlot::Idle {
             return Err(Breach::IdleStream);
         }
         self.counts.resets_received += 1;
         self.used.reset();
-        if place == Place::Gone(Gone::ResetByUs) {
+        if place == StreamSlot::Gone(Gone::ResetByUs) {
             self.streams.note_end(id, Gone::ResetByPeer);
         }
         let slot = match place {
-            Place::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
-            _ => return self.waste().map(|()| Step::Took(HEADER + 4)),
+            StreamSlot::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
+            _ => return self.waste().map(|()| ReceiveStep::Took(HEADER + 4)),
         };
         if self.streams.at(slot).is_ended() {
-            return self.waste().map(|()| Step::Took(HEADER + 4));
+            return self.waste().map(|()| ReceiveStep::Took(HEADER + 4));
         }
         if self.is_server() {
             fault::GIVEN_UP.note();
             self.glitch();
         }
         self.end_stream(slot, RESET_BY_PEER);
-        Ok(Step::Told(HEADER + 4, Event::Reset { key: Key { slot, id }, code, by: By::Peer }))
+        Ok(ReceiveStep::Told(HEADER + 4, Event::Reset { key: StreamKey { slot, id }, code, by: By::Peer }))
     }
 
     /// RFC 7540's priorities are checked and not used (RFC 9113 section 5.3).
-    pub(super) fn priority_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn priority_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         of_stream(header)?;
         let breach = if header.length != 5 {
             Breach::FrameSize
         } else {
-            let Some(payload) = payload.first_chunk::<5>() else { return Ok(Step::More) };
+            let Some(payload) = payload.first_chunk::<5>() else { return Ok(ReceiveStep::More) };
             self.waste()?;
             if number(payload) & 0x7fff_ffff != header.stream {
-                return Ok(Step::Took(HEADER + 5));
+                return Ok(ReceiveStep::Took(HEADER + 5));
             }
             Breach::SelfDependency
         };
         // An error of the stream; where there is none to reset, of the connection.
         let slot = match self.streams.find(header.stream) {
-            Place::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
+            StreamSlot::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
             _ => return Err(breach),
         };
         let event = self.stream_fault(slot, breach.code(), Reason::Breach(breach));
         let _ = self.skip(0, header.length);
-        Ok(Step::told(HEADER, event))
+        Ok(ReceiveStep::told(HEADER, event))
     }
 
-    pub(super) fn priority_update_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn priority_update_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         of_connection(header)?;
         if !self.is_server() {
             return Err(Breach::PriorityUpdate);
@@ -227,7 +228,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.waste()?;
             return Ok(self.skip(HEADER, header.length));
         }
-        let Some(payload) = payload.get(..header.length) else { return Ok(Step::More) };
+        let Some(payload) = payload.get(..header.length) else { return Ok(ReceiveStep::More) };
         let id = number(payload) & 0x7fff_ffff;
         if id.is_multiple_of(2) {
             return Err(Breach::PriorityUpdate);
@@ -235,10 +236,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.waste()?;
         let priority = Priority::parse(&payload[4..]);
         match self.streams.find(id) {
-            Place::Here(slot) => self.ready.set(&mut self.streams, slot, priority),
-            Place::Idle => self.early.get_or_insert_default().keep(id, priority),
-            Place::Gone(_) => {}
+            StreamSlot::Here(slot) => self.ready.set(&mut self.streams, slot, priority),
+            StreamSlot::Idle => self.early.get_or_insert_default().keep(id, priority),
+            StreamSlot::Gone(_) => {}
         }
-        Ok(Step::Took(HEADER + header.length))
+        Ok(ReceiveStep::Took(HEADER + header.length))
     }
 }

@@ -1,21 +1,21 @@
 //! DATA: lengths, windows and where bodies end (RFC 9113 sections 5.2, 6.1, 8.1.1).
 
 use super::Connection;
-use super::receive::{Body, Outcome, Reading, Step};
-use crate::Key;
+use super::receive::{DataRest, ReadState, ReceiveOutcome, ReceiveStep};
+use crate::StreamKey;
 use crate::event::Event;
 use crate::fault::{Breach, Reason};
 use crate::frame::WINDOW_MAX;
-use crate::frame::{HEADER, Header, flag};
+use crate::frame::{FrameHeader, HEADER, flag};
 use crate::limits;
 use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
-    ANY_LENGTH, Gone, HEAD_RECEIVED, LOCAL_ENDED, Place, RECEIVING, REMOTE_ENDED, RESET, RESET_BY_US,
+    ANY_LENGTH, Gone, HEAD_RECEIVED, LOCAL_ENDED, RECEIVING, REMOTE_ENDED, RESET, RESET_BY_US, StreamSlot,
     UNFINISHED,
 };
 
 /// What a DATA frame is.
-enum Verdict {
+enum DataVerdict {
     /// For the caller.
     Accepted,
     /// An error of its stream.
@@ -25,21 +25,21 @@ enum Verdict {
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    pub(super) fn data_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    pub(super) fn data_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         let id = header.stream;
         if id == 0 {
             return Err(Breach::StreamZero);
         }
-        let Some((prefix, padding)) = padding(header, payload)? else { return Ok(Step::More) };
+        let Some((prefix, padding)) = padding(header, payload)? else { return Ok(ReceiveStep::More) };
         let place = self.streams.find(id);
-        if place == Place::Idle || place == Place::Gone(Gone::Skipped) {
+        if place == StreamSlot::Idle || place == StreamSlot::Gone(Gone::Skipped) {
             return Err(Breach::IdleStream);
         }
         self.counts.data_received += 1;
         self.charge(header.length)?;
         let left = header.length - prefix;
-        let Place::Here(slot) = place else {
-            if place != Place::Gone(Gone::ResetByUs) {
+        let StreamSlot::Here(slot) = place else {
+            if place != StreamSlot::Gone(Gone::ResetByUs) {
                 self.answer_reset(id, Breach::EndedStream);
             } else if header.has(flag::END_STREAM) {
                 self.streams.note_end(id, Gone::Ended);
@@ -47,17 +47,21 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.waste()?;
             return Ok(self.skip(HEADER + prefix, left));
         };
-        let body =
-            Body { key: Key { slot, id }, left: left - padding, padding, end: header.has(flag::END_STREAM) };
+        let body = DataRest {
+            key: StreamKey { slot, id },
+            left: left - padding,
+            padding,
+            end: header.has(flag::END_STREAM),
+        };
         let verdict = self.judge_data(&body, header.length);
         let event = match verdict {
-            Verdict::Accepted => {
+            DataVerdict::Accepted => {
                 self.accept_data(&body, header.length)?;
-                self.reading = Reading::Data(body);
-                return Ok(Step::Took(HEADER + prefix));
+                self.reading = ReadState::Data(body);
+                return Ok(ReceiveStep::Took(HEADER + prefix));
             }
-            Verdict::Fault(breach) => self.stream_fault(slot, breach.code(), Reason::Breach(breach)),
-            Verdict::Over(breach) => {
+            DataVerdict::Fault(breach) => self.stream_fault(slot, breach.code(), Reason::Breach(breach)),
+            DataVerdict::Over(breach) => {
                 if let Some(breach) = breach {
                     self.answer_reset(id, breach);
                 }
@@ -66,7 +70,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             }
         };
         let _ = self.skip(0, left);
-        Ok(Step::told(HEADER + prefix, event))
+        Ok(ReceiveStep::told(HEADER + prefix, event))
     }
 
     /// Counts a frame against the connection's window, and opens that again.
@@ -105,29 +109,29 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Whether a frame of so many bytes is for the caller, and what it means if not.
-    fn judge_data(&mut self, body: &Body, length: usize) -> Verdict {
+    fn judge_data(&mut self, body: &DataRest, length: usize) -> DataVerdict {
         let stream = self.streams.at(body.key.slot);
         let (due, left) = (stream.due, body.left as u64);
         if stream.has(RESET_BY_US) {
-            Verdict::Over(None)
+            DataVerdict::Over(None)
         } else if stream.has(RESET) {
-            Verdict::Over(Some(Breach::ResetStream))
+            DataVerdict::Over(Some(Breach::ResetStream))
         } else if stream.is_ended() {
-            Verdict::Over(Some(Breach::EndedStream))
+            DataVerdict::Over(Some(Breach::EndedStream))
         } else if stream.has(REMOTE_ENDED) {
-            Verdict::Fault(Breach::EndedStream)
+            DataVerdict::Fault(Breach::EndedStream)
         } else if !stream.has(HEAD_RECEIVED) {
-            Verdict::Fault(Breach::DataBeforeHead)
+            DataVerdict::Fault(Breach::DataBeforeHead)
         } else if length as i64 > i64::from(stream.credit) {
-            Verdict::Fault(Breach::WindowExceeded)
+            DataVerdict::Fault(Breach::WindowExceeded)
         } else if due != ANY_LENGTH && (left > due || (body.end && left < due)) {
-            Verdict::Fault(Breach::Length)
+            DataVerdict::Fault(Breach::Length)
         } else {
-            Verdict::Accepted
+            DataVerdict::Accepted
         }
     }
 
-    fn accept_data(&mut self, body: &Body, length: usize) -> Result<(), Breach> {
+    fn accept_data(&mut self, body: &DataRest, length: usize) -> Result<(), Breach> {
         let stream = self.streams.at(body.key.slot);
         if stream.due != ANY_LENGTH {
             stream.due -= body.left as u64;
@@ -148,7 +152,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// The end of a DATA frame; the event of the message's end if that is one.
-    pub(super) fn body_end(&mut self, body: &Body) -> Option<Event> {
+    pub(super) fn body_end(&mut self, body: &DataRest) -> Option<Event> {
         if !body.end {
             return None;
         }
@@ -198,7 +202,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// The caller is done with `count` bytes of the stream's body: the peer may send more. Nothing
     /// happens for a stream that is over.
-    pub fn consume(&mut self, key: Key, count: usize) {
+    pub fn consume(&mut self, key: StreamKey, count: usize) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         let count = stream.held.min(u32::try_from(count).unwrap_or(u32::MAX));
         self.pool.change(stream, |stream| stream.held -= count);
@@ -207,19 +211,19 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// Bytes of the stream's body that the caller did not consume yet.
     #[must_use]
-    pub fn held(&self, key: Key) -> usize {
+    pub fn held(&self, key: StreamKey) -> usize {
         self.streams.get(key).map_or(0, |stream| stream.held as usize)
     }
 
     /// Whether our message on that stream is complete, or can no longer be.
     #[must_use]
-    pub fn is_sent(&self, key: Key) -> bool {
+    pub fn is_sent(&self, key: StreamKey) -> bool {
         self.streams.get(key).is_none_or(|stream| stream.has(LOCAL_ENDED | RESET))
     }
 }
 
 /// The bytes of the pad length, and the padding; `None` while the pad length is not there.
-pub(super) fn padding(header: Header, payload: &[u8]) -> Result<Option<(usize, usize)>, Breach> {
+pub(super) fn padding(header: FrameHeader, payload: &[u8]) -> Result<Option<(usize, usize)>, Breach> {
     if !header.has(flag::PADDED) {
         return Ok(Some((0, 0)));
     }

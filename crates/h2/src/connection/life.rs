@@ -10,12 +10,12 @@ use crate::frame::kind;
 use crate::limits;
 use crate::role::Role;
 use crate::stream::{LOCAL_ENDED, RESET, RESET_BY_US, TURN, WAITING};
-use crate::{Code, Key};
+use crate::{Code, StreamKey};
 
 impl<B: AsRef<[u8]>> Connection<B> {
     /// Resets a stream in both directions; nothing more is told of it. It is still to be released.
     /// Nothing happens for a stream that is over.
-    pub fn reset(&mut self, key: Key, code: Code) {
+    pub fn reset(&mut self, key: StreamKey, code: Code) {
         let Some(stream) = self.streams.get(key) else { return };
         if stream.has(RESET) || stream.is_ended() {
             return;
@@ -27,7 +27,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// The caller is done with the stream: its place is free, and its key is of no use any more. What
     /// is still open is reset, with CANCEL. If the whole response was given, a short rest of the request
     /// is thrown away first, and the reset has NO_ERROR.
-    pub fn release(&mut self, key: Key) {
+    pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(key) else { return };
         let is_answered = self.role == Role::Server && stream.has(LOCAL_ENDED);
         if is_answered && self.keep_unfinished(key) {
@@ -52,7 +52,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let is_over = self.streams.at(slot).has(RESET);
         self.end_stream(slot, RESET_BY_US);
         self.send_fault(id, code, reason);
-        (!is_over).then_some(Event::Reset { key: Key { slot, id }, code, by: By::Us(reason) })
+        (!is_over).then_some(Event::Reset { key: StreamKey { slot, id }, code, by: By::Us(reason) })
     }
 
     /// The same on a stream that is gone.

@@ -25,16 +25,16 @@ use crate::counts::Counts;
 use crate::fault::Closed;
 use crate::frame::{PREFACE, kind};
 use crate::hpack::{Decoder, Encoder};
-use crate::limits::{self, Config, Used};
-use crate::output::Output;
-use crate::priority::{Early, Ready};
+use crate::limits::{self, Config, UsedLimits};
+use crate::output::FrameOutput;
+use crate::priority::{Early, SendQueues};
 use crate::role::Role;
 use crate::settings::{self, PeerSettings, TABLE_DEFAULT, WINDOW_DEFAULT};
 use crate::stream::Streams;
-use crate::watch::{Frame, Watch};
+use crate::watch::{FrameWatch, WatchedFrame};
 use crate::window::Pool;
 use blocks::Gathering;
-use receive::Reading;
+use receive::ReadState;
 
 /// How a connection is brought to its end (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,14 +79,14 @@ pub struct Connection<B> {
     head: Option<Box<Head>>,
     /// A header block that did not come at once.
     gathering: Option<Box<Gathering>>,
-    reading: Reading,
+    reading: ReadState,
     streams: Streams,
-    ready: Ready,
+    ready: SendQueues,
     /// Priorities that came before their streams.
     early: Option<Box<Early>>,
     pool: Pool,
-    output: Output<B>,
-    used: Used,
+    output: FrameOutput<B>,
+    used: UsedLimits,
     counts: Counts,
     /// What may be sent on all streams together.
     sendable: i32,
@@ -110,7 +110,7 @@ pub struct Connection<B> {
     cut: Option<u32>,
     closed: Option<Closed>,
     /// Frames received, where they are to be noted.
-    watch: Watch,
+    watch: FrameWatch,
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
@@ -131,14 +131,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     fn begin(role: Role, began: Role, config: &Arc<Config>) -> Connection<B> {
-        let mut output = Output::new();
+        let mut output = FrameOutput::new();
         if began == Role::Client {
             output.bytes().extend_from_slice(PREFACE);
         }
         settings::write_ours(role, began, config, output.bytes());
         // Until our SETTINGS arrive the peer uses the default; less than that is not worth a check.
         let table_size = config.header_table_size.max(TABLE_DEFAULT);
-        let reading = if began == Role::Server { Reading::Preface(0) } else { Reading::Header };
+        let reading = if began == Role::Server { ReadState::Preface(0) } else { ReadState::Header };
         Connection {
             role,
             began,
@@ -152,12 +152,12 @@ impl<B: AsRef<[u8]>> Connection<B> {
             gathering: None,
             reading,
             streams: Streams::new(),
-            ready: Ready::new(),
+            ready: SendQueues::new(),
             early: None,
             pool: Pool::new(config),
             config: Arc::clone(config),
             output,
-            used: Used::default(),
+            used: UsedLimits::default(),
             counts: Counts::default(),
             sendable: WINDOW_DEFAULT as i32,
             credit: WINDOW_DEFAULT,
@@ -172,7 +172,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             peer_last: None,
             cut: None,
             closed: None,
-            watch: Watch::default(),
+            watch: FrameWatch::default(),
         }
     }
 
@@ -261,13 +261,13 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Whether a header block has been received in part.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
-        self.is_gathering() || matches!(self.reading, Reading::Block { .. })
+        self.is_gathering() || matches!(self.reading, ReadState::Block { .. })
     }
 
     /// Whether the input ended within the payload of a frame.
     #[must_use]
     pub fn is_within_payload(&self) -> bool {
-        matches!(&self.reading, Reading::Data(body) if body.left > 0)
+        matches!(&self.reading, ReadState::Data(body) if body.left > 0)
     }
 
     /// The head or trailers that the last event told of; to be swapped with the caller's own.
@@ -299,7 +299,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Their keys, the oldest first.
-    pub fn keys(&self) -> impl DoubleEndedIterator<Item = crate::Key> {
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = crate::StreamKey> {
         self.streams.keys()
     }
 
@@ -322,7 +322,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// The frames that came and were made since the last call; from the first one on they are noted,
     /// until [`Connection::shrink`].
-    pub fn take_frames(&mut self) -> Vec<Frame> {
+    pub fn take_frames(&mut self) -> Vec<WatchedFrame> {
         let mut frames = self.watch.take();
         frames.append(&mut self.output.watch.take());
         frames
@@ -358,7 +358,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
     #[cfg(test)]
     pub(crate) fn window(&mut self, id: u32) -> usize {
         match self.streams.find(id) {
-            crate::stream::Place::Here(slot) => usize::try_from(self.streams.at(slot).credit).unwrap_or(0),
+            crate::stream::StreamSlot::Here(slot) => {
+                usize::try_from(self.streams.at(slot).credit).unwrap_or(0)
+            }
             _ => 0,
         }
     }

@@ -7,20 +7,20 @@ use std::ops::Range;
 use super::{Connection, Role};
 use crate::event::{By, Event};
 use crate::fault::{Breach, Closed};
-use crate::frame::{HEADER, Header, PREFACE, flag, kind};
+use crate::frame::{FrameHeader, HEADER, PREFACE, flag, kind};
 use crate::settings::SETTING;
 use crate::stream::{RESET, RESET_BY_US};
-use crate::{Code, Key};
+use crate::{Code, StreamKey};
 
 /// What the next bytes are.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Reading {
+pub(super) enum ReadState {
     /// The client's preface, of which so many bytes came.
     Preface(usize),
     /// A frame's header, and the whole frame if its payload is short and of a fixed form.
     Header,
     /// A body.
-    Data(Body),
+    Data(DataRest),
     /// Settings; the initial window before them.
     Settings { left: usize, window: u32 },
     /// A piece of a header block, then padding; whether it is the block's last frame.
@@ -31,15 +31,15 @@ pub(super) enum Reading {
 
 /// What is left of a DATA frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Body {
-    pub(super) key: Key,
+pub(super) struct DataRest {
+    pub(super) key: StreamKey,
     pub(super) left: usize,
     pub(super) padding: usize,
     pub(super) end: bool,
 }
 
 /// What came of one step.
-pub(super) enum Step {
+pub(super) enum ReceiveStep {
     /// More input is needed.
     More,
     /// So many bytes were taken.
@@ -48,13 +48,13 @@ pub(super) enum Step {
     Told(usize, Event),
 }
 
-impl Step {
-    pub(super) fn told(taken: usize, event: Option<Event>) -> Step {
-        event.map_or(Step::Took(taken), |event| Step::Told(taken, event))
+impl ReceiveStep {
+    pub(super) fn told(taken: usize, event: Option<Event>) -> ReceiveStep {
+        event.map_or(ReceiveStep::Took(taken), |event| ReceiveStep::Told(taken, event))
     }
 }
 
-pub(super) type Outcome = Result<Step, Breach>;
+pub(super) type ReceiveOutcome = Result<ReceiveStep, Breach>;
 
 impl<B: AsRef<[u8]>> Connection<B> {
     /// Takes `input` apart up to the next event: how many bytes were taken, and the event. To be
@@ -71,9 +71,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 return Err(closed);
             }
             match self.step(input, at) {
-                Ok(Step::More) => return Ok((at, None)),
-                Ok(Step::Took(taken)) => at += taken,
-                Ok(Step::Told(taken, event)) => {
+                Ok(ReceiveStep::More) => return Ok((at, None)),
+                Ok(ReceiveStep::Took(taken)) => at += taken,
+                Ok(ReceiveStep::Told(taken, event)) => {
                     at += taken;
                     if let Some(event) = self.without_unfinished(event) {
                         return Ok((at, Some(event)));
@@ -84,25 +84,25 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    fn step(&mut self, input: &[u8], at: usize) -> Outcome {
+    fn step(&mut self, input: &[u8], at: usize) -> ReceiveOutcome {
         if let Some(event) = self.next_cut() {
-            return Ok(Step::Told(0, event));
+            return Ok(ReceiveStep::Told(0, event));
         }
         let rest = &input[at..];
         match self.reading {
-            Reading::Header => self.take_frame(rest),
-            Reading::Data(body) => Ok(self.take_body(body, rest.len(), at)),
-            Reading::Skip(left) => Ok(self.take_skipped(left, rest.len())),
-            Reading::Block { left, padding, last } => self.take_piece(left, padding, last, rest),
-            Reading::Settings { left, window } => self.take_setting(left, window, rest),
-            Reading::Preface(seen) => self.take_preface(seen, rest),
+            ReadState::Header => self.take_frame(rest),
+            ReadState::Data(body) => Ok(self.take_body(body, rest.len(), at)),
+            ReadState::Skip(left) => Ok(self.take_skipped(left, rest.len())),
+            ReadState::Block { left, padding, last } => self.take_piece(left, padding, last, rest),
+            ReadState::Settings { left, window } => self.take_setting(left, window, rest),
+            ReadState::Preface(seen) => self.take_preface(seen, rest),
         }
     }
 
     /// One stream of ours that the peer's GOAWAY leaves out, if any is to be told of.
     fn next_cut(&mut self) -> Option<Event> {
         let last = self.cut?;
-        let alive = |key: &Key| self.streams.get(*key).is_some_and(|stream| !stream.has(RESET));
+        let alive = |key: &StreamKey| self.streams.get(*key).is_some_and(|stream| !stream.has(RESET));
         let key = self.streams.keys().rev().take_while(|key| key.id > last).find(alive);
         let Some(key) = key else {
             self.cut = None;
@@ -112,25 +112,25 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Some(Event::Reset { key, code: Code::RefusedStream, by: By::Goaway })
     }
 
-    fn take_preface(&mut self, seen: usize, rest: &[u8]) -> Outcome {
+    fn take_preface(&mut self, seen: usize, rest: &[u8]) -> ReceiveOutcome {
         let due = &PREFACE[seen..];
         let length = due.len().min(rest.len());
         if due[..length] != rest[..length] {
             return Err(Breach::Preface);
         }
         if length == 0 {
-            return Ok(Step::More);
+            return Ok(ReceiveStep::More);
         }
         let is_whole = length == due.len();
-        self.reading = if is_whole { Reading::Header } else { Reading::Preface(seen + length) };
-        Ok(Step::Took(length))
+        self.reading = if is_whole { ReadState::Header } else { ReadState::Preface(seen + length) };
+        Ok(ReceiveStep::Took(length))
     }
 
     #[inline]
-    fn take_frame(&mut self, rest: &[u8]) -> Outcome {
-        let Some(header) = Header::read(rest) else { return Ok(Step::More) };
+    fn take_frame(&mut self, rest: &[u8]) -> ReceiveOutcome {
+        let Some(header) = FrameHeader::read(rest) else { return Ok(ReceiveStep::More) };
         if self.must_drain() || self.is_turn_over() {
-            return Ok(Step::More);
+            return Ok(ReceiveStep::More);
         }
         if header.length > self.config.max_frame_size() as usize {
             return Err(Breach::FrameTooLarge);
@@ -145,14 +145,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Err(Breach::NoContinuation);
         }
         let step = self.take_kind(header, &rest[HEADER..])?;
-        if !matches!(step, Step::More) {
+        if !matches!(step, ReceiveStep::More) {
             self.used.frame();
             self.watch.note(header, false);
         }
         Ok(step)
     }
 
-    fn take_kind(&mut self, header: Header, payload: &[u8]) -> Outcome {
+    fn take_kind(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         match header.kind {
             kind::DATA => self.data_frame(header, payload),
             kind::HEADERS => self.headers_frame(header, payload),
@@ -173,17 +173,17 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Ignores `left` bytes after the `taken` ones.
-    pub(super) fn skip(&mut self, taken: usize, left: usize) -> Step {
-        self.reading = if left == 0 { Reading::Header } else { Reading::Skip(left) };
-        Step::Took(taken)
+    pub(super) fn skip(&mut self, taken: usize, left: usize) -> ReceiveStep {
+        self.reading = if left == 0 { ReadState::Header } else { ReadState::Skip(left) };
+        ReceiveStep::Took(taken)
     }
 
-    fn take_skipped(&mut self, left: usize, there: usize) -> Step {
-        if there == 0 { Step::More } else { self.skip(left.min(there), left.saturating_sub(there)) }
+    fn take_skipped(&mut self, left: usize, there: usize) -> ReceiveStep {
+        if there == 0 { ReceiveStep::More } else { self.skip(left.min(there), left.saturating_sub(there)) }
     }
 
     /// Passes a piece of a body on, or takes padding.
-    fn take_body(&mut self, mut body: Body, there: usize, at: usize) -> Step {
+    fn take_body(&mut self, mut body: DataRest, there: usize, at: usize) -> ReceiveStep {
         if self.streams.get(body.key).is_none_or(|stream| stream.has(RESET)) {
             return self.skip(0, body.left + body.padding);
         }
@@ -191,41 +191,44 @@ impl<B: AsRef<[u8]>> Connection<B> {
             let taken = body.padding.min(there);
             body.padding -= taken;
             if body.padding > 0 {
-                self.reading = Reading::Data(body);
-                return if taken == 0 { Step::More } else { Step::Took(taken) };
+                self.reading = ReadState::Data(body);
+                return if taken == 0 { ReceiveStep::More } else { ReceiveStep::Took(taken) };
             }
-            self.reading = Reading::Header;
-            return Step::told(taken, self.body_end(&body));
+            self.reading = ReadState::Header;
+            return ReceiveStep::told(taken, self.body_end(&body));
         }
         if there == 0 {
-            return Step::More;
+            return ReceiveStep::More;
         }
         let taken = body.left.min(there);
         let end = self.body_taken(body, taken);
-        Step::Told(taken, Event::Data { key: body.key, range: Range { start: at, end: at + taken }, end })
+        ReceiveStep::Told(
+            taken,
+            Event::Data { key: body.key, range: Range { start: at, end: at + taken }, end },
+        )
     }
 
     /// `taken` bytes of the body went to the caller; whether the message ends with them.
-    fn body_taken(&mut self, mut body: Body, taken: usize) -> bool {
+    fn body_taken(&mut self, mut body: DataRest, taken: usize) -> bool {
         body.left -= taken;
         let is_whole = body.left + body.padding == 0;
-        self.reading = if is_whole { Reading::Header } else { Reading::Data(body) };
+        self.reading = if is_whole { ReadState::Header } else { ReadState::Data(body) };
         is_whole && self.body_end(&body).is_some()
     }
 
-    fn take_setting(&mut self, left: usize, window: u32, rest: &[u8]) -> Outcome {
+    fn take_setting(&mut self, left: usize, window: u32, rest: &[u8]) -> ReceiveOutcome {
         if left == 0 {
-            self.reading = Reading::Header;
-            return self.settings_end(window).map(|event| Step::Told(0, event));
+            self.reading = ReadState::Header;
+            return self.settings_end(window).map(|event| ReceiveStep::Told(0, event));
         }
-        let Some(setting) = rest.first_chunk::<SETTING>() else { return Ok(Step::More) };
+        let Some(setting) = rest.first_chunk::<SETTING>() else { return Ok(ReceiveStep::More) };
         let table = self.peer.header_table_size;
         self.peer.take(setting, self.began)?;
         if self.peer.header_table_size != table {
             self.encoder.set_limit(self.peer.header_table_size, self.config.header_table_size);
         }
-        self.reading = Reading::Settings { left: left - SETTING, window };
-        Ok(Step::Took(SETTING))
+        self.reading = ReadState::Settings { left: left - SETTING, window };
+        Ok(ReceiveStep::Took(SETTING))
     }
 
     /// Whether this side serves requests.

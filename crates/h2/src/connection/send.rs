@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
+use fields::Scheme;
 use http::{Head, Method};
 
 use super::{Connection, OpenError};
-use crate::Key;
+use crate::StreamKey;
 use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, MAX_SIZE_DEFAULT};
 use crate::limits;
-use crate::message::{self, Scheme};
 use crate::role::Role;
 use crate::stream::{CONNECT, HEAD_METHOD, LOCAL_ENDED, QUEUED, SEQUENTIAL, TURN, WAITING};
 
@@ -43,11 +43,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Opens a stream with a request; `end` says that it has no body. A request that asks for an upgrade
-    /// ([`message::is_extended_connect`]) needs [`crate::PeerSettings::connect_protocol`].
+    /// ([`fields::is_extended_connect`]) needs [`crate::PeerSettings::connect_protocol`].
     ///
     /// # Errors
     /// As many are open as may be, or the connection is ending.
-    pub fn open(&mut self, head: &Head, scheme: Scheme, end: bool) -> Result<Key, OpenError> {
+    pub fn open(&mut self, head: &Head, scheme: Scheme, end: bool) -> Result<StreamKey, OpenError> {
         if self.role == Role::Server || self.is_ending() || self.streams.last >= WINDOW_MAX {
             return Err(OpenError::Ending);
         }
@@ -56,13 +56,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         let id = if self.streams.last == 0 { 1 } else { self.streams.last + 2 };
         let (max, encoder) = (self.max_frame(), &mut self.encoder);
-        self.output.headers(id, end, max, |out| message::write_request(encoder, head, scheme, out));
+        self.output
+            .headers(id, end, max, |out| fields::write_request(&mut encoder.writer(out), head, scheme));
         let key = self.open_stream(id);
         let stream = self.streams.at(key.slot);
         stream.flags |= match head.method_id() {
             Method::Head => HEAD_METHOD,
             Method::Connect => CONNECT,
-            _ if message::is_extended_connect(head) => CONNECT,
+            _ if fields::is_extended_connect(head) => CONNECT,
             _ => 0,
         };
         stream.flags |= if end { LOCAL_ENDED } else { 0 };
@@ -71,24 +72,26 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// Sends a response's head, interim or final; `end` says that it has no body. Nothing happens
     /// for a stream that is over.
-    pub fn send_head(&mut self, key: Key, head: &Head, end: bool) {
+    pub fn send_head(&mut self, key: StreamKey, head: &Head, end: bool) {
         self.send_block(key, end, |connection, max| {
             let encoder = &mut connection.encoder;
-            connection.output.headers(key.id, end, max, |out| message::write_response(encoder, head, out));
+            connection
+                .output
+                .headers(key.id, end, max, |out| fields::write_response(&mut encoder.writer(out), head));
         });
     }
 
     /// Sends trailers, and with them the message's end. The whole body must have been taken.
-    pub fn send_trailers(&mut self, key: Key, trailers: &Head) {
+    pub fn send_trailers(&mut self, key: StreamKey, trailers: &Head) {
         self.send_block(key, true, |connection, max| {
             let encoder = &mut connection.encoder;
             connection
                 .output
-                .headers(key.id, true, max, |out| message::write_trailers(encoder, trailers, out));
+                .headers(key.id, true, max, |out| fields::write_trailers(&mut encoder.writer(out), trailers));
         });
     }
 
-    fn send_block(&mut self, key: Key, end: bool, write: impl FnOnce(&mut Self, usize)) {
+    fn send_block(&mut self, key: StreamKey, end: bool, write: impl FnOnce(&mut Self, usize)) {
         if !self.streams.get(key).is_some_and(|stream| stream.can_send()) {
             return;
         }
@@ -111,7 +114,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// is left, the stream waits, and `next_writable` names it when it may go on.
     ///
     /// All is taken, and forgotten, on a stream that is over.
-    pub fn send_data(&mut self, key: Key, data: &[u8], end: bool) -> usize {
+    pub fn send_data(&mut self, key: StreamKey, data: &[u8], end: bool) -> usize {
         let Some(allowed) = self.allowance(key, data.len(), false) else { return data.len() };
         self.send_copied(key, &data[..allowed], end && allowed == data.len());
         if allowed < data.len() {
@@ -129,7 +132,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// What is left of it.
     pub fn send_owned(
         &mut self,
-        key: Key,
+        key: StreamKey,
         data: B,
         range: Range<usize>,
         end: bool,
@@ -157,7 +160,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// How much of so many bytes may be sent; `None` on a stream that is over. With `whole` only a
     /// window cuts them.
-    fn allowance(&mut self, key: Key, length: usize, whole: bool) -> Option<usize> {
+    fn allowance(&mut self, key: StreamKey, length: usize, whole: bool) -> Option<usize> {
         let stream = self.streams.get_mut(key).filter(|stream| stream.can_send())?;
         let has_turn = stream.flags & TURN != 0;
         stream.flags &= !TURN;
@@ -178,7 +181,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Some(length.min(window).min(room - HEADER).min(turn))
     }
 
-    fn send_copied(&mut self, key: Key, data: &[u8], end: bool) {
+    fn send_copied(&mut self, key: StreamKey, data: &[u8], end: bool) {
         if data.is_empty() && !end {
             return;
         }
@@ -215,7 +218,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// A stream that waits and may send now, the most urgent first, fair among equals. It no longer
     /// waits: the caller sends what it has (and waits again, if that is more than can go), or has
     /// nothing any more. To be called until there is none, after `sent` and `receive`.
-    pub fn next_writable(&mut self) -> Option<Key> {
+    pub fn next_writable(&mut self) -> Option<StreamKey> {
         let is_blocked = self.sendable <= 0 || self.output.room() < limits::ROOM_MIN + HEADER;
         if is_blocked || self.closed.is_some() {
             return None;
@@ -226,7 +229,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             if stream.sendable > 0 {
                 stream.flags &= !WAITING;
                 stream.flags |= TURN;
-                return Some(Key { slot, id: stream.id });
+                return Some(StreamKey { slot, id: stream.id });
             }
         }
         None

@@ -10,13 +10,13 @@ use super::control::PING_STOP;
 use super::{Connection, Going};
 use crate::event::Event;
 use crate::frame::kind;
-use crate::stream::{CONNECT, REMOTE_ENDED, RESET, RESET_BY_US, Stream, UNFINISHED};
-use crate::{Code, Key};
+use crate::stream::{CONNECT, REMOTE_ENDED, RESET, RESET_BY_US, StreamState, UNFINISHED};
+use crate::{Code, StreamKey};
 
 impl<B: AsRef<[u8]>> Connection<B> {
     /// Keeps a stream for the rest of its request, after its response was sent. Returns `false` if it is
     /// to be reset at once.
-    pub(super) fn keep_unfinished(&mut self, key: Key) -> bool {
+    pub(super) fn keep_unfinished(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.get_mut(key) else { return false };
         let is_ending = self.closed.is_some() || self.going != Going::No || self.peer_last.is_some();
         if is_ending || stream.has(RESET | REMOTE_ENDED | CONNECT) {
@@ -60,7 +60,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// The windows of all streams have changed.
     pub(super) fn stop_if_exhausted(&mut self) {
-        let is_exhausted = |stream: &mut Stream| stream.has(UNFINISHED) && stream.credit <= 0;
+        let is_exhausted = |stream: &mut StreamState| stream.has(UNFINISHED) && stream.credit <= 0;
         if self.unfinished > 0 && self.streams.iter_mut().any(|(_, stream)| is_exhausted(stream)) {
             self.announce_stop();
         }
@@ -80,7 +80,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             let stream = self.streams.at(slot);
             if stream.id != 0 && stream.has(UNFINISHED) && stream.credit <= 0 {
                 let id = stream.id;
-                self.stop_unfinished(Key { slot, id });
+                self.stop_unfinished(StreamKey { slot, id });
             }
         }
     }
@@ -88,7 +88,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Makes room for another stream, if one is kept for the rest of its request.
     pub(super) fn evict_unfinished(&mut self) -> bool {
         let next = self.streams.iter_mut().find(|(_, stream)| stream.has(UNFINISHED));
-        let Some(key) = next.map(|(slot, stream)| Key { slot, id: stream.id }) else { return false };
+        let Some(key) = next.map(|(slot, stream)| StreamKey { slot, id: stream.id }) else { return false };
         self.stop_unfinished(key);
         true
     }
@@ -98,14 +98,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
         while self.unfinished > 0 && self.evict_unfinished() {}
     }
 
-    fn stop_unfinished(&mut self, key: Key) {
+    fn stop_unfinished(&mut self, key: StreamKey) {
         self.end_stream(key.slot, RESET_BY_US);
         self.output.frame(kind::RST_STREAM, 0, key.id, Code::NoError.number().to_be_bytes());
         self.forget(key);
     }
 
     /// Frees the stream's place.
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(super) fn forget(&mut self, key: StreamKey) {
         self.stop_receiving(key.slot);
         let stream = self.streams.at(key.slot);
         self.unfinished -= u32::from(stream.has(UNFINISHED));

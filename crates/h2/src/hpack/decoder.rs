@@ -1,19 +1,22 @@
 //! Header blocks to fields (RFC 7541 sections 3 and 6).
 
-use super::dynamic::Table;
-use super::integer::{Text, take, take_string};
-use super::known::{self, COUNT, NameKind};
-use super::recall::Recall;
-use super::{Error, Field, FieldName};
+use fields::integer::take;
+use fields::string::{self, Text};
+use fields::{CodingError, Field, FieldSource, Memo, NameKind};
+use http::Version;
+
+use super::DecodeError;
+use super::dynamic::DynamicTable;
+use super::known::{self, COUNT};
 
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// Strings that stand coded in the block, and entries that lie over the end of the ring.
     scratch: Vec<u8>,
-    /// What strings of a server stood for.
-    recall: Option<Recall>,
+    /// Recent Huffman strings, for responses.
+    memo: Option<Memo>,
     /// Our SETTINGS_HEADER_TABLE_SIZE.
     max_size: u32,
 }
@@ -23,13 +26,13 @@ impl Decoder {
     /// it is 4096.
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
-        Decoder { table: Table::new(max_size as usize), scratch: Vec::new(), recall: None, max_size }
+        Decoder { table: DynamicTable::new(max_size as usize), scratch: Vec::new(), memo: None, max_size }
     }
 
-    /// The same for what a server sends, who is expected to repeat itself.
+    /// A decoder for responses, which repeat literals more often than requests.
     #[must_use]
     pub fn of_server(max_size: u32) -> Decoder {
-        Decoder { recall: Some(Recall::default()), ..Decoder::new(max_size) }
+        Decoder { memo: Some(Memo::default()), ..Decoder::new(max_size) }
     }
 
     /// Decodes one whole header block. `each` gets every field in order; once it says `false` the
@@ -37,7 +40,11 @@ impl Decoder {
     ///
     /// # Errors
     /// The connection cannot go on (COMPRESSION_ERROR).
-    pub fn decode(&mut self, block: &[u8], each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), Error> {
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        each: &mut impl FnMut(Field<'_>) -> bool,
+    ) -> Result<(), DecodeError> {
         let mut rest = block;
         self.change_sizes(&mut rest)?;
         let mut wanted = true;
@@ -47,7 +54,7 @@ impl Decoder {
                 let index = take(first, 0x7f, &mut rest)?;
                 self.indexed(index, &mut wanted, each)?;
             } else if first & 0xe0 == 0x20 {
-                return Err(Error::TableSize);
+                return Err(DecodeError::TableSize);
             } else {
                 let mask = if first & 0x40 != 0 { 0x3f } else { 0x0f };
                 let index = take(first, mask, &mut rest)?;
@@ -59,7 +66,7 @@ impl Decoder {
 
     /// Changes of the table's size, which stand at the beginning alone (RFC 7541 section 4.2).
     #[inline(always)]
-    fn change_sizes(&mut self, rest: &mut &[u8]) -> Result<(), Error> {
+    fn change_sizes(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
         while let [first, left @ ..] = rest
             && first & 0xe0 == 0x20
         {
@@ -67,7 +74,7 @@ impl Decoder {
             *rest = left;
             let size = take(first, 0x1f, rest)?;
             if size > self.max_size as usize {
-                return Err(Error::TableSize);
+                return Err(DecodeError::TableSize);
             }
             self.table.set_limit(size);
         }
@@ -81,16 +88,16 @@ impl Decoder {
         index: usize,
         wanted: &mut bool,
         each: &mut impl FnMut(Field<'_>) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         if !*wanted {
             // Nothing is copied for it: an index of one byte may stand for a value of kilobytes.
             let exists = if index <= COUNT { index > 0 } else { self.table.has(index - COUNT - 1) };
-            return if exists { Ok(()) } else { Err(Error::Index) };
+            return if exists { Ok(()) } else { Err(DecodeError::Index) };
         }
         let field = if index <= COUNT {
-            known::field(index).ok_or(Error::Index)?
+            known::field(index).ok_or(DecodeError::Index)?
         } else {
-            let entry = self.table.get(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
+            let entry = self.table.get(index - COUNT - 1, &mut self.scratch).ok_or(DecodeError::Index)?;
             let name = entry.kind.name(entry.name);
             Field { name, value: entry.value, sound: entry.sound, never_indexed: false }
         };
@@ -107,19 +114,19 @@ impl Decoder {
         rest: &mut &[u8],
         wanted: &mut bool,
         each: &mut impl FnMut(Field<'_>) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         self.scratch.clear();
         let (kind, name) = if index == 0 {
-            let name = take_string(rest, &mut self.scratch, &mut self.recall)?;
+            let name = self.string(rest)?;
             (NameKind::of(name.bytes(&self.scratch)), name)
         } else if let Some((kind, _)) = known::entry(index) {
             (kind, Text::Raw(b""))
         } else {
             // Copied, since the entry may have to go for the new one.
-            let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
+            let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(DecodeError::Index)?;
             (kind, Text::Decoded(0, self.scratch.len()))
         };
-        let value = take_string(rest, &mut self.scratch, &mut self.recall)?;
+        let value = self.string(rest)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
         // What comes again is looked at once.
         let inserted = first & 0x40 != 0;
@@ -135,24 +142,43 @@ impl Decoder {
         Ok(())
     }
 
+    /// A string with its length in the low seven bits of its first byte.
+    #[inline(always)]
+    fn string<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Text<'a>, CodingError> {
+        let (&first, left) = rest.split_first().ok_or(CodingError::Truncated)?;
+        *rest = left;
+        string::take(first, 0x7f, rest, &mut self.scratch, &mut self.memo)
+    }
+
+    /// A whole header block that this decoder is to decode.
+    pub fn block<'a>(&'a mut self, bytes: &'a [u8]) -> Block<'a> {
+        Block { decoder: self, bytes }
+    }
+
     /// Gives scratch memory back: for a connection that becomes idle.
     pub fn shrink(&mut self) {
         self.scratch = Vec::new();
-        if let Some(recall) = &mut self.recall {
-            recall.clear();
+        if let Some(memo) = &mut self.memo {
+            memo.clear();
         }
         self.table.shrink();
     }
 }
 
-impl Field<'_> {
-    /// The size that SETTINGS_MAX_HEADER_LIST_SIZE counts (RFC 9113 section 6.5.2).
-    #[must_use]
-    pub fn size(&self) -> usize {
-        let name = match self.name {
-            FieldName::Other(name) => name,
-            named => named.bytes(),
-        };
-        name.len() + self.value.len() + 32
+/// A header block and its decoder.
+#[derive(Debug)]
+pub struct Block<'a> {
+    decoder: &'a mut Decoder,
+    bytes: &'a [u8],
+}
+
+impl FieldSource for Block<'_> {
+    type Error = DecodeError;
+
+    const VERSION: Version = Version::Other(2, 0);
+
+    #[inline(always)]
+    fn decode(self, each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), DecodeError> {
+        self.decoder.decode(self.bytes, each)
     }
 }

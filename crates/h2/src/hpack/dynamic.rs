@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::known::NameKind;
+use fields::NameKind;
 
 /// What an entry costs beside its bytes (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
@@ -14,7 +14,7 @@ const OVERHEAD: usize = 32;
 const FIRST: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct DynamicEntry {
     /// Where its bytes begin in the ring; they may go on at the ring's beginning.
     at: u32,
     /// Bytes of a name without number.
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 /// An entry as it is read.
-pub(crate) struct Read<'a> {
+pub(crate) struct EntryView<'a> {
     pub(crate) kind: NameKind,
     /// The bytes of a name without number.
     pub(crate) name: &'a [u8],
@@ -35,7 +35,7 @@ pub(crate) struct Read<'a> {
     pub(crate) sound: bool,
 }
 
-impl Entry {
+impl DynamicEntry {
     fn held(&self) -> usize {
         self.name as usize + self.value as usize
     }
@@ -47,9 +47,9 @@ impl Entry {
 
 /// A table of fields, the newest first.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct DynamicTable {
     /// Oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<DynamicEntry>,
     ring: Vec<u8>,
     /// Where the next bytes go.
     end: u32,
@@ -61,9 +61,9 @@ pub(crate) struct Table {
     inserted: u32,
 }
 
-impl Table {
-    pub(crate) fn new(limit: usize) -> Table {
-        Table { limit: limit as u32, ..Table::default() }
+impl DynamicTable {
+    pub(crate) fn new(limit: usize) -> DynamicTable {
+        DynamicTable { limit: limit as u32, ..DynamicTable::default() }
     }
 
     /// The size that it may have.
@@ -104,7 +104,7 @@ impl Table {
     /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` holds
     /// the bytes of a name without number, else nothing.
     pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
-        let entry = Entry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
+        let entry = DynamicEntry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
         self.evict(entry.size());
         if entry.size() > self.limit() {
             return;
@@ -122,7 +122,7 @@ impl Table {
         self.used += held as u32;
         self.size += entry.size() as u32;
         self.inserted = self.inserted.wrapping_add(1);
-        self.entries.push_back(Entry { at, ..entry });
+        self.entries.push_back(DynamicEntry { at, ..entry });
     }
 
     /// Copies bytes to the ring's end, going on at its beginning.
@@ -179,7 +179,7 @@ impl Table {
     /// The entry so many back: 0 is the newest. It is read through `scratch` where it goes over the
     /// ring's end.
     #[inline(always)]
-    pub(crate) fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<Read<'a>> {
+    pub(crate) fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<EntryView<'a>> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
         let (at, held) = (entry.at as usize, entry.held());
         let bytes = match self.ring.get(at..at + held) {
@@ -192,7 +192,7 @@ impl Table {
             }
         };
         let (name, value) = bytes.split_at(entry.name as usize);
-        Some(Read { kind: entry.kind, name, value, sound: entry.sound })
+        Some(EntryView { kind: entry.kind, name, value, sound: entry.sound })
     }
 
     /// Whether there is an entry so many back.
@@ -231,7 +231,7 @@ impl Table {
     /// Bytes of memory.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
-        self.ring.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.ring.capacity() + self.entries.capacity() * size_of::<DynamicEntry>()
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     fn the_ring_holds_what_a_plain_list_does() {
         let mut random = fastrand::Rng::with_seed(7);
         for limit in [0, 40, 100, 333, 4096] {
-            let (mut table, mut plain) = (Table::new(limit), Plain::default());
+            let (mut table, mut plain) = (DynamicTable::new(limit), Plain::default());
             let mut limit = limit;
             for _ in 0..5_000 {
                 let value: Vec<u8> = (0..random.usize(..limit / 4 + 8)).map(|_| random.u8(..)).collect();
@@ -282,7 +282,7 @@ mod tests {
                 }
                 let mut scratch = Vec::new();
                 for (age, (name, value)) in plain.0.iter().enumerate() {
-                    let Read { kind, name: own, value: got, .. } = table.get(age, &mut scratch).unwrap();
+                    let EntryView { kind, name: own, value: got, .. } = table.get(age, &mut scratch).unwrap();
                     assert_eq!((kind.name(own).bytes(), got), (&name[..], &value[..]));
                     let own = own.to_vec();
                     if !value.is_empty() {
@@ -305,6 +305,6 @@ mod tests {
 
     #[test]
     fn nothing_is_allocated_before_the_first_entry() {
-        assert_eq!(Table::new(4096).memory(), 0);
+        assert_eq!(DynamicTable::new(4096).memory(), 0);
     }
 }

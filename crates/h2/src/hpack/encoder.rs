@@ -5,11 +5,11 @@
 //! what repeats (`server`, `content-type`, `user-agent`) is then one byte or two, and what does not
 //! costs a look into a small table.
 
+use fields::{FieldName, FieldSink, NameKind, Pseudo, integer, string};
 use http::KnownName;
 
-use super::dynamic::Table;
-use super::known::{self, COUNT, NameKind};
-use super::{FieldName, integer};
+use super::dynamic::DynamicTable;
+use super::known::{self, COUNT};
 
 /// The size that both sides begin with (RFC 9113 section 6.5.2).
 const INITIAL: usize = 4096;
@@ -24,7 +24,7 @@ const NEVER: u32 = u32::MAX;
 
 /// A field that was seen: its hash, and the number of its entry in the table.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenField {
     hash: u32,
     number: u32,
 }
@@ -32,9 +32,9 @@ struct Seen {
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
 #[derive(Debug)]
 pub struct Encoder {
-    table: Table,
+    table: DynamicTable,
     /// By the last bits of the hash.
-    seen: Box<[Seen]>,
+    seen: Box<[SeenField]>,
     /// The smallest size since the last block, where it has to be told.
     smallest: Option<u32>,
 }
@@ -47,7 +47,7 @@ impl Default for Encoder {
 
 /// How a field that no table has is written: the first byte, and the bits of it that hold an index.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LiteralForm {
     Inserted,
     Plain,
     Never,
@@ -63,7 +63,7 @@ impl Encoder {
     /// An encoder for a peer of which no settings are known yet.
     #[must_use]
     pub fn new() -> Encoder {
-        Encoder { table: Table::new(INITIAL), seen: Box::default(), smallest: None }
+        Encoder { table: DynamicTable::new(INITIAL), seen: Box::default(), smallest: None }
     }
 
     /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE and the most that we want to use of it. A change
@@ -78,6 +78,11 @@ impl Encoder {
         if limit == 0 {
             self.seen = Box::default();
         }
+    }
+
+    /// A writer that appends a header block to `out`.
+    pub fn writer<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BlockWriter<'a> {
+        BlockWriter { encoder: self, out }
     }
 
     /// Appends one field. The name is written in lower case.
@@ -102,17 +107,17 @@ impl Encoder {
                 return integer::put(whole, 0x7f, 0x80, out);
             }
         }
-        let form = if secret { Form::Never } else { form_of(name, value) };
-        if form != Form::Inserted {
+        let form = if secret { LiteralForm::Never } else { form_of(name, value) };
+        if form != LiteralForm::Inserted {
             return literal(form, index, name, value, out);
         }
         match self.look_up(name, value) {
-            Found::Entry(age) => integer::put(COUNT + 1 + age, 0x7f, 0x80, out),
-            Found::Twice => {
-                literal(Form::Inserted, index, name, value, out);
+            TableMatch::Entry(age) => integer::put(COUNT + 1 + age, 0x7f, 0x80, out),
+            TableMatch::Twice => {
+                literal(LiteralForm::Inserted, index, name, value, out);
                 self.insert(name, value);
             }
-            Found::Nothing => literal(Form::Plain, index, name, value, out),
+            TableMatch::Nothing => literal(LiteralForm::Plain, index, name, value, out),
         }
     }
 
@@ -128,27 +133,27 @@ impl Encoder {
 
     /// Looks whether the table has the field, and remembers that it came.
     #[inline]
-    fn look_up(&mut self, name: FieldName<'_>, value: &[u8]) -> Found {
+    fn look_up(&mut self, name: FieldName<'_>, value: &[u8]) -> TableMatch {
         if value.len() + name.bytes().len() > self.table.limit() / 4 {
-            return Found::Nothing;
+            return TableMatch::Nothing;
         }
         let hash = hash(name, value);
         let at = self.place_of(hash);
         let place = &mut self.seen[at];
         if place.hash != hash {
-            *place = Seen { hash, number: NEVER };
-            return Found::Nothing;
+            *place = SeenField { hash, number: NEVER };
+            return TableMatch::Nothing;
         }
         if place.number == NEVER {
             place.number = self.table.inserted();
-            return Found::Twice;
+            return TableMatch::Twice;
         }
         let Some(age) = self.table.age(place.number) else {
             place.number = self.table.inserted();
-            return Found::Twice;
+            return TableMatch::Twice;
         };
         let (kind, own) = kind_of(name);
-        if self.table.is(age, kind, own, value) { Found::Entry(age) } else { Found::Nothing }
+        if self.table.is(age, kind, own, value) { TableMatch::Entry(age) } else { TableMatch::Nothing }
     }
 
     /// The place of a field with this hash, made free of another field as long as there may be more
@@ -173,7 +178,7 @@ impl Encoder {
     #[cold]
     fn grow_seen(&mut self) {
         let count = (self.seen.len() * 2).max(SEEN_FIRST);
-        let mut seen = vec![Seen { hash: 0, number: NEVER }; count];
+        let mut seen = vec![SeenField { hash: 0, number: NEVER }; count];
         for place in &self.seen {
             seen[place.hash as usize % count] = *place;
         }
@@ -190,7 +195,25 @@ impl Encoder {
     }
 }
 
-enum Found {
+/// A header block that is being written, and its encoder.
+#[derive(Debug)]
+pub struct BlockWriter<'a> {
+    encoder: &'a mut Encoder,
+    out: &'a mut Vec<u8>,
+}
+
+impl FieldSink for BlockWriter<'_> {
+    #[inline]
+    fn field(&mut self, name: FieldName<'_>, value: &[u8]) {
+        self.encoder.field(name, value, self.out);
+    }
+
+    fn secret(&mut self, name: FieldName<'_>, value: &[u8]) {
+        self.encoder.secret(name, value, self.out);
+    }
+}
+
+enum TableMatch {
     /// The table has it, so many entries back.
     Entry(usize),
     /// It came before: it is worth an entry, which the caller makes.
@@ -208,12 +231,12 @@ fn kind_of(name: FieldName<'_>) -> (NameKind, &[u8]) {
 
 /// What goes into no table: secrets, and what is nearly always another value.
 #[inline(always)]
-fn form_of(name: FieldName<'_>, value: &[u8]) -> Form {
+fn form_of(name: FieldName<'_>, value: &[u8]) -> LiteralForm {
     match name {
         FieldName::Known(KnownName::Authorization | KnownName::ProxyAuthorization | KnownName::SetCookie) => {
-            Form::Never
+            LiteralForm::Never
         }
-        FieldName::Known(KnownName::Cookie) if value.len() < SHORT_COOKIE => Form::Never,
+        FieldName::Known(KnownName::Cookie) if value.len() < SHORT_COOKIE => LiteralForm::Never,
         FieldName::Known(
             KnownName::Cookie
             | KnownName::ContentLength
@@ -226,29 +249,29 @@ fn form_of(name: FieldName<'_>, value: &[u8]) -> Form {
             | KnownName::XRequestId
             | KnownName::XUniqueId,
         )
-        | FieldName::Pseudo(super::Pseudo::Path) => Form::Plain,
-        _ => Form::Inserted,
+        | FieldName::Pseudo(Pseudo::Path) => LiteralForm::Plain,
+        _ => LiteralForm::Inserted,
     }
 }
 
 /// A field with its value, and its name unless `index` says it.
 #[inline]
-fn literal(form: Form, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
+fn literal(form: LiteralForm, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
     let (first, mask) = match form {
-        Form::Inserted => (0x40, 0x3f),
-        Form::Plain => (0x00, 0x0f),
-        Form::Never => (0x10, 0x0f),
+        LiteralForm::Inserted => (0x40, 0x3f),
+        LiteralForm::Plain => (0x00, 0x0f),
+        LiteralForm::Never => (0x10, 0x0f),
     };
     integer::put(index, mask, first, out);
     if index == 0 {
         let bytes = name.bytes();
-        integer::put_string(bytes, out);
+        string::put(bytes, 0x7f, 0, out);
         if matches!(name, FieldName::Other(_)) {
             let start = out.len() - bytes.len();
             out[start..].make_ascii_lowercase();
         }
     }
-    integer::put_string(value, out);
+    string::put(value, 0x7f, 0, out);
 }
 
 /// A hash of name and value: of their lengths and their first and last bytes. Fields of the same

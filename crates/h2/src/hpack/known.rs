@@ -1,55 +1,7 @@
 //! The static table (RFC 7541, appendix A), by index and by name.
 
+use fields::{Field, FieldName, NameKind, Pseudo};
 use http::KnownName;
-
-use super::{Field, FieldName, Pseudo};
-
-/// What a table entry is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameKind {
-    Pseudo(Pseudo),
-    Known(KnownName),
-    /// Its bytes stand before those of the value.
-    Other,
-}
-
-impl NameKind {
-    /// The name's kind; of a known name and of pseudo-fields by their bytes, in lower case alone.
-    pub(crate) fn of(name: &[u8]) -> NameKind {
-        if name.first() == Some(&b':') {
-            let pseudo = PSEUDO.iter().find(|pseudo| pseudo.text() == name);
-            return pseudo.map_or(NameKind::Other, |pseudo| NameKind::Pseudo(*pseudo));
-        }
-        let known = KnownName::from_token(name);
-        if known != KnownName::Other && known.text() == name {
-            NameKind::Known(known)
-        } else {
-            NameKind::Other
-        }
-    }
-
-    /// The text of a name that the tables do not hold.
-    pub(crate) fn text(self) -> &'static [u8] {
-        match self {
-            NameKind::Pseudo(pseudo) => pseudo.text(),
-            NameKind::Known(known) => known.text(),
-            NameKind::Other => b"",
-        }
-    }
-
-    /// The name, with its bytes where it has no number.
-    #[inline(always)]
-    pub(crate) fn name<'a>(self, bytes: &'a [u8]) -> FieldName<'a> {
-        match self {
-            NameKind::Pseudo(pseudo) => FieldName::Pseudo(pseudo),
-            NameKind::Known(known) => FieldName::Known(known),
-            NameKind::Other => FieldName::Other(bytes),
-        }
-    }
-}
-
-const PSEUDO: [Pseudo; 6] =
-    [Pseudo::Method, Pseudo::Scheme, Pseudo::Authority, Pseudo::Path, Pseudo::Status, Pseudo::Protocol];
 
 const fn pseudo(name: Pseudo, value: &'static str) -> (NameKind, &'static str) {
     (NameKind::Pseudo(name), value)

@@ -2,7 +2,8 @@
 
 #![allow(dead_code, reason = "each program uses a part")]
 
-use h2::hpack::{Decoder, FieldName};
+use fields::FieldName;
+use h2::hpack::Decoder;
 
 /// A field without any table or code.
 pub(crate) fn literal(first: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -33,20 +34,11 @@ pub(crate) fn block<T: AsRef<[u8]>>(fields: &[(T, T)]) -> Vec<u8> {
     out
 }
 
-/// A head as HTTP/1, lines between bars.
-pub(crate) fn written(head: &http::Head) -> String {
-    let mut out = Vec::new();
-    head.write_to(&mut out);
-    let text: Vec<String> =
-        out.split(|b| *b == b'\n').map(|line| line.trim_ascii_end().escape_ascii().to_string()).collect();
-    text.join("|").trim_end_matches('|').to_string()
-}
-
 /// Name and value of a field.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 /// All fields of a block.
-pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h2::hpack::Error> {
+pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h2::hpack::DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
         if let FieldName::Other(name) = field.name {
@@ -70,9 +62,4 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("digits");
     digits.chunks(2).map(byte).collect()
-}
-
-/// Fields with memory of their own.
-pub(crate) fn owned(fields: &[(&[u8], &[u8])]) -> Vec<Pair> {
-    fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }

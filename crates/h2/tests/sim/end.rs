@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use h2::message::Scheme;
-use h2::{By, Code, Config, Connection, Event, Key, Role};
+use fields::Scheme;
+use h2::{By, Code, Config, Connection, Event, Role, StreamKey};
 use http::Head;
 
 use super::{Fate, Plan, World, byte};
@@ -33,7 +33,7 @@ pub(crate) struct End {
     pub(crate) wire: Vec<u8>,
     /// Read, and not taken.
     inbox: Vec<u8>,
-    flows: HashMap<Key, Flow>,
+    flows: HashMap<StreamKey, Flow>,
     pub(crate) progress: usize,
 }
 
@@ -83,7 +83,7 @@ impl End {
     }
 
     /// Sends what can be sent of a stream's message.
-    fn send(&mut self, world: &mut World, key: Key) {
+    fn send(&mut self, world: &mut World, key: StreamKey) {
         let out = self.out();
         let Some(flow) = self.flows.get_mut(&key) else { return };
         if flow.is_sent || !flow.is_begun {
@@ -123,7 +123,7 @@ impl End {
         }
     }
 
-    fn respond(&mut self, world: &mut World, key: Key) {
+    fn respond(&mut self, world: &mut World, key: StreamKey) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         let mut head = Head::new();
         for _ in 0..flow.plan.interim {
@@ -144,7 +144,7 @@ impl End {
 
     /// Streams that may send, bodies that are consumed, answers that are late.
     pub(crate) fn work(&mut self, world: &mut World) {
-        let mut keys: Vec<Key> = self.flows.keys().copied().collect();
+        let mut keys: Vec<StreamKey> = self.flows.keys().copied().collect();
         keys.sort_by_key(|key| key.id());
         for key in keys {
             let flow = self.flows.get_mut(&key).expect("just listed");
@@ -206,7 +206,7 @@ impl End {
         }
     }
 
-    fn head(&mut self, world: &mut World, key: Key, end: bool) {
+    fn head(&mut self, world: &mut World, key: StreamKey, end: bool) {
         let status = self.engine.head_mut().status();
         if self.role == Role::Server {
             let plan = world.plans[&key.id()].0.clone();
@@ -230,7 +230,7 @@ impl End {
         }
     }
 
-    fn body(&mut self, world: &mut World, key: Key, bytes: &[u8], end: bool) {
+    fn body(&mut self, world: &mut World, key: StreamKey, bytes: &[u8], end: bool) {
         let direction = 1 - self.out();
         let flow = self.flows.get_mut(&key).expect("a stream that is known");
         for (at, got) in bytes.iter().enumerate() {
@@ -244,7 +244,7 @@ impl End {
     }
 
     /// The peer's message is here.
-    fn received(&mut self, world: &mut World, key: Key, trailers: bool) {
+    fn received(&mut self, world: &mut World, key: StreamKey, trailers: bool) {
         let direction = 1 - self.out();
         let flow = self.flows.get_mut(&key).expect("a stream that is known");
         assert_eq!(flow.received, flow.plan.lengths[direction]);
@@ -255,7 +255,7 @@ impl End {
         self.finish(world, key);
     }
 
-    fn finish(&mut self, world: &mut World, key: Key) {
+    fn finish(&mut self, world: &mut World, key: StreamKey) {
         let Some(flow) = self.flows.get(&key) else { return };
         // A server may lose interest in the rest of a request that it answered.
         let bored = self.role == Role::Server && !world.is_draining && world.rng.u8(..4) == 0;
@@ -266,14 +266,14 @@ impl End {
         }
     }
 
-    fn fate(&self, world: &mut World, key: Key, fate: Fate) {
+    fn fate(&self, world: &mut World, key: StreamKey, fate: Fate) {
         if self.role == Role::Client {
             world.plans.get_mut(&key.id()).expect("every stream has a plan").1 = fate;
         }
     }
 
     pub(crate) fn cancel(&mut self, world: &mut World) {
-        let mut keys: Vec<Key> = self.flows.keys().copied().collect();
+        let mut keys: Vec<StreamKey> = self.flows.keys().copied().collect();
         keys.sort_by_key(|key| key.id());
         if keys.is_empty() {
             return;

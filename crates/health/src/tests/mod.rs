@@ -17,7 +17,7 @@ use state::Process;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::{Checks, Outcome};
+use crate::{CheckOutcome, Checks};
 
 /// Runs `test` as a worker does: one thread, local tasks, the worker's timers.
 pub(crate) fn worker<T>(test: impl Future<Output = T>) -> T {
@@ -123,12 +123,12 @@ fn backend(lines: &str, address: SocketAddr, more: &str) -> (Checks, Told) {
 }
 
 /// One check.
-async fn once(checks: &Checks) -> Outcome {
+async fn once(checks: &Checks) -> CheckOutcome {
     checks.subjects[0].check(&checks.context, |outcome| outcome).await
 }
 
 /// What is told of an outcome.
-fn told(outcome: &Outcome) -> (&'static str, Option<i32>, &str) {
+fn told(outcome: &CheckOutcome) -> (&'static str, Option<i32>, &str) {
     (outcome.status, outcome.code, &outcome.info)
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use state::server::{Demand, Operational, ServerAddress, Trouble};
 
 use super::{backend, fake, load, nobody, until, worker};
-use crate::{Checks, Outcome, verdict, watch};
+use crate::{CheckOutcome, Checks, verdict, watch};
 
 /// A server whose checks begin, without any being made.
 fn prepared(lines: &str, more: &str) -> (Checks, super::Told) {
@@ -14,7 +14,7 @@ fn prepared(lines: &str, more: &str) -> (Checks, super::Told) {
 }
 
 fn apply(checks: &Checks, status: &'static str, code: i32, info: &str) {
-    verdict::apply(&checks.subjects[0].peer, &Outcome::new(status, code, info), &checks.context);
+    verdict::apply(&checks.subjects[0].peer, &CheckOutcome::new(status, code, info), &checks.context);
 }
 
 #[test]

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaString, Table, Value};
 
 use super::function;
-use crate::called::Called;
-use crate::function::Kind;
+use crate::function::FunctionKind;
+use crate::name_cache::Called;
 
 /// What the files of a state registered.
 #[derive(Debug, Default)]
-pub(crate) struct Registered {
+pub(crate) struct ScriptRegistry {
     /// Whether files are being loaded: nothing is registered afterwards.
     pub(crate) is_open: bool,
     /// Whether what was registered to be run before the first connection is being run: tasks may
     /// still be.
     pub(crate) is_starting: bool,
     /// Functions, by what they are for.
-    pub(crate) functions: Vec<(Kind, Box<str>, Function)>,
+    pub(crate) functions: Vec<(FunctionKind, Box<str>, Function)>,
     /// Filters: their names, their classes, and what makes one of a line of the configuration.
     pub(crate) filters: Vec<(Box<str>, Table, Function)>,
     /// What is run once the configuration is read.
@@ -30,7 +30,7 @@ pub(crate) struct Registered {
 
 /// Makes `core` and `act`.
 pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Result<()> {
-    lua.set_app_data(Registered::default());
+    lua.set_app_data(ScriptRegistry::default());
     let core = lua.create_table()?;
     let levels = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
     for (level, name) in levels.iter().enumerate() {
@@ -39,10 +39,13 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
     core.set("silent", -1)?;
     core.set("thread", number)?;
     core.set("register_action", function(lua, register_action)?)?;
-    core.set("register_fetches", function(lua, |lua, (name, run)| register(lua, Kind::Fetch, name, run))?)?;
+    core.set(
+        "register_fetches",
+        function(lua, |lua, (name, run)| register(lua, FunctionKind::Fetch, name, run))?,
+    )?;
     core.set(
         "register_converters",
-        function(lua, |lua, (name, run)| register(lua, Kind::Converter, name, run))?,
+        function(lua, |lua, (name, run)| register(lua, FunctionKind::Converter, name, run))?,
     )?;
     core.set("register_service", function(lua, register_service)?)?;
     core.set("register_filter", function(lua, register_filter)?)?;
@@ -78,20 +81,20 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
 }
 
 /// Where functions may be registered.
-fn opened<R>(lua: &Lua, name: &str, with: impl FnOnce(&mut Registered) -> R) -> mlua::Result<R> {
-    let mut registered = lua.app_data_mut::<Registered>();
+fn opened<R>(lua: &Lua, name: &str, with: impl FnOnce(&mut ScriptRegistry) -> R) -> mlua::Result<R> {
+    let mut registered = lua.app_data_mut::<ScriptRegistry>();
     match registered.as_deref_mut() {
         Some(registered) if registered.is_open => Ok(with(registered)),
         _ => Err(mlua::Error::runtime(format!("`{name}` is for the body of a file: it comes too late"))),
     }
 }
 
-fn register(lua: &Lua, kind: Kind, name: String, run: Function) -> mlua::Result<()> {
+fn register(lua: &Lua, kind: FunctionKind, name: String, run: Function) -> mlua::Result<()> {
     let what = match kind {
-        Kind::Action { .. } => "core.register_action",
-        Kind::Fetch => "core.register_fetches",
-        Kind::Converter => "core.register_converters",
-        Kind::HttpService | Kind::TcpService => "core.register_service",
+        FunctionKind::Action { .. } => "core.register_action",
+        FunctionKind::Fetch => "core.register_fetches",
+        FunctionKind::Converter => "core.register_converters",
+        FunctionKind::HttpService | FunctionKind::TcpService => "core.register_service",
     };
     check_name(what, &name)?;
     opened(lua, what, |registered| registered.functions.push((kind, name.into(), run)))
@@ -109,7 +112,7 @@ fn register_action(
             SETS.join(", ")
         )));
     }
-    register(lua, Kind::Action { sets, words: words.unwrap_or(0) }, name, run)
+    register(lua, FunctionKind::Action { sets, words: words.unwrap_or(0) }, name, run)
 }
 
 fn register_filter(lua: &Lua, (name, class, make): (String, Table, Function)) -> mlua::Result<()> {
@@ -127,8 +130,8 @@ fn check_name(what: &str, name: &str) -> mlua::Result<()> {
 
 fn register_service(lua: &Lua, (name, mode, run): (String, String, Function)) -> mlua::Result<()> {
     let kind = match mode.as_str() {
-        "http" => Kind::HttpService,
-        "tcp" => Kind::TcpService,
+        "http" => FunctionKind::HttpService,
+        "tcp" => FunctionKind::TcpService,
         other => {
             return Err(mlua::Error::runtime(format!(
                 "core.register_service: `{other}` is no mode; they are http and tcp"

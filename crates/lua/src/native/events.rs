@@ -3,39 +3,40 @@
 use std::sync::Arc;
 
 use mlua::{IntoLuaMulti, Lua, MultiValue, Table, UserData, UserDataMethods, Value};
-use sample::pattern::Change;
+use sample::pattern::ListChange;
 use state::events::{
-    self, About, AdminChange, Cause, Checked, Event, Kind, OrderEvent, StateChange, Subscriber,
+    self, About, AdminChange, Checked, OrderEvent, ServerEvent, ServerEventKind, StateCause, StateChange,
+    Subscriber,
 };
 use state::server::{Admin, Operational};
 
 use super::function;
-use crate::called::Called;
 use crate::inbox::{Happened, Inbox};
+use crate::name_cache::Called;
 
 /// Kinds of events, by the names that scripts have for them.
-const KINDS: [(&str, Kind); 9] = [
-    ("SERVER_ADD", Kind::Added),
-    ("SERVER_DEL", Kind::Removed),
-    ("SERVER_DOWN", Kind::Down),
-    ("SERVER_UP", Kind::Up),
-    ("SERVER_STATE", Kind::State),
-    ("SERVER_ADMIN", Kind::Admin),
-    ("SERVER_CHECK", Kind::Check),
-    ("ACME_DEPLOY", Kind::Deploy),
-    ("ACME_NEWCERT", Kind::Certified),
+const KINDS: [(&str, ServerEventKind); 9] = [
+    ("SERVER_ADD", ServerEventKind::Added),
+    ("SERVER_DEL", ServerEventKind::Removed),
+    ("SERVER_DOWN", ServerEventKind::Down),
+    ("SERVER_UP", ServerEventKind::Up),
+    ("SERVER_STATE", ServerEventKind::State),
+    ("SERVER_ADMIN", ServerEventKind::Admin),
+    ("SERVER_CHECK", ServerEventKind::Check),
+    ("ACME_DEPLOY", ServerEventKind::Deploy),
+    ("ACME_NEWCERT", ServerEventKind::Certified),
 ];
 
 /// So many of them are about servers.
 const OF_SERVERS: usize = 7;
 
 /// Kinds of changes of pattern lists.
-const OF_PATTERNS: [(&str, Change); 5] = [
-    ("PAT_REF_ADD", Change::Add),
-    ("PAT_REF_DEL", Change::Delete),
-    ("PAT_REF_SET", Change::Set),
-    ("PAT_REF_CLEAR", Change::Clear),
-    ("PAT_REF_COMMIT", Change::Commit),
+const OF_PATTERNS: [(&str, ListChange); 5] = [
+    ("PAT_REF_ADD", ListChange::Add),
+    ("PAT_REF_DEL", ListChange::Delete),
+    ("PAT_REF_SET", ListChange::Set),
+    ("PAT_REF_CLEAR", ListChange::Clear),
+    ("PAT_REF_COMMIT", ListChange::Commit),
 ];
 
 /// The flags that an administrator sets, by the names that scripts have for them: each with what it is
@@ -68,7 +69,8 @@ impl UserData for Handle {
                 (name_of(event.kind), of_server(lua, &event)?, event.at).into_lua_multi(lua)
             }
             Some(Happened::Order(event)) => {
-                let kind = if event.record.is_some() { Kind::Deploy } else { Kind::Certified };
+                let kind =
+                    if event.record.is_some() { ServerEventKind::Deploy } else { ServerEventKind::Certified };
                 (name_of(kind), of_order(lua, &event)?, event.at).into_lua_multi(lua)
             }
             Some(Happened::Pattern(change, at)) => {
@@ -79,7 +81,7 @@ impl UserData for Handle {
     }
 }
 
-fn name_of(kind: Kind) -> Option<&'static str> {
+fn name_of(kind: ServerEventKind) -> Option<&'static str> {
     KINDS.iter().find(|(_, own)| *own == kind).map(|(name, _)| *name)
 }
 
@@ -97,7 +99,7 @@ fn of_order(lua: &Lua, event: &OrderEvent) -> mlua::Result<Table> {
 }
 
 /// The event as its handler sees it.
-fn of_server(lua: &Lua, event: &Event) -> mlua::Result<Table> {
+fn of_server(lua: &Lua, event: &ServerEvent) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.set("name", &*event.server)?;
     table.set("puid", event.id)?;
@@ -121,10 +123,10 @@ fn of_state(lua: &Lua, change: &StateChange) -> mlua::Result<Table> {
         Operational::Stopping => "STOPPING",
     };
     let table = lua.create_table()?;
-    table.set("admin", matches!(change.cause, Cause::Admin(_)))?;
+    table.set("admin", matches!(change.cause, StateCause::Admin(_)))?;
     match &change.cause {
-        Cause::Admin(text) | Cause::Other(text) => table.set("cause", &**text)?,
-        Cause::Check(result) => {
+        StateCause::Admin(text) | StateCause::Other(text) => table.set("cause", &**text)?,
+        StateCause::Check(result) => {
             table.set("cause", "")?;
             table.set("check", of_check(lua, result)?)?;
         }

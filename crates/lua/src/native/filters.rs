@@ -4,7 +4,7 @@
 use mlua::{Lua, LuaString, Table, Value};
 
 use super::function;
-use crate::bridge::{self, Setting, Wanted};
+use crate::bridge::{self, FilterRequest, Setting};
 use crate::payload::Payload;
 
 /// `filter.FLT_CFG_FL_HTX`: it can filter streams of HTTP.
@@ -57,12 +57,12 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
     native.set(
         "watch_data",
         function(lua, |_, (call, of_response, on): (u64, bool, bool)| {
-            want(call, Wanted::Data { of_response, on })
+            want(call, FilterRequest::Data { of_response, on })
         })?,
     )?;
     native.set(
         "wake_in",
-        function(lua, |_, ms: f64| want(bridge::current(), Wanted::Wake(milliseconds(ms))))?,
+        function(lua, |_, ms: f64| want(bridge::current(), FilterRequest::Wake(milliseconds(ms))))?,
     )?;
     native.set(
         "wake_action_in",
@@ -79,7 +79,7 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
                     mlua::Error::runtime("the length of a body is a number, or \"chunked\"")
                 })?),
             };
-            bridge::with(call, |bridge| bridge.want(Wanted::Length { of_response, length }))
+            bridge::with(call, |bridge| bridge.want(FilterRequest::Length { of_response, length }))
         })?,
     )
 }
@@ -88,7 +88,7 @@ fn milliseconds(ms: f64) -> u64 {
     ms.clamp(0.0, 1e12).ceil() as u64
 }
 
-fn want(call: u64, wanted: Wanted) -> mlua::Result<()> {
+fn want(call: u64, wanted: FilterRequest) -> mlua::Result<()> {
     match bridge::with(call, |bridge| bridge.want(wanted))? {
         true => Ok(()),
         false => Err(mlua::Error::runtime("this is for the functions of filters")),

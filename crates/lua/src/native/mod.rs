@@ -20,11 +20,11 @@ use std::sync::Arc;
 
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Table, Value};
 
-use crate::called::Called;
 use crate::failure::message_of;
-use crate::settings::Settings;
+use crate::name_cache::Called;
+use crate::settings::LuaSettings;
 
-pub(crate) use self::core::{Registered, core};
+pub(crate) use self::core::{ScriptRegistry, core};
 pub(crate) use self::debug::debug;
 pub(crate) use self::filters::FOR_HTTP;
 
@@ -81,7 +81,7 @@ fn exports(environment: &[(String, String)]) -> String {
 }
 
 /// The functions of the prelude.
-pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<Table> {
+pub(crate) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;
     service::fill(lua, &table)?;

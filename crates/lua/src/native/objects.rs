@@ -1,7 +1,7 @@
 //! The classes that are no part of a request: `Map`, `Regex`, and what queues wait by.
 
 use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
-use sample::pattern::{Method, View};
+use sample::pattern::{MatchMethod, View};
 use sample::regex::Regex;
 
 use super::function;
@@ -10,22 +10,22 @@ use crate::loading::{Loading, loading};
 use crate::signal::Signal;
 
 /// The ways of looking into a map, by the names that scripts have for them.
-const METHODS: [(&str, Method); 9] = [
-    ("int", Method::Int),
-    ("ip", Method::Ip),
-    ("str", Method::Str),
-    ("beg", Method::Beg),
-    ("sub", Method::Sub),
-    ("dir", Method::Dir),
-    ("dom", Method::Dom),
-    ("end", Method::End),
-    ("reg", Method::Reg),
+const METHODS: [(&str, MatchMethod); 9] = [
+    ("int", MatchMethod::Int),
+    ("ip", MatchMethod::Ip),
+    ("str", MatchMethod::Str),
+    ("beg", MatchMethod::Beg),
+    ("sub", MatchMethod::Sub),
+    ("dir", MatchMethod::Dir),
+    ("dom", MatchMethod::Dom),
+    ("end", MatchMethod::End),
+    ("reg", MatchMethod::Reg),
 ];
 
 /// A map that scripts look into.
 struct Map {
     view: View,
-    method: Method,
+    method: MatchMethod,
 }
 
 impl UserData for Map {

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserData, Value};
-use sample::pattern::{Line, List, NewLine, Watcher};
+use sample::pattern::{List, NewLine, PatternLine, Watcher};
 
 use super::events::Handle;
 use super::function;
-use crate::called::Called;
+use crate::name_cache::Called;
 
 /// A pattern list, and what is to take the place of its lines, where that is being prepared.
 struct Reference {
@@ -77,7 +77,7 @@ impl Reference {
         }
         let ids = self.list.ids();
         let ids = &ids[from.min(ids.len())..ids.len().min(from.saturating_add(most))];
-        self.list.lines(ids).into_iter().map(|Line { key, value, .. }| (key, value)).collect()
+        self.list.lines(ids).into_iter().map(|PatternLine { key, value, .. }| (key, value)).collect()
     }
 
     /// The value of the first line with that key; of an ACL's, an empty text.

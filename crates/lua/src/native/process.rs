@@ -10,9 +10,9 @@ use state::statistic::Whose;
 
 use super::function;
 use super::servers::statistics;
-use crate::called::Called;
 use crate::convert;
-use crate::settings::Settings;
+use crate::name_cache::Called;
+use crate::settings::LuaSettings;
 
 /// A network that scripts compare.
 struct Address(Network);
@@ -20,7 +20,7 @@ struct Address(Network);
 impl UserData for Address {}
 
 /// Adds the functions of `core`.
-pub(super) fn fill(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<()> {
+pub(super) fn fill(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<()> {
     let core: Table = lua.globals().get("core")?;
     dates(lua, &core)?;
     lists(lua, &core, called)?;

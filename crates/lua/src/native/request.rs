@@ -6,22 +6,22 @@ use std::sync::Arc;
 use http::Head;
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 use rules::{Edit, Side};
-use sample::called::{CalledConvert, CalledFetch};
 use sample::regex::Regex;
+use sample::script_functions::{CalledConvert, CalledFetch};
 
 use super::function;
-use crate::bridge::{self, Reply, Setting};
-use crate::called::Called;
+use crate::bridge::{self, ScriptReply, Setting};
 use crate::convert;
+use crate::name_cache::Called;
 use crate::payload::Payload;
-use crate::settings::Settings;
+use crate::settings::LuaSettings;
 use crate::state;
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(
     lua: &Lua,
     table: &Table,
-    settings: &Arc<Settings>,
+    settings: &Arc<LuaSettings>,
     called: &Arc<Called>,
 ) -> mlua::Result<()> {
     looking(lua, table, settings, called)?;
@@ -47,7 +47,7 @@ pub(super) fn fill(
 }
 
 /// Fetches and converters.
-fn looking(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<()> {
+fn looking(lua: &Lua, table: &Table, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<()> {
     table.set("has_fetch", function(lua, |_, name: String| Ok(CalledFetch::exists(&name)))?)?;
     table.set("has_convert", function(lua, |_, name: String| Ok(CalledConvert::exists(&name)))?)?;
     let (own, keeps) = (called.clone(), settings.keeps_booleans);
@@ -169,7 +169,12 @@ fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
 }
 
 /// Variables, and what scripts keep.
-fn variables(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<()> {
+fn variables(
+    lua: &Lua,
+    table: &Table,
+    settings: &Arc<LuaSettings>,
+    called: &Arc<Called>,
+) -> mlua::Result<()> {
     let own = called.clone();
     let set = move |_: &Lua, (call, name, value, if_exists): (u64, String, Value, Option<bool>)| {
         // Only variables of the process live on: for others it does not matter who named them.
@@ -296,7 +301,7 @@ fn done(_: &Lua, (call, answer): (u64, Option<Table>)) -> mlua::Result<()> {
 }
 
 /// An answer out of its table.
-fn reply(answer: &Table) -> mlua::Result<Reply> {
+fn reply(answer: &Table) -> mlua::Result<ScriptReply> {
     let text = |text: LuaString| text.as_bytes().to_vec();
     let mut headers = Vec::new();
     if let Some(all) = answer.get::<Option<Table>>("headers")? {
@@ -307,7 +312,7 @@ fn reply(answer: &Table) -> mlua::Result<Reply> {
             }
         }
     }
-    Ok(Reply {
+    Ok(ScriptReply {
         status: answer
             .get::<Option<u16>>("status")?
             .filter(|status| (200..1000).contains(status))

@@ -11,8 +11,8 @@ use state::statistic::{Statistic, Whose};
 use state::{Proxy, Server, transition};
 
 use super::function;
-use crate::called::Called;
 use crate::convert;
+use crate::name_cache::Called;
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {
@@ -174,7 +174,7 @@ fn of_server(
         },
         "trackers" => {
             let all = lua.create_table()?;
-            for (_, follower) in server.followers() {
+            for (_, follower) in proxy.trackers(server) {
                 all.raw_push(pair(lua, &follower)?)?;
             }
             Ok(Value::Table(all))

@@ -6,7 +6,7 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::function;
 use super::request::fill_headers;
-use crate::bridge::{self, Reply, Taken};
+use crate::bridge::{self, ScriptReply, TakenBytes};
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
@@ -69,7 +69,7 @@ fn respond(
         .map(|pair| pair.and_then(|pair| Ok((pair.get(1)?, pair.get(2)?))))
         .collect::<mlua::Result<_>>()?;
     let bytes = |text: &LuaString| text.as_bytes().to_vec();
-    let reply = Reply {
+    let reply = ScriptReply {
         status,
         reason: reason.as_ref().map(bytes),
         headers: fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
@@ -83,9 +83,9 @@ fn respond(
 fn take(lua: &Lua, (call, most, is_line): (u64, i64, bool)) -> mlua::Result<Value> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     match bridge::with(call, |bridge| bridge.take(most, is_line))? {
-        Taken::Bytes(bytes) => lua.create_string(bytes).map(Value::String),
-        Taken::Nothing => Ok(Value::Nil),
-        Taken::End => lua.create_string(b"").map(Value::String),
+        TakenBytes::Bytes(bytes) => lua.create_string(bytes).map(Value::String),
+        TakenBytes::Nothing => Ok(Value::Nil),
+        TakenBytes::End => lua.create_string(b"").map(Value::String),
     }
 }
 

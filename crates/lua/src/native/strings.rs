@@ -5,7 +5,7 @@ use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
 use super::function;
 use crate::budget;
-use crate::matching::{Captured, Failed, Matcher, is_plain, longest_short};
+use crate::matching::{MatchCapture, MatchFailed, Matcher, is_plain, longest_short};
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
@@ -70,14 +70,14 @@ fn anchor(pattern: &[u8]) -> (&[u8], bool) {
     pattern.strip_prefix(b"^").map_or((pattern, false), |rest| (rest, true))
 }
 
-fn failed(message: Failed) -> mlua::Error {
+fn failed(message: MatchFailed) -> mlua::Error {
     mlua::Error::runtime(message)
 }
 
-fn value(lua: &Lua, text: &[u8], captured: Captured) -> mlua::Result<Value> {
+fn value(lua: &Lua, text: &[u8], captured: MatchCapture) -> mlua::Result<Value> {
     match captured {
-        Captured::Position(position) => Ok(Value::Integer(position)),
-        Captured::Part(start, length) => lua.create_string(&text[start..start + length])?.into_lua(lua),
+        MatchCapture::Position(position) => Ok(Value::Integer(position)),
+        MatchCapture::Part(start, length) => lua.create_string(&text[start..start + length])?.into_lua(lua),
     }
 }
 
@@ -149,7 +149,7 @@ fn expand(
     (text, by): (&[u8], &[u8]),
     (start, end): (usize, usize),
     out: &mut Vec<u8>,
-) -> Result<(), Failed> {
+) -> Result<(), MatchFailed> {
     let mut rest = by.iter();
     while let Some(&byte) = rest.next() {
         if byte != b'%' {
@@ -169,8 +169,8 @@ fn expand(
             _ => return Err("invalid use of '%' in replacement string".to_owned()),
         };
         match matcher.capture(number, start, end) {
-            Ok(Captured::Part(start, length)) => out.extend_from_slice(&text[start..start + length]),
-            Ok(Captured::Position(position)) => out.extend_from_slice(position.to_string().as_bytes()),
+            Ok(MatchCapture::Part(start, length)) => out.extend_from_slice(&text[start..start + length]),
+            Ok(MatchCapture::Position(position)) => out.extend_from_slice(position.to_string().as_bytes()),
             Err(message) => return Err(message + " in replacement string"),
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use base::clock::now_ms;
 use mlua::{Lua, LuaString, Table, Value};
-use state::table::{self, Column, Cursor, Data, Form, KeyType, Operator, View};
+use state::table::{self, Column, DataType, EntryValues, KeyType, Operator, TableCursor, ValueForm};
 
 use super::function;
-use crate::called::Called;
+use crate::name_cache::Called;
 
 /// How many places of a table are looked at in one turn.
 const TURN: usize = 512;
@@ -62,7 +62,7 @@ fn info(lua: &Lua, table: &table::Table) -> mlua::Result<Table> {
     info.set("nopurge", settings.nopurge)?;
     info.set("type", settings.kind.name())?;
     for column in table.columns() {
-        let period = if column.data.form() == Form::Rate { i64::from(column.period_ms) } else { -1 };
+        let period = if column.data.form() == ValueForm::Rate { i64::from(column.period_ms) } else { -1 };
         data.set(column.data.name(), period)?;
     }
     info.set("data", data)?;
@@ -70,14 +70,14 @@ fn info(lua: &Lua, table: &table::Table) -> mlua::Result<Table> {
 }
 
 /// An entry: who holds it, when it expires, and what it stores.
-fn entry(lua: &Lua, view: &View<'_>) -> mlua::Result<Table> {
+fn entry(lua: &Lua, view: &EntryValues<'_>) -> mlua::Result<Table> {
     let (now, entry) = (now_ms(), lua.create_table()?);
     // Who looks at it holds it too.
     entry.set("use", view.holders().saturating_sub(1))?;
     entry.set("expire", view.expires_in(now))?;
     for column in view.table().columns() {
         let name = column.data.name();
-        if column.data.form() == Form::Text {
+        if column.data.form() == ValueForm::Text {
             if let Some(text) = view.server_key() {
                 entry.set(name, &**text)?;
             }
@@ -94,9 +94,9 @@ fn entry(lua: &Lua, view: &View<'_>) -> mlua::Result<Table> {
     Ok(entry)
 }
 
-fn number(view: &View<'_>, column: &Column, element: usize, now: u64) -> i64 {
+fn number(view: &EntryValues<'_>, column: &Column, element: usize, now: u64) -> i64 {
     let factor = match column.data {
-        Data::BytesInRate | Data::BytesOutRate => u64::from(view.table().settings.bytes_factor),
+        DataType::BytesInRate | DataType::BytesOutRate => u64::from(view.table().settings.bytes_factor),
         _ => 1,
     };
     i64::try_from(view.read(column, element, now).saturating_mul(factor)).unwrap_or(i64::MAX)
@@ -112,7 +112,7 @@ fn walk(
     filters: Option<&Table>,
 ) -> mlua::Result<Option<u64>> {
     let filters = filters.map(|filters| read(table, filters)).transpose()?.unwrap_or_default();
-    let (mut cursor, now, kind) = (Cursor::from(from), now_ms(), table.settings.kind);
+    let (mut cursor, now, kind) = (TableCursor::from(from), now_ms(), table.settings.kind);
     for _ in 0..TURN {
         match table.next(cursor, now, TURN) {
             Ok((own, next)) => {
@@ -147,7 +147,7 @@ fn read(table: &table::Table, filters: &Table) -> mlua::Result<Vec<(Column, Oper
             return Err(wrong(format!("there are more than {MOST_FILTERS} filters")));
         }
         let data =
-            Data::find(&name).ok_or_else(|| wrong(format!("`{name}` is nothing that tables store")))?;
+            DataType::find(&name).ok_or_else(|| wrong(format!("`{name}` is nothing that tables store")))?;
         let column = table
             .column(data)
             .ok_or_else(|| wrong(format!("table `{}` does not store `{name}`", table.name())))?;

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 
-use super::core::Registered;
+use super::core::ScriptRegistry;
 use super::function;
-use crate::asked::Handle;
-use crate::called::{Called, Shared};
-use crate::host::Task;
+use crate::host::ScriptTask;
+use crate::host_calls::Handle;
+use crate::name_cache::{Called, SharedNames};
 use crate::signal::Signal;
-use crate::state::{Home, State};
+use crate::state::{State, StateHome};
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let shared = called.shared.clone();
     let register = move |lua: &Lua, (run, args): (Function, Variadic<Value>)| {
         let args = args.into_iter().collect();
-        if let Some(mut registered) = lua.app_data_mut::<Registered>()
+        if let Some(mut registered) = lua.app_data_mut::<ScriptRegistry>()
             && (registered.is_open || registered.is_starting)
         {
             registered.tasks.push((run, args));
             return Ok(());
         }
-        spawn(lua, &shared, |state| Task::new(state, run, args))
+        spawn(lua, &shared, |state| ScriptTask::new(state, run, args))
     };
     table.set("register_task", function(lua, register)?)?;
     let shared = called.shared.clone();
@@ -31,7 +31,9 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
     table.set(
         "run_task",
         function(lua, move |lua, (over, run, args): Following| {
-            spawn(lua, &shared, |state| Task::new(state, run, args.into_iter().collect()).tell(over.clone()))
+            spawn(lua, &shared, |state| {
+                ScriptTask::new(state, run, args.into_iter().collect()).tell(over.clone())
+            })
         })?,
     )?;
     table.set("socket", function(lua, |_, ()| Ok(Handle::default()))?)?;
@@ -48,8 +50,8 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
 }
 
 /// Has a task run on the calling worker.
-fn spawn(lua: &Lua, shared: &Shared, make: impl FnOnce(&Arc<State>) -> Task) -> mlua::Result<()> {
-    let state = lua.app_data_ref::<Home>().and_then(|home| home.0.upgrade());
+fn spawn(lua: &Lua, shared: &SharedNames, make: impl FnOnce(&Arc<State>) -> ScriptTask) -> mlua::Result<()> {
+    let state = lua.app_data_ref::<StateHome>().and_then(|home| home.0.upgrade());
     match (state, shared.host()) {
         (Some(state), Some(host)) => {
             host.spawn(make(&state));

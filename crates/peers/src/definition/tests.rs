@@ -7,8 +7,10 @@ fn hex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
-fn columns(list: &[(Kind, u32, u32)]) -> Vec<Column> {
-    list.iter().map(|(kind, count, period)| Column { kind: *kind, count: *count, period: *period }).collect()
+fn columns(list: &[(DataKind, u32, u32)]) -> Vec<DataColumn> {
+    list.iter()
+        .map(|(kind, count, period)| DataColumn { kind: *kind, count: *count, period: *period })
+        .collect()
 }
 
 /// Any table.
@@ -26,9 +28,9 @@ pub(crate) fn any_definition() -> impl Strategy<Value = Definition> {
                 KeyKind::String | KeyKind::Binary => length,
             };
             let column = |(place, count, period): (usize, u32, u32)| {
-                let kind: Kind = KINDS[place].0;
+                let kind: DataKind = KINDS[place].0;
                 let count = if kind.is_array() { count } else { 1 };
-                Column { kind, count, period: if kind.shape() == Shape::Rate { period } else { 0 } }
+                DataColumn { kind, count, period: if kind.shape() == Shape::Rate { period } else { 0 } }
             };
             Definition::new(&name, kind, length, expire, columns.into_iter().map(column).collect())
         },
@@ -37,10 +39,10 @@ pub(crate) fn any_definition() -> impl Strategy<Value = Definition> {
 
 #[test]
 fn kinds_stand_in_the_order_of_their_bits() {
-    for (place, kind) in Kind::all().enumerate() {
+    for (place, kind) in DataKind::all().enumerate() {
         assert_eq!(kind as usize, place, "{}", kind.name());
     }
-    let table: Vec<_> = Kind::all().map(|kind| (kind.name(), kind as u64)).collect();
+    let table: Vec<_> = DataKind::all().map(|kind| (kind.name(), kind as u64)).collect();
     for row in
         [("server_id", 0), ("gpc0", 2), ("bytes_out_rate", 16), ("server_key", 19), ("glitch_rate", 26)]
     {
@@ -55,9 +57,9 @@ fn definitions_are_written_as_haproxy_writes_them() {
         KeyKind::String,
         20,
         0,
-        columns(&[(Kind::GpcRate, 5, 9000), (Kind::Gpt, 3, 0), (Kind::Gpc, 4, 0)]),
+        columns(&[(DataKind::GpcRate, 5, 9000), (DataKind::Gpt, 3, 0), (DataKind::Gpc, 4, 0)]),
     );
-    let numbers = Definition::new(b"/pt", KeyKind::Integer, 4, 3_600_000, columns(&[(Kind::Gpc0, 1, 0)]));
+    let numbers = Definition::new(b"/pt", KeyKind::Integer, 4, 3_600_000, columns(&[(DataKind::Gpc0, 1, 0)]));
     let cases = [
         (3, strings, "03 04 74737472 06 15 f0f1fe6e 00 16 03 17 04 18 05 f8a303"),
         (1, numbers, "01 03 2f7074 02 04 04 f0d9dc0c"),
@@ -79,12 +81,12 @@ fn what_comes_behind_the_kinds_that_are_known_is_passed_over() {
         varint::write(&mut out, number);
     }
     let announced = Definition::read(&out).unwrap();
-    assert_eq!(*announced.definition.columns, [Column { kind: Kind::Gpc0, count: 1, period: 0 }]);
+    assert_eq!(*announced.definition.columns, [DataColumn { kind: DataKind::Gpc0, count: 1, period: 0 }]);
 }
 
 #[test]
 fn tables_that_lie_about_themselves_are_refused() {
-    let gpt = 1 << Kind::Gpt as u64;
+    let gpt = 1 << DataKind::Gpt as u64;
     let cases: [(&str, &[u64]); 8] = [
         ("no name", &[1, 0, 2, 4, 0, 0]),
         ("a name that is cut", &[1, 9, 97]),

@@ -6,7 +6,7 @@
 //! for each entry until the old one leaves, and adds the difference. It does so only if no other
 //! peer has sent it the same counts.
 
-use super::{Command, Group, Line};
+use super::{Group, GroupCommand, PeerConnection};
 use crate::tables::Tables;
 
 /// For how many milliseconds after a lesson the old process sends the changes of requests that are
@@ -49,7 +49,7 @@ impl Parting {
 
 impl Group {
     /// The last connection of a process that ends is over: there will be no more changes. Once the
-    /// successor has acknowledged them, the command is [`Command::Done`].
+    /// successor has acknowledged them, the command is [`GroupCommand::Done`].
     pub fn drained(&mut self, now: u64, tables: &impl Tables) {
         self.parting.drained = true;
         if self.parting.taught {
@@ -65,7 +65,7 @@ impl Group {
         }
         let link = self.local.and_then(|local| self.peers[local].link);
         let knows_all = match link.and_then(|link| self.lines.get(&link)) {
-            Some(Line::Up(session)) => {
+            Some(PeerConnection::Up(session)) => {
                 let mut tables = (0..self.settings.section.tables.len()).map(|at| (at, tables.latest(at)));
                 tables.all(|(at, latest)| session.taught(at).0 >= latest)
             }
@@ -76,12 +76,12 @@ impl Group {
         }
     }
 
-    /// Ends the session with the successor, if there is one, and issues [`Command::Done`], once.
+    /// Ends the session with the successor, if there is one, and issues [`GroupCommand::Done`], once.
     pub(super) fn part_for_good(&mut self) {
         if std::mem::replace(&mut self.parting.done, true) {
             return;
         }
-        self.commands.push_back(Command::Done);
+        self.commands.push_back(GroupCommand::Done);
         if let Some(link) = self.local.and_then(|local| self.peers[local].link) {
             let now = self.parting.until.unwrap_or_default();
             self.finish(link, now);

@@ -2,14 +2,14 @@
 //! resync process"): from the process that it follows, then from one peer after the other
 //! until one says that it knows everything, each for five seconds at most before it begins.
 
-use super::Link;
+use super::LinkId;
 
 /// For how many milliseconds somebody is waited for who could teach.
 const WAIT: u64 = 5000;
 
 /// How far a process is with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ResyncStage {
     /// The process before this one is waited for, or teaches.
     Local,
     /// Another peer is waited for, or teaches.
@@ -20,37 +20,37 @@ pub enum Stage {
 
 #[derive(Debug)]
 pub(super) struct Resync {
-    stage: Stage,
+    stage: ResyncStage,
     /// Until when somebody is waited for; `None` while somebody teaches.
     until: Option<u64>,
-    teacher: Option<Link>,
+    teacher: Option<LinkId>,
     /// The number of the process that teaches, of those before this one.
     before: Option<u32>,
 }
 
 impl Resync {
     pub(super) fn new(successor: bool, now: u64) -> Resync {
-        let stage = if successor { Stage::Local } else { Stage::Remote };
+        let stage = if successor { ResyncStage::Local } else { ResyncStage::Remote };
         Resync { stage, until: Some(now + WAIT), teacher: None, before: None }
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> ResyncStage {
         self.stage
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.stage == Stage::Finished
+        self.stage == ResyncStage::Finished
     }
 
     pub(super) fn is_local(&self) -> bool {
-        self.stage == Stage::Local
+        self.stage == ResyncStage::Local
     }
 
     pub(super) fn until(&self) -> Option<u64> {
         self.until
     }
 
-    pub(super) fn teacher(&self) -> Option<Link> {
+    pub(super) fn teacher(&self) -> Option<LinkId> {
         self.teacher
     }
 
@@ -63,19 +63,19 @@ impl Resync {
             return;
         }
         match self.stage {
-            Stage::Local => self.go(Stage::Remote, now),
-            Stage::Remote | Stage::Finished => self.finish(),
+            ResyncStage::Local => self.go(ResyncStage::Remote, now),
+            ResyncStage::Remote | ResyncStage::Finished => self.finish(),
         }
     }
 
-    fn go(&mut self, stage: Stage, now: u64) {
+    fn go(&mut self, stage: ResyncStage, now: u64) {
         self.stage = stage;
         self.until = Some(now + WAIT);
         self.teacher = None;
     }
 
     fn finish(&mut self) {
-        self.stage = Stage::Finished;
+        self.stage = ResyncStage::Finished;
         self.until = None;
         self.teacher = None;
     }
@@ -109,30 +109,30 @@ impl Resync {
     }
 
     pub(super) fn wants_teacher(&self) -> bool {
-        self.stage == Stage::Remote && self.teacher.is_none()
+        self.stage == ResyncStage::Remote && self.teacher.is_none()
     }
 
-    pub(super) fn assigned(&mut self, link: Link) {
+    pub(super) fn assigned(&mut self, link: LinkId) {
         self.teacher = Some(link);
         self.until = None;
     }
 
     /// A peer has taught everything, or what it knows; whether it was asked to.
-    pub(super) fn taught(&mut self, link: Link, everything: bool, now: u64) -> bool {
+    pub(super) fn taught(&mut self, link: LinkId, everything: bool, now: u64) -> bool {
         if self.teacher != Some(link) {
             return false;
         }
         match everything {
             true => self.finish(),
-            false => self.go(Stage::Remote, now),
+            false => self.go(ResyncStage::Remote, now),
         }
         true
     }
 
     /// A connection is gone.
-    pub(super) fn left(&mut self, link: Link, now: u64) {
+    pub(super) fn left(&mut self, link: LinkId, now: u64) {
         if self.teacher == Some(link) {
-            self.go(Stage::Remote, now);
+            self.go(ResyncStage::Remote, now);
         }
     }
 }

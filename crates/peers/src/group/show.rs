@@ -3,16 +3,16 @@
 
 use std::fmt::Write as _;
 
-use super::{Group, Line, Peer, Stage};
-use crate::handshake::Status;
-use crate::session::{HEARTBEAT, Over, Session};
+use super::{Group, PeerConnection, PeerState, ResyncStage};
+use crate::handshake::HandshakeStatus;
+use crate::session::{HEARTBEAT, Over, PeerSession};
 
 /// How many strings a dictionary has room for.
 const STRINGS: usize = 128;
 
 /// What is not the group's to know.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a> {
+pub struct ShowContext<'a> {
     /// The section's name.
     pub name: &'a str,
     /// The date, as `24/Nov/2026:21:04:36`.
@@ -49,22 +49,22 @@ fn away(at: Option<u64>, now: u64, is_past: bool) -> String {
 
 fn status(over: Option<Over>) -> &'static str {
     match over {
-        Some(Over::Refused(Status::TryAgain)) => "RETR",
-        Some(Over::Refused(Status::Protocol)) => "PROT",
-        Some(Over::Refused(Status::Version)) => "VERS",
-        Some(Over::Refused(Status::LocalName)) => "NAME",
-        Some(Over::Refused(Status::RemoteName)) => "UNKN",
+        Some(Over::Refused(HandshakeStatus::TryAgain)) => "RETR",
+        Some(Over::Refused(HandshakeStatus::Protocol)) => "PROT",
+        Some(Over::Refused(HandshakeStatus::Version)) => "VERS",
+        Some(Over::Refused(HandshakeStatus::LocalName)) => "NAME",
+        Some(Over::Refused(HandshakeStatus::RemoteName)) => "UNKN",
         _ => "NONE",
     }
 }
 
 impl Group {
     /// Appends the section.
-    pub fn show(&self, shown: &Shown<'_>, now: u64, out: &mut String) {
+    pub fn show(&self, shown: &ShowContext<'_>, now: u64, out: &mut String) {
         let flags = match self.stage() {
-            Stage::Local => 0,
-            Stage::Remote => 1,
-            Stage::Finished => 3,
+            ResyncStage::Local => 0,
+            ResyncStage::Remote => 1,
+            ResyncStage::Finished => 3,
         };
         let until = match self.resync_until() {
             Some(until) => away(Some(until), now, false),
@@ -84,25 +84,25 @@ impl Group {
         }
     }
 
-    fn session(&self, peer: &Peer) -> Option<&Session> {
+    fn session(&self, peer: &PeerState) -> Option<&PeerSession> {
         match self.lines.get(&peer.link?)? {
-            Line::Up(session) => Some(session),
+            PeerConnection::Up(session) => Some(session),
             _ => None,
         }
     }
 
-    fn show_peer(&self, place: usize, shown: &Shown<'_>, now: u64, out: &mut String) {
+    fn show_peer(&self, place: usize, shown: &ShowContext<'_>, now: u64, out: &mut String) {
         let peer = &self.peers[place];
         let session = self.session(peer);
         let number = shown.number + (place as u64 + 1) * 0x1000;
         let is_local = Some(place) == self.local;
         let told = match (session, peer.dialing.and_then(|link| self.lines.get(&link))) {
             (Some(_), _) => "ESTA",
-            (None, Some(Line::Up(_))) => "HSHK",
+            (None, Some(PeerConnection::Up(_))) => "HSHK",
             (None, Some(_)) => "CONN",
             (None, None) => status(peer.last),
         };
-        let counts = session.map(Session::counts).unwrap_or_default();
+        let counts = session.map(PeerSession::counts).unwrap_or_default();
         let teaches = peer.link.is_some() && peer.link == self.resync.teacher();
         let retry =
             Some(peer.retry).filter(|_| !is_local && peer.sessions + u64::from(peer.dialing.is_some()) > 0);
@@ -137,8 +137,8 @@ impl Group {
     fn show_tables(
         &self,
         place: usize,
-        session: Option<&Session>,
-        shown: &Shown<'_>,
+        session: Option<&PeerSession>,
+        shown: &ShowContext<'_>,
         number: u64,
         out: &mut String,
     ) {
@@ -194,7 +194,7 @@ impl Group {
     }
 }
 
-fn show_names(session: &Session, out: &mut String) {
+fn show_names(session: &PeerSession, out: &mut String) {
     let [sent, received] = session.names();
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let mut cells = |title: &str, names: &mut dyn Iterator<Item = (usize, String)>| {

@@ -1,11 +1,11 @@
 //! What can be told of a section (`show peers`).
 
-use super::{Group, Line, Stage};
-use crate::session::{Counts, Over};
+use super::{Group, PeerConnection, ResyncStage};
+use crate::session::{Over, SessionCounts};
 
 /// A peer as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
+pub struct PeerView {
     /// Whether it is this process.
     pub is_local: bool,
     /// Whether there is a session with it.
@@ -31,12 +31,12 @@ pub struct View {
     /// How many of its sessions ended because nothing came any more.
     pub timeouts: u64,
     /// What went each way in the session that stands.
-    pub counts: Counts,
+    pub counts: SessionCounts,
 }
 
 /// How far a peer is with a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct SyncProgress {
     /// The number by which it names the table, if it has said so.
     pub remote_id: u64,
     /// The number of our last change that it has acknowledged, and of the last that was sent.
@@ -51,13 +51,13 @@ pub struct Progress {
 
 impl Group {
     /// A peer as it stands.
-    pub fn view(&self, place: usize) -> Option<View> {
+    pub fn view(&self, place: usize) -> Option<PeerView> {
         let peer = self.peers.get(place)?;
         let session = peer.link.and_then(|link| match self.lines.get(&link) {
-            Some(Line::Up(session)) => Some(session),
+            Some(PeerConnection::Up(session)) => Some(session),
             _ => None,
         });
-        Some(View {
+        Some(PeerView {
             is_local: Some(place) == self.local,
             is_established: session.is_some(),
             is_connecting: peer.dialing.is_some(),
@@ -75,21 +75,21 @@ impl Group {
     }
 
     /// How far a peer is with a table.
-    pub fn progress(&self, place: usize, table: usize) -> Progress {
-        let Some(peer) = self.peers.get(place) else { return Progress::default() };
+    pub fn progress(&self, place: usize, table: usize) -> SyncProgress {
+        let Some(peer) = self.peers.get(place) else { return SyncProgress::default() };
         let known = peer.known.get(table).copied().unwrap_or(0);
-        let Some(Line::Up(session)) = peer.link.and_then(|link| self.lines.get(&link)) else {
-            return Progress { acknowledged: known, ..Progress::default() };
+        let Some(PeerConnection::Up(session)) = peer.link.and_then(|link| self.lines.get(&link)) else {
+            return SyncProgress { acknowledged: known, ..SyncProgress::default() };
         };
         let (acknowledged, sent) = session.taught(table);
         let (remote_id, learned, confirmed) = session.learned(table).unwrap_or_default();
-        Progress { remote_id, acknowledged, sent, learned, confirmed }
+        SyncProgress { remote_id, acknowledged, sent, learned, confirmed }
     }
 
     /// How many connections stand, and how many of these are sessions.
     pub fn connections(&self) -> [u32; 2] {
         let up = self.lines.values().filter_map(|line| match line {
-            Line::Up(session) => Some(session.is_open()),
+            PeerConnection::Up(session) => Some(session.is_open()),
             _ => None,
         });
         up.fold([0, 0], |[all, open], is_open| [all + 1, open + u32::from(is_open)])
@@ -97,6 +97,6 @@ impl Group {
 
     /// Until when somebody is waited for who could teach this process.
     pub fn resync_until(&self) -> Option<u64> {
-        self.resync.until().filter(|_| self.stage() != Stage::Finished)
+        self.resync.until().filter(|_| self.stage() != ResyncStage::Finished)
     }
 }

@@ -1,23 +1,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::definition::Kind;
+use crate::definition::DataKind;
 use crate::definition::tests::any_definition;
 
-fn column(kind: Kind, count: u32) -> Column {
-    Column { kind, count, period: 0 }
+fn column(kind: DataKind, count: u32) -> DataColumn {
+    DataColumn { kind, count, period: 0 }
 }
 
 fn remote(definition: &Definition, local: &Definition) -> Option<Remote> {
     Remote::new(Announced { id: 1, key: definition.key as u64, definition: definition.clone() }, local)
 }
 
-fn number(value: u64) -> Value {
-    Value::Number(value)
+fn number(value: u64) -> EntryValue {
+    EntryValue::Number(value)
 }
 
 /// Values that fit a table, made from whatever numbers there are.
-fn values(definition: &Definition, seed: u64) -> Vec<Value> {
+fn values(definition: &Definition, seed: u64) -> Vec<EntryValue> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut values = Vec::new();
     for column in &definition.columns {
@@ -26,11 +26,11 @@ fn values(definition: &Definition, seed: u64) -> Vec<Value> {
                 Shape::Number => number(random.u64(..) >> random.u32(0..64)),
                 Shape::Rate => {
                     let mut part = || random.u32(..) >> random.u32(0..32);
-                    Value::Rate(Rate { age: part(), current: part(), previous: part() })
+                    EntryValue::Rate(Rate { age: part(), current: part(), previous: part() })
                 }
-                Shape::Name => {
-                    Value::Name(random.bool().then(|| format!("server{}", random.u8(..)).into_bytes().into()))
-                }
+                Shape::Name => EntryValue::Name(
+                    random.bool().then(|| format!("server{}", random.u8(..)).into_bytes().into()),
+                ),
             });
         }
     }
@@ -40,15 +40,15 @@ fn values(definition: &Definition, seed: u64) -> Vec<Value> {
 #[test]
 fn entries_are_written_as_haproxy_writes_them() {
     let columns = vec![
-        column(Kind::ServerId, 1),
-        column(Kind::Gpc0, 1),
-        column(Kind::Gpc0Rate, 1),
-        column(Kind::ServerKey, 1),
+        column(DataKind::ServerId, 1),
+        column(DataKind::Gpc0, 1),
+        column(DataKind::Gpc0Rate, 1),
+        column(DataKind::ServerKey, 1),
     ];
     let definition = Definition::new(b"t", KeyKind::Ipv4, 4, 600_000, columns);
     let rate = Rate { age: 300, current: 2, previous: 0 };
-    let values = [number(1), number(1000), Value::Rate(rate), Value::Name(Some(Arc::from(*b"s2")))];
-    let row = Row { key: &[127, 0, 0, 1], expire: None, values: &values };
+    let values = [number(1), number(1000), EntryValue::Rate(rate), EntryValue::Name(Some(Arc::from(*b"s2")))];
+    let row = PeerEntry { key: &[127, 0, 0, 1], expire: None, values: &values };
     let mut names = Sent::default();
     let mut out = Vec::new();
     write(&definition, Some(2), false, &row, &mut names, &mut out);
@@ -57,15 +57,15 @@ fn entries_are_written_as_haproxy_writes_them() {
     write(&definition, None, true, &row, &mut names, &mut out);
     assert_eq!(out, [0, 9, 0x27, 0xc0, 127, 0, 0, 1, 1, 0xf8, 0x2f, 0xfc, 3, 2, 0, 1, 1]);
 
-    let strings = Definition::new(b"t", KeyKind::String, 20, 0, vec![column(Kind::Gpt, 3)]);
-    let row = Row { key: b"/h", expire: None, values: &[number(0), number(0), number(300)] };
+    let strings = Definition::new(b"t", KeyKind::String, 20, 0, vec![column(DataKind::Gpt, 3)]);
+    let row = PeerEntry { key: b"/h", expire: None, values: &[number(0), number(0), number(300)] };
     out.clear();
     write(&strings, None, true, &row, &mut names, &mut out);
     assert_eq!(out, [0, 0, 0, 0, 2, b'/', b'h', 0, 0, 0xfc, 3]);
 
     let binary = Definition::new(b"t", KeyKind::Binary, 4, 0, Vec::new());
     out.clear();
-    write(&binary, None, false, &Row { key: b"ab", expire: None, values: &[] }, &mut names, &mut out);
+    write(&binary, None, false, &PeerEntry { key: b"ab", expire: None, values: &[] }, &mut names, &mut out);
     assert_eq!(out, [b'a', b'b', 0, 0]);
 }
 
@@ -76,24 +76,25 @@ fn values_go_where_the_table_here_has_them() {
         KeyKind::Integer,
         4,
         0,
-        vec![column(Kind::Gpt, 4), column(Kind::Gpc0, 1), column(Kind::ConnCnt, 1)],
+        vec![column(DataKind::Gpt, 4), column(DataKind::Gpc0, 1), column(DataKind::ConnCnt, 1)],
     );
     let here = Definition::new(
         b"t",
         KeyKind::Integer,
         4,
         0,
-        vec![column(Kind::Gpt, 2), column(Kind::ConnCnt, 1), column(Kind::ServerId, 1)],
+        vec![column(DataKind::Gpt, 2), column(DataKind::ConnCnt, 1), column(DataKind::ServerId, 1)],
     );
     let mut out = Vec::new();
-    let all: Vec<Value> = [10, 11, 12, 13, 14, 15].map(number).into();
-    let row = Row { key: &[0, 0, 0, 7], expire: None, values: &all };
+    let all: Vec<EntryValue> = [10, 11, 12, 13, 14, 15].map(number).into();
+    let row = PeerEntry { key: &[0, 0, 0, 7], expire: None, values: &all };
     write(&there, None, false, &row, &mut Sent::default(), &mut out);
     let mut values = vec![number(99); 4];
     let remote = remote(&there, &here).unwrap();
-    let read = remote.read(&mut Reader::new(&out), false, &mut Received::default(), &mut values);
+    let read =
+        remote.read(&mut MessageReader::new(&out), false, &mut DictionaryEntry::default(), &mut values);
     assert_eq!(read, Some((&[0, 0, 0, 7][..], None)));
-    assert_eq!(values, [Value::Absent, number(11), number(12), number(13)]);
+    assert_eq!(values, [EntryValue::Absent, number(11), number(12), number(13)]);
 }
 
 #[test]
@@ -113,7 +114,8 @@ fn what_never_expires_there_lives_as_entries_do_here() {
     for (there, told, expected) in [(0, 0, None), (0, 5, Some(5)), (1000, 0, Some(0)), (1000, 7, Some(7))] {
         let remote = remote(&table(there), &table(60_000)).unwrap();
         let bytes = [0, 0, 0, told, 0, 0, 0, 1];
-        let read = remote.read(&mut Reader::new(&bytes), true, &mut Received::default(), &mut []);
+        let read =
+            remote.read(&mut MessageReader::new(&bytes), true, &mut DictionaryEntry::default(), &mut []);
         assert_eq!(read.unwrap().1, expected, "{there} {told}");
     }
 }
@@ -134,20 +136,20 @@ proptest! {
             key.resize(definition.key_length, 0);
         }
         let mut out = Vec::new();
-        let row = Row { key: &key, expire: Some(expire), values: &values };
+        let row = PeerEntry { key: &key, expire: Some(expire), values: &values };
         write(&definition, Some(5), timed, &row, &mut Sent::default(), &mut out);
         let remote = remote(&definition, &definition).unwrap();
-        let mut read = vec![Value::Absent; definition.values()];
-        let mut body = Reader::new(&out);
+        let mut read = vec![EntryValue::Absent; definition.values()];
+        let mut body = MessageReader::new(&out);
         prop_assert_eq!(body.word(), Some(5));
-        let (got, lives) = remote.read(&mut body, timed, &mut Received::default(), &mut read).unwrap();
+        let (got, lives) = remote.read(&mut body, timed, &mut DictionaryEntry::default(), &mut read).unwrap();
         prop_assert!(body.is_empty());
         prop_assert_eq!((got, read), (&key[..], values));
         prop_assert_eq!(lives, timed.then_some(expire).filter(|expire| *expire > 0 || definition.expire > 0));
         for cut in 4..out.len() {
-            let mut read = vec![Value::Absent; definition.values()];
-            let mut body = Reader::new(&out[4..cut]);
-            prop_assert_eq!(remote.read(&mut body, timed, &mut Received::default(), &mut read), None);
+            let mut read = vec![EntryValue::Absent; definition.values()];
+            let mut body = MessageReader::new(&out[4..cut]);
+            prop_assert_eq!(remote.read(&mut body, timed, &mut DictionaryEntry::default(), &mut read), None);
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use crate::definition::Definition;
-use crate::dictionary::Received;
-use crate::integer::Reader;
+use crate::dictionary::DictionaryEntry;
+use crate::integer::MessageReader;
 use crate::message::{self, Breach};
-use crate::row::{Remote, Row, Value};
-use crate::tables::{Origin, Tables};
+use crate::row::{EntryValue, PeerEntry, Remote};
+use crate::tables::{EntryOrigin, Tables};
 
 /// A table of ours that the peer has announced.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Course {
     acknowledged: u32,
     /// Whether it waits in `owed`.
     owed: bool,
-    values: Box<[Value]>,
+    values: Box<[EntryValue]>,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Learning {
     announced: bool,
     /// The tables that are to be acknowledged.
     owed: Vec<usize>,
-    names: Received,
+    names: DictionaryEntry,
 }
 
 impl Learning {
@@ -45,7 +45,7 @@ impl Learning {
             current: None,
             announced: false,
             owed: Vec::new(),
-            names: Received::default(),
+            names: DictionaryEntry::default(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Learning {
         {
             self.courses[other] = None;
         }
-        let values = vec![Value::Absent; tables[place].values()].into();
+        let values = vec![EntryValue::Absent; tables[place].values()].into();
         let course = Course { remote, last: 0, acknowledged: 0, owed: false, values };
         if let Some(before) = self.courses[place].replace(course)
             && before.remote.id != id
@@ -125,7 +125,7 @@ impl Learning {
         incremental: bool,
         timed: bool,
         body: &[u8],
-        origin: Origin,
+        origin: EntryOrigin,
         now: u64,
         tables: &mut impl Tables,
     ) -> Result<bool, Breach> {
@@ -135,11 +135,11 @@ impl Learning {
         };
         let Some(course) = &mut self.courses[place] else { return Ok(false) };
         let short = Breach::Protocol("an entry that ends too early");
-        let mut body = Reader::new(body);
+        let mut body = MessageReader::new(body);
         let number = if incremental { course.last.wrapping_add(1) } else { body.word().ok_or(short)? };
         let read = course.remote.read(&mut body, timed, &mut self.names, &mut course.values);
         let (key, expire) = read.ok_or(short)?;
-        tables.learn(place, &Row { key, expire, values: &course.values }, origin, now);
+        tables.learn(place, &PeerEntry { key, expire, values: &course.values }, origin, now);
         course.last = number;
         if !course.owed {
             course.owed = true;

@@ -7,8 +7,8 @@
 use crate::definition::Definition;
 use crate::dictionary::Sent;
 use crate::message::{self, Control};
-use crate::row::{self, Row};
-use crate::session::Section;
+use crate::row::{self, PeerEntry};
+use crate::session::PeersSection;
 use crate::shard;
 use crate::tables::Tables;
 
@@ -17,7 +17,7 @@ const LONGEST_KEY: usize = message::LONGEST - 6144;
 
 /// How far the peer is with a table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cursor {
+struct TeachCursor {
     acknowledged: u64,
     sent: u64,
 }
@@ -34,7 +34,7 @@ enum Lesson {
 
 #[derive(Debug)]
 pub(super) struct Teaching {
-    cursors: Vec<Cursor>,
+    cursors: Vec<TeachCursor>,
     lesson: Lesson,
     /// Whether the peer asked again while it was taught.
     again: bool,
@@ -57,7 +57,7 @@ pub(super) struct Teaching {
 impl Teaching {
     pub(super) fn new(tables: usize) -> Teaching {
         Teaching {
-            cursors: vec![Cursor::default(); tables],
+            cursors: vec![TeachCursor::default(); tables],
             lesson: Lesson::None,
             again: false,
             defined: None,
@@ -73,7 +73,7 @@ impl Teaching {
 
     pub(super) fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         for (cursor, known) in self.cursors.iter_mut().zip(known) {
-            *cursor = Cursor { acknowledged: *known, sent: *known };
+            *cursor = TeachCursor { acknowledged: *known, sent: *known };
         }
         self.shard = shard;
     }
@@ -137,7 +137,7 @@ impl Teaching {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn output(
         &mut self,
-        section: &Section,
+        section: &PeersSection,
         timed: bool,
         up_to_date: bool,
         out: &mut Vec<u8>,
@@ -173,7 +173,7 @@ impl Teaching {
     /// have sent.
     fn all_changes(
         &mut self,
-        section: &Section,
+        section: &PeersSection,
         out: &mut Vec<u8>,
         limit: usize,
         mut left: usize,
@@ -209,7 +209,7 @@ impl Teaching {
     fn changes(
         &mut self,
         place: usize,
-        section: &Section,
+        section: &PeersSection,
         out: &mut Vec<u8>,
         limit: usize,
         left: &mut usize,
@@ -237,7 +237,7 @@ impl Teaching {
         &mut self,
         place: usize,
         cursor: u64,
-        section: &Section,
+        section: &PeersSection,
         timed: bool,
         out: &mut Vec<u8>,
         limit: usize,
@@ -272,10 +272,10 @@ impl Teaching {
     fn entry(
         &mut self,
         place: usize,
-        section: &Section,
+        section: &PeersSection,
         number: u32,
         timed: bool,
-        row: &Row<'_>,
+        row: &PeerEntry<'_>,
         out: &mut Vec<u8>,
     ) {
         let definition = &section.tables[place];

@@ -11,7 +11,7 @@ use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use peers::{Command, Group, Link, Section, Settings};
+use peers::{Group, GroupCommand, LinkId, PeersSection, SectionSettings};
 use scratch::Scratch;
 
 use crate::memory::Memory;
@@ -35,7 +35,7 @@ pub(crate) struct Driver {
     listener: TcpListener,
     /// Where peers are; `None` for those that have to come here.
     places: Vec<Option<SocketAddr>>,
-    sockets: HashMap<Link, Socket>,
+    sockets: HashMap<LinkId, Socket>,
     start: Instant,
 }
 
@@ -53,12 +53,12 @@ pub(crate) fn listener() -> (TcpListener, SocketAddr) {
 
 impl Driver {
     pub(crate) fn new(
-        section: &Arc<Section>,
+        section: &Arc<PeersSection>,
         listener: TcpListener,
         places: Vec<Option<SocketAddr>>,
         process: u32,
     ) -> Driver {
-        let settings = Settings {
+        let settings = SectionSettings {
             section: section.clone(),
             shards: 0,
             parts: Box::default(),
@@ -106,13 +106,13 @@ impl Driver {
             }
         }
         self.group.tick(now);
-        let links: Vec<Link> = self.sockets.keys().copied().collect();
+        let links: Vec<LinkId> = self.sockets.keys().copied().collect();
         for link in links {
             busy |= self.read(link, now);
         }
         while let Some(command) = self.group.command() {
             match command {
-                Command::Connect { peer, link } => {
+                GroupCommand::Connect { peer, link } => {
                     let place = self.places[peer];
                     match place.map(|place| TcpStream::connect_timeout(&place, Duration::from_secs(5))) {
                         Some(Ok(stream)) => {
@@ -122,27 +122,27 @@ impl Driver {
                         _ => self.group.closed(link, now),
                     }
                 }
-                Command::Close(link) => {
+                GroupCommand::Close(link) => {
                     if let Some(socket) = self.sockets.get_mut(&link) {
                         socket.ends = true;
                     }
                 }
-                Command::Done => {}
+                GroupCommand::Done => {}
             }
         }
-        let links: Vec<Link> = self.sockets.keys().copied().collect();
+        let links: Vec<LinkId> = self.sockets.keys().copied().collect();
         for link in links {
             busy |= self.write(link, now);
         }
         busy
     }
 
-    fn enter(&mut self, link: Link, stream: TcpStream) {
+    fn enter(&mut self, link: LinkId, stream: TcpStream) {
         stream.set_nonblocking(true).expect("sockets can be told not to wait");
         self.sockets.insert(link, Socket { stream, out: Vec::new(), ends: false });
     }
 
-    fn read(&mut self, link: Link, now: u64) -> bool {
+    fn read(&mut self, link: LinkId, now: u64) -> bool {
         let Some(socket) = self.sockets.get_mut(&link) else { return false };
         let mut bytes = [0; 16_384];
         match socket.stream.read(&mut bytes) {
@@ -154,7 +154,7 @@ impl Driver {
         true
     }
 
-    fn write(&mut self, link: Link, now: u64) -> bool {
+    fn write(&mut self, link: LinkId, now: u64) -> bool {
         let Some(socket) = self.sockets.get_mut(&link) else { return false };
         if socket.out.len() < 65_536 {
             self.group.output(link, &mut socket.out, 65_536, now, &mut self.memory);
@@ -173,7 +173,7 @@ impl Driver {
         true
     }
 
-    fn gone(&mut self, link: Link, now: u64) {
+    fn gone(&mut self, link: LinkId, now: u64) {
         self.sockets.remove(&link);
         self.group.closed(link, now);
     }

@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use peers::{Column, Definition, KeyKind, Kind, Origin, Row, Section, Tables, Value};
+use peers::{
+    DataColumn, DataKind, Definition, EntryOrigin, EntryValue, KeyKind, PeerEntry, PeersSection, Tables,
+};
 
 /// An entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<EntryValue>,
     /// When it expires; `u64::MAX` for never.
     pub(crate) expires: u64,
     /// The number of its last change here; 0 if it was learned.
@@ -56,7 +58,7 @@ impl Memory {
     }
 
     /// An entry is made or changed here.
-    pub(crate) fn set(&mut self, table: usize, key: &[u8], values: &[Value], now: u64) {
+    pub(crate) fn set(&mut self, table: usize, key: &[u8], values: &[EntryValue], now: u64) {
         let table = &mut self.tables[table];
         table.latest += 1;
         let expires = if table.expire == 0 { u64::MAX } else { now + u64::from(table.expire) };
@@ -69,19 +71,19 @@ impl Memory {
 
     /// Sets an entry of a table with one number in it.
     pub(crate) fn count(&mut self, table: usize, key: &[u8], number: u64, now: u64) {
-        self.set(table, key, &[Value::Number(number)], now);
+        self.set(table, key, &[EntryValue::Number(number)], now);
     }
 
     /// The number in an entry of a table with one number.
     pub(crate) fn counted(&self, table: usize, key: &[u8]) -> Option<u64> {
         match self.tables[table].entries.get(key)?.values.first()? {
-            Value::Number(number) => Some(*number),
+            EntryValue::Number(number) => Some(*number),
             _ => None,
         }
     }
 
     /// What is in the tables, without when it expires.
-    pub(crate) fn contents(&self) -> Vec<BTreeMap<Vec<u8>, Vec<Value>>> {
+    pub(crate) fn contents(&self) -> Vec<BTreeMap<Vec<u8>, Vec<EntryValue>>> {
         let of = |table: &Table| {
             table.entries.iter().map(|(key, entry)| (key.clone(), entry.values.clone())).collect()
         };
@@ -99,11 +101,17 @@ impl Tables for Memory {
         self.tables[table].latest
     }
 
-    fn changed(&mut self, table: usize, after: u64, now: u64, take: &mut dyn FnMut(u64, &Row<'_>) -> bool) {
+    fn changed(
+        &mut self,
+        table: usize,
+        after: u64,
+        now: u64,
+        take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
+    ) {
         let table = &self.tables[table];
         for (number, key) in table.changes.range(after + 1..) {
             let Some(entry) = table.entries.get(key) else { continue };
-            let row = Row { key, expire: left(entry, now), values: &entry.values };
+            let row = PeerEntry { key, expire: left(entry, now), values: &entry.values };
             if !take(*number, &row) {
                 return;
             }
@@ -115,10 +123,10 @@ impl Tables for Memory {
         table: usize,
         cursor: u64,
         now: u64,
-        take: &mut dyn FnMut(&Row<'_>) -> bool,
+        take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
         for (place, (key, entry)) in self.tables[table].entries.iter().enumerate().skip(cursor as usize) {
-            let row = Row { key, expire: left(entry, now), values: &entry.values };
+            let row = PeerEntry { key, expire: left(entry, now), values: &entry.values };
             if !take(&row) {
                 return Some(place as u64 + 1);
             }
@@ -126,7 +134,7 @@ impl Tables for Memory {
         None
     }
 
-    fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64) {
+    fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
         self.learned += 1;
         *self.origins.entry(format!("{origin:?}")).or_default() += 1;
         let overwrites = self.overwrites;
@@ -135,20 +143,20 @@ impl Tables for Memory {
         let expires = if table.expire == 0 { u64::MAX } else { now + u64::from(lives) };
         let width = table.width;
         let entry = table.entries.entry(row.key.to_vec()).or_insert_with(|| Entry {
-            values: vec![Value::Absent; width],
+            values: vec![EntryValue::Absent; width],
             expires,
             number: 0,
             old: true,
         });
         // Each key has one writer here: what it says itself is newer than what others tell of it.
-        let resync = matches!(origin, Origin::Remote { resync: true, .. });
+        let resync = matches!(origin, EntryOrigin::Remote { resync: true, .. });
         if resync && !entry.old && !overwrites {
             return;
         }
         entry.old = resync;
         entry.expires = expires;
         for (own, told) in entry.values.iter_mut().zip(row.values) {
-            if *told != Value::Absent {
+            if *told != EntryValue::Absent {
                 *own = told.clone();
             }
         }
@@ -157,14 +165,14 @@ impl Tables for Memory {
 
 /// A table of strings with a number each.
 pub(crate) fn counters(name: &str, expire: u32) -> Definition {
-    let column = Column { kind: Kind::Gpc0, count: 1, period: 0 };
+    let column = DataColumn { kind: DataKind::Gpc0, count: 1, period: 0 };
     Definition::new(name.as_bytes(), KeyKind::String, 31, expire, vec![column])
 }
 
 /// A section of peers whose names are given, seen by the first of them or another.
-pub(crate) fn section(local: &str, peers: &[&str], tables: Vec<Definition>) -> Arc<Section> {
+pub(crate) fn section(local: &str, peers: &[&str], tables: Vec<Definition>) -> Arc<PeersSection> {
     let ids = tables.iter().map(|table| table.name.clone()).collect();
-    Arc::new(Section {
+    Arc::new(PeersSection {
         local: local.as_bytes().into(),
         peers: peers.iter().map(|name| name.as_bytes().into()).collect(),
         tables: tables.into(),

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use http::{
-    BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions, Status, parse_request,
+    BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions, ParseStatus, parse_request,
 };
 use runtime::Buffer;
 
@@ -19,8 +19,8 @@ pub(super) fn read_head(
     options: &ParseOptions,
 ) -> Result<Option<usize>, ParseError> {
     match parse_request(socket.input().filled(), head, options)? {
-        Status::Partial => Ok(None),
-        Status::Complete { len } => Ok(Some(len)),
+        ParseStatus::Partial => Ok(None),
+        ParseStatus::Complete { len } => Ok(Some(len)),
     }
 }
 

@@ -14,7 +14,7 @@ use sample::{ConnectionError, Endpoint, Tlv};
 use state::Mode;
 use tls::Reason;
 
-use crate::client::Client;
+use crate::client::{Client, Connection};
 
 /// The headers that rules want before the first byte of a connection (`expect-proxy`,
 /// `expect-netscaler-cip`).
@@ -26,7 +26,7 @@ pub(crate) struct Expected {
 
 /// One header to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HeaderKind {
     Proxy,
     Netscaler { magic: u32 },
 }
@@ -36,12 +36,12 @@ enum Kind {
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
-pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result<(), ConnectionError> {
+pub(crate) async fn receive(connection: &mut Connection, wanted: Expected) -> Result<(), ConnectionError> {
     let (accepts_proxy, magic, acceptor) = bind(connection)
         .map_or((false, None, None), |bind| (bind.accept_proxy, bind.netscaler_magic, bind.tls.clone()));
-    let netscaler =
-        (wanted.netscaler || magic.is_some()).then_some(Kind::Netscaler { magic: magic.unwrap_or_default() });
-    let proxy = (wanted.proxy || accepts_proxy).then_some(Kind::Proxy);
+    let netscaler = (wanted.netscaler || magic.is_some())
+        .then_some(HeaderKind::Netscaler { magic: magic.unwrap_or_default() });
+    let proxy = (wanted.proxy || accepts_proxy).then_some(HeaderKind::Proxy);
     if netscaler.is_none() && proxy.is_none() && acceptor.is_none() {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result
 }
 
 /// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
-async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
+async fn secure(connection: &mut Connection, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
     let variables = &connection.worker.shared.plan.variables;
     let keep = tls::Keep {
         session: variables.wants_tls_session(),
@@ -100,7 +100,7 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
 /// What the log says of a failed handshake beyond HAProxy's text for its kind, where it says more:
 /// the cause in OpenSSL's words, unless the client found it or left, and what would admit the client.
 pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
-    let failure = details.failure.filter(|error| error.kind == tls::Kind::Handshake)?;
+    let failure = details.failure.filter(|error| error.kind == tls::FailureKind::Handshake)?;
     let (_, _, kind) = failure.kind.facts();
     let text = match failure.reason {
         Reason::Alert(_) | Reason::UnexpectedEof => kind.to_owned(),
@@ -126,10 +126,10 @@ pub(crate) fn bind(connection: &Client) -> Option<&Bind> {
     connection.frontend.binds.iter().find(|bind| std::ptr::eq(&*bind.listener, &**own))
 }
 
-async fn receive_one(connection: &mut Client, kind: Kind) -> Result<(), ConnectionError> {
+async fn receive_one(connection: &mut Connection, kind: HeaderKind) -> Result<(), ConnectionError> {
     let failures = match kind {
-        Kind::Proxy => OF_PROXY,
-        Kind::Netscaler { .. } => OF_NETSCALER,
+        HeaderKind::Proxy => OF_PROXY,
+        HeaderKind::Netscaler { .. } => OF_NETSCALER,
     };
     loop {
         if take(connection, kind)? {
@@ -154,10 +154,10 @@ async fn receive_one(connection: &mut Client, kind: Kind) -> Result<(), Connecti
 }
 
 /// Takes the header off what has been received; `false` when it is not whole yet.
-fn take(connection: &mut Client, kind: Kind) -> Result<bool, ConnectionError> {
+fn take(connection: &mut Connection, kind: HeaderKind) -> Result<bool, ConnectionError> {
     let filled = connection.side.received();
     match kind {
-        Kind::Proxy => {
+        HeaderKind::Proxy => {
             let Some(header) = proxy_protocol::parse(filled).map_err(of_proxy)? else { return Ok(false) };
             connection.side.consume_head(header.length);
             let session = &connection.session;
@@ -170,7 +170,7 @@ fn take(connection: &mut Client, kind: Kind) -> Result<bool, ConnectionError> {
                 session.set_tlvs(header.tlvs.into_iter().map(|(kind, value)| Tlv { kind, value }).collect());
             }
         }
-        Kind::Netscaler { magic } => {
+        HeaderKind::Netscaler { magic } => {
             let Some(header) = netscaler::parse(filled, magic).map_err(of_netscaler)? else {
                 return Ok(false);
             };

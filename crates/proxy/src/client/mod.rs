@@ -1,16 +1,17 @@
-//! The client's side: what a connection has ([`Link`]), what a request has of it ([`Client`]), and
-//! the protocol in between ([`Downstream`]).
+//! The client's side: the connection ([`Connection`]) and its shared part ([`Link`]), the view of one
+//! request ([`Client`]), and the protocol in between ([`Downstream`]).
 //!
 //! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
 //! protocol answers. Made by `session`.
 
+mod connection;
+mod downstream;
 mod h1;
 mod h2;
 pub(crate) mod handshake;
-mod keep;
+mod keep_alive;
 mod presence;
-mod side;
-mod stand_in;
+mod substitute;
 mod wait;
 
 use std::cell::RefCell;
@@ -25,23 +26,24 @@ use net::Stream;
 use runtime::Boxed;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, Timer};
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::{ConnectionError, Session};
 use state::counters::Traffic;
-use state::sessions::{self, Registered};
+use state::sessions::{self, RegisteredSession};
 
 use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::server::Private;
-use crate::server::local::{LocalProxy, LocalServer};
-use crate::shared::Prepared;
+use crate::server::per_worker::{LocalProxy, LocalServer};
+use crate::shared::PreparedProxy;
 use crate::stream;
 use crate::worker::Worker;
 
+pub(crate) use connection::Connection;
+pub(crate) use downstream::Downstream;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
-pub(crate) use side::Downstream;
-pub(crate) use stand_in::StandIn;
+pub(crate) use substitute::StandIn;
 pub(crate) use wait::Watch;
 
 /// What a connection has, however many requests it serves at once. The places it takes in the
@@ -55,7 +57,7 @@ pub(crate) struct Link {
     pub(crate) private: RefCell<Option<Box<Private>>>,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: RefCell<Weak<LocalServer>>,
-    _load: Load,
+    _load: ConnectionGuard,
 }
 
 /// A client as one request sees it: its connection, and what belongs to the request alone. Boxed,
@@ -66,12 +68,12 @@ pub(crate) struct Client {
     /// The one deadline that the request waits for at a time.
     pub(crate) timer: Timer,
     /// Its entry in the worker's register: `show sess`, `shutdown session`.
-    pub(crate) entry: Registered,
+    pub(crate) entry: RegisteredSession,
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     pub(crate) side: Downstream,
     /// What was taken of the places for TLS, until that begins.
-    pub(crate) tls_place: Option<tls::Place>,
+    pub(crate) tls_place: Option<tls::ConnectionPermit>,
 }
 
 impl Deref for Client {
@@ -86,7 +88,7 @@ impl Deref for Client {
 impl Link {
     /// The frontend with what was prepared from it.
     #[inline]
-    pub(crate) fn prepared(&self) -> &Prepared {
+    pub(crate) fn prepared(&self) -> &PreparedProxy {
         self.frontend.prepared()
     }
 
@@ -102,36 +104,21 @@ impl Link {
 }
 
 impl Client {
-    /// A connection at its beginning.
-    pub(crate) fn new(
-        worker: Rc<Worker>,
-        frontend: Rc<LocalProxy>,
-        stream: Stream,
-        session: Session,
-        entry: Registered,
-        load: Load,
-    ) -> Boxed<Self> {
-        Boxed::new(Self {
-            timer: Timer::new(),
-            idle_from: session.accepted_us,
-            entry,
-            side: Downstream::H1(Socket::new(stream)),
-            tls_place: None,
-            link: Rc::new(Link {
-                session,
-                frontend,
-                worker,
-                private: RefCell::default(),
-                last_server: RefCell::default(),
-                _load: load,
-            }),
-        })
-    }
-
     /// One stream of the connection that `link` is of.
-    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Self {
+    pub(crate) fn of_stream(
+        link: Rc<Link>,
+        stream: impl Into<stream::Any>,
+        entry: RegisteredSession,
+    ) -> Self {
         let idle_from = link.session.ready_us.get();
-        Self { link, timer: Timer::new(), entry, idle_from, tls_place: None, side: Downstream::H2(stream) }
+        Self {
+            link,
+            timer: Timer::new(),
+            entry,
+            idle_from,
+            tls_place: None,
+            side: Downstream::Stream(stream.into()),
+        }
     }
 
     /// One more request of the same connection, whose response goes to `own` instead.
@@ -143,7 +130,7 @@ impl Client {
             timer: Timer::new(),
             idle_from: timer::now_us(),
             entry,
-            side: Downstream::H1(Socket::new(Stream::from_fd(own.into(), false))),
+            side: Downstream::Socket(Socket::new(Stream::from_fd(own.into(), false))),
             tls_place: None,
             link,
         })
@@ -180,7 +167,7 @@ impl Client {
 impl Drop for Client {
     /// Says in TLS that this is the end.
     fn drop(&mut self) {
-        if let Downstream::H1(socket) = &mut self.side {
+        if let Downstream::Socket(socket) = &mut self.side {
             socket.stream.close();
         }
     }

@@ -39,11 +39,11 @@ impl Client {
     /// Whether the client is still there (`option abortonclose`); what it sent meanwhile is kept.
     pub(crate) fn poll_presence(&mut self, context: &mut Context<'_>) -> Presence {
         match &mut self.side {
-            Downstream::H1(socket) => h1::poll_presence(socket, context).unwrap_or_else(|error| {
+            Downstream::Socket(socket) => h1::poll_presence(socket, context).unwrap_or_else(|error| {
                 self.session.error.set(ConnectionError::of_kernel(&error));
                 Presence::Broken
             }),
-            Downstream::H2(stream) => match stream.poll_reset(context) {
+            Downstream::Stream(stream) => match stream.poll_reset(context) {
                 Some(_) => Presence::Broken,
                 None => Presence::Here,
             },
@@ -106,21 +106,21 @@ impl Client {
     /// # Errors
     /// The client does not take it.
     pub(crate) async fn send_interim(&mut self, head: &Head, bytes: &mut Vec<u8>) -> Result<(), Fault> {
+        let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+        let room = |client: &mut Self, context: &mut Context<'_>| match &client.side {
+            Downstream::Stream(stream) => stream.poll_head_room(context),
+            Downstream::Socket(_) => Poll::Ready(Ok(())),
+        };
+        self.wait(watch, room).await?.map_err(|_| Fault::ClientAborted)?;
         bytes.clear();
         head.write_to(bytes);
-        if let Downstream::H2(_) = self.side {
-            let watch = Watch { leaving: false, late: Fault::ClientTimeout };
-            let room = |client: &mut Self, context: &mut Context<'_>| match &client.side {
-                Downstream::H2(stream) => stream.poll_head_room(context),
-                Downstream::H1(_) => Poll::Ready(Ok(())),
-            };
-            self.wait(watch, room).await?.map_err(|_| Fault::ClientAborted)?;
+        match &mut self.side {
+            Downstream::Stream(stream) => {
+                stream.send_head(head, false);
+                Ok(())
+            }
+            Downstream::Socket(_) => self.send_bytes(bytes).await,
         }
-        if let Downstream::H2(stream) = &mut self.side {
-            stream.send_head(head, false);
-            return Ok(());
-        }
-        self.send_bytes(bytes).await
     }
 
     /// Sends bytes to a client of HTTP/1 or TCP, within the timer's deadline.
@@ -131,15 +131,15 @@ impl Client {
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         while !left.is_empty() {
             let write = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
-                Downstream::H1(socket) => socket.stream.poll_write(context, left),
-                Downstream::H2(_) => Poll::Ready(Ok(left.len())),
+                Downstream::Socket(socket) => socket.stream.poll_write(context, left),
+                Downstream::Stream(_) => Poll::Ready(Ok(left.len())),
             };
             let written = self.wait(watch, write).await?.map_err(|_| Fault::ClientAborted)?;
             left = &left[written..];
         }
         let flush = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
-            Downstream::H1(socket) => socket.stream.poll_flush(context),
-            Downstream::H2(_) => Poll::Ready(Ok(())),
+            Downstream::Socket(socket) => socket.stream.poll_flush(context),
+            Downstream::Stream(_) => Poll::Ready(Ok(())),
         };
         self.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
     }
@@ -148,9 +148,10 @@ impl Client {
     /// a reset that can overtake the answer.
     pub(crate) async fn linger(&mut self) {
         self.side.finish();
-        if !matches!(self.side, Downstream::H1(_)) {
-            // Its stream ends apart from the connection.
-            return;
+        match self.side {
+            Downstream::Socket(_) => {}
+            // The connection goes on without its stream.
+            Downstream::Stream(_) => return,
         }
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);
         self.timer.set_after(timer::now_ms(), Some(deadline));
@@ -158,7 +159,7 @@ impl Client {
         while read < LINGER_BYTES {
             let watch = Watch { leaving: false, late: Fault::ClientTimeout };
             let more = |client: &mut Self, context: &mut Context<'_>| {
-                if let Downstream::H1(socket) = &mut client.side {
+                if let Downstream::Socket(socket) = &mut client.side {
                     socket.input().clear();
                 }
                 client.poll_fill(context)
@@ -168,7 +169,7 @@ impl Client {
                 _ => break,
             }
         }
-        if let Downstream::H1(socket) = &mut self.side {
+        if let Downstream::Socket(socket) = &mut self.side {
             socket.input = None;
         }
     }

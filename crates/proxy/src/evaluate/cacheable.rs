@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::cacheability::{self, Cacheability};
 use crate::exchange::{Exchange, Stop};
-use crate::log::Line;
+use crate::log::LogLine;
 
 /// Refuses the response with a 502 where its cookie might be cached, and says so in the log.
 pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -22,7 +22,7 @@ pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Resul
     let name = &backend.state.name;
     let text = format!("Blocking cacheable cookie in response from instance {name}, server {server}.");
     const ALERT: u8 = 1;
-    let line = Line::own(ALERT, &backend.log_tag, text.as_bytes());
+    let line = LogLine::own(ALERT, &backend.log_tag, text.as_bytes());
     let worker = &client.worker;
     worker.outbox.borrow_mut().send_all(&worker.shared, &backend.loggers, &line);
     x.txn.termination.set(sample::Cause::Proxy, sample::Phase::Headers);

@@ -7,28 +7,28 @@ use std::time::Duration;
 
 use http::Head;
 use plan::Proxy;
-use rules::{Final, Hold, Outcome, RuleSet, Stage};
+use rules::{Final, Hold, RuleOutcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 
-use super::about::{About, longest_head, wait_for_bytes, watches};
-use super::resolve::{Question, resolve};
-use super::script::{self, Verdict};
+use super::resolve::{ResolveQuestion, resolve};
+use super::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
+use super::script::{self, ActionVerdict};
 use super::spoe;
-use super::verdict::{self, Side};
+use super::verdict::{self, MessageSide};
 use crate::client::Client;
 use crate::client::handshake::Expected;
 use crate::exchange::report;
-use crate::exchange::sockets::Sockets;
+use crate::exchange::sockets::StreamSockets;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 
 /// How a set ended that lets its message pass.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct RuleSetEnd {
     /// Whether a rule ended it by accepting.
     pub(super) accepted: bool,
     /// The headers that rules on a connection want to come first.
@@ -53,30 +53,30 @@ pub(super) async fn run(
     client: &mut Client,
     mut x: Option<&mut Exchange>,
     rules: &RuleSet,
-    about: &mut About<'_>,
-) -> Result<Ended, Stop> {
-    let mut ended = Ended::default();
+    about: &mut RuleContext<'_>,
+) -> Result<RuleSetEnd, Stop> {
+    let mut ended = RuleSetEnd::default();
     let mut start = 0;
     while !rules.is_empty() {
         let (outcome, next) = step(client, x.as_deref_mut(), rules, start, about);
         start = next;
         match outcome {
-            Outcome::Done => break,
-            Outcome::Accept => {
+            RuleOutcome::Done => break,
+            RuleOutcome::Accept => {
                 ended.accepted = true;
                 break;
             }
-            Outcome::Wait => {
+            RuleOutcome::Wait => {
                 Box::pin(wait_for_more(client, x.as_deref_mut(), about)).await?;
                 note_wait(x.as_deref_mut(), about);
             }
-            Outcome::Hold(Hold::ExpectProxy) => ended.expected.proxy = true,
-            Outcome::Hold(Hold::ExpectNetscaler) => ended.expected.netscaler = true,
+            RuleOutcome::Hold(Hold::ExpectProxy) => ended.expected.proxy = true,
+            RuleOutcome::Hold(Hold::ExpectNetscaler) => ended.expected.netscaler = true,
             // As in HAProxy, the last one counts.
-            Outcome::Hold(Hold::Attach { server, name }) => {
+            RuleOutcome::Hold(Hold::Attach { server, name }) => {
                 ended.attach = Some(Box::new(Attach { server, name }));
             }
-            Outcome::Hold(Hold::Script(call)) => {
+            RuleOutcome::Hold(Hold::Script(call)) => {
                 let Some(own) = x.as_deref_mut() else { continue };
                 let begun = script::begin(client, own, about, &call);
                 script::put_back(client, own, about);
@@ -90,13 +90,13 @@ pub(super) async fn run(
                     }
                 };
                 match verdict {
-                    Verdict::Next => {}
-                    Verdict::Accept => {
+                    ActionVerdict::Next => {}
+                    ActionVerdict::Accept => {
                         ended.accepted = true;
                         break;
                     }
-                    Verdict::Stop(stop) => return Err(stop),
-                    Verdict::Final(verdict) => {
+                    ActionVerdict::Stop(stop) => return Err(stop),
+                    ActionVerdict::Final(verdict) => {
                         if conclude(client, x, about, verdict).await? {
                             ended.accepted = true;
                         }
@@ -104,7 +104,7 @@ pub(super) async fn run(
                     }
                 }
             }
-            Outcome::Hold(Hold::UseCache { store, hints }) => {
+            RuleOutcome::Hold(Hold::UseCache { store, hints }) => {
                 let Some(x) = x.as_deref_mut() else { continue };
                 let of_frontend = is_of_frontend(client, about);
                 let mut looked = caching::look_up(client, x, of_frontend, store, hints);
@@ -126,17 +126,17 @@ pub(super) async fn run(
                     }
                 }
             }
-            Outcome::Hold(Hold::Mirror { backend, percent }) => {
+            RuleOutcome::Hold(Hold::Mirror { backend, percent }) => {
                 if let Some(x) = x.as_deref_mut() {
                     note_mirror(client, x, &backend, percent);
                 }
             }
-            Outcome::Hold(Hold::StoreInCache(store)) => {
-                if let (Some(x), About::Response(proxy, _)) = (x.as_deref_mut(), &about) {
+            RuleOutcome::Hold(Hold::StoreInCache(store)) => {
+                if let (Some(x), RuleContext::Response(proxy, _)) = (x.as_deref_mut(), &about) {
                     caching::store(client, x, proxy, &store);
                 }
             }
-            Outcome::Hold(hold) => {
+            RuleOutcome::Hold(hold) => {
                 let waits = matches!(
                     hold,
                     Hold::Body { .. }
@@ -150,7 +150,7 @@ pub(super) async fn run(
                     note_wait(x.as_deref_mut(), about);
                 }
             }
-            Outcome::Final(verdict) => {
+            RuleOutcome::Final(verdict) => {
                 if conclude(client, x, about, verdict).await? {
                     ended.accepted = true;
                 }
@@ -176,8 +176,8 @@ fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percen
 }
 
 /// Whether it is the frontend that asks about a request.
-fn is_of_frontend(client: &Client, about: &About<'_>) -> bool {
-    matches!(about, About::Request(proxy) if proxy.index == client.frontend.index)
+fn is_of_frontend(client: &Client, about: &RuleContext<'_>) -> bool {
+    matches!(about, RuleContext::Request(proxy) if proxy.index == client.frontend.index)
 }
 
 /// Runs `rules` from number `start` on, until something is to be done.
@@ -186,8 +186,8 @@ fn step(
     x: Option<&mut Exchange>,
     rules: &RuleSet,
     start: usize,
-    about: &About<'_>,
-) -> (Outcome, usize) {
+    about: &RuleContext<'_>,
+) -> (RuleOutcome, usize) {
     let now_ms = now_ms();
     let mut stage = Stage {
         process: &client.worker.shared.process,
@@ -198,37 +198,40 @@ fn step(
         longest_head: usize::MAX,
         sockets: None,
         complete: true,
-        counts_requests: matches!(about, About::Request(_) | About::Response(..) | About::Cached(_)),
+        counts_requests: matches!(
+            about,
+            RuleContext::Request(_) | RuleContext::Response(..) | RuleContext::Cached(_)
+        ),
         now_ms,
     };
     let Some(x) = x else {
-        let sockets = Sockets::of_client(client);
+        let sockets = StreamSockets::of_client(client);
         stage.sockets = Some(&sockets);
         return rules.run(&mut stage, start);
     };
-    let sockets = Sockets::of(client, x);
+    let sockets = StreamSockets::of(client, x);
     stage.sockets = Some(&sockets);
     match about {
-        About::Connection => {}
-        About::Request(_)
-        | About::Content { .. }
-        | About::Response(..)
-        | About::ResponseContent { .. }
-        | About::Cached(_)
-        | About::Reply { .. } => {
+        RuleContext::Connection => {}
+        RuleContext::Request(_)
+        | RuleContext::Content { .. }
+        | RuleContext::Response(..)
+        | RuleContext::ResponseContent { .. }
+        | RuleContext::Cached(_)
+        | RuleContext::Reply { .. } => {
             stage.longest_head = longest_head(client, x, about);
             stage.request_bytes = &x.request_body.seen;
             stage.response_bytes = &x.response_body.seen;
-            if let About::Content { until, .. } | About::ResponseContent { until, .. } = about {
+            if let RuleContext::Content { until, .. } | RuleContext::ResponseContent { until, .. } = about {
                 stage.complete = now_ms >= *until;
             }
         }
-        About::Stream { until, complete, .. } => {
+        RuleContext::Stream { until, complete, .. } => {
             stage.request_bytes = client.side.received();
             x.txn.look_at(stage.request_bytes);
             stage.complete = *complete || now_ms >= *until;
         }
-        About::Answer { upstream, until, complete, .. } => {
+        RuleContext::Answer { upstream, until, complete, .. } => {
             stage.response_bytes = upstream.received();
             stage.complete = *complete || now_ms >= *until;
         }
@@ -241,15 +244,15 @@ fn step(
 async fn wait_for_more(
     client: &mut Client,
     x: Option<&mut Exchange>,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
 ) -> Result<(), Stop> {
     let Some(x) = x else { return Ok(()) };
     match about {
         // In HTTP mode all that can be waited for is the body.
-        About::Request(proxy) | About::Response(proxy, _) => {
-            hold_body(client, x, proxy, Wanted::ALL, None).await?
+        RuleContext::Request(proxy) | RuleContext::Response(proxy, _) => {
+            hold_body(client, x, proxy, BodyWait::ALL, None).await?
         }
-        About::Content { until, .. } => {
+        RuleContext::Content { until, .. } => {
             let left = Duration::from_millis(until.saturating_sub(now_ms()));
             if x.has_body() && !x.request_body.is_complete && !x.request_body.is_cut {
                 upload::hold_more(client, x, left).await?;
@@ -261,24 +264,26 @@ async fn wait_for_more(
                 client.pause(left, leaving).await?;
             }
         }
-        About::ResponseContent { proxy, upstream, until } => {
+        RuleContext::ResponseContent { proxy, upstream, until } => {
             inspect::hold_more(client, x, proxy, upstream, until).await?;
         }
-        About::Stream { .. } | About::Answer { .. } => wait_for_bytes(client, x, about).await?,
+        RuleContext::Stream { .. } | RuleContext::Answer { .. } => wait_for_bytes(client, x, about).await?,
         // All that there is of these is here.
-        About::Connection | About::Cached(_) | About::Reply { .. } => {}
+        RuleContext::Connection | RuleContext::Cached(_) | RuleContext::Reply { .. } => {}
     }
     Ok(())
 }
 
 /// Time that rules wait is part of the request's (manual, 8.4 `%TR`) or of the response's transfer.
-fn note_wait(x: Option<&mut Exchange>, about: &About<'_>) {
+fn note_wait(x: Option<&mut Exchange>, about: &RuleContext<'_>) {
     let Some(x) = x else { return };
     match about {
-        About::Request(_) | About::Content { .. } => x.txn.times.request = timer::now_us(),
-        About::ResponseContent { .. } => x.txn.times.response = timer::now_us(),
-        About::Response(..) | About::Cached(_) | About::Reply { .. } => x.response_body.waited = true,
-        About::Connection | About::Stream { .. } | About::Answer { .. } => {}
+        RuleContext::Request(_) | RuleContext::Content { .. } => x.txn.times.request = timer::now_us(),
+        RuleContext::ResponseContent { .. } => x.txn.times.response = timer::now_us(),
+        RuleContext::Response(..) | RuleContext::Cached(_) | RuleContext::Reply { .. } => {
+            x.response_body.waited = true
+        }
+        RuleContext::Connection | RuleContext::Stream { .. } | RuleContext::Answer { .. } => {}
     }
 }
 
@@ -288,7 +293,7 @@ pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,
     proxy: &Proxy,
-    wanted: Wanted,
+    wanted: BodyWait,
     time: Option<Duration>,
 ) -> Result<(), Stop> {
     let allowed = time.map_or_else(|| Allowed::of(client, proxy), Allowed::InAll);
@@ -299,7 +304,7 @@ pub(crate) async fn hold_body(
 async fn do_hold(
     client: &mut Client,
     x: Option<&mut Exchange>,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
     hold: Hold,
 ) -> Result<(), Stop> {
     match (hold, x) {
@@ -322,12 +327,13 @@ async fn do_hold(
         | (_, None) => {}
         (Hold::Body { at_least, timeout_ms, in_large }, Some(x)) => {
             let large = if in_large { client.worker.shared.plan.global.tune.large_bufsize } else { 0 };
-            let wanted = Wanted { bytes: if at_least == 0 { usize::MAX } else { at_least }, large };
+            let wanted = BodyWait { bytes: if at_least == 0 { usize::MAX } else { at_least }, large };
             match about {
-                About::Response(proxy, upstream) | About::ResponseContent { proxy, upstream, .. } => {
+                RuleContext::Response(proxy, upstream)
+                | RuleContext::ResponseContent { proxy, upstream, .. } => {
                     inspect::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;
                 }
-                About::Request(proxy) | About::Content { proxy, .. } => {
+                RuleContext::Request(proxy) | RuleContext::Content { proxy, .. } => {
                     hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await?;
                 }
                 _ => {}
@@ -359,7 +365,7 @@ async fn do_hold(
         }
         (Hold::Resolve { section, name, prefer, var }, Some(x)) => {
             let leaving = watches(client, x, about);
-            resolve(client, x, Question { section, name, prefer, var }, leaving).await?;
+            resolve(client, x, ResolveQuestion { section, name, prefer, var }, leaving).await?;
         }
     }
     Ok(())
@@ -369,7 +375,7 @@ async fn do_hold(
 async fn conclude(
     client: &mut Client,
     x: Option<&mut Exchange>,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
     verdict: Final,
 ) -> Result<bool, Stop> {
     let Some(x) = x else {
@@ -380,29 +386,31 @@ async fn conclude(
     };
     let stop = match about {
         // A stream of HTTP is there already.
-        About::Request(_)
-        | About::Content { .. }
-        | About::Response(..)
-        | About::Cached(_)
-        | About::ResponseContent { .. }
+        RuleContext::Request(_)
+        | RuleContext::Content { .. }
+        | RuleContext::Response(..)
+        | RuleContext::Cached(_)
+        | RuleContext::ResponseContent { .. }
             if matches!(verdict, Final::SwitchMode(_)) =>
         {
             return Ok(true);
         }
-        About::Stream { .. } if let Final::SwitchMode(spoken) = verdict => {
+        RuleContext::Stream { .. } if let Final::SwitchMode(spoken) = verdict => {
             Stop::Upgrade(Upgrade::ByRule(spoken))
         }
-        About::Request(proxy) | About::Content { proxy, .. } => {
-            Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await
+        RuleContext::Request(proxy) | RuleContext::Content { proxy, .. } => {
+            Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Request)).await
         }
-        About::Response(proxy, _) | About::Cached(proxy) | About::ResponseContent { proxy, .. } => {
-            Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Response)).await
+        RuleContext::Response(proxy, _)
+        | RuleContext::Cached(proxy)
+        | RuleContext::ResponseContent { proxy, .. } => {
+            Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Response)).await
         }
         // These rules end the response only by failing.
-        About::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
-        About::Reply { .. } => return Ok(true),
-        About::Connection | About::Stream { .. } => verdict::close_stream(client, x, verdict),
-        About::Answer { proxy, .. } => verdict::close_answer(client, x, proxy, &verdict),
+        RuleContext::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
+        RuleContext::Reply { .. } => return Ok(true),
+        RuleContext::Connection | RuleContext::Stream { .. } => verdict::close_stream(client, x, verdict),
+        RuleContext::Answer { proxy, .. } => verdict::close_answer(client, x, proxy, &verdict),
     };
     Err(stop)
 }

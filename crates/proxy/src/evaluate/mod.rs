@@ -4,10 +4,10 @@
 //! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
 //! [`verdict`].
 
-mod about;
 pub(crate) mod cacheable;
 mod driver;
 mod resolve;
+mod rule_context;
 pub(crate) mod script;
 pub(crate) mod service;
 pub(crate) mod spoe;
@@ -16,7 +16,7 @@ mod verdict;
 
 use plan::Proxy;
 use plan::proxy::RestrictNames;
-use plan::spoe::Event;
+use plan::spoe::MessageEvent;
 use runtime::timer::now_ms;
 use sample::{Cause, Phase};
 
@@ -30,11 +30,11 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Analyser;
 use crate::message::upload;
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 use crate::message::{caching, inspect, request};
 use crate::server::Upstream;
-use about::About;
-use driver::Ended;
+use driver::RuleSetEnd;
+use rule_context::RuleContext;
 use verdict::count_denied_request;
 
 pub(crate) use driver::{Attach, hold_body};
@@ -46,7 +46,7 @@ pub(crate) use verdict::count_denied_response;
 /// The connection is refused.
 pub(crate) async fn tcp_connection(client: &mut Client) -> Result<Expected, Stop> {
     let frontend = client.frontend.clone();
-    let ended = driver::run(client, None, &frontend.tcp_connection, &mut About::Connection).await;
+    let ended = driver::run(client, None, &frontend.tcp_connection, &mut RuleContext::Connection).await;
     // At this point the connection itself is what `set-src` and `set-dst` change.
     client.session.forget_own();
     Ok(ended?.expected)
@@ -58,7 +58,7 @@ pub(crate) async fn tcp_connection(client: &mut Client) -> Result<Expected, Stop
 /// The connection is refused.
 pub(crate) async fn tcp_session(client: &mut Client) -> Result<Option<Box<Attach>>, Stop> {
     let frontend = client.frontend.clone();
-    let ended = driver::run(client, None, &frontend.tcp_session, &mut About::Connection).await?;
+    let ended = driver::run(client, None, &frontend.tcp_session, &mut RuleContext::Connection).await?;
     Ok(ended.attach)
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::FrontendTcpRequest).await?;
+        spoe::on(client, x, MessageEvent::FrontendTcpRequest).await?;
     }
     on_content(client, x, &frontend).await?;
     x.note_request(client);
@@ -84,12 +84,12 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     let holds = frontend.options.http_buffer_request && x.has_body();
     trace::received(x, holds);
     if holds {
-        hold_body(client, x, &frontend, Wanted::ALL, None).await?;
+        hold_body(client, x, &frontend, BodyWait::ALL, None).await?;
         trace::leave(x, Analyser::RequestBody);
     }
     trace::enter(x, Analyser::ProcessFrontend);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::FrontendHttpRequest).await?;
+        spoe::on(client, x, MessageEvent::FrontendHttpRequest).await?;
     }
     on_request(client, x, &frontend).await?;
     trace::leave(x, Analyser::ProcessFrontend);
@@ -117,14 +117,14 @@ pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &
     }
     trace::enter(x, Analyser::InspectBackend);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::BackendTcpRequest).await?;
+        spoe::on(client, x, MessageEvent::BackendTcpRequest).await?;
     }
     on_content(client, x, backend).await?;
     x.txn.trackers.count_request(now_ms());
     trace::leave(x, Analyser::InspectBackend);
     trace::enter(x, Analyser::ProcessBackend);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::BackendHttpRequest).await?;
+        spoe::on(client, x, MessageEvent::BackendHttpRequest).await?;
     }
     on_request(client, x, backend).await?;
     trace::leave(x, Analyser::ProcessBackend);
@@ -141,7 +141,7 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
         return Ok(());
     }
     let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
-    let about = &mut About::Content { proxy, until };
+    let about = &mut RuleContext::Content { proxy, until };
     let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
     if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
         x.txn.request_line = None;
@@ -198,7 +198,8 @@ pub(crate) async fn of_http(
     proxy: &Proxy,
     rules: &rules::RuleSet,
 ) -> Result<bool, Stop> {
-    let Ended { accepted, .. } = driver::run(client, Some(x), rules, &mut About::Request(proxy)).await?;
+    let RuleSetEnd { accepted, .. } =
+        driver::run(client, Some(x), rules, &mut RuleContext::Request(proxy)).await?;
     Ok(accepted)
 }
 
@@ -210,33 +211,33 @@ pub(crate) async fn of_response(
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::ServerSession).await?;
+        spoe::on(client, x, MessageEvent::ServerSession).await?;
     }
     trace::response(x, backend);
     if client.worker.shared.plan.variables.wants_bodies() {
         inspect::look(x, upstream);
     }
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::TcpResponse).await?;
+        spoe::on(client, x, MessageEvent::TcpResponse).await?;
     }
     if !backend.tcp_response.is_empty() {
         trace::enter(x, Analyser::InspectResponse);
         let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
-        let about = &mut About::ResponseContent { proxy: backend, upstream, until };
+        let about = &mut RuleContext::ResponseContent { proxy: backend, upstream, until };
         Box::pin(driver::run(client, Some(x), &backend.tcp_response, about)).await?;
         trace::leave(x, Analyser::InspectResponse);
     }
     trace::process_response(x);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::HttpResponse).await?;
+        spoe::on(client, x, MessageEvent::HttpResponse).await?;
     }
     if !backend.http_response.is_empty() {
-        let about = &mut About::Response(backend, upstream);
+        let about = &mut RuleContext::Response(backend, upstream);
         driver::run(client, Some(x), &backend.http_response, about).await?;
     }
     if client.frontend.index != backend.index && !client.frontend.http_response.is_empty() {
         let frontend = client.frontend.clone();
-        let about = &mut About::Response(&frontend, upstream);
+        let about = &mut RuleContext::Response(&frontend, upstream);
         driver::run(client, Some(x), &frontend.http_response, about).await?;
     }
     Ok(())
@@ -248,13 +249,13 @@ pub(crate) async fn of_response(
 /// It is not what the client gets.
 pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::HttpResponse).await?;
+        spoe::on(client, x, MessageEvent::HttpResponse).await?;
     }
     let frontend = client.frontend.clone();
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
         if !proxy.http_response.is_empty() {
-            driver::run(client, Some(x), &proxy.http_response, &mut About::Cached(proxy)).await?;
+            driver::run(client, Some(x), &proxy.http_response, &mut RuleContext::Cached(proxy)).await?;
         }
     }
     Ok(())
@@ -301,7 +302,8 @@ async fn run_after_response(client: &mut Client, x: &mut Exchange, held: usize) 
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
         let rules = &proxy.http_after_response;
-        if let Err(Stop::Fault(fault)) = driver::run(client, Some(x), rules, &mut About::Reply { held }).await
+        if let Err(Stop::Fault(fault)) =
+            driver::run(client, Some(x), rules, &mut RuleContext::Reply { held }).await
         {
             return Err(fault);
         }
@@ -332,7 +334,7 @@ pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Re
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::FrontendTcpRequest).await?;
+        spoe::on(client, x, MessageEvent::FrontendTcpRequest).await?;
     }
     on_stream(client, x, &frontend).await?;
     trace::leave(x, Analyser::InspectFrontend);
@@ -351,7 +353,7 @@ pub(crate) async fn of_tcp_backend(
     }
     trace::enter(x, Analyser::InspectBackend);
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::BackendTcpRequest).await?;
+        spoe::on(client, x, MessageEvent::BackendTcpRequest).await?;
     }
     on_stream(client, x, backend).await?;
     trace::leave(x, Analyser::InspectBackend);
@@ -364,7 +366,7 @@ async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Resu
     }
     let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
     request::look(client).await;
-    let about = &mut About::Stream { proxy, until, complete: false };
+    let about = &mut RuleContext::Stream { proxy, until, complete: false };
     driver::run(client, Some(x), &proxy.tcp_request, about).await.map(drop)
 }
 
@@ -378,10 +380,10 @@ pub(crate) async fn of_tcp_response(
 ) -> Result<(), Stop> {
     if x.engaged.is_some() {
         if x.engaged.is_some() {
-            spoe::on(client, x, Event::ServerSession).await?;
+            spoe::on(client, x, MessageEvent::ServerSession).await?;
         }
         if x.engaged.is_some() {
-            spoe::on(client, x, Event::TcpResponse).await?;
+            spoe::on(client, x, MessageEvent::TcpResponse).await?;
         }
     }
     if backend.tcp_response.is_empty() {
@@ -395,7 +397,7 @@ pub(crate) async fn of_tcp_response(
     let complete = backend.response_inspect_delay.is_none();
     trace::response(x, backend);
     trace::enter(x, Analyser::InspectResponse);
-    let about = &mut About::Answer { proxy: backend, upstream, until, complete };
+    let about = &mut RuleContext::Answer { proxy: backend, upstream, until, complete };
     driver::run(client, Some(x), &backend.tcp_response, about).await?;
     trace::leave(x, Analyser::InspectResponse);
     Ok(())

@@ -7,15 +7,15 @@ use base::address::Family;
 use runtime::timer;
 use sample::value::Value;
 use sample::vars::Var;
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 
 use crate::client::{Client, Watch};
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 
 /// Whose address is wanted, and where it goes.
-pub(super) struct Question {
-    pub(super) section: Arc<Section>,
+pub(super) struct ResolveQuestion {
+    pub(super) section: Arc<ResolversSection>,
     pub(super) name: Box<str>,
     pub(super) prefer: Option<Family>,
     pub(super) var: Var,
@@ -28,10 +28,10 @@ pub(super) struct Question {
 pub(super) async fn resolve(
     client: &mut Client,
     x: &Exchange,
-    question: Question,
+    question: ResolveQuestion,
     leaving: bool,
 ) -> Result<(), Fault> {
-    let Question { section, name, prefer, var } = question;
+    let ResolveQuestion { section, name, prefer, var } = question;
     // How long name servers are asked is their section's matter.
     client.timer.set(timer::NEVER);
     let watch = Watch { leaving, late: Fault::Internal };

@@ -5,14 +5,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lua::{Answer, Bridge, Failure, Function, Payload, Running, Step, Wait};
+use lua::{Bridge, CallFailure, CallStep, Function, Payload, RunningCall, Wait, WaitAnswer};
 use rules::{Edit, Final, Reply, ScriptCall, Side};
 use runtime::timer;
 use sample::{Cause, Env, Phase};
 
-use super::about::{About, longest_head, wait_for_bytes, watches};
+use super::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
 use crate::client::{Client, Watch};
-use crate::exchange::scripting::{self, Ended};
+use crate::exchange::scripting::{self, ScriptEnd};
 use crate::exchange::{Exchange, Stop, view};
 
 /// What an action returns that is to be called again (`act.YIELD`).
@@ -22,7 +22,7 @@ const AGAIN: i64 = 2;
 const UNSAID: u64 = 100;
 
 /// What an action came to.
-pub(super) enum Verdict {
+pub(super) enum ActionVerdict {
     /// The next rule.
     Next,
     /// The rest of the set is not looked at.
@@ -34,7 +34,7 @@ pub(super) enum Verdict {
 }
 
 /// What an action reaches of its request.
-struct Seat<'a> {
+struct ActionBridge<'a> {
     client: &'a Client,
     x: RefCell<&'a mut Exchange>,
     /// The longest that a head may become.
@@ -46,19 +46,19 @@ struct Seat<'a> {
     is_complete: bool,
 }
 
-impl<'a> Seat<'a> {
-    fn new(client: &'a Client, x: &'a mut Exchange, about: &'a About<'_>) -> Self {
+impl<'a> ActionBridge<'a> {
+    fn new(client: &'a Client, x: &'a mut Exchange, about: &'a RuleContext<'_>) -> Self {
         let (limit, is_response) = (longest_head(client, x, about), about.is_response());
         let (received, is_complete) = match about {
-            About::Stream { complete, .. } => (Some(client.side.received()), *complete),
-            About::Answer { upstream, complete, .. } => (Some(upstream.received()), *complete),
+            RuleContext::Stream { complete, .. } => (Some(client.side.received()), *complete),
+            RuleContext::Answer { upstream, complete, .. } => (Some(upstream.received()), *complete),
             _ => (None, true),
         };
         Self { client, x: RefCell::new(x), limit, is_response, received, is_complete }
     }
 }
 
-impl Bridge for Seat<'_> {
+impl Bridge for ActionBridge<'_> {
     fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
         view::with(self.client, &self.x.borrow(), |env| look(env));
     }
@@ -78,8 +78,9 @@ impl Bridge for Seat<'_> {
         scripting::set(self.client, &mut self.x.borrow_mut(), setting);
     }
 
-    fn end(&self, reply: Option<lua::Reply>) {
-        scripting::of(&mut self.x.borrow_mut()).ended = Some(reply.map_or(Ended::Closed, Ended::Answered));
+    fn end(&self, reply: Option<lua::ScriptReply>) {
+        scripting::of(&mut self.x.borrow_mut()).ended =
+            Some(reply.map_or(ScriptEnd::Closed, ScriptEnd::Answered));
     }
 
     fn payload(&self, of_response: bool, of_message: bool, with: &mut dyn FnMut(&mut Payload)) -> bool {
@@ -120,7 +121,7 @@ pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
 /// Puts what an action made of the bytes of a stream in the place of those that were received, and sends
 /// what it passed on before them.
 #[inline]
-pub(super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut About<'_>) {
+pub(super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>) {
     let edited = x.scripting.as_mut().and_then(|scripting| scripting.edited.take());
     if let Some(edited) = edited {
         put_edited(client, x, about, edited);
@@ -128,9 +129,9 @@ pub(super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut About<
 }
 
 #[cold]
-fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut About<'_>, edited: Payload) {
+fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>, edited: Payload) {
     match about {
-        About::Answer { upstream, .. } => {
+        RuleContext::Answer { upstream, .. } => {
             if upstream.received() != edited.input {
                 upstream.replace_received(&edited.input);
                 x.response_body.seen.clone_from(&edited.input);
@@ -173,13 +174,13 @@ async fn send_reply(client: &mut Client, x: &mut Exchange, said: Payload) -> Res
 pub(super) fn begin(
     client: &Client,
     x: &mut Exchange,
-    about: &About<'_>,
+    about: &RuleContext<'_>,
     call: &ScriptCall,
-) -> Result<Verdict, (Running, Wait)> {
-    let Some(function) = function(call) else { return Ok(Verdict::Next) };
+) -> Result<ActionVerdict, (RunningCall, Wait)> {
+    let Some(function) = function(call) else { return Ok(ActionVerdict::Next) };
     let mut running = function.call();
     let step = {
-        let seat = Seat::new(client, x, about);
+        let seat = ActionBridge::new(client, x, about);
         running.begin_action(&seat, function, &call.words)
     };
     take(client, x, about, call, running, step)
@@ -190,10 +191,10 @@ pub(super) fn begin(
 pub(super) async fn go_on(
     client: &mut Client,
     x: &mut Exchange,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
     call: &Arc<ScriptCall>,
-    begun: (Running, Wait),
-) -> Result<Verdict, Stop> {
+    begun: (RunningCall, Wait),
+) -> Result<ActionVerdict, Stop> {
     let (mut running, mut wait) = begun;
     loop {
         let leaving = watches(client, x, about);
@@ -201,12 +202,12 @@ pub(super) async fn go_on(
         let answer = match wait {
             Wait::Input(_) => {
                 wait_for_bytes(client, x, about).await?;
-                Answer::Nothing
+                WaitAnswer::Nothing
             }
             wait => await_for(client, leaving, wait).await?,
         };
         let step = {
-            let seat = Seat::new(client, x, about);
+            let seat = ActionBridge::new(client, x, about);
             match anew {
                 None => running.resume(&seat, answer),
                 Some(function) => {
@@ -228,24 +229,24 @@ pub(super) async fn go_on(
 fn take(
     client: &Client,
     x: &mut Exchange,
-    about: &About<'_>,
+    about: &RuleContext<'_>,
     call: &ScriptCall,
-    running: Running,
-    step: Step,
-) -> Result<Verdict, (Running, Wait)> {
+    running: RunningCall,
+    step: CallStep,
+) -> Result<ActionVerdict, (RunningCall, Wait)> {
     match step {
-        Step::Done(values) if values.is_empty() => Ok(Verdict::Next),
-        Step::Done(values) if lua::number(&values) == AGAIN => {
+        CallStep::Done(values) if values.is_empty() => Ok(ActionVerdict::Next),
+        CallStep::Done(values) if lua::number(&values) == AGAIN => {
             let pause = scripting::of(x).wake_in.take().unwrap_or(UNSAID);
             Err((running, Wait::Again(pause)))
         }
-        Step::Done(values) => Ok(verdict(x, about, lua::number(&values))),
-        Step::Wait(Wait::End) => Ok(Verdict::Stop(ended(x, about))),
-        Step::Wait(wait) => Err((running, wait)),
-        Step::Failed(failure) => {
+        CallStep::Done(values) => Ok(verdict(x, about, lua::number(&values))),
+        CallStep::Wait(Wait::End) => Ok(ActionVerdict::Stop(ended(x, about))),
+        CallStep::Wait(wait) => Err((running, wait)),
+        CallStep::Failed(failure) => {
             // As in HAProxy, the message goes on as if the action had done nothing more.
             tell(client, x, &running, call, "function", &failure);
-            Ok(Verdict::Next)
+            Ok(ActionVerdict::Next)
         }
     }
 }
@@ -254,40 +255,46 @@ fn take(
 pub(crate) fn tell(
     client: &Client,
     x: &mut Exchange,
-    running: &Running,
+    running: &RunningCall,
     call: &ScriptCall,
     what: &str,
-    failure: &Failure,
+    failure: &CallFailure,
 ) {
     let name = function(call).map_or("", |function| &function.name);
-    let seat =
-        Seat { client, x: RefCell::new(x), limit: 0, is_response: false, received: None, is_complete: true };
+    let seat = ActionBridge {
+        client,
+        x: RefCell::new(x),
+        limit: 0,
+        is_response: false,
+        received: None,
+        is_complete: true,
+    };
     running.tell(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
 }
 
 /// What a number that an action returned means (`act`).
-fn verdict(x: &mut Exchange, about: &About<'_>, number: i64) -> Verdict {
-    let deny = |status| Verdict::Final(Final::Deny(Arc::new(Reply::page(status))));
+fn verdict(x: &mut Exchange, about: &RuleContext<'_>, number: i64) -> ActionVerdict {
+    let deny = |status| ActionVerdict::Final(Final::Deny(Arc::new(Reply::page(status))));
     match number {
-        1 => Verdict::Accept,
-        3 => Verdict::Final(Final::Internal),
-        4 => Verdict::Stop(Stop::Close),
+        1 => ActionVerdict::Accept,
+        3 => ActionVerdict::Final(Final::Internal),
+        4 => ActionVerdict::Stop(Stop::Close),
         5 => deny(if about.is_response() { 502 } else { 403 }),
         6 => deny(503),
         7 => {
             x.keep_alive = false;
             deny(400)
         }
-        _ => Verdict::Next,
+        _ => ActionVerdict::Next,
     }
 }
 
 /// An action said that its request is done with: with an answer, or without.
-fn ended(x: &mut Exchange, about: &About<'_>) -> Stop {
+fn ended(x: &mut Exchange, about: &RuleContext<'_>) -> Stop {
     let phase = if about.is_response() { Phase::Headers } else { Phase::Request };
     x.txn.termination.set(Cause::Local, phase);
     match scripting::of(x).ended.take() {
-        Some(Ended::Answered(reply)) if x.txn.is_http => {
+        Some(ScriptEnd::Answered(reply)) if x.txn.is_http => {
             scripting::answer(x, reply);
             Stop::Reply
         }
@@ -299,7 +306,7 @@ fn ended(x: &mut Exchange, about: &About<'_>) -> Stop {
 ///
 /// # Errors
 /// There is no use in waiting on.
-pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) -> Result<Answer, Stop> {
+pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) -> Result<WaitAnswer, Stop> {
     match wait {
         Wait::Turn | Wait::End => {
             tokio::task::yield_now().await;
@@ -318,5 +325,5 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) | Wait::Again(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }
-    Ok(Answer::Nothing)
+    Ok(WaitAnswer::Nothing)
 }

@@ -3,30 +3,30 @@
 
 use std::cell::RefCell;
 
-use lua::{Answer, Bridge, Step, Taken};
+use lua::{Bridge, CallStep, TakenBytes, WaitAnswer};
 use sample::Env;
 
 use super::script;
 use crate::client::Client;
-use crate::exchange::scripting::{self, Service};
+use crate::exchange::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
 /// So much may wait to be sent before a script has to.
 const PORTION: usize = 16 * 1024;
 
 /// What a service reaches of its request.
-struct Seat<'a> {
+struct ServiceBridge<'a> {
     client: &'a Client,
     x: RefCell<&'a mut Exchange>,
 }
 
-impl Seat<'_> {
-    fn service<R>(&self, with: impl FnOnce(&mut Service) -> R) -> Option<R> {
+impl ServiceBridge<'_> {
+    fn service<R>(&self, with: impl FnOnce(&mut ScriptService) -> R) -> Option<R> {
         scripting::of(&mut self.x.borrow_mut()).service.as_mut().map(with)
     }
 }
 
-impl Bridge for Seat<'_> {
+impl Bridge for ServiceBridge<'_> {
     fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
         view::with(self.client, &self.x.borrow(), |env| look(env));
     }
@@ -36,7 +36,7 @@ impl Bridge for Seat<'_> {
         true
     }
 
-    fn respond(&self, reply: lua::Reply) {
+    fn respond(&self, reply: lua::ScriptReply) {
         self.service(|service| service.head = Some(reply));
     }
 
@@ -47,9 +47,9 @@ impl Bridge for Seat<'_> {
         })
     }
 
-    fn take(&self, most: usize, is_line: bool) -> Taken {
+    fn take(&self, most: usize, is_line: bool) -> TakenBytes {
         let limit = self.client.worker.shared.plan.global.tune.bufsize;
-        self.service(|service| take(service, most, is_line, limit)).unwrap_or(Taken::End)
+        self.service(|service| take(service, most, is_line, limit)).unwrap_or(TakenBytes::End)
     }
 
     fn log(&self, level: u8, text: &[u8]) -> bool {
@@ -59,26 +59,26 @@ impl Bridge for Seat<'_> {
 
 /// Takes what came in, up to `most` bytes, or a line; a line without an end is given in parts of
 /// `limit` bytes.
-fn take(service: &mut Service, most: usize, is_line: bool, limit: usize) -> Taken {
+fn take(service: &mut ScriptService, most: usize, is_line: bool, limit: usize) -> TakenBytes {
     let input = &mut service.input;
     if input.is_empty() {
-        return if service.is_ended { Taken::End } else { Taken::Nothing };
+        return if service.is_ended { TakenBytes::End } else { TakenBytes::Nothing };
     }
     let length = match input.iter().position(|byte| *byte == b'\n') {
         _ if !is_line => input.len(),
         Some(end) => end + 1,
         None if service.is_ended || input.len() >= limit => input.len(),
-        None => return Taken::Nothing,
+        None => return TakenBytes::Nothing,
     };
-    Taken::Bytes(input.drain(..length.min(most)).collect())
+    TakenBytes::Bytes(input.drain(..length.min(most)).collect())
 }
 
 /// Begins the service, or goes on with it.
-pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<Answer>) -> Option<Step> {
+pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<WaitAnswer>) -> Option<CallStep> {
     let service = scripting::of(x).service.as_mut()?;
     let (call, running) = (service.call.clone(), service.running.take());
     let function = script::function(&call)?;
-    let seat = Seat { client, x: RefCell::new(x) };
+    let seat = ServiceBridge { client, x: RefCell::new(x) };
     let (running, step) = match running {
         Some(mut running) => {
             let step = running.resume(&seat, answer.unwrap_or_default());
@@ -91,11 +91,11 @@ pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<Answer>) ->
         }
     };
     let x = seat.x.into_inner();
-    if let Step::Failed(failure) = &step {
+    if let CallStep::Failed(failure) = &step {
         let what = if x.txn.is_http { "applet http" } else { "applet tcp" };
         script::tell(client, x, &running, &call, what, failure);
     }
-    if let Step::Wait(_) = step {
+    if let CallStep::Wait(_) = step {
         scripting::of(x).service.as_mut()?.running = Some(running);
     }
     Some(step)

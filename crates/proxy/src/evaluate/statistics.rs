@@ -8,7 +8,7 @@ use crate::answers::{page, service};
 use crate::client::Client;
 use crate::exchange::view::{self, holds};
 use crate::exchange::{Exchange, Stop};
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 use crate::shared::ServiceRequest;
 
 /// `stats uri`: the page, after its own rules.
@@ -28,7 +28,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
         return Err(Stop::Reply);
     }
     if method == http::Method::Post {
-        hold_body(client, x, proxy, Wanted::ALL, None).await?;
+        hold_body(client, x, proxy, BodyWait::ALL, None).await?;
     }
     let admin =
         view::with(client, x, |env| settings.admin.iter().any(|condition| holds(Some(condition), env)));

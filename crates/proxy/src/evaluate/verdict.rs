@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plan::Proxy;
 use rules::{Final, Service};
 use runtime::timer;
-use sample::track::Event;
+use sample::track::CountedEvent;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
@@ -18,7 +18,7 @@ use crate::fault::Fault;
 
 /// Which message a rule set is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum MessageSide {
     Request,
     Response,
 }
@@ -26,7 +26,7 @@ pub(super) enum Side {
 /// A rule ended a TCP stream by what its client sent.
 pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) -> Stop {
     if let Final::Service(Service::Script(call)) = verdict {
-        scripting::of(x).service = Some(scripting::Service::new(call));
+        scripting::of(x).service = Some(scripting::ScriptService::new(call));
         return Stop::Script;
     }
     // Rules on content are the listener's matter, the backend's too.
@@ -55,19 +55,19 @@ pub(super) async fn conclude(
     x: &mut Exchange,
     proxy: &Proxy,
     verdict: Final,
-    side: Side,
+    side: MessageSide,
 ) -> Stop {
     match verdict {
-        Final::Deny(reply) if side == Side::Response => {
+        Final::Deny(reply) if side == MessageSide::Response => {
             count_denied_response(client, x, proxy);
             x.txn.termination.set(Cause::Proxy, Phase::Headers);
             answer(client, x, &reply)
         }
-        Final::Reply(reply) if side == Side::Response => {
+        Final::Reply(reply) if side == MessageSide::Response => {
             x.txn.termination.set(Cause::Local, Phase::Headers);
             answer(client, x, &reply)
         }
-        Final::Reject | Final::CloseServer if side == Side::Response => {
+        Final::Reject | Final::CloseServer if side == MessageSide::Response => {
             x.txn.times.response = 0;
             x.txn.status = 0;
             if matches!(verdict, Final::Reject) {
@@ -82,13 +82,13 @@ pub(super) async fn conclude(
             Stop::Fault(Fault::EmptyResponse)
         }
         Final::Deny(reply) => {
-            x.note(client, Event::Error);
+            x.note(client, CountedEvent::Error);
             count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             answer(client, x, &reply)
         }
         Final::Tarpit(reply) => {
-            x.note(client, Event::Error);
+            x.note(client, CountedEvent::Error);
             count_denied_request(client, x);
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
@@ -104,7 +104,7 @@ pub(super) async fn conclude(
         }
         Final::Reply(reply) => {
             if matches!(reply.content, rules::Content::Challenge(_)) {
-                x.note(client, Event::Error);
+                x.note(client, CountedEvent::Error);
             }
             x.txn.termination.set(Cause::Local, Phase::Request);
             answer(client, x, &reply)
@@ -125,7 +125,7 @@ pub(super) async fn conclude(
             Stop::Close
         }
         Final::Service(Service::Script(call)) => {
-            scripting::of(x).service = Some(scripting::Service::new(call));
+            scripting::of(x).service = Some(scripting::ScriptService::new(call));
             Stop::Script
         }
         Final::Service(Service::PrometheusExporter) => service::metrics(client, x).await,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Conditions, Feed, FileFeed, Filling, Lead, Object, Request, Store};
+use cache::{CacheRequest, Conditions, Feed, FileFeed, Filling, Lead, Object, Store};
 
 use crate::flow::Rank;
 
@@ -13,7 +13,7 @@ pub(crate) struct Caching {
     /// The cache that was asked (`cache-use`).
     pub(crate) store: Arc<Store>,
     /// What the request is there.
-    pub(crate) request: Request,
+    pub(crate) request: CacheRequest,
     /// What was found, to be delivered.
     pub(crate) found: Option<Given>,
     /// What is delivered if no server gives anything (`stale-if-error`).
@@ -47,7 +47,7 @@ pub(crate) enum Given {
 
 impl Caching {
     /// Nothing was found yet.
-    pub(crate) fn new(store: Arc<Store>, request: Request) -> Self {
+    pub(crate) fn new(store: Arc<Store>, request: CacheRequest) -> Self {
         let (found, fallback, stale, conditions, filling, lead) = (None, None, None, None, None, None);
         Self {
             store,

@@ -21,18 +21,18 @@ pub(crate) struct Filtering {
 
 /// A filter, and how far it came.
 pub(crate) struct Instance {
-    pub(crate) filter: lua::Filter,
+    pub(crate) filter: lua::ScriptFilter,
     /// Where it stands among the filters of requests and of responses; `None` where it does not run.
     pub(crate) ranks: [Option<Rank>; 2],
     /// What it has of the request and of the response.
-    pub(crate) parts: [Part; 2],
+    pub(crate) parts: [FilterDirection; 2],
     /// When it is to be called again, in ms of the worker's clock.
     pub(crate) wake_at: u64,
 }
 
 /// What a filter has of one direction.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct FilterDirection {
     /// Whether it sees what passes.
     pub(crate) sees_data: bool,
     /// Whether that has begun.
@@ -61,13 +61,13 @@ impl Filtering {
     pub(crate) fn add(
         &mut self,
         own: &ScriptFilters,
-        made: Vec<Option<lua::Filter>>,
+        made: Vec<Option<lua::ScriptFilter>>,
         limit: usize,
         of_backend: bool,
     ) {
         for ((_, places), filter) in own.0.iter().zip(made) {
             let rank = |of_response| Some(Rank { of_backend, place: places.of(of_response)? });
-            let part = || Part { payload: Payload::new(limit), ..Part::default() };
+            let part = || FilterDirection { payload: Payload::new(limit), ..FilterDirection::default() };
             self.filters.extend(filter.map(|filter| Instance {
                 filter,
                 ranks: [rank(false), rank(true)],
@@ -129,8 +129,9 @@ impl Filtering {
     pub(crate) fn forget_woken(&mut self) {
         let now = now_ms();
         for own in self.filters.iter_mut().filter(|own| own.wake_at <= now) {
-            let holds =
-                |part: &Part| !part.payload.input.is_empty() || part.payload.is_ended && !part.is_over;
+            let holds = |part: &FilterDirection| {
+                !part.payload.input.is_empty() || part.payload.is_ended && !part.is_over
+            };
             if !own.parts.iter().any(holds) {
                 own.wake_at = NEVER;
             }

@@ -8,7 +8,7 @@ use sample::bandwidth::BandwidthLimit;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::flow::{EVERYWHERE, Gate, Rank, Shared, Stretch, Throttle, Tracer};
+use crate::flow::{EVERYWHERE, Gate, Rank, SharedRate, Stretch, Throttle, Tracer};
 
 /// Puts gates into one direction of `x` where filters ask for some and there are none yet: where
 /// nothing changes its payload, one before the receiver; else one in each stretch of filters between
@@ -51,7 +51,7 @@ fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usi
     let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
     let limits = limits.filter(|own| rank(client, own).is_some_and(|rank| stretch.contains(&rank)));
     let throttle = |own: &BandwidthLimit| {
-        let shared = own.entry.clone().map(|entry| Shared::new(entry, own.filter.rate()));
+        let shared = own.entry.clone().map(|entry| SharedRate::new(entry, own.filter.rate()));
         Throttle::new(own.limit, own.period_ms, own.filter.min_size, now).share(shared)
     };
     let throttles: Vec<Throttle> = limits.map(throttle).collect();

@@ -1,25 +1,25 @@
 //! The end of a request or stream: counters, averages; the log line is made by `report`.
 
 use base::clock::WallTime;
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use http::ParseError;
 use plan::Proxy;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
-use sample::track::{self, Event, Trackers};
+use sample::track::{self, CountedEvent, Trackers};
 use sample::{Cause, LogOrigin, Phase};
 use state::errors::Captured;
 use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::exchange::coded;
+use crate::exchange::compression;
 use crate::exchange::report;
 use crate::exchange::trace;
 
-pub(crate) static MALFORMED: Rare =
-    rare!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
+pub(crate) static MALFORMED: EventCounter =
+    event_counter!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
 
 /// The whole second of an instant in microseconds, in milliseconds: what is kept of the last
 /// session of a server or backend, where 0 is never.
@@ -80,7 +80,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             }
         }
     }
-    coded::count(client, x);
+    compression::count(client, x);
     report::close_cookie_states(client, x);
     // Also of what no server was to see.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
@@ -133,10 +133,10 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     let server = backend.and(server);
     let listener = client.session.listener.mine();
     if let Some(trackers) = moved.trackers {
-        track::note(&client.session, trackers, Event::BytesIn(new_in), now_ms);
+        track::note(&client.session, trackers, CountedEvent::BytesIn(new_in), now_ms);
         // What was made here is nothing that the server sent.
         if moved.answered {
-            track::note(&client.session, trackers, Event::BytesOut(new_out), now_ms);
+            track::note(&client.session, trackers, CountedEvent::BytesOut(new_out), now_ms);
         }
     }
     let of_listener = listener.map(|listener| &listener.traffic);

@@ -4,18 +4,18 @@
 
 pub(crate) mod cacheability;
 mod caching;
-mod choice;
-pub(crate) mod coded;
+pub(crate) mod compression;
 pub(crate) mod ending;
-mod engaged;
-mod extra;
+mod extra_attempt;
+mod fastcgi_params;
 pub(crate) mod filtering;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
 pub(crate) mod scripting;
+mod server_choice;
 pub(crate) mod sockets;
-mod told;
+mod spoe;
 pub(crate) mod trace;
 pub(crate) mod unique_id;
 pub(crate) mod view;
@@ -28,22 +28,22 @@ use http::{BodyLength, Method};
 use plan::Proxy;
 use rules::Spoken;
 use runtime::timer::now_ms;
-use sample::track::{self, Event};
+use sample::track::{self, CountedEvent};
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Scratch, Transaction};
 
 use crate::client::Client;
 use crate::fault::Fault;
-use crate::flow::{Flow, Stored, Tap, Trace};
-use crate::server::local::LocalProxy;
-use coded::Coded;
+use crate::flow::{Flow, MemoryBody, Tap, Trace};
+use crate::server::per_worker::LocalProxy;
+use compression::Coded;
 use sockets::ServerSocket;
 
 pub(crate) use caching::{Caching, Given};
-pub(crate) use choice::{Bound, Choice, Dates, Seen};
-pub(crate) use engaged::Engaged;
-pub(crate) use extra::Extra;
-pub(crate) use told::Told;
+pub(crate) use extra_attempt::ExtraAttempt;
+pub(crate) use fastcgi_params::FcgiParams;
+pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
+pub(crate) use spoe::Engaged;
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates
 /// nothing.
@@ -83,7 +83,7 @@ pub(crate) struct Exchange {
     pub(crate) request_body: RequestBody,
     pub(crate) response_body: ResponseBody,
     /// The body of an answer made here.
-    pub(crate) reply: Stored,
+    pub(crate) reply: MemoryBody,
     /// The error that the answer made here stands for, whatever its page says (`errorloc`,
     /// `errorfile`); 0 for none.
     pub(crate) error_status: u16,
@@ -100,13 +100,13 @@ pub(crate) struct Exchange {
     /// Whether rules said that the server's connection closes behind the response.
     pub(crate) closes_server: bool,
     /// What rules say of the parameters that an application gets.
-    pub(crate) fastcgi: Option<Box<Told>>,
+    pub(crate) fastcgi: Option<Box<FcgiParams>>,
     /// The connection to the server, for what asks the kernel about it.
     pub(crate) server_socket: ServerSocket,
     /// Bytes from and to the client that the counters have already.
     pub(crate) counted: (u64, u64),
     /// The attempt beyond the first that is being made, where such are limited.
-    pub(crate) extra: Option<Box<Extra>>,
+    pub(crate) extra: Option<Box<ExtraAttempt>>,
 }
 
 /// What is known of the request's body, apart from its way to the server.
@@ -297,7 +297,7 @@ impl Exchange {
 
     /// Counts `event` in what the request and its connection track in stick tables.
     #[inline]
-    pub(crate) fn note(&self, client: &Client, event: Event) {
+    pub(crate) fn note(&self, client: &Client, event: CountedEvent) {
         track::note(&client.session, &self.txn.trackers, event, now_ms());
     }
 

@@ -11,7 +11,7 @@ use sample::{Cause, Endpoint, Env, LogOrigin, LogProfile};
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::view;
-use crate::log::{Line, Maker, Report};
+use crate::log::{LogLine, Maker, Report};
 
 const INFO: u8 = 6;
 const ERROR: u8 = 3;
@@ -174,6 +174,6 @@ pub(crate) fn session_error(client: &Client, why: &str) {
 
 fn send(client: &Client, level: u8, text: &str) {
     let (worker, frontend) = (&client.worker, &client.frontend);
-    let line = Line::own(level, &frontend.log_tag, text.as_bytes());
+    let line = LogLine::own(level, &frontend.log_tag, text.as_bytes());
     worker.outbox.borrow_mut().send_all(&worker.shared, &frontend.loggers, &line);
 }

@@ -7,15 +7,15 @@ use rules::ScriptCall;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::log::Line;
+use crate::log::LogLine;
 
 /// A service that answers.
-pub(crate) struct Service {
+pub(crate) struct ScriptService {
     pub(crate) call: Arc<ScriptCall>,
     /// It at work, between its steps.
-    pub(crate) running: Option<lua::Running>,
+    pub(crate) running: Option<lua::RunningCall>,
     /// The head of its response, once it gave one.
-    pub(crate) head: Option<lua::Reply>,
+    pub(crate) head: Option<lua::ScriptReply>,
     /// What came in and was not taken yet, and whether that was the end of it.
     pub(crate) input: Vec<u8>,
     pub(crate) is_ended: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Service {
     pub(crate) left: Option<u64>,
 }
 
-impl Service {
+impl ScriptService {
     pub(crate) fn new(call: Arc<ScriptCall>) -> Self {
         Self {
             call,
@@ -45,9 +45,9 @@ pub(crate) struct Scripting {
     /// What they keep (`txn:set_priv`).
     pub(crate) notes: lua::Notes,
     /// How one of them ended it.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<ScriptEnd>,
     /// The service that answers it.
-    pub(crate) service: Option<Service>,
+    pub(crate) service: Option<ScriptService>,
     /// What an action makes of the bytes of a stream, as long as it runs.
     pub(crate) edited: Option<lua::Payload>,
     /// What actions passed on of a stream before it had a server.
@@ -59,11 +59,11 @@ pub(crate) struct Scripting {
 }
 
 /// How a script ended an exchange (`txn:done`).
-pub(crate) enum Ended {
+pub(crate) enum ScriptEnd {
     /// Without an answer.
     Closed,
     /// With this one.
-    Answered(lua::Reply),
+    Answered(lua::ScriptReply),
 }
 
 /// What scripts have of it.
@@ -86,7 +86,7 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
 }
 
 /// Makes what a script gave a head. What is no field is left out.
-pub(crate) fn write_head(reply: &lua::Reply, head: &mut Head) {
+pub(crate) fn write_head(reply: &lua::ScriptReply, head: &mut Head) {
     head.clear();
     head.start_response(reply.status, reply.reason.as_deref());
     for (name, value) in &reply.headers {
@@ -95,7 +95,7 @@ pub(crate) fn write_head(reply: &lua::Reply, head: &mut Head) {
 }
 
 /// Makes a script's answer the one that the client gets.
-pub(crate) fn answer(x: &mut Exchange, reply: lua::Reply) {
+pub(crate) fn answer(x: &mut Exchange, reply: lua::ScriptReply) {
     let head = &mut x.txn.response;
     write_head(&reply, head);
     x.reply.clear();
@@ -112,7 +112,7 @@ pub(crate) fn log(client: &Client, x: &Exchange, level: u8, text: &[u8]) -> bool
     }
     // One line each, whatever is in it.
     let text: Vec<u8> = text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
-    let line = Line::own(level, &proxy.log_tag, &text);
+    let line = LogLine::own(level, &proxy.log_tag, &text);
     client.worker.outbox.borrow_mut().send_all(&client.worker.shared, loggers, &line);
     true
 }

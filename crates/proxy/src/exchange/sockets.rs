@@ -23,12 +23,12 @@ pub(crate) enum ServerSocket {
 }
 
 /// The sockets of a stream.
-pub(crate) struct Sockets<'a> {
+pub(crate) struct StreamSockets<'a> {
     client: &'a Client,
     server: ServerSocket,
 }
 
-impl<'a> Sockets<'a> {
+impl<'a> StreamSockets<'a> {
     /// Of a connection without a request.
     pub(crate) fn of_client(client: &'a Client) -> Self {
         Self { client, server: ServerSocket::None }
@@ -102,8 +102,8 @@ fn facts(number: RawFd) -> Option<TcpFacts> {
     })
 }
 
-impl sample::Sockets for Sockets<'_> {
-    fn unique_id_format(&self) -> Option<&dyn sample::env::Text> {
+impl sample::Sockets for StreamSockets<'_> {
+    fn unique_id_format(&self) -> Option<&dyn sample::env::FormatText> {
         self.client.frontend.unique_id_format.as_ref().map(|format| format as _)
     }
 

@@ -5,11 +5,11 @@ use sample::{Condition, Env, Test};
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::exchange::sockets::Sockets;
+use crate::exchange::sockets::StreamSockets;
 
 /// Calls `look` with the view of `client` and `x`, nothing more to come.
 pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
-    let sockets = Sockets::of(client, x);
+    let sockets = StreamSockets::of(client, x);
     look(&Env {
         sockets: Some(&sockets),
         request_bytes: x.request_bytes(client),

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use runtime::Buffer;
 
-use super::source::Reader;
+use super::source::SourceReader;
 use super::{Coding, Flow, FlowError, Path};
 
 impl Flow {
@@ -14,7 +14,7 @@ impl Flow {
     pub(super) fn read_ahead(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut Reader<'_>,
+        from: &mut SourceReader<'_>,
         buffer: &mut Buffer,
     ) -> Result<(), FlowError> {
         while !self.has_ended() && self.filters.as_mut().is_some_and(|filters| filters.run_ahead(context)) {

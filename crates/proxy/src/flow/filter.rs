@@ -2,7 +2,7 @@
 //! and in which order, is the matter of [`Filters`](super::Filters).
 //!
 //! A filter gets payload apart from any coding of transfer, and gives payload. Some pass on at once
-//! what they make of it; limits, traces and scripts let it wait before them ([`Queue`]).
+//! what they make of it; limits, traces and scripts let it wait before them ([`FilterQueue`]).
 
 use std::task::{Context, Poll};
 
@@ -53,7 +53,7 @@ pub(crate) struct Keeping {
 
 /// What waits before a filter.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct FilterQueue {
     bytes: Vec<u8>,
     /// How many of them were taken.
     taken: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 pub(crate) struct Holding {
     pub(super) gate: Gate,
-    pub(super) queue: Queue,
+    pub(super) queue: FilterQueue,
 }
 
 /// A filter of a script, and what waits before it. `message::scripted` calls its functions.
@@ -73,7 +73,7 @@ pub(crate) struct Holding {
 pub(crate) struct Scripted {
     /// Which one of those of the stream.
     pub(super) place: usize,
-    pub(super) queue: Queue,
+    pub(super) queue: FilterQueue,
     /// Whether it was told of the end.
     pub(super) is_told: bool,
     /// Whether it holds as much as it may.
@@ -96,14 +96,14 @@ impl Filter {
 
     /// What lets payload wait as `gate` says.
     pub(super) fn hold(gate: Gate) -> Self {
-        Self::Hold(Box::new(Holding { gate, queue: Queue::default() }))
+        Self::Hold(Box::new(Holding { gate, queue: FilterQueue::default() }))
     }
 
     /// The filter of a script, which is that `place` of those of the stream.
     pub(crate) fn script(place: usize) -> Self {
         Self::Script(Box::new(Scripted {
             place,
-            queue: Queue::default(),
+            queue: FilterQueue::default(),
             is_told: false,
             is_full: false,
             is_over: false,
@@ -219,7 +219,7 @@ impl Keeping {
     }
 }
 
-impl Queue {
+impl FilterQueue {
     /// How much waits.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.taken

@@ -32,7 +32,7 @@ thread_local! {
 
 /// A filter at its place.
 #[derive(Debug)]
-struct Stage {
+struct FilterStage {
     rank: Rank,
     filter: Filter,
 }
@@ -42,7 +42,7 @@ struct Stage {
 pub(crate) struct Filters {
     /// Who else reads the payload as it comes, before the first.
     taps: Vec<Rc<Tap>>,
-    stages: Vec<Stage>,
+    stages: Vec<FilterStage>,
     /// What came out of the last and is not staged yet, behind `room` bytes where there is anything.
     made: Vec<u8>,
     /// How many bytes the coding of the body needs before it.
@@ -60,7 +60,7 @@ pub(crate) struct Filters {
 
 /// What is next in a direction that has filters, once all that came out of them has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum NextFilter {
     /// Nothing waits: more may come.
     Free,
     /// Something went on.
@@ -78,8 +78,8 @@ pub(super) enum Turn {
 impl Filters {
     /// These, each with its rank, in any order; `None` where there are none.
     pub(crate) fn of(filters: impl IntoIterator<Item = (Rank, Filter)>) -> Option<Box<Self>> {
-        let mut stages: Vec<Stage> =
-            filters.into_iter().map(|(rank, filter)| Stage { rank, filter }).collect();
+        let mut stages: Vec<FilterStage> =
+            filters.into_iter().map(|(rank, filter)| FilterStage { rank, filter }).collect();
         if stages.is_empty() {
             return None;
         }
@@ -87,7 +87,7 @@ impl Filters {
         Some(Self::in_order(stages))
     }
 
-    fn in_order(stages: Vec<Stage>) -> Box<Self> {
+    fn in_order(stages: Vec<FilterStage>) -> Box<Self> {
         let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
         let (taps, coded) = (Vec::new(), Vec::new());
         Box::new(Self { taps, stages, made, room: 0, coded, is_over: false, discards: false, promised: None })
@@ -183,7 +183,7 @@ impl Filters {
     /// Has payload wait before `gate`, which stands at that rank.
     pub(crate) fn hold(&mut self, rank: Rank, gate: Gate) {
         let at = self.stages.partition_point(|stage| stage.rank < rank);
-        self.stages.insert(at, Stage { rank, filter: Filter::hold(gate) });
+        self.stages.insert(at, FilterStage { rank, filter: Filter::hold(gate) });
     }
 
     /// Whether limits or traces are among them.
@@ -261,7 +261,7 @@ impl Filters {
         if is_last {
             self.make_room();
         }
-        let Some(Stage { filter: Filter::Compress(own), .. }) = self.stages.get_mut(at) else {
+        let Some(FilterStage { filter: Filter::Compress(own), .. }) = self.stages.get_mut(at) else {
             return false;
         };
         if is_last {
@@ -315,7 +315,7 @@ impl Filters {
 
     /// Lets what waits longest go on, as far as limits allow; the calling task is woken when they allow
     /// more.
-    pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> Turn {
+    pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> NextFilter {
         for at in (0..self.stages.len()).rev() {
             match &mut self.stages[at].filter {
                 Filter::Hold(own) if !own.queue.is_empty() => {
@@ -326,34 +326,38 @@ impl Filters {
                     None => continue,
                 },
                 Filter::Script(own) if own.holds() => {
-                    return if own.has_unseen() && !own.is_full { Turn::Unseen } else { Turn::Held(at) };
+                    return if own.has_unseen() && !own.is_full {
+                        NextFilter::Unseen
+                    } else {
+                        NextFilter::Held(at)
+                    };
                 }
                 _ => {}
             }
         }
-        Turn::Free
+        NextFilter::Free
     }
 
     /// Passes on a piece that waited in a cache.
     #[cold]
-    fn take_piece(&mut self, at: usize, piece: Piece) -> Turn {
+    fn take_piece(&mut self, at: usize, piece: Piece) -> NextFilter {
         match piece {
             Piece::Bytes(bytes, range) => self.put(at + 1, bytes.get(range).unwrap_or_default()),
             Piece::End => self.end_from(at + 1),
-            Piece::Cut => return Turn::Cut,
+            Piece::Cut => return NextFilter::Cut,
         }
-        Turn::Moved
+        NextFilter::Moved
     }
 
     /// Passes on as much of what waits before limits as these allow.
-    fn poll_release(&mut self, at: usize, context: &mut Context<'_>) -> Turn {
-        let Filter::Hold(own) = &mut self.stages[at].filter else { return Turn::Free };
+    fn poll_release(&mut self, at: usize, context: &mut Context<'_>) -> NextFilter {
+        let Filter::Hold(own) = &mut self.stages[at].filter else { return NextFilter::Free };
         let waiting = own.queue.len();
         let allowed = loop {
             match own.gate.allow(waiting) {
                 0 => match own.gate.poll_open(waiting, context) {
                     Poll::Ready(()) => {}
-                    Poll::Pending => return Turn::Limited(at),
+                    Poll::Pending => return NextFilter::Limited(at),
                 },
                 allowed => break allowed,
             }
@@ -368,7 +372,7 @@ impl Filters {
                 self.end_from(at + 1);
             }
         }
-        Turn::Moved
+        NextFilter::Moved
     }
 
     /// Whether anything waits in them, so that nothing more may come.
@@ -414,7 +418,7 @@ impl Filters {
     /// Passes on what a script's filter gives; with `is_over` that was the last of it. With `is_full` it
     /// takes no more until it passed something on.
     pub(super) fn put_from_script(&mut self, at: usize, bytes: &[u8], is_over: bool, is_full: bool) {
-        if let Some(Stage { filter: Filter::Script(own), .. }) = self.stages.get_mut(at) {
+        if let Some(FilterStage { filter: Filter::Script(own), .. }) = self.stages.get_mut(at) {
             own.is_full = is_full;
             own.is_over = is_over;
         }
@@ -468,7 +472,7 @@ pub(crate) struct Unseen {
     pub(crate) is_ended: bool,
 }
 
-impl Stage {
+impl FilterStage {
     /// Whether the receiver reads from the cache.
     fn runs_ahead(&self) -> bool {
         matches!(&self.filter, Filter::Keep(own) if own.runs_ahead())

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use runtime::timer::{Timer, now_ms};
-use state::table::{Data, Tracked};
+use state::table::{DataType, Tracked};
 
 use super::Tracer;
 
@@ -33,18 +33,18 @@ pub(crate) struct Throttle {
     current: u64,
     previous: u64,
     /// Where what all streams sent is counted that share it.
-    shared: Option<Shared>,
+    shared: Option<SharedRate>,
 }
 
 /// The rate of bytes of an entry of a stick table.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedRate {
     entry: Rc<Tracked>,
-    rate: Data,
+    rate: DataType,
 }
 
-impl Shared {
-    pub(crate) fn new(entry: Rc<Tracked>, rate: Data) -> Self {
+impl SharedRate {
+    pub(crate) fn new(entry: Rc<Tracked>, rate: DataType) -> Self {
         Self { entry, rate }
     }
 }
@@ -58,13 +58,13 @@ impl Throttle {
     }
 
     /// Counts together with others.
-    pub(crate) fn share(self, shared: Option<Shared>) -> Self {
+    pub(crate) fn share(self, shared: Option<SharedRate>) -> Self {
         Self { shared, ..self }
     }
 
     /// Reads what all that share it have sent; says how many these are.
     fn look(&mut self, now: u64) -> u64 {
-        let Some(Shared { entry, rate }) = &self.shared else { return 1 };
+        let Some(SharedRate { entry, rate }) = &self.shared else { return 1 };
         let view = entry.view();
         if let Some(column) = view.table().column(*rate) {
             let factor = u64::from(view.table().settings.bytes_factor);
@@ -78,7 +78,7 @@ impl Throttle {
     /// Counts what was sent.
     fn count(&mut self, bytes: u64) {
         self.current += bytes;
-        if let Some(Shared { entry, rate }) = &self.shared {
+        if let Some(SharedRate { entry, rate }) = &self.shared {
             let view = entry.view();
             view.add(*rate, 0, bytes.div_ceil(view.table().settings.bytes_factor.into()), now_ms());
         }

@@ -30,11 +30,11 @@ use sample::ConnectionError;
 
 pub(crate) use filter::Filter;
 pub(crate) use filters::Filters;
-pub(crate) use gate::{Gate, Shared, Throttle};
+pub(crate) use gate::{Gate, SharedRate, Throttle};
 pub(crate) use rank::{EVERYWHERE, Rank, Stretch};
 pub(crate) use sink::{Coding, Following, Sink};
 pub(crate) use socket::Socket;
-pub(crate) use source::{Beginning, Body, Decoding, Source, Stored};
+pub(crate) use source::{Beginning, CachedBody, Decoding, MemoryBody, Source};
 pub(crate) use tap::{Tap, Tapped, tap};
 pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};
 pub use tracer::{Life, tell_of_process};
@@ -310,7 +310,7 @@ mod tests {
                 sender.shutdown(std::net::Shutdown::Write).unwrap();
             }
             let pumped = runtime.block_on(poll_fn(|context| {
-                let sent = flow.poll_pump(context, Source::H1(&mut from), &mut Sink::H1(&mut to));
+                let sent = flow.poll_pump(context, Source::Socket(&mut from), &mut Sink::Socket(&mut to));
                 Poll::Ready(sent.map(|sent| sent.is_ok()))
             }));
             assert_eq!(pumped, if ended { Poll::Ready(true) } else { Poll::Pending });
@@ -322,7 +322,7 @@ mod tests {
     fn chunks_of_zeros(count: usize) -> Vec<usize> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let ((from, mut sender), (mut to, mut receiver)) = (pair(), pair());
-        let settings = compress::Settings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
+        let settings = compress::CoderSettings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
         let encoder = compress::Encoder::new(compress::Algorithm::Gzip, &settings).unwrap();
         let rank = Rank { of_backend: true, place: 0 };
         let filters = Filters::of([(rank, Filter::compress(encoder))]).unwrap();
@@ -335,7 +335,7 @@ mod tests {
         }
         runtime
             .block_on(poll_fn(|context| {
-                flow.poll_pump(context, Source::H1(&mut from), &mut Sink::H1(&mut to))
+                flow.poll_pump(context, Source::Socket(&mut from), &mut Sink::Socket(&mut to))
             }))
             .unwrap();
         let (mut bytes, mut sizes) = (&read_arrived(&mut receiver)[..], Vec::new());

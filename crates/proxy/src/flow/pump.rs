@@ -8,10 +8,10 @@ use net::splice::Pipe;
 use runtime::{Buffer, buffer, turns};
 use sample::ConnectionError;
 
-use super::filters::Turn;
-use super::source::{Framing, Reader};
+use super::filters::NextFilter;
+use super::source::{Framing, SourceReader};
 use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
-use crate::stream::{self, Incoming, Protocol};
+use crate::stream;
 
 /// Fewer bytes than this are not worth a pipe's two calls.
 const SPLICE_LEAST: u64 = 4096;
@@ -260,13 +260,13 @@ impl Flow {
         let Some(filters) = &mut self.filters else { return Poll::Ready(Ok(Passed::Nothing)) };
         let turn = filters.poll_turn(context);
         match turn {
-            Turn::Free => return Poll::Ready(Ok(Passed::Nothing)),
-            Turn::Unseen => return Poll::Pending,
-            Turn::Cut => return Poll::Ready(Err(FlowError::Filter)),
-            Turn::Moved => {}
-            Turn::Held(at) | Turn::Limited(at) => {
+            NextFilter::Free => return Poll::Ready(Ok(Passed::Nothing)),
+            NextFilter::Unseen => return Poll::Pending,
+            NextFilter::Cut => return Poll::Ready(Err(FlowError::Filter)),
+            NextFilter::Moved => {}
+            NextFilter::Held(at) | NextFilter::Limited(at) => {
                 // Being held back by a limit is no silence of either side: deadlines are counted anew.
-                self.moved |= matches!(turn, Turn::Limited(_));
+                self.moved |= matches!(turn, NextFilter::Limited(_));
                 if !filters.flush(at + 1) {
                     return Poll::Pending;
                 }
@@ -298,7 +298,7 @@ impl Flow {
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         match from {
-            Source::H1(from) => {
+            Source::Socket(from) => {
                 from.input.get_or_insert_with(Buffer::small);
                 let pumped = match self.pipe.take() {
                     None => self.poll_from_socket(context, from, to),
@@ -312,8 +312,7 @@ impl Flow {
                 from.release();
                 pumped
             }
-            Source::H2(from) => self.poll_from_stream(context, from, |incoming| Reader::H2(incoming), to),
-            Source::Fcgi(from) => self.poll_from_stream(context, from, |incoming| Reader::Fcgi(incoming), to),
+            Source::Stream(from) => self.poll_from_stream(context, from, to),
             Source::Gone => Poll::Ready(Err(FlowError::Read(ConnectionError::default()))),
             Source::Stored(stored) => self.poll_stored(context, stored, to),
         }
@@ -329,21 +328,20 @@ impl Flow {
     ) -> Poll<Result<(), FlowError>> {
         let Socket { stream, input } = from;
         let Some(buffer) = input else { return Poll::Pending };
-        self.poll_forward(context, Reader::H1(stream), buffer, to)
+        self.poll_forward(context, SourceReader::Socket(stream), buffer, to)
     }
 
     /// From a stream of a connection that has many.
     #[inline]
-    fn poll_from_stream<E: Protocol>(
+    fn poll_from_stream(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut stream::Stream<E>,
-        reader: impl FnOnce(&mut Incoming<E>) -> Reader<'_>,
+        from: &mut stream::Any,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         let (incoming, input) = from.halves();
         let buffer = input.get_or_insert_with(Buffer::small);
-        let pumped = self.poll_forward(context, reader(incoming), buffer, to);
+        let pumped = self.poll_forward(context, SourceReader::Stream(incoming), buffer, to);
         from.release();
         pumped
     }
@@ -353,7 +351,7 @@ impl Flow {
     fn poll_forward(
         &mut self,
         context: &mut Context<'_>,
-        mut from: Reader<'_>,
+        mut from: SourceReader<'_>,
         buffer: &mut Buffer,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
@@ -426,7 +424,7 @@ impl Flow {
         pipe: &mut Option<Pipe>,
     ) -> Poll<Result<(), FlowError>> {
         loop {
-            let (Some(through), Sink::H1(socket)) = (&mut *pipe, &mut *to) else {
+            let (Some(through), Sink::Socket(socket)) = (&mut *pipe, &mut *to) else {
                 *pipe = None;
                 return self.poll_from_socket(context, from, to);
             };
@@ -444,7 +442,7 @@ impl Flow {
                 failed => return failed,
             }
             while !through.is_empty() {
-                let Sink::H1(socket) = &mut *to else { break };
+                let Sink::Socket(socket) = &mut *to else { break };
                 match through.poll_drain(context, socket, self.spliceable() > 0) {
                     Poll::Ready(Ok(_)) => self.moved = true,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
@@ -456,7 +454,7 @@ impl Flow {
             }
             let limit = self.spliceable();
             if limit < SPLICE_LEAST || !buffer.is_empty() {
-                match self.poll_receive(context, &mut Reader::H1(from), buffer) {
+                match self.poll_receive(context, &mut SourceReader::Socket(from), buffer) {
                     Poll::Ready(Ok(())) => continue,
                     other => {
                         self.release(context, to);
@@ -465,7 +463,7 @@ impl Flow {
                 }
             }
             match through.poll_fill(context, from, limit) {
-                Poll::Ready(Ok(0)) => self.end_of_stream(&mut Reader::H1(from))?,
+                Poll::Ready(Ok(0)) => self.end_of_stream(&mut SourceReader::Socket(from))?,
                 Poll::Ready(Ok(n)) => {
                     self.skip(n as u64);
                     self.moved = true;
@@ -485,7 +483,7 @@ impl Flow {
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut Reader<'_>,
+        from: &mut SourceReader<'_>,
         buffer: &mut Buffer,
     ) -> Poll<Result<(), FlowError>> {
         if buffer.len() > self.ready {
@@ -545,7 +543,7 @@ impl Flow {
         Poll::Pending
     }
 
-    fn end_of_stream(&mut self, from: &mut Reader<'_>) -> Result<(), FlowError> {
+    fn end_of_stream(&mut self, from: &mut SourceReader<'_>) -> Result<(), FlowError> {
         if !self.is_until_close() {
             return Err(FlowError::Read(ConnectionError::default()));
         }

@@ -6,16 +6,14 @@ use std::task::{Context, Poll};
 use http::Head;
 use net::Stream;
 
-use crate::stream::{self, fastcgi};
+use crate::stream;
 
 /// Where a direction's bytes go.
 pub(crate) enum Sink<'a> {
     /// A peer that speaks HTTP/1, or TCP.
-    H1(&'a mut Stream),
-    /// A stream of a connection that has many.
-    H2(&'a mut stream::Stream),
-    /// A request of a connection that speaks FastCGI.
-    Fcgi(&'a mut fastcgi::Stream),
+    Socket(&'a mut Stream),
+    /// A stream of a connection that carries many.
+    Stream(&'a mut stream::Any),
     /// Memory, which takes so many bytes in all.
     Memory(&'a mut Vec<u8>, usize),
     /// Nowhere: there is no stream any more.
@@ -47,14 +45,11 @@ impl Sink<'_> {
         following: Following,
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::H1(stream) => {
+            Self::Socket(stream) => {
                 let more = matches!(following, Following::More | Following::End(true));
                 stream.poll_write_both(context, staged, ready, more)
             }
-            Self::H2(stream) => {
-                stream.poll_write(context, staged, ready, matches!(following, Following::End(_)))
-            }
-            Self::Fcgi(stream) => {
+            Self::Stream(stream) => {
                 stream.poll_write(context, staged, ready, matches!(following, Following::End(_)))
             }
             Self::Memory(bytes, most) => {
@@ -75,10 +70,10 @@ impl Sink<'_> {
 
     /// The stream that may keep a buffer until the bytes in it have left.
     #[inline]
-    pub(crate) fn gathering(&mut self) -> Option<&mut stream::Stream> {
+    pub(crate) fn gathering(&mut self) -> Option<&mut stream::Any> {
         match self {
-            Self::H2(stream) if stream.connection().gathers => Some(stream),
-            _ => None,
+            Self::Stream(stream) => stream.gathers().then_some(stream),
+            Self::Socket(_) | Self::Memory(..) | Self::Gone => None,
         }
     }
 
@@ -89,8 +84,8 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::H1(stream) => stream.poll_flush(context),
-            Self::H2(_) | Self::Fcgi(_) | Self::Memory(..) | Self::Gone => Poll::Ready(Ok(())),
+            Self::Socket(stream) => stream.poll_flush(context),
+            Self::Stream(_) | Self::Memory(..) | Self::Gone => Poll::Ready(Ok(())),
         }
     }
 
@@ -98,8 +93,8 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn push(&mut self) {
         match self {
-            Self::H1(stream) => stream.push(),
-            Self::H2(_) | Self::Fcgi(_) | Self::Memory(..) | Self::Gone => {}
+            Self::Socket(stream) => stream.push(),
+            Self::Stream(_) | Self::Memory(..) | Self::Gone => {}
         }
     }
 
@@ -108,23 +103,20 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn end_message(&mut self, trailers: Option<Box<Head>>) {
         match (self, trailers) {
-            (Self::H1(_) | Self::Memory(..) | Self::Gone, _) => {}
-            (Self::H2(stream), None) => stream.end(),
-            // It has no place for trailers.
-            (Self::Fcgi(stream), _) => stream.end(),
-            (Self::H2(stream), Some(trailers)) => stream.send_trailers(&trailers),
+            (Self::Socket(_) | Self::Memory(..) | Self::Gone, _) => {}
+            (Self::Stream(stream), None) => stream.end(),
+            (Self::Stream(stream), Some(trailers)) => stream.send_trailers(&trailers),
         }
     }
 
     /// Tells the peer that nothing more comes.
     pub(crate) fn finish(&mut self) {
         match self {
-            Self::H1(stream) => {
+            Self::Socket(stream) => {
                 stream.close();
                 stream.shutdown_write();
             }
-            Self::H2(stream) => stream.end(),
-            Self::Fcgi(stream) => stream.end(),
+            Self::Stream(stream) => stream.end(),
             Self::Memory(..) | Self::Gone => {}
         }
     }

@@ -14,16 +14,15 @@ use net::Stream;
 use runtime::{Buffer, turns};
 
 use super::Socket;
-use crate::stream::{self, fastcgi};
+use crate::stream::{self, AnyIncoming};
 
 /// What a direction is read from.
-pub(super) enum Reader<'a> {
-    H1(&'a mut Stream),
-    H2(&'a mut stream::Incoming),
-    Fcgi(&'a mut fastcgi::Incoming),
+pub(super) enum SourceReader<'a> {
+    Socket(&'a mut Stream),
+    Stream(AnyIncoming<'a>),
 }
 
-impl Reader<'_> {
+impl SourceReader<'_> {
     /// Receives into `buffer` what is here: 0 at the end of the stream.
     #[inline]
     pub(super) fn poll_read(
@@ -32,15 +31,14 @@ impl Reader<'_> {
         buffer: &mut Buffer,
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::H1(stream) => {
+            Self::Socket(stream) => {
                 let read = stream.poll_read(context, buffer.room());
                 if let Poll::Ready(Ok(n)) = read {
                     buffer.fill(n);
                 }
                 read
             }
-            Self::H2(incoming) => incoming.poll_read(context, buffer),
-            Self::Fcgi(incoming) => incoming.poll_read(context, buffer),
+            Self::Stream(incoming) => incoming.poll_read(context, buffer),
         }
     }
 
@@ -48,9 +46,8 @@ impl Reader<'_> {
     #[inline]
     pub(super) fn has_payload(&self) -> bool {
         match self {
-            Self::H1(_) => false,
-            Self::H2(incoming) => incoming.has_payload(),
-            Self::Fcgi(incoming) => incoming.has_payload(),
+            Self::Socket(_) => false,
+            Self::Stream(incoming) => incoming.has_payload(),
         }
     }
 
@@ -58,18 +55,16 @@ impl Reader<'_> {
     #[inline]
     pub(super) fn is_at_end(&mut self) -> bool {
         match self {
-            Self::H1(_) => false,
-            Self::H2(incoming) => incoming.is_at_end(),
-            Self::Fcgi(incoming) => incoming.is_at_end(),
+            Self::Socket(_) => false,
+            Self::Stream(incoming) => incoming.is_at_end(),
         }
     }
 
     /// The trailers that came behind the message, where the side knows them.
     pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {
         match self {
-            Self::H1(_) => None,
-            Self::H2(incoming) => incoming.take_trailers(),
-            Self::Fcgi(incoming) => incoming.take_trailers(),
+            Self::Socket(_) => None,
+            Self::Stream(incoming) => incoming.take_trailers(),
         }
     }
 }
@@ -137,15 +132,13 @@ impl Framing {
 /// Where a direction's bytes come from.
 pub(crate) enum Source<'a> {
     /// A peer that speaks HTTP/1, or TCP.
-    H1(&'a mut Socket),
-    /// A stream of a connection that has many.
-    H2(&'a mut stream::Stream),
-    /// A request of a connection that speaks FastCGI.
-    Fcgi(&'a mut fastcgi::Stream),
+    Socket(&'a mut Socket),
+    /// A stream of a connection that carries many.
+    Stream(&'a mut stream::Any),
     /// Nothing: there is no stream any more.
     Gone,
     /// A body that lies here.
-    Stored(&'a mut Stored),
+    Stored(&'a mut MemoryBody),
 }
 
 /// A body in pieces, each made when it is asked for.
@@ -158,14 +151,14 @@ pub(super) const PORTION: usize = 16 * 1024;
 const TURN: Duration = Duration::from_micros(200);
 
 /// A body that a cache gives piece by piece.
-pub(crate) enum Body {
+pub(crate) enum CachedBody {
     /// That of another request's response, as it comes.
     Coming(Feed),
     /// One in a file.
     Filed(FileFeed),
 }
 
-impl Body {
+impl CachedBody {
     /// Ready once the next piece is there, or nothing will come.
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         match self {
@@ -177,7 +170,7 @@ impl Body {
 
 /// The body of an answer made here.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct MemoryBody {
     /// What there is of it.
     pub(crate) bytes: Vec<u8>,
     /// What follows, where it is made in pieces.
@@ -187,7 +180,7 @@ pub(crate) struct Stored {
     rest: Range<usize>,
     /// What a cache has of a body that is not in memory as a whole, and how much that will be, where
     /// it is known.
-    pub(crate) feed: Option<Box<(Body, Option<u64>)>>,
+    pub(crate) feed: Option<Box<(CachedBody, Option<u64>)>>,
     /// Whether it passes the filters of responses: a cache or a service gives it.
     pub(crate) is_filtered: bool,
     /// Whether more will be put in by who makes it.
@@ -198,7 +191,7 @@ pub(crate) struct Stored {
     yielded: bool,
 }
 
-impl Stored {
+impl MemoryBody {
     /// Forgets all of it.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -220,7 +213,7 @@ impl Stored {
     }
 
     /// Makes it what comes out of `feed`, so many bytes where that is known.
-    pub(crate) fn come(&mut self, feed: Body, length: Option<u64>) {
+    pub(crate) fn come(&mut self, feed: CachedBody, length: Option<u64>) {
         self.clear();
         self.feed = Some(Box::new((feed, length)));
         self.open();

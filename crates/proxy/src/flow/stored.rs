@@ -7,14 +7,14 @@ use runtime::Buffer;
 use super::pump::Passed;
 use super::sink::Following;
 use super::source::Framing;
-use super::{COPY, Coding, Flow, FlowError, Path, Sink, Stored};
+use super::{COPY, Coding, Flow, FlowError, MemoryBody, Path, Sink};
 
 impl Flow {
     /// From memory to a socket.
     pub(super) fn poll_stored(
         &mut self,
         context: &mut Context<'_>,
-        stored: &mut Stored,
+        stored: &mut MemoryBody,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         let coding = match self.path {
@@ -51,7 +51,7 @@ impl Flow {
     }
 
     /// Takes a portion of what lies here.
-    fn take_stored(&mut self, stored: &mut Stored, coding: Coding) -> Result<(), FlowError> {
+    fn take_stored(&mut self, stored: &mut MemoryBody, coding: Coding) -> Result<(), FlowError> {
         let Some(filters) = &mut self.filters else {
             if stored.take_portion(|portion| coding.write(portion, &mut self.staged)) {
                 self.framing = Framing::Done;
@@ -74,7 +74,7 @@ impl Flow {
     fn poll_object(
         &mut self,
         context: &mut Context<'_>,
-        stored: &mut Stored,
+        stored: &mut MemoryBody,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         let following = Following::End(self.ends);

@@ -15,9 +15,9 @@ const TURN: usize = 64 * 1024;
 
 /// What the two have in common.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedTap {
     waiting: Vec<u8>,
-    end: End,
+    end: TapEnd,
     reader: Option<Waker>,
     /// Who waits to hear that it was cut.
     watcher: Option<Waker>,
@@ -25,7 +25,7 @@ struct Shared {
 
 /// Whether more comes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum TapEnd {
     /// It does.
     #[default]
     Open,
@@ -38,7 +38,7 @@ enum End {
 /// Where payload is copied to.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<SharedTap>>,
     /// Bytes copied so far.
     copied: Cell<u64>,
     /// Bytes that passed on the present way: a request may be sent more than once.
@@ -49,11 +49,11 @@ pub(crate) struct Tap {
 
 /// Who reads what a [`Tap`] copied.
 #[derive(Debug)]
-pub(crate) struct Tapped(Rc<RefCell<Shared>>);
+pub(crate) struct Tapped(Rc<RefCell<SharedTap>>);
 
 /// A tap and its reader.
 pub(crate) fn tap() -> (Tap, Tapped) {
-    let shared = Rc::<RefCell<Shared>>::default();
+    let shared = Rc::<RefCell<SharedTap>>::default();
     let tap = Tap { shared: shared.clone(), copied: Cell::new(0), passed: Cell::new(0), turn: Cell::new(0) };
     (tap, Tapped(shared))
 }
@@ -75,14 +75,14 @@ impl Tap {
         };
         let mut shared = self.shared.borrow_mut();
         // Nobody reads any more.
-        if shared.end != End::Open || Rc::strong_count(&self.shared) == 1 {
+        if shared.end != TapEnd::Open || Rc::strong_count(&self.shared) == 1 {
             return;
         }
         self.copied.set(to);
         self.turn.set(self.turn.get() + new);
         if shared.waiting.len() + new > MOST {
             shared.waiting = Vec::new();
-            shared.end(End::Cut);
+            shared.end(TapEnd::Cut);
             return;
         }
         shared.waiting.extend_from_slice(&data[data.len() - new..]);
@@ -100,24 +100,24 @@ impl Tap {
 
     /// The payload has ended.
     pub(super) fn end(&self) {
-        self.shared.borrow_mut().end(End::Whole);
+        self.shared.borrow_mut().end(TapEnd::Whole);
     }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.shared.borrow_mut().end(End::Cut);
+        self.shared.borrow_mut().end(TapEnd::Cut);
     }
 }
 
-impl Shared {
-    fn end(&mut self, end: End) {
-        if self.end != End::Open {
+impl SharedTap {
+    fn end(&mut self, end: TapEnd) {
+        if self.end != TapEnd::Open {
             return;
         }
         self.end = end;
         self.wake();
-        if let Some(watcher) = self.watcher.take().filter(|_| end == End::Cut) {
+        if let Some(watcher) = self.watcher.take().filter(|_| end == TapEnd::Cut) {
             watcher.wake();
         }
     }
@@ -139,7 +139,7 @@ impl Tapped {
             std::mem::swap(&mut shared.waiting, into);
             return Poll::Ready(true);
         }
-        if shared.end == End::Open {
+        if shared.end == TapEnd::Open {
             shared.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
@@ -149,7 +149,7 @@ impl Tapped {
     /// Ready once the rest is lost.
     pub(crate) fn poll_cut(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut shared = self.0.borrow_mut();
-        if shared.end == End::Cut {
+        if shared.end == TapEnd::Cut {
             return Poll::Ready(());
         }
         shared.watcher = Some(context.waker().clone());
@@ -158,7 +158,7 @@ impl Tapped {
 
     /// Whether the rest is lost.
     pub(crate) fn is_cut(&self) -> bool {
-        self.0.borrow().end == End::Cut
+        self.0.borrow().end == TapEnd::Cut
     }
 }
 

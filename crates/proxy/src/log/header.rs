@@ -24,7 +24,7 @@ pub enum Stamp<'a> {
 
 /// Whom a message names as its maker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin<'a> {
+pub enum MessageOrigin<'a> {
     /// This process.
     Own,
     /// What a message received says: its host and process, each if it says so.
@@ -38,7 +38,7 @@ pub enum Origin<'a> {
 
 /// A line with what its header tells.
 #[derive(Debug, Clone, Copy)]
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     /// 0 (emerg) to 7 (debug).
     pub level: u8,
     /// The facility, where the message has one of its own.
@@ -46,7 +46,7 @@ pub struct Line<'a> {
     /// When.
     pub stamp: Stamp<'a>,
     /// Who.
-    pub origin: Origin<'a>,
+    pub origin: MessageOrigin<'a>,
     /// The name of the program; empty for none.
     pub tag: &'a [u8],
     /// RFC 5424's MSGID; empty for none.
@@ -59,14 +59,14 @@ pub struct Line<'a> {
     pub received: LogFormat,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LogLine<'a> {
     /// A line of this process.
     pub fn own(level: u8, tag: &'a str, text: &'a [u8]) -> Self {
         Self {
             level,
             facility: None,
             stamp: Stamp::Now,
-            origin: Origin::Own,
+            origin: MessageOrigin::Own,
             tag: tag.as_bytes(),
             message_id: b"",
             structured: b"",
@@ -78,7 +78,7 @@ impl<'a> Line<'a> {
 
 impl Outbox {
     /// Appends what stands before `line`.
-    pub(crate) fn header(&mut self, logger: &Logger, line: &Line<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn header(&mut self, logger: &Logger, line: &LogLine<'_>, out: &mut Vec<u8>) {
         let level = line.level.max(logger.min_level);
         let priority = u32::from(line.facility.unwrap_or(logger.facility)) * 8 + u32::from(level);
         let format = if logger.format == LogFormat::AsReceived { line.received } else { logger.format };
@@ -107,12 +107,12 @@ impl Outbox {
     }
 
     /// `Nov 22 02:51:39 host tag[pid]: `, without the host in the local format.
-    fn bsd(&mut self, format: LogFormat, line: &Line<'_>, out: &mut Vec<u8>) {
+    fn bsd(&mut self, format: LogFormat, line: &LogLine<'_>, out: &mut Vec<u8>) {
         match line.stamp {
             Stamp::Rfc3164(stamp) => out.extend_from_slice(stamp),
             Stamp::Iso(stamp) if bsd_date(stamp, out).is_some() => {}
             Stamp::Now | Stamp::Nil | Stamp::Iso(_) => {
-                let _ = self.dates.local(WallTime::now().seconds).write_rfc3164(&mut Text(out));
+                let _ = self.dates.local(WallTime::now().seconds).write_rfc3164(&mut TextSink(out));
             }
         }
         let (host, pid) = self.who(line);
@@ -134,7 +134,7 @@ impl Outbox {
 
     /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for what is not
     /// there.
-    fn rfc5424(&mut self, line: &Line<'_>, out: &mut Vec<u8>) {
+    fn rfc5424(&mut self, line: &LogLine<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"1 ");
         match line.stamp {
             Stamp::Nil => out.push(b'-'),
@@ -150,10 +150,10 @@ impl Outbox {
         out.push(b' ');
     }
 
-    fn who<'s>(&'s self, line: &Line<'s>) -> (Option<&'s [u8]>, Option<&'s [u8]>) {
+    fn who<'s>(&'s self, line: &LogLine<'s>) -> (Option<&'s [u8]>, Option<&'s [u8]>) {
         match line.origin {
-            Origin::Own => (self.host.as_deref(), Some(&self.pid)),
-            Origin::Received { host, pid } => (host, pid),
+            MessageOrigin::Own => (self.host.as_deref(), Some(&self.pid)),
+            MessageOrigin::Received { host, pid } => (host, pid),
         }
     }
 
@@ -162,7 +162,7 @@ impl Outbox {
             return out.extend_from_slice(stamp);
         }
         let now = WallTime::now();
-        let _ = self.dates.local(now.seconds).write_iso(Some(now.micros()), &mut Text(out));
+        let _ = self.dates.local(now.seconds).write_iso(Some(now.micros()), &mut TextSink(out));
     }
 }
 
@@ -179,13 +179,13 @@ fn bsd_date(stamp: &[u8], out: &mut Vec<u8>) -> Option<()> {
 }
 
 fn bracketed(number: u32, out: &mut Vec<u8>) {
-    let _ = write!(Text(out), "<{number}>");
+    let _ = write!(TextSink(out), "<{number}>");
 }
 
 /// Text appended to bytes; it never fails.
-struct Text<'a>(&'a mut Vec<u8>);
+struct TextSink<'a>(&'a mut Vec<u8>);
 
-impl std::fmt::Write for Text<'_> {
+impl std::fmt::Write for TextSink<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())

@@ -16,8 +16,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::DateCache;
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use plan::Proxy;
 use plan::log::{LogAddress, LogServer, LogTarget, Logger};
 use sample::format::Format;
@@ -25,15 +25,15 @@ use sample::{Env, LogProfile};
 use state::Process;
 use state::server::ServerAddress;
 
-pub use header::Line;
+pub use header::LogLine;
 pub use mirror::open as open_mirrors;
-use socket::Sockets;
+use socket::LogSockets;
 pub use socket::open_inherited;
 
 use crate::shared::Shared;
 
-pub(crate) static LOST: Rare =
-    rare!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
+pub(crate) static LOST: EventCounter =
+    event_counter!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
 
 /// One worker's way out for log lines. Also used by the process itself for its own messages.
 pub struct Outbox {
@@ -41,7 +41,7 @@ pub struct Outbox {
     /// `log-send-hostname`.
     host: Option<Box<[u8]>>,
     pid: Box<[u8]>,
-    sockets: Sockets,
+    sockets: LogSockets,
     dates: DateCache,
     lines: Lines,
     framed: Vec<u8>,
@@ -95,7 +95,7 @@ impl Outbox {
             process: shared.process.clone(),
             host,
             pid: std::process::id().to_string().into_bytes().into(),
-            sockets: Sockets::new(global.tune.sndbuf_backend),
+            sockets: LogSockets::new(global.tune.sndbuf_backend),
             dates: DateCache::default(),
             lines: Lines::default(),
             framed: Vec::with_capacity(1024),
@@ -141,14 +141,14 @@ impl Outbox {
                 continue;
             }
             let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(maker.tag);
-            let line = Line { structured, ..Line::own(report.level, tag, text) };
+            let line = LogLine { structured, ..LogLine::own(report.level, tag, text) };
             self.deliver(shared, (index, logger), &line);
         }
         self.lines = lines;
     }
 
     /// Sends a finished line to `loggers`.
-    pub fn send_all(&mut self, shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
+    pub fn send_all(&mut self, shared: &Shared, loggers: &[Logger], line: &LogLine<'_>) {
         for (index, logger) in loggers.iter().enumerate() {
             if Self::takes(logger, line.level) {
                 self.deliver(shared, (index, logger), line);
@@ -163,7 +163,7 @@ impl Outbox {
 
     /// Frames a line for its logger and hands it to the target. `index` is the logger's among those
     /// of its proxy.
-    fn deliver(&mut self, shared: &Shared, (index, logger): (usize, &Logger), line: &Line<'_>) {
+    fn deliver(&mut self, shared: &Shared, (index, logger): (usize, &Logger), line: &LogLine<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
         self.header(logger, line, &mut framed);

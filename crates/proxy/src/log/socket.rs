@@ -13,20 +13,20 @@ use plan::Plan;
 use plan::log::{LogAddress, LogTarget};
 
 /// Where lines of one kind of target leave.
-enum Socket {
+enum LogSocket {
     Udp(UdpSocket),
     Unix(UnixDatagram),
     Inherited(Arc<Output>),
 }
 
 /// Those of one worker that were used before.
-pub(super) struct Sockets {
-    open: HashMap<LogAddress, Socket>,
+pub(super) struct LogSockets {
+    open: HashMap<LogAddress, LogSocket>,
     /// `tune.sndbuf.backend`, 0 for the kernel's choice.
     send_buffer: usize,
 }
 
-impl Sockets {
+impl LogSockets {
     pub(super) fn new(send_buffer: usize) -> Self {
         Self { open: HashMap::new(), send_buffer }
     }
@@ -46,7 +46,7 @@ impl Sockets {
             error.kind(),
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected | io::ErrorKind::NotFound
         );
-        if gone && matches!(socket, Socket::Unix(_)) {
+        if gone && matches!(socket, LogSocket::Unix(_)) {
             // The daemon behind a UNIX socket was restarted: connect again and try once more.
             self.open.remove(address);
             let socket = open(address, self.send_buffer)?;
@@ -62,7 +62,7 @@ impl Sockets {
     }
 }
 
-impl Socket {
+impl LogSocket {
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Udp(socket) => socket.send(bytes).map(|_| ()),
@@ -94,7 +94,7 @@ fn inherited(number: i32) -> io::Result<Arc<Output>> {
     output::shared(number, || net::sys::duplicate_inherited(number))
 }
 
-fn open(address: &LogAddress, send_buffer: usize) -> io::Result<Socket> {
+fn open(address: &LogAddress, send_buffer: usize) -> io::Result<LogSocket> {
     Ok(match address {
         LogAddress::Udp(address) => {
             let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -104,20 +104,20 @@ fn open(address: &LogAddress, send_buffer: usize) -> io::Result<Socket> {
             if send_buffer > 0 {
                 rustix::net::sockopt::set_socket_send_buffer_size(&socket, send_buffer)?;
             }
-            Socket::Udp(socket)
+            LogSocket::Udp(socket)
         }
         LogAddress::Unix(path) => {
             let socket = UnixDatagram::unbound()?;
             socket.connect(path)?;
             socket.set_nonblocking(true)?;
-            Socket::Unix(socket)
+            LogSocket::Unix(socket)
         }
         LogAddress::Abstract(name) => {
             let socket = UnixDatagram::unbound()?;
             socket.connect_addr(&UnixAddress::from_abstract_name(name)?)?;
             socket.set_nonblocking(true)?;
-            Socket::Unix(socket)
+            LogSocket::Unix(socket)
         }
-        LogAddress::Descriptor(number) => Socket::Inherited(inherited(*number)?),
+        LogAddress::Descriptor(number) => LogSocket::Inherited(inherited(*number)?),
     })
 }

@@ -3,15 +3,15 @@
 
 use plan::log::LogFormat;
 
-use super::header::{Line, Origin, Stamp};
+use super::header::{LogLine, MessageOrigin, Stamp};
 
 /// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy no `log`
 /// line passes over it.
 const UNSAID: u8 = 0;
 
 /// Reads a message. Its text and fields are parts of `bytes`.
-pub(crate) fn parse(bytes: &[u8]) -> Line<'_> {
-    let mut line = Line { received: LogFormat::Rfc3164, ..whole(bytes) };
+pub(crate) fn parse(bytes: &[u8]) -> LogLine<'_> {
+    let mut line = LogLine { received: LogFormat::Rfc3164, ..whole(bytes) };
     let Some((priority, rest)) = priority(bytes) else { return line };
     (line.level, line.facility, line.text) = ((priority & 7) as u8, Some((priority >> 3) as u8), rest);
     if let Some(rest) = rest.strip_prefix(b"1 ") {
@@ -23,12 +23,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Line<'_> {
 }
 
 /// A message that says nothing about itself.
-pub(crate) fn whole(bytes: &[u8]) -> Line<'_> {
-    Line {
+pub(crate) fn whole(bytes: &[u8]) -> LogLine<'_> {
+    LogLine {
         level: UNSAID,
         facility: None,
         stamp: Stamp::Now,
-        origin: Origin::Received { host: None, pid: None },
+        origin: MessageOrigin::Received { host: None, pid: None },
         tag: b"",
         message_id: b"",
         structured: b"",
@@ -58,7 +58,7 @@ fn said(field: &[u8]) -> Option<&[u8]> {
 }
 
 /// `TIMESTAMP HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA MSG`, behind the version.
-fn rfc5424<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
+fn rfc5424<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     let (stamp, rest) = field(bytes)?;
     let (host, rest) = field(rest)?;
     let (tag, rest) = field(rest)?;
@@ -68,7 +68,7 @@ fn rfc5424<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
     let stamp = said(stamp).map_or(Some(Stamp::Nil), |stamp| is_iso(stamp).then_some(Stamp::Iso(stamp)))?;
     line.text = rest[end..].strip_prefix(b" ").unwrap_or_default();
     line.stamp = stamp;
-    line.origin = Origin::Received { host: said(host), pid: said(pid) };
+    line.origin = MessageOrigin::Received { host: said(host), pid: said(pid) };
     line.tag = said(tag).unwrap_or_default();
     line.message_id = said(message_id).unwrap_or_default();
     line.structured = said(&rest[..end]).unwrap_or_default();
@@ -102,7 +102,7 @@ fn structured_end(bytes: &[u8]) -> Option<usize> {
 
 /// `Nov 22 02:51:39 host tag[pid]: text`. The host is what stands behind the date, as the RFC has
 /// it, also where a sender left it out.
-fn rfc3164<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
+fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     const STAMP: usize = 15;
     let (stamp, rest) = bytes.split_at_checked(STAMP)?;
     let rest = rest.strip_prefix(b" ")?;
@@ -120,7 +120,7 @@ fn rfc3164<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
     if let Some((tag, process, text)) = tag(rest) {
         (line.tag, pid, line.text) = (tag, process, text);
     }
-    line.origin = Origin::Received { host: Some(host), pid };
+    line.origin = MessageOrigin::Received { host: Some(host), pid };
     Some(())
 }
 
@@ -178,8 +178,10 @@ mod tests {
         let line = parse(bytes);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (host, pid) = match line.origin {
-            Origin::Received { host, pid } => (host.map_or("?".into(), text), pid.map_or("?".into(), text)),
-            Origin::Own => ("own".into(), "own".into()),
+            MessageOrigin::Received { host, pid } => {
+                (host.map_or("?".into(), text), pid.map_or("?".into(), text))
+            }
+            MessageOrigin::Own => ("own".into(), "own".into()),
         };
         let stamp = match line.stamp {
             Stamp::Now => "now".into(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use base::clock::WallTime;
-use cache::{Follow, Found, Landed, Loading, Now, Object, Request, Store, Turn};
+use cache::{CacheRequest, FlightTurn, Follow, Landed, Loading, Lookup, Now, Object, Store};
 use http::{BodyLength, Method};
 use plan::Proxy;
 use runtime::timer::now_ms;
@@ -67,18 +67,18 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
     let store = &caching.store;
     let mut stale = None;
     match store.find(&caching.request, &x.txn.request, now) {
-        Found::Fresh(object) => {
+        Lookup::Fresh(object) => {
             caching.found = Some(Given::Kept(object));
             return Looked::Done;
         }
-        Found::Stale(object) => stale = Some(object),
-        Found::Hints(_) | Found::Nothing if !caching.has_read && store.files.is_some() => {}
-        Found::Hints(object) if hints => {
+        Lookup::Stale(object) => stale = Some(object),
+        Lookup::Hints(_) | Lookup::Nothing if !caching.has_read && store.files.is_some() => {}
+        Lookup::Hints(object) if hints => {
             if let Some(hint) = early_hint(&object) {
                 return Looked::Hint(hint);
             }
         }
-        Found::Hints(_) | Found::Nothing => {}
+        Lookup::Hints(_) | Lookup::Nothing => {}
     }
     if !std::mem::replace(&mut caching.has_read, true)
         && let Some(loading) = store.find_file(&caching.request, &x.txn.request, now, stale.is_some())
@@ -92,15 +92,17 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         return Looked::Done;
     }
     match store.board(&caching.request, &x.txn.request, now) {
-        Turn::Follows(_) | Turn::Joins(_) | Turn::Alone if waits => caching.found = stale.map(Given::Kept),
-        Turn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
-        Turn::Leads(lead) => {
+        FlightTurn::Follows(_) | FlightTurn::Joins(_) | FlightTurn::Alone if waits => {
+            caching.found = stale.map(Given::Kept)
+        }
+        FlightTurn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
+        FlightTurn::Leads(lead) => {
             caching.lead = Some(lead);
             // It goes to the server itself where nobody could go for it.
             caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
-        Turn::Follows(follow) => return Looked::Wait(follow),
-        Turn::Alone => {}
+        FlightTurn::Follows(follow) => return Looked::Wait(follow),
+        FlightTurn::Alone => {}
     }
     Looked::Done
 }
@@ -217,7 +219,7 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
         caching.store = store.clone();
     }
     let method = x.txn.request.method_id();
-    if Request::is_unsafe(method) {
+    if CacheRequest::is_unsafe(method) {
         if matches!(x.txn.response.status(), 200..=399) {
             store.remove(&caching.request);
         }

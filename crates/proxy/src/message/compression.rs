@@ -9,16 +9,16 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use compress::{Algorithm, Encoder, Settings};
+use compress::{Algorithm, CoderSettings, Encoder};
 use http::{BodyLength, Head, KnownName, Method, begins_ignore_case};
 use plan::Proxy;
-use plan::compression::{Compression, Side};
+use plan::compression::{Compression, CompressionSide};
 use runtime::timer::now_ms;
 use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::exchange::coded::Coded;
+use crate::exchange::compression::Coded;
 use crate::flow::{Filter, Rank};
 
 /// The settings that count: the backend's before the frontend's, each for what it has.
@@ -32,7 +32,7 @@ impl<'a> Both<'a> {
         both.iter().any(Option::is_some).then_some(Self(both))
     }
 
-    fn sides(self, request: bool) -> impl Iterator<Item = &'a Side> {
+    fn sides(self, request: bool) -> impl Iterator<Item = &'a CompressionSide> {
         let side =
             move |own: &'a Compression| if request { own.request.as_ref() } else { own.response.as_ref() };
         self.0.into_iter().flatten().filter_map(side)
@@ -161,7 +161,7 @@ fn request_filter(client: &Client, coded: &mut Coded) -> Option<(Rank, Filter)> 
     let (algorithm, rank) = coded.request?;
     let encoder = coded.encoder.take().or_else(|| {
         // A limit does not count once the head has said what comes.
-        Encoder::new(algorithm, &Settings { most_memory: 0, ..settings(client) })
+        Encoder::new(algorithm, &CoderSettings { most_memory: 0, ..settings(client) })
     })?;
     Some((rank, Filter::compress(encoder)))
 }
@@ -356,9 +356,9 @@ fn is_old_browser(agent: &[u8]) -> bool {
     }
 }
 
-fn settings(client: &Client) -> Settings {
+fn settings(client: &Client) -> CoderSettings {
     let limits = &client.worker.shared.plan.global.compression;
-    Settings {
+    CoderSettings {
         level: limits.level,
         window_bits: limits.window_bits,
         memory_level: limits.memory_level,

@@ -10,7 +10,7 @@ use plan::Proxy;
 use plan::proxy::Reuse;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
-use sample::{End, Ending, Link, Phase};
+use sample::{ConnectionOutcome, Ending, Phase, StreamEnd};
 
 use crate::client::Client;
 use crate::exchange::Exchange;
@@ -66,9 +66,9 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
 #[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {
-        Upstream::H1(connection) => connection,
+        Upstream::Socket(connection) => connection,
         // Its stream is over; what becomes of its connection is not this client's matter.
-        Upstream::H2(_) | Upstream::Fcgi(_) => {
+        Upstream::Stream(_) => {
             if backend.options.prefer_last_server {
                 client.last_server.replace(Rc::downgrade(upstream.server()));
             }
@@ -108,12 +108,12 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
 /// What the layers saw of it (`term_events`).
 fn ending(x: &Exchange, kept: bool) -> Ending {
     if kept {
-        return Ending { end: End::Whole, server: Link::Kept, client_closed: false };
+        return Ending { end: StreamEnd::Whole, server: ConnectionOutcome::Kept, client_closed: false };
     }
     // Where only the end tells that the response is whole, it was seen.
     let until_close = x.response_body.length == http::BodyLength::UntilClose;
-    let end = if until_close { End::ServerEnd } else { End::Whole };
-    Ending { end, server: Link::Closed, client_closed: false }
+    let end = if until_close { StreamEnd::ServerEnd } else { StreamEnd::Whole };
+    Ending { end, server: ConnectionOutcome::Closed, client_closed: false }
 }
 
 /// Notes the server of the connection's last request where the next one may ask for it

@@ -6,21 +6,21 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fcgi::{Parameters, Request, Value};
+use fcgi::{FcgiRequest, ParamValue, Parameters};
 use http::{BodyLength, Head, Name};
 use plan::fcgi::{App, Effect, SOFTWARE};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, Told, view};
-use crate::server::Refused;
+use crate::exchange::{Exchange, FcgiParams, view};
+use crate::server::NotExpressible;
 
 /// Has the rules of the backend's application say what they say.
 #[cold]
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
-    let mut told = Box::<Told>::default();
+    let mut told = Box::<FcgiParams>::default();
     if let Some(user) = user(&x.txn.request) {
-        told.set(Value::new(b"AUTH_TYPE", b"Basic".to_vec()));
-        told.set(Value::new(b"REMOTE_USER", user));
+        told.set(ParamValue::new(b"AUTH_TYPE", b"Basic".to_vec()));
+        told.set(ParamValue::new(b"REMOTE_USER", user));
     }
     view::with(client, x, |env| {
         let holds = |rule: &&plan::fcgi::Rule| view::holds(rule.condition.as_ref(), env);
@@ -31,7 +31,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
                     let mut value = Vec::new();
                     format.render(env, &mut value);
                     if !value.is_empty() {
-                        told.set(Value::new(name.as_bytes(), value));
+                        told.set(ParamValue::new(name.as_bytes(), value));
                     }
                 }
             }
@@ -62,21 +62,21 @@ fn user(head: &Head) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// It cannot be said.
-pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Parameters, Refused> {
+pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Parameters, NotExpressible> {
     let head = &x.txn.request;
     let target = head.plain_target();
-    let script = app.script(target).ok_or(Refused::Head)?;
+    let script = app.script(target).ok_or(NotExpressible::Head)?;
     let length = match x.request_body.length {
         BodyLength::Length(length) => length,
         BodyLength::None | BodyLength::UntilClose => 0,
         BodyLength::Chunked if x.request_body.is_complete || !x.has_body() => {
             x.request_body.seen.len() as u64
         }
-        BodyLength::Chunked => return Err(Refused::Body),
+        BodyLength::Chunked => return Err(NotExpressible::Body),
     };
-    let none = Told::default();
+    let none = FcgiParams::default();
     let told = x.fastcgi.as_deref().unwrap_or(&none);
-    let request = Request {
+    let request = FcgiRequest {
         head,
         target,
         docroot: app.docroot.as_bytes(),
@@ -91,6 +91,6 @@ pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Par
     };
     let mut parameters =
         Parameters::new(client.worker.shared.plan.global.tune.bufsize.min(fcgi::record::MOST));
-    request.write(&mut parameters).map_err(|_| Refused::Head)?;
+    request.write(&mut parameters).map_err(|_| NotExpressible::Head)?;
     Ok(parameters)
 }

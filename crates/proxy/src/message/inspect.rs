@@ -16,7 +16,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::flow::Decoding;
 use crate::message::scripted;
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 use crate::server::Upstream;
 
 /// Has rules see what of the response's body is there, without waiting for more.
@@ -32,7 +32,7 @@ pub(crate) async fn hold(
     x: &mut Exchange,
     backend: &Proxy,
     upstream: &mut Upstream,
-    wanted: Wanted,
+    wanted: BodyWait,
     timeout_ms: u64,
 ) -> Result<(), Fault> {
     let length = x.response_body.length;

@@ -5,23 +5,23 @@ use std::io;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use http::Method;
 use runtime::timer::{self, now_us};
-use sample::track::{self, Event, Trackers};
+use sample::track::{self, CountedEvent, Trackers};
 
 use crate::client::Client;
 use crate::exchange::Arrival;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Path;
-use crate::glitch;
 use crate::message::websocket;
 use crate::observe;
+use crate::violation;
 
-pub(crate) static LET_PASS: Rare =
-    rare!(Glitch, "note_glitch()", "a malformed request is let pass, as an option says");
+pub(crate) static LET_PASS: EventCounter =
+    event_counter!(Glitch, "note_glitch()", "a malformed request is let pass, as an option says");
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -34,9 +34,9 @@ pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arri
             let counters = client.frontend.state.frontend.mine();
             counters.requests_total.add(1);
             counters.request_rate.tick(timer::now_ms());
-            x.note(client, Event::Request);
+            x.note(client, CountedEvent::Request);
             if matches!(stop, Stop::Fault(Fault::BadRequest(_) | Fault::RequestTimeout)) {
-                x.note(client, Event::Error);
+                x.note(client, CountedEvent::Error);
             }
         }
     }
@@ -176,7 +176,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
         }
         Err(error) => {
             capture_error(client, &error);
-            x.note(client, Event::Glitches(1));
+            x.note(client, CountedEvent::Glitches(1));
             Err(Fault::BadRequest(error.kind).into())
         }
     }
@@ -189,9 +189,9 @@ fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Sto
     LET_PASS.note();
     capture_error(client, breach);
     client.session.glitches.set(client.session.glitches.get() + 1);
-    track::note(&client.session, &Trackers::default(), Event::Glitches(1), timer::now_ms());
+    track::note(&client.session, &Trackers::default(), CountedEvent::Glitches(1), timer::now_ms());
     let most = client.worker.shared.plan.global.tune.glitches;
-    if glitch::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
+    if violation::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
         return Err(Stop::Silent);
     }
     Ok(())
@@ -228,7 +228,8 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     x.head_only = head.method_id() == Method::Head;
     if client.session.glitches.get() > 0 {
         let most = client.worker.shared.plan.global.tune.glitches;
-        x.keep_alive &= !glitch::is_nearly_enough(client.session.glitches.get(), most.client, most.cpu_usage);
+        x.keep_alive &=
+            !violation::is_nearly_enough(client.session.glitches.get(), most.client, most.cpu_usage);
     }
     if client.frontend.options.http_use_proxy_header {
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));

@@ -4,8 +4,8 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use http::BodyLength;
 use plan::Proxy;
 use plan::server::Observe;
@@ -21,16 +21,16 @@ use crate::message::upload::{self, poll_upload};
 use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
-use crate::server::{NoHead, Refused, Upstream};
+use crate::server::{NoHead, NotExpressible, Upstream};
 
-pub(crate) static LET_PASS: Rare =
-    rare!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
+pub(crate) static LET_PASS: EventCounter =
+    event_counter!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
 
 /// How many interim responses are passed on before others of the worker have their turn.
 const INTERIM_A_TURN: u32 = 16;
 
 /// The wait for the head of a response, while the request is still on its way.
-pub(crate) struct Waiting {
+pub(crate) struct HeadWait {
     deadlines: Deadlines,
     /// `option abortonclose`: whether the client's ending its side ends the request.
     watch: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Waiting {
     client_left: bool,
 }
 
-impl Waiting {
+impl HeadWait {
     /// The wait begins: the request is about to be sent.
     #[inline(always)]
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
@@ -191,7 +191,7 @@ pub(crate) async fn await_head(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Fault> {
-    let mut waiting = Waiting::new(client, x, backend);
+    let mut waiting = HeadWait::new(client, x, backend);
     loop {
         poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
         if is_final(x) {
@@ -284,8 +284,7 @@ pub(crate) fn take_head(
         return Err(head_fault(client, x, upstream, NoHead::Malformed(error)));
     }
     upstream.consume_head(length);
-    let may_agree = !matches!(upstream, Upstream::Fcgi(_));
-    if may_agree && x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
+    if upstream.can_upgrade() && x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {
@@ -305,8 +304,8 @@ pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream,
     let (fault, error) = match none {
         NoHead::Nothing(error) => (Fault::EmptyResponse, error),
         NoHead::Refused => (Fault::Unprocessed, None),
-        NoHead::Unspeakable(Refused::Head) => return Fault::Internal,
-        NoHead::Unspeakable(Refused::Body) => return Fault::BadRequestBody,
+        NoHead::Unspeakable(NotExpressible::Head) => return Fault::Internal,
+        NoHead::Unspeakable(NotExpressible::Body) => return Fault::BadRequestBody,
         NoHead::Cut(error) => (Fault::ResponseCut, error),
         NoHead::Malformed(error) => {
             let server = upstream.server();

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::task::{Context, Poll};
 
 use http::BodyLength;
-use lua::{Bridge, Callback, Payload, Wanted};
+use lua::{Bridge, Callback, FilterRequest, Payload};
 use plan::Proxy;
 use rules::{Edit, Side};
 use runtime::timer::{NEVER, now_ms};
@@ -25,7 +25,7 @@ use crate::message::{compression, framing};
 use crate::server::Upstream;
 
 /// What a function of a filter reaches.
-struct Seat<'a> {
+struct FilterBridge<'a> {
     client: &'a Client,
     x: RefCell<&'a mut Exchange>,
     filtering: RefCell<&'a mut Filtering>,
@@ -34,7 +34,7 @@ struct Seat<'a> {
     callback: Callback,
 }
 
-impl Seat<'_> {
+impl FilterBridge<'_> {
     /// Whether the head of that message may be changed.
     fn may_edit(&self, x: &Exchange, of_response: bool) -> bool {
         match self.callback {
@@ -44,7 +44,7 @@ impl Seat<'_> {
     }
 }
 
-impl Bridge for Seat<'_> {
+impl Bridge for FilterBridge<'_> {
     fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
         view::with(self.client, &self.x.borrow(), |env| look(env));
     }
@@ -75,13 +75,13 @@ impl Bridge for Seat<'_> {
         true
     }
 
-    fn want(&self, wanted: Wanted) -> bool {
+    fn want(&self, wanted: FilterRequest) -> bool {
         let mut filtering = self.filtering.borrow_mut();
         let Some(own) = filtering.filters.get_mut(self.place) else { return false };
         match wanted {
-            Wanted::Data { of_response, on } => own.parts[usize::from(of_response)].sees_data = on,
-            Wanted::Wake(ms) => own.wake_at = now_ms().saturating_add(ms),
-            Wanted::Length { of_response, length } => {
+            FilterRequest::Data { of_response, on } => own.parts[usize::from(of_response)].sees_data = on,
+            FilterRequest::Wake(ms) => own.wake_at = now_ms().saturating_add(ms),
+            FilterRequest::Length { of_response, length } => {
                 if !self.may_edit(&self.x.borrow(), of_response) {
                     return false;
                 }
@@ -119,7 +119,8 @@ fn call(
     own.wake_at = NEVER;
     // The filter is lent out of its place while its function reaches for that.
     let filter = own.filter.clone();
-    let seat = Seat { client, x: RefCell::new(x), filtering: RefCell::new(filtering), place, callback };
+    let seat =
+        FilterBridge { client, x: RefCell::new(x), filtering: RefCell::new(filtering), place, callback };
     match filter.call(&seat, callback, of_response) {
         Ok(Some(number)) if number < 0 => Err(refused(of_response)),
         Ok(number) => Ok(number),
@@ -143,7 +144,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
     let first = filtering.request.order.len();
     let mut made = Vec::with_capacity(own.0.len());
     for (declared, _) in &own.0 {
-        let seat = Seat {
+        let seat = FilterBridge {
             client,
             x: RefCell::new(x),
             filtering: RefCell::new(&mut filtering),
@@ -468,7 +469,7 @@ pub(crate) fn run(
     let (mut has_come, mut goes_on) = (false, false);
     for at in stages {
         let shown = show(client, x, &mut filtering, (of_response, at), woken);
-        let Shown { is_news, passes } = match shown {
+        let FilterOutcome { is_news, passes } = match shown {
             Ok(shown) => shown,
             Err(error) => {
                 x.filtering = Some(filtering);
@@ -495,7 +496,7 @@ fn flow(x: &mut Exchange, of_response: bool) -> &mut Flow {
 
 /// What became of showing a filter what came.
 #[derive(Default)]
-struct Shown {
+struct FilterOutcome {
     /// Whether anything had come.
     is_news: bool,
     /// Whether the direction has something to do: the filter passed something on, or takes more.
@@ -510,29 +511,29 @@ fn show(
     filtering: &mut Filtering,
     (of_response, at): (bool, usize),
     woken: bool,
-) -> Result<Shown, FlowError> {
+) -> Result<FilterOutcome, FlowError> {
     let side = usize::from(of_response);
     let mut bytes = Vec::new();
     let room = |place: usize| filtering.filters.get(place).map_or(0, |own| room(&own.parts[side].payload));
     let unseen = flow(x, of_response).take_unseen(at, &mut bytes, room);
-    let Some(unseen) = unseen else { return Ok(Shown::default()) };
+    let Some(unseen) = unseen else { return Ok(FilterOutcome::default()) };
     if !unseen.is_news && !woken {
-        return Ok(Shown::default());
+        return Ok(FilterOutcome::default());
     }
-    let Some(own) = filtering.filters.get_mut(unseen.place) else { return Ok(Shown::default()) };
+    let Some(own) = filtering.filters.get_mut(unseen.place) else { return Ok(FilterOutcome::default()) };
     let payload = &mut own.parts[side].payload;
     payload.is_ended |= unseen.is_ended;
     if !payload.is_cut {
         payload.input.append(&mut bytes);
     }
     filter(client, x, filtering, unseen.place, of_response).map_err(|_| FlowError::Filter)?;
-    let Some(own) = filtering.filters.get_mut(unseen.place) else { return Ok(Shown::default()) };
+    let Some(own) = filtering.filters.get_mut(unseen.place) else { return Ok(FilterOutcome::default()) };
     let part = &mut own.parts[side];
     let bytes = std::mem::take(&mut part.payload.output);
     let (is_over, is_full) = (part.is_over, part.payload.is_full());
     flow(x, of_response).put_from_script(at, &bytes, is_over, is_full)?;
     let takes_more = unseen.is_news && !unseen.is_ended && !is_full;
-    Ok(Shown { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
+    Ok(FilterOutcome { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
 }
 
 /// How much more a filter may be shown before it has passed something on. What it left out takes none.

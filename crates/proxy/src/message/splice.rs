@@ -1,15 +1,15 @@
 //! Which directions go through a pipe of the kernel's. Called by `upload` and `download`.
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use net::splice::Pipe;
 use plan::Proxy;
 
 use crate::client::Client;
 use crate::flow::Flow;
 
-pub(crate) static NO_PIPE: Rare =
-    rare!(Count, "splice_pipe()", "no pipe is left for splicing: bytes are copied");
+pub(crate) static NO_PIPE: EventCounter =
+    event_counter!(Count, "splice_pipe()", "no pipe is left for splicing: bytes are copied");
 
 /// A pipe for one direction, where the options of either proxy ask for one and the body is worth
 /// it.
@@ -18,7 +18,7 @@ pub(crate) fn splice_pipe(
     client: &Client,
     backend: &Proxy,
     flow: &Flow,
-    wanted: impl Fn(&plan::Options) -> bool,
+    wanted: impl Fn(&plan::ProxyOptions) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
     if flow.gate.is_some()

@@ -2,10 +2,12 @@
 //! first (`option http-buffer-request`, rules that look at it, retries), sending it, and sending it once
 //! more.
 
-use http::{BodyLength, Head, KnownName, Method};
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use fcgi::Parameters;
+use http::{BodyLength, Head, KnownName, Method};
 
 use plan::Proxy;
 use runtime::timer;
@@ -17,9 +19,9 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Decoding, Filters, FlowError, Path};
 use crate::message::splice::splice_pipe;
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 use crate::message::{compression, fastcgi, inspect, scripted};
-use crate::server::{Refused, Upstream, fcgi};
+use crate::server::{NotExpressible, Request, Upstream};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -44,7 +46,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
     }
     if buffered || by_parameter {
         let allowed = Allowed::of(client, backend);
-        Box::pin(hold(client, x, Wanted::ALL, allowed)).await?;
+        Box::pin(hold(client, x, BodyWait::ALL, allowed)).await?;
     }
     // For retries nothing is waited for: only a body that is here as a whole can be sent again.
     if x.request_body.is_bare {
@@ -92,7 +94,7 @@ impl Allowed {
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
-    wanted: Wanted,
+    wanted: BodyWait,
     allowed: Allowed,
 ) -> Result<(), Stop> {
     if !x.has_body() || x.request_body.is_cut {
@@ -116,7 +118,7 @@ pub(crate) async fn hold_for_application(
     backend: &Proxy,
 ) -> Result<(), Stop> {
     if x.request_body.length == BodyLength::Chunked && x.has_body() {
-        return hold(client, x, Wanted::ALL, Allowed::of(client, backend)).await;
+        return hold(client, x, BodyWait::ALL, Allowed::of(client, backend)).await;
     }
     Ok(answer_expectation(client, x).await?)
 }
@@ -169,7 +171,7 @@ pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) ->
 async fn hold_within(
     client: &mut Client,
     x: &mut Exchange,
-    wanted: Wanted,
+    wanted: BodyWait,
     allowed: Allowed,
 ) -> Result<(), Stop> {
     let length = decoded_length(x);
@@ -269,22 +271,16 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         let server = upstream.server();
         x.txn.request.set(&http::Name::new(name.as_bytes()), server.state.name.as_bytes());
     }
+    match upstream {
+        Upstream::Socket(_) => stage(client, x, backend),
+        Upstream::Stream(request) => send(client, x, backend, request),
+    }
+}
+
+/// Stages the head in front of the body.
+#[inline(always)]
+fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
     let staged = &mut x.upload.staged;
-    if let Upstream::H2(request) = upstream {
-        // It leaves apart from the body.
-        filters::install(client, x, true);
-        admit(client, x);
-        if x.txn.request.has_upgrade() && length != BodyLength::None {
-            request.refuse();
-            return;
-        }
-        let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
-        request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
-        return note_stream(client, x, request.facts());
-    }
-    if let Upstream::Fcgi(request) = upstream {
-        return start_fastcgi(client, x, backend, request);
-    }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     if backend.options.h1_case_adjust_bogus_server && !adjust.is_empty() {
         x.txn.request.write_adjusted(staged, |name| crate::message::fields::adjusted(adjust, name));
@@ -295,8 +291,28 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     // The head goes out first, as it would have anyway.
     admit(client, x);
     if !x.upload.is_received() {
-        let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
+        let wanted = |options: &plan::ProxyOptions| options.splice_request || options.splice_auto;
         x.upload.pipe = splice_pipe(client, backend, &x.upload, wanted);
+    }
+}
+
+/// Sends the head on a stream, separately from the body.
+fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut Request) {
+    filters::install(client, x, true);
+    if request.prepare(x.txn.request.method_id(), || parameters(client, x, backend)) {
+        admit(client, x);
+        request.send_head(&x.txn.request, x.request_body.length, x.upload.is_finished());
+    }
+    note_stream(client, x, request.facts());
+}
+
+/// The request in FastCGI.
+#[cold]
+fn parameters(client: &Client, x: &Exchange, backend: &Proxy) -> Result<Parameters, NotExpressible> {
+    match &backend.fcgi {
+        Some(app) => fastcgi::parameters(client, x, app),
+        // The configuration is refused if the backend of such a server has no application.
+        None => Err(NotExpressible::Head),
     }
 }
 
@@ -319,27 +335,6 @@ fn tap(x: &mut Exchange, framing: BodyLength, path: Path) {
         path => path,
     };
     x.upload.start_filtered(framing, path, filters);
-}
-
-/// The same to a server that speaks FastCGI: parameters leave apart from the body.
-#[cold]
-fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut fcgi::Request) {
-    filters::install(client, x, true);
-    let parameters = match &backend.fcgi {
-        Some(app) => fastcgi::parameters(client, x, app),
-        // Its backend has an application, or the configuration is refused.
-        None => Err(Refused::Head),
-    };
-    let method = x.txn.request.method_id();
-    match parameters {
-        Ok(parameters) if method != Method::Connect => {
-            admit(client, x);
-            request.send_head(&parameters, method, x.upload.is_finished());
-        }
-        Ok(_) => request.refuse(Refused::Head),
-        Err(why) => request.refuse(why),
-    }
-    note_stream(client, x, request.facts());
 }
 
 /// Sends a head that had to wait, once the server's connection has room for it.

@@ -14,13 +14,13 @@ use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;
 use state::sessions::Activity;
-use state::{Answer, Queue, Ticket};
+use state::{AttemptOutcome, Queue, Ticket};
 
 use crate::client::{Client, Presence};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::server::h1::Connection;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// A place at a server, given back when dropped: the next in line is then told.
 pub(crate) struct Lease {
@@ -40,7 +40,7 @@ impl Lease {
 
     /// Tells the balancer that the server answered, or that it failed.
     #[inline]
-    pub(crate) fn answered(&self, answer: Answer) {
+    pub(crate) fn answered(&self, answer: AttemptOutcome) {
         if self.since.get() > 0 {
             let now = now_us();
             let picker = self.backend.prepared().picker();

@@ -2,7 +2,7 @@
 
 use plan::Proxy;
 use plan::server::{Observe, ServerSettings};
-use state::Answer;
+use state::AttemptOutcome;
 use state::server::Trouble;
 
 use crate::client::Client;
@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::routing::assign::Lease;
 use crate::routing::retry;
-use crate::server::local::LocalServer;
+use crate::server::per_worker::LocalServer;
 
 /// Notes the server that was chosen, `instead` of another that had failed.
 pub(crate) fn note_server(
@@ -47,8 +47,12 @@ pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
 }
 
 /// What a status says of the server itself, as for `observe layer7`.
-pub(crate) fn answer(status: u16) -> Answer {
-    if matches!(status, 500..=599) && !matches!(status, 501 | 505) { Answer::Bad } else { Answer::Good }
+pub(crate) fn answer(status: u16) -> AttemptOutcome {
+    if matches!(status, 500..=599) && !matches!(status, 501 | 505) {
+        AttemptOutcome::Bad
+    } else {
+        AttemptOutcome::Good
+    }
 }
 
 /// Counts what went wrong with a server, where it is the `last` word on the request, and tells the
@@ -70,10 +74,10 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
         fault if fault.blames_server() => true,
         // It was told of the status when its head came; the balancer was not.
         Fault::RetryStatus(status) => return lease.answered(answer(status)),
-        Fault::Unavailable => return lease.answered(Answer::Bad),
+        Fault::Unavailable => return lease.answered(AttemptOutcome::Bad),
         _ => return,
     };
-    lease.answered(Answer::Bad);
+    lease.answered(AttemptOutcome::Bad);
     match lease.server().observe {
         Observe::Layer4 if !connected => tell(lease.server(), Err(Trouble::Connection)),
         Observe::Layer7 => tell(lease.server(), Err(trouble(fault))),

@@ -24,17 +24,17 @@ use crate::exchange::Exchange;
 use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
-use crate::log::Line;
+use crate::log::LogLine;
 use crate::routing::assign::Lease;
-use crate::routing::introduction::proxy_header;
-use crate::routing::reach::reach;
+use crate::routing::connect_wait::reach;
+use crate::routing::send_proxy::proxy_header;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::routing::{secure, unreached};
+use crate::routing::{connect_error, server_tls};
 use crate::server::h1::Connection;
-use crate::server::local::LocalServer;
-use crate::server::pool::Ask;
-use crate::server::sharing::Opened;
-use crate::server::{self, Open, Private, Upstream};
+use crate::server::per_worker::LocalServer;
+use crate::server::pool::PoolQuery;
+use crate::server::shared::OpenedConnection;
+use crate::server::{self, Open, Private, Request, Upstream};
 use crate::worker::Worker;
 
 /// The level of what applications say.
@@ -63,9 +63,11 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     let key = pool_key(client, x, settings);
     let ask = ask(client, backend, settings, &key);
     let mut upstream = match client.worker.carriers.share(settings, ask) {
-        Some(request) => Upstream::H2(request),
-        None if settings.speaks_fcgi => Upstream::Fcgi(client.worker.applications.share(settings, ask)?),
-        None => Upstream::H1(reuse(client, settings, ask)?),
+        Some(request) => Upstream::Stream(Request::H2(request)),
+        None if settings.speaks_fcgi => {
+            Upstream::Stream(Request::Fcgi(client.worker.applications.share(settings, ask)?))
+        }
+        None => Upstream::Socket(reuse(client, settings, ask)?),
     };
     begin_again(x, backend, settings, &mut upstream);
     Some(upstream)
@@ -103,10 +105,10 @@ fn may_reuse(x: &Exchange, settings: &LocalServer) -> bool {
 
 /// What is asked of the connections there are.
 #[inline]
-fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> Ask<'a> {
+fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> PoolQuery<'a> {
     // A connection that clients bring is not told apart by whose request it serves.
     let first = is_first(client, backend) && !settings.is_reverse;
-    Ask { key, reuse: backend.reuse, first }
+    PoolQuery { key, reuse: backend.reuse, first }
 }
 
 /// One that served other requests serves this one.
@@ -119,7 +121,7 @@ fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstre
     x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
 }
 
-fn reuse(client: &Client, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
+fn reuse(client: &Client, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<Connection>> {
     if let Some(Private(private)) = client.private.borrow_mut().as_deref_mut() {
         private.retain_mut(|private| private.socket.stream.is_idle() && private.open.is_current());
         let fits = |private: &Connection| private.server().is(server) && *private.key == *ask.key;
@@ -147,7 +149,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
                 view::with(client, x, |env: &Env<'_>| name.eval_into(env, &mut text));
                 text
             }
-            None => secure::server_name(client, x, settings).unwrap_or_default(),
+            None => server_tls::server_name(client, x, settings).unwrap_or_default(),
         };
         return name.into();
     }
@@ -162,7 +164,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
     // (manual, 5.2 `pool-conn-name`).
     let name = match settings.pool_conn_name {
         Some(_) => None,
-        None => secure::server_name(client, x, settings),
+        None => server_tls::server_name(client, x, settings),
     };
     // Upgrades may go over another protocol than other requests.
     let apart = x.txn.request.has_upgrade()
@@ -213,17 +215,22 @@ pub(crate) async fn open_shared(
     backend: &Proxy,
     settings: &Rc<LocalServer>,
     key: Box<[u8]>,
-) -> Result<Opened, Fault> {
+) -> Result<OpenedConnection, Fault> {
     let stands = Box::pin(open_socket(client, x, backend, settings)).await?;
     Ok(shared(x, backend, stands, key))
 }
 
 /// What stands is to be shared: frames of many requests follow each other, and none may wait until
 /// the one before it is acknowledged.
-fn shared(x: &mut Exchange, backend: &Proxy, (socket, ends, open): Stands, key: Box<[u8]>) -> Opened {
+fn shared(
+    x: &mut Exchange,
+    backend: &Proxy,
+    (socket, ends, open): Stands,
+    key: Box<[u8]>,
+) -> OpenedConnection {
     socket.set_nodelay();
     let preamble = std::mem::take(&mut x.choice.preamble);
-    Opened { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
+    OpenedConnection { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
 }
 
 /// A socket, both of its ends, and its place in the count of open ones.
@@ -256,13 +263,13 @@ async fn open_socket(
     set_options(&stream, backend);
     x.choice.preamble = proxy_header(client, x, settings);
     if let Some(tls) = settings.speaks_tls() {
-        let name = secure::server_name(client, x, settings);
+        let name = server_tls::server_name(client, x, settings);
         let preamble = std::mem::take(&mut x.choice.preamble);
-        let early = secure::may_be_early(client, x, backend, tls);
+        let early = server_tls::may_be_early(client, x, backend, tls);
         let sent = (name.as_deref(), &*preamble, early);
         let upgrades = tls.of_upgrades.as_ref().filter(|_| x.txn.request.has_upgrade());
         let connector = upgrades.unwrap_or(&tls.connector);
-        if let Err(fault) = secure::begin(client, x, &mut stream, connector, sent, watch).await {
+        if let Err(fault) = server_tls::begin(client, x, &mut stream, connector, sent, watch).await {
             x.txn.server_tls = stream.tls().map(|session| session.details().clone());
             return Err(fault);
         }
@@ -297,7 +304,7 @@ async fn open(
         let opened = shared(x, backend, (stream, ends, opened), key);
         return begin_shared(client, x, backend, opened, settings.speaks_fcgi);
     }
-    Ok(Upstream::H1(Box::new(Connection {
+    Ok(Upstream::Socket(Box::new(Connection {
         socket: Socket::new(stream),
         key,
         uses: 1,
@@ -314,19 +321,21 @@ fn begin_shared(
     client: &Client,
     x: &Exchange,
     backend: &Proxy,
-    opened: Opened,
+    opened: OpenedConnection,
     is_fcgi: bool,
 ) -> Result<Upstream, Fault> {
     let worker = &client.worker;
     let prepared = worker.proxy(backend.index);
     if !is_fcgi {
         let held = worker.local(backend.index).held.clone();
-        return Ok(Upstream::H2(worker.carriers.begin(opened, held, &prepared.h2.back)));
+        let request = worker.carriers.begin(opened, held, &prepared.h2.back);
+        return Ok(Upstream::Stream(Request::H2(request)));
     }
     // The configuration has seen to both.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
-    Ok(Upstream::Fcgi(worker.applications.begin(opened, config, say(worker, app))))
+    let request = worker.applications.begin(opened, config, say(worker, app));
+    Ok(Upstream::Stream(Request::Fcgi(request)))
 }
 
 /// What an application's section says of connections to it.
@@ -348,7 +357,7 @@ fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
         // One line each, whatever is in it: as HAProxy writes it.
         let text: Vec<u8> =
             text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
-        let line = Line::own(ERR, &app.name, &text);
+        let line = LogLine::own(ERR, &app.name, &text);
         worker.outbox.borrow_mut().send_all(&worker.shared, &app.loggers, &line);
     })
 }
@@ -372,7 +381,7 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
     let worker = &client.worker;
     let process = &worker.shared.process;
     if base::memory::is_short() {
-        return Err(unreached::by_memory());
+        return Err(connect_error::by_memory());
     }
     if process.uses(&process.crowded_from_fds) {
         worker.pools.evict_any(&worker.locals);
@@ -430,7 +439,7 @@ async fn through(
     };
     let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
     let mut handshake = socks4::Handshake::new(*wanted);
-    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(unreached::by_socks4))
+    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(connect_error::by_socks4))
         .await?;
     Ok(stream)
 }
@@ -460,7 +469,7 @@ async fn dial(
     client.entry.activity.set(Activity::Connecting);
     let mut connecting = pin!(dial.connect(target));
     let step = |context: &mut Context<'_>| {
-        connecting.as_mut().poll(context).map_err(|error| unreached::by_kernel(&error))
+        connecting.as_mut().poll(context).map_err(|error| connect_error::by_kernel(&error))
     };
     reach(client, x, watch, step).await
 }

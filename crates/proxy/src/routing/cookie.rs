@@ -13,9 +13,9 @@ use plan::servers::ServerAt;
 use crate::client::Client;
 use crate::exchange::cacheability;
 use crate::exchange::view::holds;
-use crate::exchange::{Bound, Dates, Exchange, Seen};
+use crate::exchange::{BoundServer, CookieServer, Dates, Exchange};
 use crate::routing::assign::Lease;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// The digits that dates in cookies are written with: six bits each, the highest first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -103,7 +103,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     // of.
     let is_chosen = x.choice.bound.is_some();
     if let Some(chosen) = &x.choice.bound {
-        x.choice.cookie = Seen::Server(chosen.server.clone());
+        x.choice.cookie = CookieServer::Server(chosen.server.clone());
     }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
     // Of several the first that names a server counts.
@@ -145,13 +145,13 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
             state = b'D';
         }
         if up || forced || backend.options.persist {
-            x.choice.bound = Some(Bound { server: server.clone(), even_down: !up, again: false });
-            x.choice.cookie = Seen::Server(server);
+            x.choice.bound = Some(BoundServer { server: server.clone(), even_down: !up, again: false });
+            x.choice.cookie = CookieServer::Server(server);
         } else {
-            x.choice.cookie = Seen::Other;
+            x.choice.cookie = CookieServer::Other;
         }
     } else {
-        x.choice.cookie = Seen::Other;
+        x.choice.cookie = CookieServer::Other;
     }
     x.txn.termination.cookie = state;
     if cookie.operation == CookieOperation::Prefix {

@@ -3,15 +3,15 @@
 
 pub(crate) mod assign;
 pub(crate) mod attempt;
-pub mod bridge;
+pub mod check_bridge;
+pub mod check_pool;
 pub(crate) mod connect;
+pub(crate) mod connect_error;
+mod connect_wait;
 pub(crate) mod cookie;
-mod introduction;
-pub mod lend;
-mod reach;
 pub(crate) mod retry;
 pub(crate) mod route;
-mod secure;
+mod send_proxy;
+mod server_tls;
 pub(crate) mod stick;
 mod takeover;
-pub(crate) mod unreached;

@@ -9,17 +9,17 @@ use std::time::Duration;
 use balance::Budget;
 use plan::Proxy;
 use runtime::timer::now_ms;
-use state::extra::Load;
+use state::extra_attempts::BackendLoad;
 use state::server::Operational;
 use state::transition;
 
 use crate::client::Client;
 use crate::exchange::view;
-use crate::exchange::{Bound, Exchange, Extra};
+use crate::exchange::{BoundServer, Exchange, ExtraAttempt};
 use crate::fault::{Fault, RetryKind};
 use crate::routing::assign::{Lease, left};
-use crate::routing::reach;
-use crate::server::local::LocalServer;
+use crate::routing::connect_wait;
+use crate::server::per_worker::LocalServer;
 
 /// Whether a request on a connection that had been idle met its closing, and may be sent again:
 /// nothing came back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
@@ -68,9 +68,9 @@ fn grant(x: &mut Exchange, backend: &Proxy, budget: Budget) -> bool {
     let extra = backend.state.keep_extra();
     let counters = extra.counters.mine();
     let now = now_ms();
-    if budget.take(extra, Load::of(&backend.state.backend, now), now) {
+    if budget.take(extra, BackendLoad::of(&backend.state.backend, now), now) {
         counters.retries.add(1);
-        x.extra = Some(Extra::new(&backend.state, true));
+        x.extra = Some(ExtraAttempt::new(&backend.state, true));
         return true;
     }
     counters.retries_refused.add(1);
@@ -83,7 +83,7 @@ pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
 }
 
 /// Where the next attempt goes.
-pub(crate) enum Target {
+pub(crate) enum RetryTarget {
     /// To the same server, whose place was kept: whoever queues for it has to wait for this request
     /// too.
     Same(Lease),
@@ -91,7 +91,7 @@ pub(crate) enum Target {
     Other(Rc<LocalServer>),
 }
 
-impl Target {
+impl RetryTarget {
     /// The place that was kept, and the server to avoid.
     pub(crate) fn parts(self) -> (Option<Lease>, Option<Rc<LocalServer>>) {
         match self {
@@ -112,7 +112,7 @@ pub(crate) async fn before_retry(
     backend: &Proxy,
     lease: Lease,
     fault: Fault,
-) -> Result<Target, Fault> {
+) -> Result<RetryTarget, Fault> {
     if matches!(fault, Fault::EarlyRefused | Fault::RetryStatus(425)) {
         not_early(client, x).await?;
     }
@@ -136,19 +136,19 @@ pub(crate) async fn before_retry(
         // Until there is another the request has none.
         x.txn.server = None;
         drop(lease);
-        Target::Other(failed)
+        RetryTarget::Other(failed)
     } else {
         count_retry(backend, &failed);
         lease.begin_again();
-        x.choice.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
-        Target::Same(lease)
+        x.choice.bound.get_or_insert(BoundServer { server: failed, even_down: false, again: true });
+        RetryTarget::Same(lease)
     };
     if refused && !(redispatches && others) {
         // The same server: not at once, but after a second, or `timeout connect` if that is less
         // (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        reach::pause(client, x, pause, (watch, looks)).await?;
+        connect_wait::pause(client, x, pause, (watch, looks)).await?;
     }
     Ok(target)
 }

@@ -15,11 +15,11 @@ use state::Mode;
 use state::server::ServerAddress;
 
 use crate::client::Client;
-use crate::exchange::Bound;
+use crate::exchange::BoundServer;
 use crate::exchange::Exchange;
 use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 
 /// Chooses the backend and counts the session there.
 // Part of the usual path of a request; its other callers are rare.
@@ -113,7 +113,7 @@ fn no_backend(x: &mut Exchange) -> Fault {
 }
 
 /// The server that `use-server` names.
-fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
+fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundServer> {
     view::with(client, x, |env| {
         let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
         for rule in backend.use_servers.iter().filter(|rule| holds(rule.condition.as_ref(), env)) {
@@ -131,7 +131,7 @@ fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound>
             let server = backend.server(place)?;
             let up = server.state.is_up();
             if up || backend.options.persist || forced() {
-                return Some(Bound { server, even_down: !up, again: false });
+                return Some(BoundServer { server, even_down: !up, again: false });
             }
         }
         None
@@ -139,7 +139,7 @@ fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound>
 }
 
 /// The server whose address is in the client's RDP cookie.
-fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
+fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundServer> {
     let name = backend.rdp_persistence.as_deref()?;
     let token = key::rdp_cookie(x.request_bytes(client), name.as_bytes())?;
     let address = SocketAddr::V4(key::rdp_server(token)?);
@@ -150,7 +150,7 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
     };
     let server = backend.server(backend.servers.iter().find(is_it)?.index)?;
     let even_down = !server.state.is_up();
-    Some(Bound { server, even_down, again: false })
+    Some(BoundServer { server, even_down, again: false })
 }
 
 /// The hash of this request's key; `None` when the algorithm has none or the request lacks it.

@@ -9,13 +9,13 @@ use plan::servers::ServerAt;
 use runtime::timer::now_ms;
 use sample::{Env, Scratch, track};
 use state::server::ServerAddress;
-use state::table::{Data, Entry, ServerKey, Table};
+use state::table::{DataType, ServerKey, Table, TableEntry};
 
 use crate::client::Client;
 use crate::exchange::view::{self, holds};
-use crate::exchange::{Bound, Exchange, Seen};
+use crate::exchange::{BoundServer, CookieServer, Exchange};
 use crate::server::Upstream;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// The most keys of a request that are noted.
 const MOST: usize = 8;
@@ -42,7 +42,7 @@ fn look(client: &Client, x: &mut Exchange, backend: &LocalProxy, rules: &StickRu
                 x.choice.bound = server_of(client, x, backend, &entry);
                 if let Some(bound) = &x.choice.bound {
                     // The client needs no cookie for this server.
-                    x.choice.cookie = Seen::Server(bound.server.clone());
+                    x.choice.cookie = CookieServer::Server(bound.server.clone());
                 }
             }
             entry.touch(now_ms());
@@ -73,7 +73,12 @@ fn key_of(rule: &StickRule, env: &Env<'_>) -> Option<Scratch> {
 }
 
 /// The server that an entry tells, if it can be used.
-fn server_of(client: &Client, x: &Exchange, backend: &LocalProxy, entry: &Entry<'_>) -> Option<Bound> {
+fn server_of(
+    client: &Client,
+    x: &Exchange,
+    backend: &LocalProxy,
+    entry: &TableEntry<'_>,
+) -> Option<BoundServer> {
     let here = |server: &ServerAt<'_>| !server.state.removed.load(Relaxed);
     let by_key = entry.server_key().and_then(|key| {
         let is_it = |server: &ServerAt<'_>| {
@@ -82,14 +87,14 @@ fn server_of(client: &Client, x: &Exchange, backend: &LocalProxy, entry: &Entry<
         backend.servers.iter().find(is_it)
     });
     let by_number = || {
-        let id = entry.get(Data::ServerId, 0, 0).filter(|id| *id > 0)?;
+        let id = entry.get(DataType::ServerId, 0, 0).filter(|id| *id > 0)?;
         backend.servers.iter().find(|server| here(server) && u64::from(server.state.id) == id)
     };
     let server = backend.server(by_key.or_else(by_number)?.index)?;
     let up = server.state.is_up();
     let forced =
         || view::with(client, x, |env| backend.force_persist.iter().any(|when| holds(Some(when), env)));
-    (up || backend.options.persist || forced()).then(|| Bound { server, even_down: !up, again: false })
+    (up || backend.options.persist || forced()).then(|| BoundServer { server, even_down: !up, again: false })
 }
 
 fn is_named(by: ServerKey, server: &state::Server, key: &str) -> bool {
@@ -152,7 +157,7 @@ fn note(x: &mut Exchange, rules: &StickRules, server: &LocalServer) {
 fn enter(table: &Table, key: &[u8], server: &LocalServer) {
     let now = now_ms();
     let Some(entry) = table.get(key, now) else { return };
-    entry.set(Data::ServerId, 0, server.state.id.into(), now);
+    entry.set(DataType::ServerId, 0, server.state.id.into(), now);
     let by = table.settings.server_key;
     // Mostly it is there already.
     if !entry.server_key().is_some_and(|key| is_named(by, &server.state, key)) {

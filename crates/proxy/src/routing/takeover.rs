@@ -10,14 +10,14 @@ use sample::Endpoint;
 
 use crate::flow::Socket;
 use crate::server::h1::Connection;
-use crate::server::local::LocalServer;
-use crate::server::pool::Ask;
-use crate::server::{self, Upstream};
+use crate::server::per_worker::LocalServer;
+use crate::server::pool::PoolQuery;
+use crate::server::{self, Request, Upstream};
 use crate::worker::Worker;
 
 /// Whether another worker of the group may have an idle connection for this request. One that
 /// clients bring is asked for wherever it is: there is no other.
-pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: Ask<'_>) -> bool {
+pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: PoolQuery<'_>) -> bool {
     if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
     }
@@ -37,19 +37,19 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
 }
 
 /// An idle connection on its way to another worker.
-enum Taken {
-    H1(Box<Handed>),
-    H2(Box<server::h2::Handed>),
+enum TakenConnection {
+    H1(Box<H1Transfer>),
+    H2(Box<server::h2::H2Transfer>),
 }
 
 /// One of HTTP/1.
-struct Handed {
+struct H1Transfer {
     stream: net::Detached,
     uses: u32,
     glitches: u32,
     ends: Option<(Endpoint, Endpoint)>,
     late_nodelay: bool,
-    open: server::Handed,
+    open: server::OpenTransfer,
 }
 
 /// Takes over an idle connection of another worker of the group; with `shared` also one that many
@@ -57,7 +57,7 @@ struct Handed {
 pub(crate) async fn take_over(
     worker: &Worker,
     settings: &Rc<LocalServer>,
-    Ask { key, reuse, first }: Ask<'_>,
+    PoolQuery { key, reuse, first }: PoolQuery<'_>,
     shared: bool,
 ) -> Option<Upstream> {
     let own = worker.index;
@@ -70,15 +70,15 @@ pub(crate) async fn take_over(
         let posted = runtime::worker::post(other, move || {
             let Some(worker) = crate::worker::current_of(generation) else { return };
             let Some(server) = worker.locals.known_server(proxy, server) else { return };
-            let ask = Ask { key: &key_wanted, reuse, first };
+            let ask = PoolQuery { key: &key_wanted, reuse, first };
             if let Some(connection) = worker.pools.take(&server, ask) {
                 let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
                 let (stream, open) = (socket.stream.detach(), open.hand_over());
-                let handed = Handed { stream, uses, glitches, ends, late_nodelay, open };
+                let handed = H1Transfer { stream, uses, glitches, ends, late_nodelay, open };
                 // Who asked may be gone; the connection is then closed.
-                let _ = send.send(Taken::H1(Box::new(handed)));
+                let _ = send.send(TakenConnection::H1(Box::new(handed)));
             } else if shared {
-                let give = |handed| drop(send.send(Taken::H2(Box::new(handed))));
+                let give = |handed| drop(send.send(TakenConnection::H2(Box::new(handed))));
                 worker.carriers.hand_over(&server, ask, Box::new(give));
             }
         });
@@ -86,8 +86,8 @@ pub(crate) async fn take_over(
             continue;
         }
         match receive.await {
-            Ok(Taken::H1(handed)) => {
-                return Some(Upstream::H1(Box::new(Connection {
+            Ok(TakenConnection::H1(handed)) => {
+                return Some(Upstream::Socket(Box::new(Connection {
                     socket: Socket::new(Stream::attach(handed.stream)),
                     key: key.into(),
                     uses: handed.uses,
@@ -98,9 +98,10 @@ pub(crate) async fn take_over(
                     open: handed.open.take(settings),
                 })));
             }
-            Ok(Taken::H2(handed)) => {
+            Ok(TakenConnection::H2(handed)) => {
                 let backend = worker.local(settings.backend).held.clone();
-                return Some(Upstream::H2(worker.carriers.take_in(*handed, key, backend, settings)));
+                let request = worker.carriers.take_in(*handed, key, backend, settings);
+                return Some(Upstream::Stream(Request::H2(request)));
             }
             // It had none, or lost it meanwhile.
             Err(_) => {}

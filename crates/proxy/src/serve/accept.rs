@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base::rare;
-use base::rare::Rare;
-use net::listen::{Accepted, Listener};
+use base::event_counter;
+use base::event_counter::EventCounter;
+use net::listen::{AcceptedSocket, Listener};
 use plan::global::MultiQueue;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_ms, now_us};
-use runtime::worker::{self, Load};
+use runtime::worker::{self, ConnectionGuard};
 use state::proxy::Admission;
 
-use crate::serve::newcomer::{self, Arrived, Newcomer};
+use crate::serve::handoff::{self, AcceptedConnection, ArrivedConnection};
 use crate::worker::Worker;
 
-pub(crate) static NOT_ACCEPTED: Rare =
-    rare!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
+pub(crate) static NOT_ACCEPTED: EventCounter =
+    event_counter!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
 
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
 const SHORTAGE: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Makes the calling worker ready to serve connections, its own and those handed to it.
 pub fn install() {
-    newcomer::install(crate::serve::session::starter());
+    handoff::install(crate::serve::session::starter());
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend
@@ -149,7 +149,7 @@ struct Gate<'a> {
 /// The places of a connection that was accepted.
 struct Reserved {
     /// Where those for TLS are limited.
-    tls_place: Option<tls::Place>,
+    tls_place: Option<tls::ConnectionPermit>,
 }
 
 /// How long a listener waits that the limits on rates or on TLS hold up, before it looks again.
@@ -227,7 +227,7 @@ impl Gate<'_> {
         over(process.connection_limit.load(Relaxed), &connections)
             || over(process.session_limit.load(Relaxed), &sessions)
             || over(of_proxy.session_limit.load(Relaxed), &frontend)
-            || (self.is_tls && (!tls::places::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
+            || (self.is_tls && (!tls::limit::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
     }
 
     /// Takes the places of a connection just accepted; waits when another listener took the last one
@@ -272,32 +272,44 @@ impl Gate<'_> {
 
     /// A place of those for TLS, where these are limited and one is needed; `None` where there is
     /// none left.
-    fn take_tls_place(&self) -> Option<Option<tls::Place>> {
-        if self.is_tls && tls::places::limit() > 0 { tls::Place::take().map(Some) } else { Some(None) }
+    fn take_tls_place(&self) -> Option<Option<tls::ConnectionPermit>> {
+        if self.is_tls && tls::limit::limit() > 0 {
+            tls::ConnectionPermit::take().map(Some)
+        } else {
+            Some(None)
+        }
     }
 }
 
 /// `harden.reject-privileged-ports.tcp`: whether the client's port is a system port (RFC 6335, 6).
-fn is_privileged(accepted: &Accepted) -> bool {
+fn is_privileged(accepted: &AcceptedSocket) -> bool {
     accepted.peer.is_some_and(|peer| peer.port() < 1024)
 }
 
 fn hand_over(
     worker: &Rc<Worker>,
-    accepted: Accepted,
+    accepted: AcceptedSocket,
     (frontend, bind): (usize, usize),
-    tls_place: Option<tls::Place>,
+    tls_place: Option<tls::ConnectionPermit>,
     target: usize,
 ) {
-    let load = Load::add(target);
-    let Accepted { socket, peer } = accepted;
+    let load = ConnectionGuard::add(target);
+    let AcceptedSocket { socket, peer } = accepted;
     let generation = worker.shared.generation;
-    let newcomer =
-        Newcomer { socket, peer, generation, frontend, bind, load, accepted_us: now_us(), tls_place };
+    let newcomer = AcceptedConnection {
+        socket,
+        peer,
+        generation,
+        frontend,
+        bind,
+        load,
+        accepted_us: now_us(),
+        tls_place,
+    };
     if target == worker.index {
-        newcomer::start_at(worker.clone(), Arrived::Accepted(newcomer));
+        handoff::start_at(worker.clone(), ArrivedConnection::Accepted(newcomer));
     } else {
-        worker::post(target, move || newcomer::start(Arrived::Accepted(newcomer)));
+        worker::post(target, move || handoff::start(ArrivedConnection::Accepted(newcomer)));
     }
 }
 

@@ -5,33 +5,34 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use h2::{Code, Role};
+use h2::Role;
 use plan::global::LogErrors;
 use plan::proxy::Reuse;
-use runtime::{Boxed, timer};
+use runtime::timer;
 use sample::Endpoint;
 use state::sessions::Activity;
 
 use super::multiplexed;
-use super::reversal::{Failure, Reversal};
-use crate::client::{Client, Downstream};
+use super::reversal::{Reversal, ReversalFailure};
+use crate::client;
 use crate::evaluate::Attach;
 use crate::routing::connect::set_options;
 use crate::server::Open;
-use crate::server::carriers::Standing;
-use crate::server::local::LocalServer;
-use crate::stream::{Connection, Engine, Reader};
+use crate::server::h2_pool::Standing;
+use crate::server::per_worker::LocalServer;
+use crate::stream::h2::{Connection, Engine};
+use crate::stream::{Reader, Reset};
 use crate::worker::Worker;
 
 /// Why the client keeps its connection to itself.
-enum End {
-    Reversal(Failure),
+enum AttachEnd {
+    Reversal(ReversalFailure),
     Late,
     Killed,
 }
 
 /// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
-pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
+pub(super) async fn attach(mut client: client::Connection, attach: Attach) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
@@ -40,10 +41,7 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let config = worker.proxy(server.backend).h2.back.clone();
     let engine = Engine::reversed(Role::Client, &config);
     let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
-    let reader = match &mut client.side {
-        Downstream::H1(socket) => Reader::new(socket.input.take()),
-        Downstream::H2(_) => Reader::default(),
-    };
+    let reader = Reader::new(client.socket().input.take());
     let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
     let mut reversal = Reversal::new(connection, reader, busy_from);
     client.session.http_major.set(2);
@@ -51,28 +49,25 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let timeouts = &client.frontend.timeouts;
     client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
     let reversed = poll_fn(|context| {
-        let Downstream::H1(socket) = &mut client.side else {
-            return Poll::Ready(Err(End::Reversal(Failure::Gone)));
-        };
-        if let Poll::Ready(reversed) = reversal.poll(&mut socket.stream, context) {
-            return Poll::Ready(reversed.map_err(End::Reversal));
+        if let Poll::Ready(reversed) = reversal.poll(&mut client.socket().stream, context) {
+            return Poll::Ready(reversed.map_err(AttachEnd::Reversal));
         }
         if client.poll_killed(context).is_ready() {
-            return Poll::Ready(Err(End::Killed));
+            return Poll::Ready(Err(AttachEnd::Killed));
         }
-        client.timer.poll_expired(context).map(|()| Err(End::Late))
+        client.timer.poll_expired(context).map(|()| Err(AttachEnd::Late))
     })
     .await;
     reversal.connection.count(&client.frontend.state.frontend.mine().h2);
     match reversed {
         Ok(()) if may_have(&server, &worker) => hand_over(client, &attach, &worker, server, reversal),
-        Ok(()) => refuse(client, &reversal, Code::InternalError).await,
-        Err(End::Late | End::Killed) => refuse(client, &reversal, Code::NoError).await,
-        Err(End::Reversal(Failure::Broken)) => {
+        Ok(()) => refuse(client, &reversal, Some(Reset::Internal)).await,
+        Err(AttachEnd::Late | AttachEnd::Killed) => refuse(client, &reversal, None).await,
+        Err(AttachEnd::Reversal(ReversalFailure::Broken)) => {
             multiplexed::tell(&client, LogErrors::Connection);
             client.linger().await;
         }
-        Err(End::Reversal(Failure::Gone)) => {}
+        Err(AttachEnd::Reversal(ReversalFailure::Gone)) => {}
     }
 }
 
@@ -93,29 +88,27 @@ fn may_have(server: &LocalServer, worker: &Worker) -> bool {
 }
 
 /// Tells the client that its connection is of no use.
-async fn refuse(mut client: Boxed<Client>, reversal: &Reversal, code: Code) {
-    reversal.connection.engine.borrow_mut().close(code);
-    if let Downstream::H1(socket) = &mut client.side {
-        poll_fn(|context| {
-            let _ = reversal.connection.send(&mut socket.stream, context);
-            Poll::Ready(())
-        })
-        .await;
-    }
+async fn refuse(mut client: client::Connection, reversal: &Reversal, reset: Option<Reset>) {
+    reversal.connection.close(reset);
+    let socket = &mut client.socket().stream;
+    poll_fn(|context| {
+        let _ = reversal.connection.send(socket, context);
+        Poll::Ready(())
+    })
+    .await;
     client.linger().await;
 }
 
 /// The connection leaves the client's session, which ends.
 fn hand_over(
-    mut client: Boxed<Client>,
+    mut client: client::Connection,
     attach: &Attach,
     worker: &Rc<Worker>,
     server: Rc<LocalServer>,
     reversal: Reversal,
 ) {
-    let Downstream::H1(socket) = &mut client.side else { return };
     // Where there is no descriptor left for it, the client is free to come again.
-    let Ok(socket) = socket.stream.take() else { return client.side.reset() };
+    let Ok(socket) = client.socket().stream.take() else { return client.side.reset() };
     let Reversal { connection, reader, .. } = reversal;
     let Some(connection) = Rc::into_inner(connection) else { return };
     let backend = worker.local(server.backend);

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::{Exchange, Given, Stop};
 use crate::fault::Fault;
-use crate::flow::Body;
+use crate::flow::CachedBody;
 use crate::message::caching;
 
 use super::revalidate;
@@ -168,7 +168,7 @@ fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
         Some(length) => head.set_content_length(length),
         None => _ = head.append(b"transfer-encoding", b"chunked"),
     }
-    x.reply.come(Body::Coming(feed), length);
+    x.reply.come(CachedBody::Coming(feed), length);
     length.map_or(BodyLength::Chunked, BodyLength::Length)
 }
 
@@ -182,7 +182,7 @@ fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
         feed.narrow(part.start as u64..part.end as u64);
         x.txn.response.set_content_length(length);
     }
-    x.reply.come(Body::Filed(feed), Some(length));
+    x.reply.come(CachedBody::Filed(feed), Some(length));
     BodyLength::Length(length)
 }
 

@@ -11,7 +11,7 @@ use plan::proxy::Timeouts;
 use runtime::timer::NEVER;
 
 /// The state of a connection after a turn.
-pub(super) struct Turn {
+pub(super) struct DeadlineState {
     /// The worker's clock, in ms.
     pub(super) now: u64,
     /// Whether streams are being served.
@@ -49,7 +49,7 @@ impl ConnectionDeadline {
 
     /// Notes a turn; the time at which the connection is to be closed unless something else happens
     /// before, in ms, or [`NEVER`].
-    pub(super) fn note(&mut self, turn: &Turn, timeouts: &Timeouts) -> u64 {
+    pub(super) fn note(&mut self, turn: &DeadlineState, timeouts: &Timeouts) -> u64 {
         let now = turn.now;
         if turn.received {
             self.heard = now;
@@ -67,7 +67,7 @@ impl ConnectionDeadline {
     }
 
     /// Until when a connection without streams waits for the next request.
-    fn idle_until(&self, turn: &Turn, timeouts: &Timeouts) -> u64 {
+    fn idle_until(&self, turn: &DeadlineState, timeouts: &Timeouts) -> u64 {
         let allowed = match turn.had_requests {
             true => timeouts.http_keep_alive.or(timeouts.http_request),
             false => timeouts.http_request,
@@ -89,7 +89,7 @@ fn after(since: u64, allowed: Option<Duration>) -> u64 {
 mod tests {
     use super::*;
 
-    const TURN: Turn = Turn {
+    const TURN: DeadlineState = DeadlineState {
         now: 0,
         has_streams: false,
         had_requests: true,
@@ -113,23 +113,23 @@ mod tests {
         let timeouts = timeouts(50, Some(10), Some(20));
         let mut deadline = ConnectionDeadline::new(0);
         for now in 0..20 {
-            assert_eq!(deadline.note(&Turn { now, ..TURN }, &timeouts), 20);
+            assert_eq!(deadline.note(&DeadlineState { now, ..TURN }, &timeouts), 20);
         }
-        assert_eq!(deadline.note(&Turn { now: 15, has_streams: true, ..TURN }, &timeouts), NEVER);
-        assert_eq!(deadline.note(&Turn { now: 18, ..TURN }, &timeouts), 38);
+        assert_eq!(deadline.note(&DeadlineState { now: 15, has_streams: true, ..TURN }, &timeouts), NEVER);
+        assert_eq!(deadline.note(&DeadlineState { now: 18, ..TURN }, &timeouts), 38);
     }
 
     #[test]
     fn a_dripped_header_block_is_limited_by_the_request_timeout() {
         let timeouts = timeouts(50, Some(10), Some(20));
         let mut deadline = ConnectionDeadline::new(0);
-        let turn = |now, has_streams| Turn { now, has_streams, is_within_head: true, ..TURN };
+        let turn = |now, has_streams| DeadlineState { now, has_streams, is_within_head: true, ..TURN };
         for now in 15..20 {
             assert_eq!(deadline.note(&turn(now, false), &timeouts), 25);
             assert_eq!(deadline.note(&turn(now, true), &timeouts), 25, "with another stream");
         }
         let mut first = ConnectionDeadline::new(0);
-        let turn = Turn { now: 5, had_requests: false, is_within_head: true, ..TURN };
+        let turn = DeadlineState { now: 5, had_requests: false, is_within_head: true, ..TURN };
         assert_eq!(first.note(&turn, &timeouts), 10, "the first request is due since the beginning");
     }
 
@@ -137,7 +137,7 @@ mod tests {
     fn only_reading_extends_the_time_of_a_client_with_output_waiting() {
         let timeouts = timeouts(50, None, None);
         let mut deadline = ConnectionDeadline::new(0);
-        let turn = |now, wrote| Turn { now, wrote, has_streams: true, has_output: true, ..TURN };
+        let turn = |now, wrote| DeadlineState { now, wrote, has_streams: true, has_output: true, ..TURN };
         assert_eq!(deadline.note(&turn(10, false), &timeouts), 60);
         assert_eq!(deadline.note(&turn(40, false), &timeouts), 60);
         assert_eq!(deadline.note(&turn(50, true), &timeouts), 100);
@@ -147,7 +147,7 @@ mod tests {
     fn the_client_timeout_alone_is_about_silence() {
         let timeouts = timeouts(50, None, None);
         let mut deadline = ConnectionDeadline::new(0);
-        assert_eq!(deadline.note(&Turn { now: 30, ..TURN }, &timeouts), 80);
-        assert_eq!(deadline.note(&Turn { now: 40, received: false, ..TURN }, &timeouts), 80);
+        assert_eq!(deadline.note(&DeadlineState { now: 30, ..TURN }, &timeouts), 80);
+        assert_eq!(deadline.note(&DeadlineState { now: 40, received: false, ..TURN }, &timeouts), 80);
     }
 }

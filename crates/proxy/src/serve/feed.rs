@@ -20,7 +20,7 @@ use plan::server::{ServerName, ServerTls};
 use runtime::timer::{self, Timer, now_ms};
 use sample::Env;
 use state::Process;
-use state::ring::Reader;
+use state::ring::RingReader;
 use tls::Keep;
 
 use crate::worker::Worker;
@@ -62,7 +62,7 @@ pub fn start(worker: &Rc<Worker>) {
     let workers = runtime::shard::workers().max(1);
     for (number, server) in worker.shared.plan.ring_servers.iter().enumerate() {
         if number % workers == worker.index {
-            let reader = Reader::attach(&server.ring);
+            let reader = RingReader::attach(&server.ring);
             let way = Way {
                 buffers: (&worker.shared.plan.global.tune).into(),
                 process: worker.shared.process.clone(),
@@ -78,7 +78,7 @@ struct Way {
     process: Arc<Process>,
 }
 
-async fn feed(way: Way, server: RingServer, mut reader: Reader) {
+async fn feed(way: Way, server: RingServer, mut reader: RingReader) {
     let timer = Timer::new();
     loop {
         let connected = now_ms();
@@ -143,7 +143,7 @@ async fn begin_tls(process: &Process, tls: &ServerTls, stream: &mut Stream) -> i
 /// Sends messages until the server closes, fails, or takes nothing for `timeout server`.
 async fn pump(
     stream: &mut Stream,
-    reader: &mut Reader,
+    reader: &mut RingReader,
     server: &RingServer,
     timer: &Timer,
 ) -> io::Result<()> {

@@ -15,19 +15,19 @@ use ::http::{BodyLength, Head};
 use balance::{Hedge, budget};
 use runtime::timer::{NEVER, Timer, now_ms, now_us};
 use sample::{Hedged, Phase};
-use state::extra::Load;
+use state::extra_attempts::BackendLoad;
 use state::sessions::Activity;
-use state::{Answer, counters};
+use state::{AttemptOutcome, counters};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, Extra, sockets};
+use crate::exchange::{Exchange, ExtraAttempt, sockets};
 use crate::fault::Fault;
 use crate::flow::Path;
-use crate::message::response::{self, Waiting};
+use crate::message::response::{self, HeadWait};
 use crate::message::upload;
 use crate::routing::assign::{self, Lease};
 use crate::routing::{attempt, connect, retry};
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 use crate::server::{NoHead, Upstream};
 
 /// The connection that a request is sent over, and the place at its server.
@@ -45,7 +45,7 @@ pub(super) async fn await_head(
     (upstream, lease): Attempt<'_>,
     hedge: &Hedge,
 ) -> Result<(), Fault> {
-    let mut waiting = Waiting::new(client, x, backend);
+    let mut waiting = HeadWait::new(client, x, backend);
     let alarm = alarm(client, x, backend, hedge);
     let in_time = poll_fn(|context| {
         if let Poll::Ready(outcome) = waiting.poll(client, x, upstream, context) {
@@ -74,7 +74,7 @@ pub(super) async fn await_head(
     }
     response::accept(client, x, backend, upstream)?;
     // Of a request that the second answered the first was counted when it was given up.
-    if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == Answer::Good {
+    if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == AttemptOutcome::Good {
         count_time(backend, lease);
     }
     Ok(())
@@ -119,7 +119,7 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
     }
     let now = now_ms();
     match backend.balance.budget {
-        Some(budget) if !budget.take(extra, Load::of(&backend.state.backend, now), now) => {
+        Some(budget) if !budget.take(extra, BackendLoad::of(&backend.state.backend, now), now) => {
             counters.hedges_over_budget.add(1);
             return None;
         }
@@ -127,13 +127,13 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
         None => budget::take_unlimited(extra, now),
     }
     counters.hedges.add(1);
-    x.extra = Some(Extra::new(&backend.state, false));
+    x.extra = Some(ExtraAttempt::new(&backend.state, false));
     x.txn.hedged = Hedged::First;
     Some(second)
 }
 
 /// What became of the two.
-enum Outcome {
+enum HedgeOutcome {
     /// The first has a head of so many bytes.
     First(usize),
     /// The second has one, which is in the transaction.
@@ -177,7 +177,7 @@ async fn race(
     backend: &Rc<LocalProxy>,
     (upstream, lease): Attempt<'_>,
     mut second: Lease,
-    waiting: &mut Waiting,
+    waiting: &mut HeadWait,
 ) -> Result<(), Fault> {
     let worker = client.worker.clone();
     let options = &worker.proxy(lease.server().backend).response_options;
@@ -198,7 +198,7 @@ async fn race(
             if !stale {
                 attempt::count_failure(backend, &second, fault, false);
             }
-            Outcome::FirstAlone
+            HedgeOutcome::FirstAlone
         }
         // Both failed, or it is over for the client.
         (Err(fault), _) => {
@@ -216,7 +216,7 @@ async fn race(
             return Err(fault);
         }
     };
-    if let Outcome::Second = outcome {
+    if let HedgeOutcome::Second = outcome {
         match failed {
             Some((true, _)) => {}
             Some((false, fault)) => attempt::count_failure(backend, lease, fault, false),
@@ -238,7 +238,7 @@ async fn race(
     if let Some((own, _)) = &mut reached {
         own.reset();
     }
-    if matches!(outcome, Outcome::First(_)) {
+    if matches!(outcome, HedgeOutcome::First(_)) {
         second.gave_up();
     }
     drop((reached, second));
@@ -255,7 +255,7 @@ async fn race(
     waiting.resume(client);
     x.txn.response.clear();
     match outcome {
-        Outcome::First(length) => {
+        HedgeOutcome::First(length) => {
             x.txn.response = head;
             response::take_head(client, x, upstream, length)
         }
@@ -273,8 +273,8 @@ async fn ask(
     backend: &Rc<LocalProxy>,
     first: &mut First<'_>,
     second: &Lease,
-    reached: &mut Option<(Upstream, Waiting)>,
-) -> Result<Outcome, Fault> {
+    reached: &mut Option<(Upstream, HeadWait)>,
+) -> Result<HedgeOutcome, Fault> {
     let mut own = {
         let mut obtain = pin!(connect::obtain(client, x, backend, second));
         let earlier = poll_fn(|context| {
@@ -285,7 +285,7 @@ async fn ask(
         });
         match earlier.await? {
             Ok(own) => own,
-            Err(length) => return Ok(Outcome::First(length)),
+            Err(length) => return Ok(HedgeOutcome::First(length)),
         }
     };
     sockets::take(client, x, &own);
@@ -295,13 +295,13 @@ async fn ask(
     if !x.upload.is_one_write() {
         own.send_at_once();
     }
-    let waiting = Waiting::new(client, x, backend);
+    let waiting = HeadWait::new(client, x, backend);
     let (own, waiting) = reached.insert((own, waiting));
     poll_fn(|context| {
         if let Poll::Ready(length) = first.poll(context) {
-            return Poll::Ready(Ok(Outcome::First(length)));
+            return Poll::Ready(Ok(HedgeOutcome::First(length)));
         }
-        waiting.poll(client, x, own, context).map_ok(|()| Outcome::Second)
+        waiting.poll(client, x, own, context).map_ok(|()| HedgeOutcome::Second)
     })
     .await
 }

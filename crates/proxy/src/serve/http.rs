@@ -2,7 +2,7 @@
 
 use runtime::Boxed;
 use runtime::timer::now_us;
-use sample::track::Event;
+use sample::track::CountedEvent;
 use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
@@ -16,7 +16,7 @@ use crate::message::caching::Validated;
 use crate::message::{caching, conclude, download, fastcgi, fields, request, scripted, upload};
 use crate::observe;
 use crate::routing::{cookie, route, stick};
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 
 /// Serves one request of `client`. The connection comes back with what to do next.
 pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
@@ -202,10 +202,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
 fn note_status(client: &Client, x: &Exchange) {
     let counted = &client.worker.shared.process.counted;
     if counted.errors.holds(x.txn.server_status) {
-        x.note(client, Event::Error);
+        x.note(client, CountedEvent::Error);
     }
     if counted.failures.holds(x.txn.server_status) {
-        x.note(client, Event::Failure);
+        x.note(client, CountedEvent::Failure);
     }
 }
 

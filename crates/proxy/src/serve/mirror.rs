@@ -18,7 +18,7 @@ use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::Phase;
 
-use super::aside::{self, Body, Running};
+use super::internal_request::{self, InternalBody, InternalRequest};
 use super::obtain::obtain_response;
 use crate::client::Client;
 use crate::evaluate;
@@ -27,7 +27,7 @@ use crate::fault::Fault;
 use crate::flow::{Coding, Path, Tap, Tapped, tap};
 use crate::message::{conclude, download, fastcgi, fields, upload};
 use crate::routing::{route, stick};
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 
 /// So many copies are on their way at once for each worker.
 const MOST: usize = 128;
@@ -45,13 +45,13 @@ pub(super) fn begin(client: &Client, x: &mut Exchange) {
     for index in std::mem::take(&mut mirrors.targets) {
         let backend = client.worker.local(index);
         let counters = backend.state.keep_mirror().counters.mine();
-        let running = Running::begin(&RUNNING, MOST);
+        let running = InternalRequest::begin(&RUNNING, MOST);
         let (body, tap) = body(x);
         let coming = match &body {
-            Body::Coming(tapped, _) => Some(tapped.clone()),
-            Body::Whole(_) => None,
+            InternalBody::Coming(tapped, _) => Some(tapped.clone()),
+            InternalBody::Whole(_) => None,
         };
-        let made = running.and_then(|running| Some((running, aside::client(client, body).ok()?)));
+        let made = running.and_then(|running| Some((running, internal_request::client(client, body).ok()?)));
         let Some((running, aside)) = made else {
             counters.dropped.add(1);
             continue;
@@ -71,17 +71,17 @@ pub(super) fn begin(client: &Client, x: &mut Exchange) {
 }
 
 /// The body of a copy, and what has to see the request's own on its way for that.
-fn body(x: &Exchange) -> (Body, Option<Rc<Tap>>) {
+fn body(x: &Exchange) -> (InternalBody, Option<Rc<Tap>>) {
     if !x.has_body() || x.request_body.is_complete {
         let seen = if x.has_body() { x.request_body.seen.clone() } else { Vec::new() };
-        return (Body::Whole(seen), None);
+        return (InternalBody::Whole(seen), None);
     }
     let (tap, tapped) = tap();
     let coding = match x.request_body.length {
         BodyLength::Length(_) => Coding::Bare,
         _ => Coding::Chunked,
     };
-    (Body::Coming(Rc::new(tapped), coding), Some(Rc::new(tap)))
+    (InternalBody::Coming(Rc::new(tapped), coding), Some(Rc::new(tap)))
 }
 
 /// Makes `copy` one of the request of `x`.

@@ -1,23 +1,22 @@
 //! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
-mod aside;
 mod attach;
-mod boxes;
 mod cached;
 mod coming;
 mod connection_deadline;
+mod exchange_pool;
 pub mod feed;
+mod handoff;
 mod hedge;
 pub(crate) mod http;
+mod internal_request;
 mod mirror;
 mod multiplexed;
-mod newcomer;
 pub(crate) mod obtain;
 mod peer;
 pub mod preconnect;
 mod preface;
-mod ready;
 pub mod receive;
 pub(crate) mod reply;
 mod revalidate;
@@ -25,8 +24,9 @@ mod reversal;
 mod script;
 mod sending;
 pub(crate) mod session;
-mod share;
+pub mod shutdown_wakers;
 mod slots;
-pub mod stopping;
+mod stream_quota;
+mod stream_wakers;
 pub(crate) mod tcp;
 pub(crate) mod tunnel;

@@ -2,7 +2,7 @@
 //!
 //! A turn is one read, the frames taken apart, the streams polled that something happened to, and
 //! one write of all that they left. The streams' futures live in the boxes of [`Exchanges`], each
-//! with a waker of its own ([`ready`](super::ready)), so that a turn costs what there is to do.
+//! with a waker of its own ([`ready`](super::stream_wakers)), so that a turn costs what there is to do.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,25 +11,25 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use base::clock::WallTime;
-use h2::{Code, Event, Key, Phase, Role};
-use net::Stream as Socket;
+use h2::{Role, StreamKey};
 use plan::global::LogErrors;
-use runtime::{Boxed, timer, turns};
+use runtime::{timer, turns};
 use sample::track::{self, Trackers};
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
-use super::boxes::{Exchanges, Running};
-use super::connection_deadline::{ConnectionDeadline, Turn};
-use super::ready::{Ready, Slot};
-use super::share::{Share, moderate};
-use super::stopping::{self, Told};
-use crate::client::{Client, Downstream, handshake};
-use crate::exchange::{Arrival, Exchange, Next, report};
-use crate::glitch;
+use super::connection_deadline::{ConnectionDeadline, DeadlineState};
+use super::exchange_pool::{Exchanges, RunningRequest, Serve};
+use super::shutdown_wakers::{self, ShutdownWaker};
+use super::stream_quota::{StreamQuota, moderate};
+use super::stream_wakers::{StreamWaker, WakeQueue};
+use crate::client::{self, Client, handshake};
+use crate::exchange::{Arrival, Exchange, report};
 use crate::observe;
-use crate::stream::{Connection, Engine, Ping, Reader, Received, Stream, Wish};
+use crate::stream::h2::{Connection, Engine, Stream};
+use crate::stream::{Driver as _, Notice, Ping, Reader, Received, Wish};
+use crate::violation;
 
 /// How many streams are polled before what they left is sent.
 const STREAMS_A_TURN: usize = 64;
@@ -62,15 +62,15 @@ enum End {
 }
 
 /// A connection and its streams.
-struct Front<M, F> {
-    /// The connection's own part as a client: its socket, its deadline, its entry in the register.
-    root: Boxed<Client>,
+struct Front<S: Serve> {
+    /// The client's connection, with its socket.
+    root: client::Connection,
     connection: Rc<Connection>,
-    exchanges: Rc<Exchanges<M, F>>,
+    exchanges: Rc<Exchanges<S>>,
     reader: Reader,
     /// By the number of the stream's key.
-    streams: Vec<Place<F>>,
-    ready: Arc<Ready>,
+    streams: Vec<Place<S::Exchange>>,
+    ready: Arc<WakeQueue>,
     /// How many streams are being served.
     open: usize,
     /// `idle-ping` of the listener.
@@ -78,7 +78,7 @@ struct Front<M, F> {
     /// Whether the client has ended its side.
     is_ended: bool,
     /// Has it told when the process stops.
-    told: Option<Told>,
+    told: Option<ShutdownWaker>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
     /// Whether a stream came that had to be served as a plan says which is in use no more.
@@ -90,22 +90,18 @@ struct Front<M, F> {
 
 /// Where a stream is served, used again by others after it.
 struct Place<F> {
-    running: Option<Running<F>>,
-    slot: Arc<Slot>,
+    running: Option<RunningRequest<F>>,
+    slot: Arc<StreamWaker>,
     waker: Waker,
 }
 
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-pub(crate) fn serve<M, F>(
-    mut client: Boxed<Client>,
-    exchanges: Rc<Exchanges<M, F>>,
-) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+pub(crate) fn serve<S: Serve>(
+    mut client: client::Connection,
+    exchanges: Rc<Exchanges<S>>,
+) -> impl Future<Output = ()> {
     async move {
         if client.side.is_early() && !Box::pin(client.settle()).await {
             return;
@@ -116,14 +112,11 @@ where
         };
         let (share, connection) = {
             let config = moderated.as_ref().unwrap_or(&client.prepared().h2.front);
-            let (share, own) = Share::take(&client.worker, config).unzip();
+            let (share, own) = StreamQuota::take(&client.worker, config).unzip();
             let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
             (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
         };
-        let reader = match &mut client.side {
-            Downstream::H1(socket) => Reader::new(socket.input.take()),
-            Downstream::H2(_) => Reader::default(),
-        };
+        let reader = Reader::new(client.socket().input.take());
         go_on(client, exchanges, connection, reader).await;
         drop(share);
     }
@@ -131,16 +124,12 @@ where
 
 /// The same for a connection that began already. Its arguments are moved into the future once:
 /// each further copy would be memory of every idle connection.
-pub(super) fn go_on<M, F>(
-    client: Boxed<Client>,
-    exchanges: Rc<Exchanges<M, F>>,
+pub(super) fn go_on<S: Serve>(
+    client: client::Connection,
+    exchanges: Rc<Exchanges<S>>,
     connection: Rc<Connection>,
     reader: Reader,
-) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+) -> impl Future<Output = ()> {
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let front = Front {
         root: client,
@@ -148,7 +137,7 @@ where
         exchanges,
         reader,
         streams: Vec::new(),
-        ready: Arc::new(Ready::default()),
+        ready: Arc::new(WakeQueue::default()),
         open: 0,
         ping: ping.map(|every| Box::new(Ping::new(every))),
         is_ended: false,
@@ -161,11 +150,7 @@ where
     front.run()
 }
 
-impl<M, F> Front<M, F>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+impl<S: Serve> Front<S> {
     #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
     fn run(mut self) -> impl Future<Output = ()> {
         async move {
@@ -185,7 +170,7 @@ where
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.ready.enter(context.waker());
-        self.told.get_or_insert_with(|| stopping::tell(context.waker()));
+        self.told.get_or_insert_with(|| shutdown_wakers::tell(context.waker()));
         if self.open == 0 {
             self.root.follow_plan();
         }
@@ -229,13 +214,6 @@ where
         &self.root.frontend.state.frontend.mine().h2
     }
 
-    fn socket(&mut self) -> Result<&mut Socket, End> {
-        match &mut self.root.side {
-            Downstream::H1(socket) => Ok(&mut socket.stream),
-            Downstream::H2(_) => Err(End::Failed),
-        }
-    }
-
     /// Reads once, and deals with what came; whether anything did.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         if self.is_ended {
@@ -243,9 +221,8 @@ where
         }
         let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
         let connection = self.connection.clone();
-        let Downstream::H1(socket) = &mut self.root.side else { return Err(End::Failed) };
-        let busy = || glitch::is_busy(busy_from);
-        match self.reader.receive(&connection, &mut socket.stream, context, busy) {
+        let socket = &mut self.root.socket().stream;
+        match self.reader.receive(&connection, socket, context, || violation::is_busy(busy_from)) {
             Ok(Received::Nothing) => return Ok(false),
             Ok(Received::Bytes) => {}
             Ok(Received::End) => {
@@ -259,8 +236,8 @@ where
             }
         }
         let outcome = loop {
-            match self.reader.next(&connection) {
-                Ok(Some(event)) => self.happen(event),
+            match self.reader.advance(&connection) {
+                Ok(Some(notice)) => self.heed(notice),
                 Ok(None) => break Ok(true),
                 Err(why) => {
                     observe::protocol_broken(&self.root, &why);
@@ -280,28 +257,21 @@ where
         let new = count.saturating_sub(session.glitches.replace(count));
         if new > 0 {
             let none = Trackers::default();
-            track::note(session, &none, track::Event::Glitches(new), timer::now_ms());
+            track::note(session, &none, track::CountedEvent::Glitches(new), timer::now_ms());
         }
     }
 
-    fn happen(&mut self, event: Event) {
-        let connection = &self.connection;
-        match event {
-            Event::Head { key, end, .. } => self.start(key, end),
-            Event::Data { key, range, end } => self.reader.put(connection, key, range, end),
-            Event::Trailers { key } => {
-                let mut engine = connection.engine.borrow_mut();
-                connection.put_end(key, Some(engine.head_mut()));
-            }
-            Event::End { key } => connection.put_end(key, None),
-            Event::Reset { key, code, .. } => connection.put_reset(key, code, false),
-            Event::Refused { .. } => tell(&self.root, LogErrors::Stream),
-            Event::Goaway { .. } | Event::Settings | Event::Pong => {}
+    fn heed(&mut self, notice: Notice<StreamKey>) {
+        match notice {
+            Notice::Head { key, end } => self.start(key, end),
+            Notice::Refused => tell(&self.root, LogErrors::Stream),
+            // We open no streams, and clients write to no logs.
+            Notice::GoingAway | Notice::Settings | Notice::Message => {}
         }
     }
 
     /// Begins to serve a stream.
-    fn start(&mut self, key: Key, is_whole: bool) {
+    fn start(&mut self, key: StreamKey, is_whole: bool) {
         self.root.follow_plan();
         // The client is to come again: this connection is never at rest.
         self.is_outdated |= self.root.worker.is_old();
@@ -325,7 +295,7 @@ where
             self.streams.reserve_exact(1);
         }
         while self.streams.len() <= index {
-            let slot = Slot::new(&self.ready, self.streams.len());
+            let slot = StreamWaker::new(&self.ready, self.streams.len());
             self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
         }
         self.streams[index].running = Some(self.exchanges.begin_stream(client, Arrival::Stream(x)));
@@ -360,7 +330,7 @@ where
         if wish == Wish::default() {
             return Ok(());
         }
-        let socket = self.socket()?;
+        let socket = &mut self.root.socket().stream;
         if let Some(tos) = wish.tos {
             socket.set_tos(tos);
         }
@@ -381,17 +351,17 @@ where
         let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay && !self.is_leaving {
             self.is_leaving = true;
-            self.connection.engine.borrow_mut().shutdown(Phase::Announce);
+            self.connection.shutdown();
         }
         let connection = self.connection.clone();
-        connection.send(self.socket()?, context).map_err(|_| End::Failed)
+        connection.send(&mut self.root.socket().stream, context).map_err(|_| End::Failed)
     }
 
     /// Sets the connection's deadline after a turn.
     fn arm(&mut self, received: bool, wrote: bool) {
         let engine = self.connection.engine.borrow();
         let has_streams = self.open > 0;
-        let turn = Turn {
+        let turn = DeadlineState {
             now: timer::now_ms(),
             has_streams,
             had_requests: self.root.session.requests.get() > 0,
@@ -457,7 +427,7 @@ where
     /// Ends the connection: its streams first, each with its own log line.
     async fn conclude(&mut self, end: End) {
         if end == End::Late || end == End::Killed {
-            self.connection.engine.borrow_mut().close(Code::NoError);
+            self.connection.close(None);
         }
         self.connection.put_end_of_all();
         poll_fn(|context| {
@@ -493,7 +463,7 @@ pub(super) fn tell(client: &Client, what: LogErrors) {
     let now = timer::now_ms();
     counters.requests_total.add(1);
     counters.request_rate.tick(now);
-    for event in [track::Event::Request, track::Event::Error] {
+    for event in [track::CountedEvent::Request, track::CountedEvent::Error] {
         track::note(&client.session, &Trackers::default(), event, now);
     }
     if what <= client.worker.shared.plan.global.tune.h2.log_errors {

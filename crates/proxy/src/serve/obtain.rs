@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use runtime::timer::now_us;
 use sample::{Cause, Hedged, LogOrigin, Phase};
 use state::sessions::Activity;
@@ -19,10 +19,13 @@ use crate::routing::assign::{self, Assigned, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, retry};
 use crate::server::Upstream;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
-pub(crate) static CLOSED_MEANWHILE: Rare =
-    rare!(Count, "obtain_response()", "a server closed an idle connection just as a request used it");
+pub(crate) static CLOSED_MEANWHILE: EventCounter = event_counter!(
+    Count,
+    "obtain_response()",
+    "a server closed an idle connection just as a request used it"
+);
 
 /// Sends the request to a server and waits for the head of its final response; tries again where
 /// that is allowed (`retries`, `retry-on`, `option redispatch`). `ASIDE` makes a copy for rare callers, so

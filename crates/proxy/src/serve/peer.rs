@@ -4,17 +4,16 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use runtime::Boxed;
 use state::sessions::Activity;
 
-use crate::client::{Client, Downstream};
+use crate::client::Connection;
 
 /// Serves a connection to its end.
-pub(super) async fn serve(mut client: Boxed<Client>) {
+pub(super) async fn serve(mut client: Connection) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
-    let Downstream::H1(socket) = &mut client.side else { return };
+    let socket = client.socket();
     let early = socket.input.as_ref().map_or_else(Vec::new, |input| input.filled().to_vec());
     let Ok(stream) = socket.stream.take() else { return client.side.reset() };
     client.side.release();

@@ -22,21 +22,22 @@ use plan::bind::{BindAddress, ReverseTarget};
 use plan::server::{SendProxy, ServerName};
 use plan::{Proxy, ServerSettings};
 use runtime::timer::{Timer, now_ms};
-use runtime::worker::{self, Load};
+use runtime::worker::{self, ConnectionGuard};
 use sample::Env;
 use state::Listener;
 use state::proxy::Admission;
 
-use super::newcomer::{self, Arrived, Dialled};
+use super::handoff::{self, ArrivedConnection, Dialled};
 use super::reversal::Reversal;
-use super::slots::{Kept, PAUSE, Slot};
-use crate::log::Line;
-use crate::stream::{Connection, Engine, Reader};
+use super::slots::{OpenCount, OpenPermit, PAUSE};
+use crate::log::LogLine;
+use crate::stream::Reader;
+use crate::stream::h2::{Connection, Engine};
 use crate::worker::Worker;
 
 /// Why none was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+enum DialFailure {
     /// `timeout connect`.
     Late,
     Else,
@@ -44,7 +45,7 @@ enum Failure {
 
 /// What was told last of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum LastReport {
     Beginning,
     Failure,
     Complete,
@@ -52,17 +53,17 @@ enum Told {
 
 thread_local! {
     /// The connections of listeners that keep theirs from this worker: they outlive plans.
-    static KEPT: RefCell<Vec<(Weak<Listener>, Arc<Kept>)>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<(Weak<Listener>, Arc<OpenCount>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Those of a listener.
-fn kept(listener: &Arc<Listener>) -> Arc<Kept> {
+fn kept(listener: &Arc<Listener>) -> Arc<OpenCount> {
     KEPT.with_borrow_mut(|all| {
         all.retain(|(of, _)| of.strong_count() > 0);
         if let Some((_, kept)) = all.iter().find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(listener))) {
             return kept.clone();
         }
-        let kept = Arc::<Kept>::default();
+        let kept = Arc::<OpenCount>::default();
         all.push((Arc::downgrade(listener), kept.clone()));
         kept
     })
@@ -76,7 +77,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     let BindAddress::Reverse(target) = line.address else { return };
     let workers = &line.workers;
     let kept = kept(&line.listener);
-    let mut told = Told::Beginning;
+    let mut told = LastReport::Beginning;
     if kept.open() == 0 {
         tell(&worker, &proxy, target, told);
     }
@@ -92,25 +93,30 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
             // Whoever turns connections away at once is not to be asked all the time.
             pause(&proxy, &line.listener).await;
         }
-        let slot = Slot::take(&kept);
+        let slot = OpenPermit::take(&kept);
         let outcome = dial_on(to, (frontend, bind), target, slot).await;
         let now = match outcome {
-            Ok(()) if kept.open() >= target.connections => Told::Complete,
+            Ok(()) if kept.open() >= target.connections => LastReport::Complete,
             Ok(()) => told,
-            Err(_) => Told::Failure,
+            Err(_) => LastReport::Failure,
         };
         if now != told {
             told = now;
             tell(&worker, &proxy, target, told);
         }
-        if outcome == Err(Failure::Late) {
+        if outcome == Err(DialFailure::Late) {
             kept.forgive();
         }
     }
 }
 
 /// Waits until one more connection is wanted; `false` when the frontend has stopped for good.
-async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, (kept, most): (&Kept, u32)) -> bool {
+async fn is_wanted(
+    worker: &Worker,
+    proxy: &Proxy,
+    listener: &Listener,
+    (kept, most): (&OpenCount, u32),
+) -> bool {
     poll_fn(|context: &mut Context<'_>| {
         listener.wait(context.waker().clone());
         kept.wait(context.waker());
@@ -139,24 +145,29 @@ async fn pause(proxy: &Proxy, listener: &Listener) {
 }
 
 /// Has a worker open one.
-async fn dial_on(to: usize, of: (usize, usize), target: ReverseTarget, slot: Slot) -> Result<(), Failure> {
+async fn dial_on(
+    to: usize,
+    of: (usize, usize),
+    target: ReverseTarget,
+    slot: OpenPermit,
+) -> Result<(), DialFailure> {
     let (send, receive) = tokio::sync::oneshot::channel();
     let posted = worker::post(to, move || {
         let Some(worker) = crate::worker::current() else { return };
-        let load = Load::add(worker.index);
+        let load = ConnectionGuard::add(worker.index);
         tokio::task::spawn_local(async move {
             let opened = Box::pin(open(&worker, of, target, slot, load)).await;
             // Who asked may be gone: the process stops.
             let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
             if let Ok(dialled) = opened {
-                newcomer::start(Arrived::Dialled(Box::new(dialled)));
+                handoff::start(ArrivedConnection::Dialled(Box::new(dialled)));
             }
         });
     });
     if !posted {
-        return Err(Failure::Else);
+        return Err(DialFailure::Else);
     }
-    receive.await.unwrap_or(Err(Failure::Else))
+    receive.await.unwrap_or(Err(DialFailure::Else))
 }
 
 /// Opens one on the calling worker, within `timeout connect`.
@@ -164,19 +175,19 @@ async fn open(
     worker: &Rc<Worker>,
     (frontend, bind): (usize, usize),
     target: ReverseTarget,
-    slot: Slot,
-    load: Load,
-) -> Result<Dialled, Failure> {
+    slot: OpenPermit,
+    load: ConnectionGuard,
+) -> Result<Dialled, DialFailure> {
     let backend = worker.local(target.backend);
-    let server = backend.server(target.server).ok_or(Failure::Else)?;
+    let server = backend.server(target.server).ok_or(DialFailure::Else)?;
     let timer = Timer::new();
     timer.set_after(now_ms(), backend.timeouts.connect);
     let mut opening = pin!(reverse(worker, frontend, &backend, &server));
     let opened = poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(opened) = opening.as_mut().poll(context) {
-            return Poll::Ready(opened.map_err(|_| Failure::Else));
+            return Poll::Ready(opened.map_err(|_| DialFailure::Else));
         }
-        timer.poll_expired(context).map(|()| Err(Failure::Late))
+        timer.poll_expired(context).map(|()| Err(DialFailure::Late))
     });
     let (socket, Reversal { connection, reader, .. }) = opened.await?;
     connection.count(&backend.state.backend.mine().h2);
@@ -267,16 +278,16 @@ fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
 }
 
 /// Tells the loggers of the frontend, as HAProxy does.
-fn tell(worker: &Worker, proxy: &Proxy, target: ReverseTarget, told: Told) {
+fn tell(worker: &Worker, proxy: &Proxy, target: ReverseTarget, told: LastReport) {
     let backend = &worker.proxy(target.backend).plan;
     let server = backend.servers.get(target.server);
     let server = server.as_ref().map_or("", |server| &*server.state.name);
     let (level, what) = match told {
-        Told::Beginning => (6, "Initiating.".to_owned()),
-        Told::Failure => (3, "Error encountered.".to_owned()),
-        Told::Complete => (6, format!("Running with nbconn {} reached.", target.connections)),
+        LastReport::Beginning => (6, "Initiating.".to_owned()),
+        LastReport::Failure => (3, "Error encountered.".to_owned()),
+        LastReport::Complete => (6, format!("Running with nbconn {} reached.", target.connections)),
     };
     let text = format!("preconnect {}::{}/{server}: {what}", proxy.state.name, backend.state.name);
-    let line = Line::own(level, &proxy.log_tag, text.as_bytes());
+    let line = LogLine::own(level, &proxy.log_tag, text.as_bytes());
     worker.outbox.borrow_mut().send_all(&worker.shared, &proxy.loggers, &line);
 }

@@ -29,14 +29,14 @@ pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     let since = timer::now_us();
     // Boxed: only who speaks HTTP/2 comes here, or sends his first letters one by one.
     match Box::pin(await_it(client)).await {
-        Found::Preface => None,
-        Found::Else => Some(Arrival::Begun { since, late: false }),
-        Found::Late => Some(Arrival::Begun { since, late: true }),
+        PrefaceKind::Preface => None,
+        PrefaceKind::Else => Some(Arrival::Begun { since, late: false }),
+        PrefaceKind::Late => Some(Arrival::Begun { since, late: true }),
     }
 }
 
 /// What the first bytes turned out to be.
-enum Found {
+enum PrefaceKind {
     Preface,
     Else,
     /// What may still be either, and no more of it in time.
@@ -44,10 +44,10 @@ enum Found {
 }
 
 /// Waits for the rest of the preface, as long as a request's head may take.
-async fn await_it(client: &mut Client) -> Found {
+async fn await_it(client: &mut Client) -> PrefaceKind {
     let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
     if client.frontend.options.disable_h2_upgrade || http1_alone {
-        return Found::Else;
+        return PrefaceKind::Else;
     }
     let timeouts = &client.frontend.timeouts;
     client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
@@ -55,18 +55,18 @@ async fn await_it(client: &mut Client) -> Found {
         let received = client.side.received();
         let length = received.len().min(PREFACE.len());
         if received[..length] != PREFACE[..length] {
-            return Found::Else;
+            return PrefaceKind::Else;
         }
         if length == PREFACE.len() {
-            return Found::Preface;
+            return PrefaceKind::Preface;
         }
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
         let more = |client: &mut Client, context: &mut Context<'_>| -> Poll<_> { client.poll_fill(context) };
         match client.wait(watch, more).await {
             Ok(Ok(1..)) => {}
-            Err(Fault::RequestTimeout) => return Found::Late,
+            Err(Fault::RequestTimeout) => return PrefaceKind::Late,
             // What goes wrong here shows again when the request is received.
-            _ => return Found::Else,
+            _ => return PrefaceKind::Else,
         }
     }
 }

@@ -11,15 +11,14 @@ use std::task::Poll;
 
 use plan::Proxy;
 use plan::log::{HostStrategy, LogForward};
-use runtime::Boxed;
 use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::proxy::Admission;
 use state::sessions::Activity;
 use tokio::net::UdpSocket;
 
-use crate::client::Client;
-use crate::log::header::Origin;
+use crate::client::Connection;
+use crate::log::header::MessageOrigin;
 use crate::log::syslog;
 use crate::worker::Worker;
 
@@ -31,7 +30,7 @@ const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
 /// framing.
-pub(crate) async fn stream(mut connection: Boxed<Client>) {
+pub(crate) async fn stream(mut connection: Connection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
@@ -62,12 +61,11 @@ pub(crate) async fn stream(mut connection: Boxed<Client>) {
 
 /// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when
 /// the framing is broken or a message too long.
-fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
+fn take_messages(connection: &mut Connection, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
     let peer = address(&connection.session.source());
     let worker = connection.worker.clone();
     loop {
-        let Some(socket) = connection.side.socket() else { return false };
-        let input = socket.input();
+        let input = connection.socket().input();
         let bytes = input.filled();
         let full = input.room_len() == 0;
         let frame = match next_frame(bytes, forward.only_lines) {
@@ -78,7 +76,7 @@ fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, e
             }
         };
         match frame {
-            Some(Frame { start, end, next }) => {
+            Some(SyslogFrame { start, end, next }) => {
                 message(&worker, proxy, forward, peer, &bytes[start..end]);
                 input.consume(next);
             }
@@ -99,7 +97,7 @@ fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, e
 
 /// A message within received bytes, and where the next one begins.
 #[derive(Debug, PartialEq, Eq)]
-struct Frame {
+struct SyslogFrame {
     start: usize,
     end: usize,
     next: usize,
@@ -114,11 +112,11 @@ fn is_counted(bytes: &[u8], only_lines: bool) -> bool {
 ///
 /// # Errors
 /// What should be a length is none.
-fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<Frame>, ()> {
+fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<SyslogFrame>, ()> {
     if !is_counted(bytes, only_lines) {
         let Some(feed) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
         let end = if bytes[..feed].ends_with(b"\r") { feed - 1 } else { feed };
-        return Ok(Some(Frame { start: 0, end, next: feed + 1 }));
+        return Ok(Some(SyslogFrame { start: 0, end, next: feed + 1 }));
     }
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match bytes.get(digits) {
@@ -127,7 +125,7 @@ fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<Frame>, ()> {
             let number = std::str::from_utf8(&bytes[..digits]).ok().and_then(|text| text.parse().ok());
             let length: usize = number.ok_or(())?;
             let (start, end) = (digits + 1, digits + 1 + length);
-            Ok((bytes.len() >= end).then_some(Frame { start, end, next: end }))
+            Ok((bytes.len() >= end).then_some(SyslogFrame { start, end, next: end }))
         }
         _ => Err(()),
     }
@@ -196,7 +194,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     let named;
     // Where nothing is read, nobody knows whether the message names a host.
     let peer = peer.filter(|_| !forward.unparsed);
-    if let (Some(peer), Origin::Received { host, .. }) = (peer, &mut line.origin) {
+    if let (Some(peer), MessageOrigin::Received { host, .. }) = (peer, &mut line.origin) {
         named = host_name(forward.host, *host, peer);
         if let Some(name) = &named {
             *host = Some(name.as_bytes());
@@ -221,8 +219,8 @@ mod tests {
 
     #[test]
     fn messages_of_a_stream_end_with_a_line_feed_or_after_their_length() {
-        let frame = |start, end, next| Ok(Some(Frame { start, end, next }));
-        type Case = (&'static [u8], bool, Result<Option<Frame>, ()>);
+        let frame = |start, end, next| Ok(Some(SyslogFrame { start, end, next }));
+        type Case = (&'static [u8], bool, Result<Option<SyslogFrame>, ()>);
         let cases: &[Case] = &[
             (b"<1>a\nb", false, frame(0, 4, 5)),
             (b"<1>a", false, Ok(None)),

@@ -2,7 +2,7 @@
 
 use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
-use sample::track::Event;
+use sample::track::CountedEvent;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
@@ -52,7 +52,7 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
                 fault,
                 Fault::BadResponse(_) | Fault::ResponseCut | Fault::EmptyResponse | Fault::ResponseTimeout
             ) {
-                x.note(client, Event::Failure);
+                x.note(client, CountedEvent::Failure);
             }
             if x.answered {
                 // Too late for words: the client must not take what it has for the whole. What its

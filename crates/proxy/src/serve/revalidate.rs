@@ -8,7 +8,7 @@ use std::pin::Pin;
 use cache::Lead;
 use runtime::Boxed;
 
-use super::aside::{self, Body, Running};
+use super::internal_request::{self, InternalBody, InternalRequest};
 use crate::client::Client;
 use crate::exchange::{Arrival, Caching, Exchange};
 
@@ -37,10 +37,10 @@ pub(super) fn install(serve: Serve) {
 pub(super) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Some(serve) = SERVE.with(|cell| cell.get().copied()) else { return };
     let (Some(original), Some(caching)) = (x.original.take(), &x.caching) else { return };
-    let Some(running) = Running::begin(&RUNNING, MOST) else { return };
+    let Some(running) = InternalRequest::begin(&RUNNING, MOST) else { return };
     let (store, request) = (caching.store.clone(), caching.request.clone());
     // Nothing is fetched where there is no descriptor to spare.
-    let Ok(taker) = aside::client(client, Body::Whole(Vec::new())) else { return };
+    let Ok(taker) = internal_request::client(client, InternalBody::Whole(Vec::new())) else { return };
     let mut again = Exchange::take();
     again.txn.request = *original;
     // What its client has is no matter: the cache wants to know of what it has itself, or the whole.

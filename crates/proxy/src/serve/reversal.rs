@@ -6,15 +6,16 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use h2::{Closed, Event};
+use h2::Closed;
 use net::Stream as Socket;
 
-use crate::glitch;
-use crate::stream::{Connection, Reader, Received};
+use crate::stream::h2::Connection;
+use crate::stream::{Driver as _, Event, Reader, Received};
+use crate::violation;
 
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum ReversalFailure {
     /// The peer, or the socket, ended it.
     Gone,
     /// The peer broke the protocol, which it was told.
@@ -43,24 +44,24 @@ impl Reversal {
         &mut self,
         socket: &mut Socket,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), Failure>> {
+    ) -> Poll<Result<(), ReversalFailure>> {
         loop {
             if self.connection.send(socket, context).is_err() {
-                return Poll::Ready(Err(Failure::Gone));
+                return Poll::Ready(Err(ReversalFailure::Gone));
             }
             if self.is_settled {
                 return Poll::Ready(Ok(()));
             }
-            let busy = || glitch::is_busy(self.busy_from);
+            let busy = || violation::is_busy(self.busy_from);
             match self.reader.receive(&self.connection, socket, context, busy) {
                 Ok(Received::Nothing) => return Poll::Pending,
                 Ok(Received::Bytes) => {}
-                Ok(Received::End) | Err(_) => return Poll::Ready(Err(Failure::Gone)),
+                Ok(Received::End) | Err(_) => return Poll::Ready(Err(ReversalFailure::Gone)),
             }
             if self.take().is_err() {
                 // Why, as far as the socket takes it.
                 let _ = self.connection.send(socket, context);
-                return Poll::Ready(Err(Failure::Broken));
+                return Poll::Ready(Err(ReversalFailure::Broken));
             }
         }
     }

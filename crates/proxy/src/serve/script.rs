@@ -6,7 +6,7 @@
 use std::task::{Context, Poll};
 
 use http::BodyLength;
-use lua::{Answer, Step, Wait};
+use lua::{CallStep, Wait, WaitAnswer};
 use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
@@ -31,13 +31,13 @@ pub(super) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     let times = &mut x.txn.times;
     (times.queued, times.connected) = (times.request, times.request);
     x.txn.termination.set(Cause::Local, Phase::Request);
-    let mut answer = Some(Answer::Nothing);
+    let mut answer = Some(WaitAnswer::Nothing);
     loop {
         match service::step(client, x, answer.take()) {
-            Some(Step::Wait(Wait::Start)) => break,
-            Some(Step::Wait(wait)) => answer = Some(await_for(client, x, wait).await?),
+            Some(CallStep::Wait(Wait::Start)) => break,
+            Some(CallStep::Wait(wait)) => answer = Some(await_for(client, x, wait).await?),
             // It ended, or failed, without a response.
-            Some(Step::Done(_) | Step::Failed(_)) | None => return Err(Fault::Internal.into()),
+            Some(CallStep::Done(_) | CallStep::Failed(_)) | None => return Err(Fault::Internal.into()),
         }
     }
     let Some(head) = scripting::of(x).service.as_mut().and_then(|service| service.head.take()) else {
@@ -78,7 +78,7 @@ fn passes_filters(x: &Exchange) -> bool {
 }
 
 /// Makes what a service gave the head of the response.
-fn take_head(x: &mut Exchange, given: &lua::Reply) {
+fn take_head(x: &mut Exchange, given: &lua::ScriptReply) {
     let head = &mut x.txn.response;
     scripting::write_head(given, head);
     let named = |name: &str| given.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
@@ -110,21 +110,21 @@ pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(
 
 async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
-    let mut answer = Answer::Nothing;
+    let mut answer = WaitAnswer::Nothing;
     loop {
         let step = service::step(client, x, Some(answer));
         let is_short = pass_on(x);
         match step {
-            Some(Step::Done(_)) if !is_short => {
+            Some(CallStep::Done(_)) if !is_short => {
                 x.reply.close();
                 return sending::pump(client, x, allowed).await;
             }
-            Some(Step::Wait(wait)) => {
+            Some(CallStep::Wait(wait)) => {
                 sending::pump(client, x, allowed).await?;
                 answer = await_for(client, x, wait).await.map_err(fault_of)?;
             }
             // What was promised does not come: the client must not take what it has for the whole.
-            Some(Step::Done(_) | Step::Failed(_)) | None => {
+            Some(CallStep::Done(_) | CallStep::Failed(_)) | None => {
                 // What there is has left before the connection ends.
                 let _ = sending::pump(client, x, allowed).await;
                 x.txn.termination.set(Cause::Internal, Phase::Data);
@@ -166,13 +166,13 @@ fn pass_on(x: &mut Exchange) -> bool {
 }
 
 /// Waits for what a service waits for.
-async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<Answer, Stop> {
+async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<WaitAnswer, Stop> {
     match wait {
-        Wait::Flush | Wait::Start => Ok(Answer::Nothing),
+        Wait::Flush | Wait::Start => Ok(WaitAnswer::Nothing),
         Wait::Input(time) => {
             upload::answer_expectation(client, x).await?;
             await_input(client, x, time).await?;
-            Ok(Answer::Nothing)
+            Ok(WaitAnswer::Nothing)
         }
         wait => {
             let frontend = client.frontend.clone();
@@ -296,7 +296,7 @@ pub(super) async fn relay(client: &mut Client, x: &mut Exchange) {
     begin(client, x, BodyLength::UntilClose);
     let times = &mut x.txn.times;
     (times.queued, times.connected) = (times.request, times.request);
-    let mut answer = Answer::Nothing;
+    let mut answer = WaitAnswer::Nothing;
     loop {
         let step = service::step(client, x, Some(answer));
         if write(client, x).await.is_err() {
@@ -304,7 +304,7 @@ pub(super) async fn relay(client: &mut Client, x: &mut Exchange) {
             break;
         }
         match step {
-            Some(Step::Wait(wait)) => match await_for(client, x, wait).await {
+            Some(CallStep::Wait(wait)) => match await_for(client, x, wait).await {
                 Ok(next) => answer = next,
                 Err(Stop::Fault(fault)) => {
                     let (cause, phase) = fault.termination(x.phase);

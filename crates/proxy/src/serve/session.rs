@@ -15,31 +15,30 @@ use base::clock::WallTime;
 use net::Stream;
 use plan::bind::{Bind, BindAddress};
 use rules::Spoken;
-use runtime::Boxed;
 use runtime::pools::{self, Pool};
 use runtime::profile;
 use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
 use runtime::watchdog;
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::track::{self, Trackers};
 use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
 use tokio::task::coop;
 
-use crate::client::{Client, handshake};
+use crate::client::{Client, Connection, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::observe;
-use crate::serve::boxes::{Exchanges, task_of};
-use crate::serve::newcomer::{Arrived, Dialled, Newcomer, Starter};
-use crate::serve::{attach, multiplexed, preface, revalidate};
+use crate::serve::exchange_pool::{Exchanges, Serve, task_of};
+use crate::serve::handoff::{AcceptedConnection, ArrivedConnection, Dialled, ServeFn};
+use crate::serve::{attach, multiplexed, peer, preface, receive, revalidate};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
-pub(crate) fn starter() -> Starter {
+pub(crate) fn starter() -> ServeFn {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     revalidate::install(|client, arrival| {
         Box::pin(async move {
@@ -62,10 +61,10 @@ pub(crate) fn starter() -> Starter {
     Box::new(move |worker, arrived| {
         let exchanges = exchanges.clone();
         match arrived {
-            Arrived::Accepted(newcomer) => {
+            ArrivedConnection::Accepted(newcomer) => {
                 tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
             }
-            Arrived::Dialled(dialled) => {
+            ArrivedConnection::Dialled(dialled) => {
                 tokio::task::spawn_local(reversed(worker, dialled, exchanges));
             }
         }
@@ -73,7 +72,7 @@ pub(crate) fn starter() -> Starter {
 }
 
 /// Makes the connection from the descriptor.
-fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Boxed<Client> {
+fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> Connection {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
@@ -88,9 +87,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Boxed<Client> {
     set_options(&stream, &frontend, is_tcp);
     let ends = [newcomer.peer, destination];
     let of = (newcomer.frontend, newcomer.bind);
-    let mut client = client(worker, of, stream, ends, newcomer.accepted_us, newcomer.load);
-    client.tls_place = newcomer.tls_place;
-    client
+    connection(worker, of, stream, ends, newcomer.accepted_us, newcomer.load, newcomer.tls_place)
 }
 
 /// Counts a connection that begins.
@@ -128,14 +125,15 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
 }
 
 /// What is known of a connection between `ends`, the client's and ours.
-fn client(
+fn connection(
     worker: Rc<Worker>,
     (frontend, bind): (usize, usize),
     stream: Stream,
     ends: [Option<std::net::SocketAddr>; 2],
     us: u64,
-    load: Load,
-) -> Boxed<Client> {
+    load: ConnectionGuard,
+    tls_place: Option<tls::ConnectionPermit>,
+) -> Connection {
     let frontend = worker.local(frontend);
     let [source, destination] = ends.map(|address| address.map_or(Endpoint::Local, Endpoint::Ip));
     let wall = WallTime::now();
@@ -150,15 +148,11 @@ fn client(
     });
     let entry = sessions::register(&frontend.held, ends[0], destination.address(), us / 1000);
     entry.client_fd.set(stream.as_fd().as_raw_fd());
-    Client::new(worker, frontend, stream, session, entry, load)
+    Connection::new(worker, frontend, stream, session, entry, load, tls_place)
 }
 
 /// Serves a connection that we opened and that brings requests (`bind rhttp@`).
-async fn reversed<M, F>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<M, F>>)
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+async fn reversed<S: Serve>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<S>>) {
     let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot, .. } = *dialled;
     let proxy = worker.local(frontend);
     let (line, now_us) = (&proxy.binds[bind], now_us());
@@ -177,18 +171,18 @@ where
     set_options(&socket, &proxy, socket.peer().is_some());
     let ends = [socket.peer(), socket.local()];
     let details = socket.tls().map(|session| session.details().clone());
-    let mut client = client(worker, (frontend, bind), socket, ends, now_us, load);
+    let mut root = self::connection(worker, (frontend, bind), socket, ends, now_us, load, None);
     if let Some(details) = details {
-        client.session.set_tls(details);
+        root.session.set_tls(details);
     }
-    if is_plain(&client) || Box::pin(follow_rules(&mut client)).await {
-        count_session(&client);
-        Box::pin(multiplexed::go_on(client, exchanges, connection, reader)).await;
+    if is_plain(&root) || Box::pin(follow_rules(&mut root)).await {
+        count_session(&root);
+        Box::pin(multiplexed::go_on(root, exchanges, connection, reader)).await;
     }
 }
 
 /// The rules on connections and sessions; `false` when it is refused.
-async fn follow_rules(client: &mut Client) -> bool {
+async fn follow_rules(client: &mut Connection) -> bool {
     let refused = evaluate::tcp_connection(client).await.is_err();
     if refused {
         count_refused_connection(client);
@@ -200,11 +194,7 @@ async fn follow_rules(client: &mut Client) -> bool {
 // This is what every connection at rest takes: 256 bytes with what the runtime adds, or 384, which
 // with their alignment are 512.
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-fn run<M, F>(mut connection: Boxed<Client>, exchanges: Rc<Exchanges<M, F>>) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+fn run<S: Serve>(mut connection: Connection, exchanges: Rc<Exchanges<S>>) -> impl Future<Output = ()> {
     async move {
         observe::session_begins(&connection);
         let starts_at_once =
@@ -213,41 +203,27 @@ where
         if !starts_at_once {
             match Box::pin(open(&mut connection)).await {
                 Ok(attach) => leaves_to = attach,
-                Err(Refused) => {
+                Err(ConnectionRefused) => {
                     observe::session_fails(&connection);
                     return;
                 }
             }
         }
         count_session(&connection);
-        if let Some(leaves_to) = leaves_to {
-            if !speaks_h2(&connection) {
-                // Only HTTP/2 can be reversed, and nobody looks for its preface here.
-                return connection.side.reset();
-            }
-            return Box::pin(attach::attach(connection, *leaves_to)).await;
-        }
-        if connection.frontend.log_forward.is_some() {
-            Box::pin(crate::serve::receive::stream(connection)).await;
-            return;
-        }
-        if connection.frontend.peers.is_some() {
-            return Box::pin(crate::serve::peer::serve(connection)).await;
-        }
-        if connection.frontend.mode != Mode::Http {
-            if connection.frontend.mode == Mode::Spop {
-                // Agents are asked, and ask nobody.
-                return;
-            }
-            // Boxed: what a stream needs is nothing that a connection at rest should hold.
-            match Box::pin(stream(connection, &exchanges)).await {
+        // Boxed: a connection at rest between HTTP/1 requests needs no room for the others.
+        match kind(&connection, leaves_to) {
+            Kind::Reversed(attach) => return Box::pin(attach::attach(connection, *attach)).await,
+            Kind::LogForward => return Box::pin(receive::stream(connection)).await,
+            Kind::Peer => return Box::pin(peer::serve(connection)).await,
+            Kind::Tcp => match Box::pin(stream(connection, &exchanges)).await {
                 After::Http(back) => connection = back,
                 After::Multiplexed(back) => return Box::pin(multiplexed::serve(back, exchanges)).await,
                 After::End => return,
-            }
-        }
-        if speaks_h2(&connection) {
-            return Box::pin(multiplexed::serve(connection, exchanges)).await;
+            },
+            Kind::Http2 => return Box::pin(multiplexed::serve(connection, exchanges)).await,
+            Kind::Http1 => {}
+            Kind::Unserved => return,
+            Kind::Irreversible => return connection.side.reset(),
         }
         observe::speaks_h1(&connection);
         loop {
@@ -278,26 +254,61 @@ where
     }
 }
 
+/// The protocol of a connection, known once it is open.
+enum Kind {
+    /// HTTP/1, or HTTP/2 if the client begins with its preface.
+    Http1,
+    /// HTTP/2, chosen in TLS or set by the bind line.
+    Http2,
+    /// TCP, which may become HTTP.
+    Tcp,
+    /// A peer of a `peers` section.
+    Peer,
+    /// A sender of log messages (`log-forward`).
+    LogForward,
+    /// HTTP/2 in which the client serves requests (`attach-srv`).
+    Reversed(Box<Attach>),
+    /// The same without HTTP/2, which alone can be reversed.
+    Irreversible,
+    /// A connection to a frontend of agents, which are asked and serve no clients.
+    Unserved,
+}
+
+/// The kind of `connection`; `leaves_to` is the server that a rule attaches it to.
+fn kind(connection: &Connection, leaves_to: Option<Box<Attach>>) -> Kind {
+    let frontend = &connection.frontend;
+    match leaves_to {
+        Some(attach) if speaks_h2(connection) => return Kind::Reversed(attach),
+        // The preface is not looked for here.
+        Some(_) => return Kind::Irreversible,
+        None if frontend.log_forward.is_some() => return Kind::LogForward,
+        None if frontend.peers.is_some() => return Kind::Peer,
+        None => {}
+    }
+    match frontend.mode {
+        Mode::Http if speaks_h2(connection) => Kind::Http2,
+        Mode::Http => Kind::Http1,
+        Mode::Tcp | Mode::Log => Kind::Tcp,
+        Mode::Spop => Kind::Unserved,
+    }
+}
+
 /// How a connection goes on that began as a stream of TCP.
 enum After {
     /// It has ended.
     End,
     /// It went on as HTTP and asks for more.
-    Http(Boxed<Client>),
+    Http(Connection),
     /// It goes on as HTTP/2.
-    Multiplexed(Boxed<Client>),
+    Multiplexed(Connection),
 }
 
 /// Serves a stream of TCP, and the first request where it becomes one of HTTP.
-async fn stream<M, F>(connection: Boxed<Client>, exchanges: &Exchanges<M, F>) -> After
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+async fn stream<S: Serve>(connection: Connection, exchanges: &Exchanges<S>) -> After {
     let measured = profile::measures();
     let mut measure = Measured::new("relay");
     let task = task_of(&connection);
-    let mut stream = Box::pin(crate::serve::tcp::relay(connection));
+    let mut stream = Box::pin(crate::serve::tcp::relay(connection.into_client()));
     let upgraded = poll_fn(|context| {
         watchdog::during(task, || match measured {
             true => measure.poll(context, |context| stream.as_mut().poll(context)),
@@ -305,7 +316,8 @@ where
         })
     })
     .await;
-    let Some((mut client, stream)) = upgraded else { return After::End };
+    let Some((client, stream)) = upgraded else { return After::End };
+    let mut connection = Connection::of_client(client);
     let spoken = match stream.upgrade {
         Upgrade::ByRule(spoken) => spoken,
         Upgrade::None | Upgrade::ByBackend => Spoken::Found,
@@ -313,24 +325,24 @@ where
     let multiplexed = match spoken {
         Spoken::Http1 => false,
         Spoken::Http2 => true,
-        Spoken::Found => preface::look(&mut client).await.is_none(),
+        Spoken::Found => preface::look(&mut connection).await.is_none(),
     };
     if multiplexed {
         // The stream was none.
         stream.give();
-        return After::Multiplexed(client);
+        return After::Multiplexed(connection);
     }
     if matches!(stream.upgrade, Upgrade::ByRule(_)) {
-        client.frontend.state.frontend.mine().switched.add(1);
+        connection.frontend.state.frontend.mine().switched.add(1);
     }
-    let (mut back, next) = exchanges.run(client, Arrival::Upgraded(stream)).await;
+    let (mut back, next) = exchanges.run(connection, Arrival::Upgraded(stream)).await;
     back.side.release();
     if next == Next::Close { After::End } else { After::Http(back) }
 }
 
 /// Whether the client speaks HTTP/2 without saying so in HTTP/1 first: the listener says that it
 /// does, or it chose that in TLS.
-fn speaks_h2(connection: &Client) -> bool {
+fn speaks_h2(connection: &Connection) -> bool {
     let is_spoken = |bind: &Bind| bind.speaks_h2;
     connection.frontend.mode == Mode::Http
         && (connection.session.tls().is_some_and(|details| details.alpn.as_deref() == Some(b"h2"))
@@ -338,23 +350,23 @@ fn speaks_h2(connection: &Client) -> bool {
 }
 
 /// Whether the frontend has no rule to be looked at before the first byte.
-fn is_plain(connection: &Client) -> bool {
+fn is_plain(connection: &Connection) -> bool {
     connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
 }
 
-fn count_session(connection: &Client) {
+fn count_session(connection: &Connection) {
     let now_ms = connection.session.ready_us.get() / 1000;
     connection.count(|traffic| {
         traffic.sessions_total.add(1);
         traffic.session_rate.tick(now_ms);
     });
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
-    track::note(&connection.session, &Trackers::default(), track::Event::Session, now_ms);
+    track::note(&connection.session, &Trackers::default(), track::CountedEvent::Session, now_ms);
 }
 
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the
 /// connection is to end.
-fn wait_for_request(connection: &mut Client) -> impl Future<Output = Option<Arrival>> {
+fn wait_for_request(connection: &mut Connection) -> impl Future<Output = Option<Arrival>> {
     connection.follow_plan();
     let is_here = !connection.side.is_drained();
     let is_first = connection.session.requests.get() == 0;
@@ -393,14 +405,14 @@ fn wait_for_request(connection: &mut Client) -> impl Future<Output = Option<Arri
 }
 
 /// The connection goes no further.
-struct Refused;
+struct ConnectionRefused;
 
 /// What comes before any request: `tcp-request connection` rules, headers of proxies,
 /// `tcp-request session` rules; whose connection it is to become, where a rule says so.
-async fn open(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
+async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         count_refused_connection(connection);
-        return Err(Refused);
+        return Err(ConnectionRefused);
     };
     let received = handshake::receive(connection, expected).await;
     observe::client_tls(connection, received.err());
@@ -410,12 +422,12 @@ async fn open(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
             let text = connection.session.tls().and_then(|details| handshake::failure_text(details));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
-        return Err(Refused);
+        return Err(ConnectionRefused);
     }
     if connection.session.tls().is_some_and(|details| details.is_challenge) {
         // The client has seen what it wanted to see, and asks for nothing (RFC 8737, 3).
         connection.side.finish();
-        return Err(Refused);
+        return Err(ConnectionRefused);
     }
     connection.session.ready_us.set(now_us());
     connection.idle_from = connection.session.ready_us.get();
@@ -423,17 +435,17 @@ async fn open(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
 }
 
 /// `tcp-request session` rules.
-async fn accept_session(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
+async fn accept_session(connection: &mut Connection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     evaluate::tcp_session(connection).await.map_err(|_| {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_sessions.add(1);
         }
-        Refused
+        ConnectionRefused
     })
 }
 
-fn count_refused_connection(connection: &Client) {
+fn count_refused_connection(connection: &Connection) {
     connection.frontend.state.frontend.mine().denied_connections.add(1);
     if let Some(of_listener) = connection.session.listener.mine() {
         of_listener.denied_connections.add(1);

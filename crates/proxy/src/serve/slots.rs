@@ -14,7 +14,7 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct OpenCount {
     /// How many are open; written when one is and when one ends.
     open: AtomicU32,
     /// Whether one ended before it could be of use; written by the one that did.
@@ -24,13 +24,13 @@ pub(super) struct Kept {
 }
 
 /// One of them: given back when it is dropped.
-pub(crate) struct Slot {
-    kept: Arc<Kept>,
+pub(crate) struct OpenPermit {
+    kept: Arc<OpenCount>,
     /// When it was taken, in ms.
     since: u64,
 }
 
-impl Kept {
+impl OpenCount {
     fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
         self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,15 +51,15 @@ impl Kept {
     }
 }
 
-impl Slot {
+impl OpenPermit {
     /// One more of them.
-    pub(super) fn take(kept: &Arc<Kept>) -> Self {
+    pub(super) fn take(kept: &Arc<OpenCount>) -> Self {
         kept.open.add(1);
         Self { kept: kept.clone(), since: now_ms() }
     }
 }
 
-impl Drop for Slot {
+impl Drop for OpenPermit {
     fn drop(&mut self) {
         if now_ms().saturating_sub(self.since) < PAUSE.as_millis() as u64 {
             self.kept.ended_early.store(true, Relaxed);

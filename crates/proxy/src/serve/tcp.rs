@@ -11,7 +11,7 @@ use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
-use state::{Answer, Mode};
+use state::{AttemptOutcome, Mode};
 
 use crate::client::{Client, Presence};
 use crate::evaluate;
@@ -30,7 +30,7 @@ use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
 use crate::serve::{script, tunnel};
 use crate::server::Upstream;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// Serves a TCP connection until it ends.
 ///
@@ -167,7 +167,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Fault::Truncated.into());
     }
     report::step(client, x, LogOrigin::Response);
-    let limits = tunnel::Limits::new(client, x, &backend, true);
+    let limits = tunnel::TunnelTimeouts::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
     sockets::leave(client, x);
     drop(lease);
@@ -211,7 +211,7 @@ async fn reach(
                 sockets::take(client, x, &upstream);
                 observe::reached(client, x, &upstream);
                 attempt::tell(lease.server(), Ok(()));
-                lease.answered(Answer::Good);
+                lease.answered(AttemptOutcome::Good);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,

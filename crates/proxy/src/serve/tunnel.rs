@@ -2,7 +2,7 @@
 //! an upgrade or CONNECT turned into tunnels.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::BodyLength;
@@ -10,7 +10,7 @@ use net::splice::Pipe;
 use plan::Proxy;
 use runtime::timer::{self, NEVER};
 use sample::transaction::TimeoutSlot;
-use sample::{End, Phase};
+use sample::{ConnectionError, Phase, StreamEnd};
 
 use crate::client::Client;
 use crate::exchange::filters;
@@ -23,7 +23,7 @@ use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct TunnelTimeouts {
     client: Option<Duration>,
     server: Option<Duration>,
     client_fin: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) struct Limits {
     heard: (u64, u64),
 }
 
-impl Limits {
+impl TunnelTimeouts {
     /// Those of a TCP stream, or of a tunnel where `timeout tunnel` takes the place of both.
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
         let frontend = &client.frontend.timeouts;
@@ -76,13 +76,13 @@ pub(crate) async fn upgrade(
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
     download::begin(client, x, upstream)?;
-    let limits = Limits::new(client, x, backend, true);
+    let limits = TunnelTimeouts::new(client, x, backend, true);
     run(client, x, upstream, limits).await.map_err(Stop::from)
 }
 
 /// When each side has been silent for too long, and since when that counts.
 struct Clock {
-    limits: Limits,
+    limits: TunnelTimeouts,
     client_at: u64,
     server_at: u64,
     client_from: u64,
@@ -92,7 +92,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: TunnelTimeouts) -> Self {
         let seen = (u64::MAX, u64::MAX);
         Self { limits, client_at: NEVER, server_at: NEVER, client_from: 0, server_from: 0, seen }
     }
@@ -196,108 +196,233 @@ pub(crate) async fn run(
     client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
-    limits: Limits,
+    limits: TunnelTimeouts,
 ) -> Result<(), Fault> {
     filters::install(client, x, true);
     filters::install(client, x, false);
     (x.upload.pipe, x.download.pipe) = pipes(client, x);
-    let breaks = !x.txn.is_http && x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
-    let mut up = Leg { shut: false, breaks };
-    let mut down = Leg { shut: false, breaks: false };
-    let mut clock = Clock::new(limits);
-    let before = (x.txn.bytes_in, x.txn.bytes_out);
-    let mut armed = false;
-    let mut server_first = false;
-    let mut late: Option<Late> = None;
-    let outcome = poll_fn(|context: &mut Context<'_>| {
+    let mut tunnel = Tunnel::new(x, limits);
+    let outcome = poll_fn(|context| tunnel.poll(client, x, upstream, context)).await;
+    tunnel.conclude(x, upstream, outcome)
+}
+
+/// Both directions, and their deadlines.
+struct Tunnel {
+    /// From the client to the server.
+    up: Leg,
+    /// From the server to the client.
+    down: Leg,
+    clock: Clock,
+    /// Bytes from and to the client before the tunnel began.
+    before: (u64, u64),
+    /// Whether the deadlines were set.
+    armed: bool,
+    /// Whether the server ended its direction first.
+    server_first: bool,
+    /// The first side that missed its deadline.
+    late: Option<Late>,
+}
+
+impl Tunnel {
+    fn new(x: &Exchange, limits: TunnelTimeouts) -> Self {
+        let breaks =
+            !x.txn.is_http && x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
+        Self {
+            up: Leg { shut: false, breaks },
+            down: Leg { shut: false, breaks: false },
+            clock: Clock::new(limits),
+            before: (x.txn.bytes_in, x.txn.bytes_out),
+            armed: false,
+            server_first: false,
+            late: None,
+        }
+    }
+
+    /// Ready when both directions have ended, or one failed.
+    fn poll(
+        &mut self,
+        client: &mut Client,
+        x: &mut Exchange,
+        upstream: &mut Upstream,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Fault>> {
         loop {
-            x.upload.moved = false;
-            x.download.moved = false;
-            let ended = (up.shut, down.shut);
-            let first = up.poll(|| scripted::poll_upload(client, x, upstream, context));
-            up.note(&first, &mut upstream.sink());
-            let second = down.poll(|| scripted::poll_download(client, x, upstream, context));
-            down.note(&second, &mut client.side.sink());
-            // A server that has ended its side is owed an end, no reset.
-            up.breaks &= !down.shut || up.shut;
-            if up.breaks && up.shut {
-                // What the server may still say is lost, as the option says.
-                down.cut(&mut client.side.sink());
-                return Poll::Ready(Ok(()));
+            let before = (self.up.shut, self.down.shut);
+            if let Some(outcome) = self.pump(client, x, upstream, context) {
+                return Poll::Ready(outcome);
             }
-            match (first, second) {
-                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
-                // The server had ended before, and said all: nobody misses what it did not take.
-                (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut && x.txn.is_http => {
-                    return Poll::Ready(Ok(()));
-                }
-                (Poll::Ready(Err(FlowError::Read(error))), _)
-                | (_, Poll::Ready(Err(FlowError::Write(error)))) => {
-                    client.session.error.set(error);
-                    return Poll::Ready(Err(Fault::ClientAborted));
-                }
-                (Poll::Ready(Err(FlowError::Write(error))), _)
-                | (_, Poll::Ready(Err(FlowError::Read(error)))) => {
-                    x.txn.server_error = error;
-                    return Poll::Ready(Err(Fault::Truncated));
-                }
-                (Poll::Ready(Err(FlowError::Coding)), _) | (_, Poll::Ready(Err(FlowError::Coding))) => {
-                    return Poll::Ready(Err(Fault::Truncated));
-                }
-                (Poll::Ready(Err(FlowError::Filter)), _) | (_, Poll::Ready(Err(FlowError::Filter))) => {
-                    return Poll::Ready(Err(Fault::Internal));
-                }
-                _ => {}
-            }
-            // An end passed on is no byte, but from now on another time counts.
-            let (up_ended, down_ended) = (up.shut && !ended.0, down.shut && !ended.1);
-            server_first |= down_ended && !up.shut;
-            let ended = up_ended || down_ended;
-            if x.upload.moved || x.download.moved || !armed {
-                armed = true;
-                clock.moved((&up, &x.upload), (&down, &x.download), ended);
-                clock.arm(client);
-                let moved = Moved {
-                    counted: &mut x.counted,
-                    backend: x.backend.as_ref().map(|backend| &***backend),
-                    server: x.txn.server.as_deref(),
-                    trackers: Some(&x.txn.trackers),
-                    answered: true,
-                };
-                let (received, sent) = (x.upload.received, x.download.sent);
-                finish::count_moved(client, moved, before.0 + received, before.1 + sent);
-            } else if ended {
-                clock.ended(up_ended, down_ended);
-                clock.arm(client);
-            }
+            self.note_progress(client, x, before);
             if let Poll::Ready(fault) = client.poll_killed(context) {
                 return Poll::Ready(Err(fault));
             }
-            if client.timer.poll_expired(context).is_pending() {
-                return Poll::Pending;
-            }
-            let halves = (up.shut, down.shut);
-            let (fault, both) = clock.expired(
-                (&mut up, &x.upload, &mut upstream.sink()),
-                (&mut down, &x.download, &mut client.side.sink()),
-            );
-            clock.arm(client);
-            late.get_or_insert(Late { fault, halves, both });
+            ready!(client.timer.poll_expired(context));
+            self.expire(client, x, upstream);
         }
-    })
-    .await;
-    let outcome = late.as_ref().map_or(outcome, |late| Err(late.fault));
-    let both_late = late.as_ref().is_some_and(|late| late.both);
-    let halves = late.map_or((up.shut, down.shut), |late| late.halves);
-    x.txn.bytes_in += x.upload.received;
-    x.txn.bytes_out += x.download.sent;
-    x.txn.ending.end = ending(x.txn.is_http, outcome, halves, server_first, both_late);
-    x.txn.ending.server = sample::Link::Closed;
-    // Who was silent for too long is told the end as usual.
-    if !matches!(outcome, Ok(()) | Err(Fault::ClientTimeout | Fault::ServerTimeout)) {
-        upstream.reset();
     }
-    outcome
+
+    /// Moves what can be moved; the outcome if that was all, or failed.
+    fn pump(
+        &mut self,
+        client: &mut Client,
+        x: &mut Exchange,
+        upstream: &mut Upstream,
+        context: &mut Context<'_>,
+    ) -> Option<Result<(), Fault>> {
+        let Self { up, down, .. } = self;
+        x.upload.moved = false;
+        x.download.moved = false;
+        let uploaded = up.poll(|| scripted::poll_upload(client, x, upstream, context));
+        up.note(&uploaded, &mut upstream.sink());
+        let downloaded = down.poll(|| scripted::poll_download(client, x, upstream, context));
+        down.note(&downloaded, &mut client.side.sink());
+        // A server that has ended its side is owed an end, no reset.
+        up.breaks &= !down.shut || up.shut;
+        if up.breaks && up.shut {
+            // `option nolinger` drops the bytes that the server may still send.
+            down.cut(&mut client.side.sink());
+            return Some(Ok(()));
+        }
+        match (uploaded, downloaded) {
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(Ok(())),
+            // The server had ended its side before: bytes that it did not take are not missed.
+            (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut && x.txn.is_http => Some(Ok(())),
+            (uploaded, downloaded) => {
+                let blame = Blame::of(error(uploaded), error(downloaded))?;
+                Some(Err(blame.note(client, x)))
+            }
+        }
+    }
+
+    /// Restarts the deadlines if bytes moved, or a direction ended that had not `before`, and counts
+    /// these bytes.
+    fn note_progress(&mut self, client: &Client, x: &mut Exchange, before: (bool, bool)) {
+        let Self { up, down, clock, .. } = self;
+        // The end of a direction moves no bytes, but other limits apply from then on.
+        let (up_ended, down_ended) = (up.shut && !before.0, down.shut && !before.1);
+        self.server_first |= down_ended && !up.shut;
+        let ended = up_ended || down_ended;
+        if x.upload.moved || x.download.moved || !self.armed {
+            self.armed = true;
+            clock.moved((up, &x.upload), (down, &x.download), ended);
+            clock.arm(client);
+            let moved = Moved {
+                counted: &mut x.counted,
+                backend: x.backend.as_ref().map(|backend| &***backend),
+                server: x.txn.server.as_deref(),
+                trackers: Some(&x.txn.trackers),
+                answered: true,
+            };
+            let (received, sent) = (x.upload.received, x.download.sent);
+            finish::count_moved(client, moved, self.before.0 + received, self.before.1 + sent);
+        } else if ended {
+            clock.ended(up_ended, down_ended);
+            clock.arm(client);
+        }
+    }
+
+    /// A deadline has passed: the directions that depend on it end.
+    fn expire(&mut self, client: &mut Client, x: &Exchange, upstream: &mut Upstream) {
+        let Self { up, down, clock, .. } = self;
+        let halves = (up.shut, down.shut);
+        let (fault, both) = clock
+            .expired((up, &x.upload, &mut upstream.sink()), (down, &x.download, &mut client.side.sink()));
+        clock.arm(client);
+        self.late.get_or_insert(Late { fault, halves, both });
+    }
+
+    /// Counts the bytes, and notes how the tunnel ended.
+    fn conclude(
+        self,
+        x: &mut Exchange,
+        upstream: &mut Upstream,
+        outcome: Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let outcome = self.late.as_ref().map_or(outcome, |late| Err(late.fault));
+        let both_late = self.late.as_ref().is_some_and(|late| late.both);
+        let halves = self.late.map_or((self.up.shut, self.down.shut), |late| late.halves);
+        x.txn.bytes_in += x.upload.received;
+        x.txn.bytes_out += x.download.sent;
+        x.txn.ending.end = ending(x.txn.is_http, outcome, halves, self.server_first, both_late);
+        x.txn.ending.server = sample::ConnectionOutcome::Closed;
+        // After a timeout the server is sent an ordinary end.
+        if !matches!(outcome, Ok(()) | Err(Fault::ClientTimeout | Fault::ServerTimeout)) {
+            upstream.reset();
+        }
+        outcome
+    }
+}
+
+/// The error of a direction, if it failed.
+fn error(pumped: Poll<Result<(), FlowError>>) -> Option<FlowError> {
+    match pumped {
+        Poll::Ready(Err(error)) => Some(error),
+        Poll::Ready(Ok(())) | Poll::Pending => None,
+    }
+}
+
+/// The cause of a failed tunnel.
+#[derive(Debug, PartialEq, Eq)]
+enum Blame {
+    /// The client's connection broke.
+    Client(ConnectionError),
+    /// The server's connection broke.
+    Server(ConnectionError),
+    /// The bytes violate their coding.
+    Coding,
+    /// A filter failed.
+    Filter,
+}
+
+impl Blame {
+    /// The cause, if either direction failed.
+    fn of(uploaded: Option<FlowError>, downloaded: Option<FlowError>) -> Option<Self> {
+        let (uploaded, downloaded) = (uploaded.map(Self::of_upload), downloaded.map(Self::of_download));
+        [uploaded, downloaded].into_iter().flatten().min_by_key(Self::rank)
+    }
+
+    fn of_upload(error: FlowError) -> Self {
+        match error {
+            FlowError::Read(error) => Self::Client(error),
+            FlowError::Write(error) => Self::Server(error),
+            FlowError::Coding => Self::Coding,
+            FlowError::Filter => Self::Filter,
+        }
+    }
+
+    fn of_download(error: FlowError) -> Self {
+        match error {
+            FlowError::Read(error) => Self::Server(error),
+            FlowError::Write(error) => Self::Client(error),
+            FlowError::Coding => Self::Coding,
+            FlowError::Filter => Self::Filter,
+        }
+    }
+
+    /// If both directions fail at once, the lower rank counts.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Client(_) => 0,
+            Self::Server(_) => 1,
+            Self::Coding => 2,
+            Self::Filter => 3,
+        }
+    }
+
+    /// Keeps the error for the log; returns the fault.
+    fn note(self, client: &Client, x: &mut Exchange) -> Fault {
+        match self {
+            Self::Client(error) => {
+                client.session.error.set(error);
+                Fault::ClientAborted
+            }
+            Self::Server(error) => {
+                x.txn.server_error = error;
+                Fault::Truncated
+            }
+            Self::Coding => Fault::Truncated,
+            Self::Filter => Fault::Internal,
+        }
+    }
 }
 
 /// What the layers saw (`term_events`): of the `halves`, those towards the server and towards the
@@ -308,21 +433,21 @@ fn ending(
     halves: (bool, bool),
     server_first: bool,
     both_late: bool,
-) -> End {
+) -> StreamEnd {
     match (outcome, halves) {
-        (Ok(()), _) if server_first => End::TunnelByServer,
-        (Ok(()), _) => End::TunnelByClient,
-        (Err(Fault::ClientTimeout), (_, true)) => End::HalfClientTimeout,
-        (Err(Fault::ServerTimeout), (true, _)) => End::HalfServerTimeout,
-        (Err(Fault::ClientTimeout | Fault::ServerTimeout), _) if both_late => End::TunnelTimeout,
-        (Err(Fault::ClientTimeout), _) => End::TunnelClientTimeout,
-        (Err(Fault::ServerTimeout), _) => End::TunnelServerTimeout,
-        (Err(Fault::ClientAborted), _) if is_http => End::TunnelClientReset,
-        (Err(Fault::ClientAborted), _) => End::RelayClientReset,
-        (Err(Fault::Truncated), _) if is_http => End::TunnelServerReset,
-        (Err(Fault::Truncated), _) => End::RelayServerReset,
-        (Err(Fault::Killed(_)), _) => End::Killed,
-        (Err(_), _) => End::Internal,
+        (Ok(()), _) if server_first => StreamEnd::TunnelByServer,
+        (Ok(()), _) => StreamEnd::TunnelByClient,
+        (Err(Fault::ClientTimeout), (_, true)) => StreamEnd::HalfClientTimeout,
+        (Err(Fault::ServerTimeout), (true, _)) => StreamEnd::HalfServerTimeout,
+        (Err(Fault::ClientTimeout | Fault::ServerTimeout), _) if both_late => StreamEnd::TunnelTimeout,
+        (Err(Fault::ClientTimeout), _) => StreamEnd::TunnelClientTimeout,
+        (Err(Fault::ServerTimeout), _) => StreamEnd::TunnelServerTimeout,
+        (Err(Fault::ClientAborted), _) if is_http => StreamEnd::TunnelClientReset,
+        (Err(Fault::ClientAborted), _) => StreamEnd::RelayClientReset,
+        (Err(Fault::Truncated), _) if is_http => StreamEnd::TunnelServerReset,
+        (Err(Fault::Truncated), _) => StreamEnd::RelayServerReset,
+        (Err(Fault::Killed(_)), _) => StreamEnd::Killed,
+        (Err(_), _) => StreamEnd::Internal,
     }
 }
 
@@ -373,6 +498,27 @@ impl Leg {
     fn note(&mut self, pumped: &Poll<Result<(), FlowError>>, to: &mut Sink<'_>) {
         if matches!(pumped, Poll::Ready(Ok(()))) {
             self.cut(to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_is_blamed_first_if_both_directions_fail() {
+        let (ours, theirs) = (ConnectionError::PROXY_ABORT, ConnectionError::TLS_ABORT);
+        let cases = [
+            (None, None, None),
+            (None, Some(FlowError::Read(theirs)), Some(Blame::Server(theirs))),
+            (Some(FlowError::Write(theirs)), Some(FlowError::Write(ours)), Some(Blame::Client(ours))),
+            (Some(FlowError::Read(ours)), Some(FlowError::Read(theirs)), Some(Blame::Client(ours))),
+            (Some(FlowError::Coding), Some(FlowError::Read(theirs)), Some(Blame::Server(theirs))),
+            (Some(FlowError::Filter), Some(FlowError::Coding), Some(Blame::Coding)),
+        ];
+        for (uploaded, downloaded, expected) in cases {
+            assert_eq!(Blame::of(uploaded, downloaded), expected);
         }
     }
 }

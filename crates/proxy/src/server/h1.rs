@@ -3,17 +3,17 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use http::{Head, ParseError, ParseOptions, Status, parse_response};
+use http::{Head, ParseError, ParseOptions, ParseStatus, parse_response};
 use runtime::Buffer;
 use sample::Endpoint;
 
 use super::Open;
-use super::local::LocalServer;
+use super::per_worker::LocalServer;
 use crate::flow::Socket;
 
 /// What makes connections to one server differ: they are shared only between requests of the same
 /// key. Empty for plain connections.
-pub(crate) type Key = Box<[u8]>;
+pub(crate) type PoolKey = Box<[u8]>;
 
 /// From how many requests on a connection is proven to survive.
 pub(super) const PROVEN: u32 = 2;
@@ -21,7 +21,7 @@ pub(super) const PROVEN: u32 = 2;
 /// A connection to a server. Boxed once when it is opened and handed from step to step.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
-    pub(crate) key: Key,
+    pub(crate) key: PoolKey,
     /// Requests sent over it so far.
     pub(crate) uses: u32,
     /// Responses whose breaches of the rules were let pass.
@@ -39,7 +39,7 @@ pub(crate) struct Connection {
 
 /// Why a request cannot be said in the protocol that its server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum NotExpressible {
     /// Its path is none, or has what no script's name has; or it has too much to say.
     Head,
     /// Nobody knows how long its body is.
@@ -56,7 +56,7 @@ pub(crate) enum NoHead {
     /// It did so within the head.
     Cut(Option<io::Error>),
     /// The request cannot be said in the protocol that the server speaks.
-    Unspeakable(Refused),
+    Unspeakable(NotExpressible),
     /// What came is no response.
     Malformed(ParseError),
 }
@@ -139,8 +139,8 @@ impl Connection {
 
 fn parse(buffer: &Buffer, head: &mut Head, options: &ParseOptions) -> Result<Option<usize>, NoHead> {
     match parse_response(buffer.filled(), head, options) {
-        Ok(Status::Partial) => Ok(None),
-        Ok(Status::Complete { len }) => Ok(Some(len)),
+        Ok(ParseStatus::Partial) => Ok(None),
+        Ok(ParseStatus::Complete { len }) => Ok(Some(len)),
         Err(error) => Err(NoHead::Malformed(error)),
     }
 }

@@ -1,6 +1,6 @@
 //! A connection to a server that speaks HTTP/2: many requests share it, whoever their clients are.
 //!
-//! One task a connection owns the socket ([`carriers`](super::carriers)). A request that has such a
+//! One task a connection owns the socket ([`carriers`](super::h2_pool)). A request that has such a
 //! connection opens its stream with its head.
 
 use std::cell::{Cell, RefCell};
@@ -9,16 +9,16 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use ::h2::message::Scheme;
+use ::fields::Scheme;
 use http::{BodyLength, Head, Method};
 use runtime::{Boxed, Boxes, Local};
 use sample::Endpoint;
 use state::counters::Multiplexed as Counters;
 
 use super::h1::NoHead;
-use super::sharing::{Carrier, Own, Share};
-use crate::flow::{Sink, Source};
-use crate::stream::{self, Engine, Stream};
+use super::shared::{Carrier, ProtocolState, Share};
+use crate::stream;
+use crate::stream::h2::{Engine, Stream};
 
 /// The scheme of requests whose target tells none, as HAProxy says it whatever is spoken.
 const SCHEME: Scheme = Scheme::Https;
@@ -38,48 +38,48 @@ pub(crate) struct Http2 {
     pub(super) leaves_to: RefCell<Option<Give>>,
 }
 
-impl Own for Http2 {
+impl ProtocolState for Http2 {
     fn is_free(&self) -> bool {
         self.leaves_to.borrow().is_none()
     }
 }
 
 /// Gives an idle connection to whoever has asked for it.
-pub(crate) type Give = Box<dyn FnOnce(Handed)>;
+pub(crate) type Give = Box<dyn FnOnce(H2Transfer)>;
 
 /// An idle connection on its way to another worker.
-pub(crate) struct Handed {
+pub(crate) struct H2Transfer {
     pub(super) stream: net::Detached,
     pub(super) engine: ::h2::Connection<Vec<u8>>,
     pub(super) is_settled: bool,
     pub(super) uses: u32,
     pub(super) ends: Option<(Endpoint, Endpoint)>,
-    pub(super) open: super::Handed,
+    pub(super) open: super::OpenTransfer,
 }
 
 thread_local! {
     /// The worker's memory for requests.
-    static REQUESTS: Boxes<Request> = Boxes::default();
+    static REQUESTS: Boxes<H2Request> = Boxes::default();
 }
 
-/// A [`Request`] in a box that is used again.
-pub(crate) struct Held(Option<Boxed<Request>>);
+/// A [`H2Request`] in a box that is used again.
+pub(crate) struct BoxedRequest(Option<Boxed<H2Request>>);
 
-impl Deref for Held {
-    type Target = Request;
+impl Deref for BoxedRequest {
+    type Target = H2Request;
 
-    fn deref(&self) -> &Request {
+    fn deref(&self) -> &H2Request {
         self.0.as_ref().unwrap_or_else(|| unreachable!("the box is given back by Drop alone"))
     }
 }
 
-impl DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut Request {
+impl DerefMut for BoxedRequest {
+    fn deref_mut(&mut self) -> &mut H2Request {
         self.0.as_mut().unwrap_or_else(|| unreachable!("the box is given back by Drop alone"))
     }
 }
 
-impl Drop for Held {
+impl Drop for BoxedRequest {
     fn drop(&mut self) {
         if let Some(boxed) = self.0.take() {
             // Where the thread itself ends there is nobody to give it back to.
@@ -97,7 +97,7 @@ struct HeldHead {
 }
 
 /// A request's share of it.
-pub(crate) struct Request {
+pub(crate) struct H2Request {
     share: Share<Engine, Http2>,
     /// A head that waits to be sent.
     held: Option<Box<HeldHead>>,
@@ -105,7 +105,7 @@ pub(crate) struct Request {
     is_unspeakable: bool,
 }
 
-impl Deref for Request {
+impl Deref for H2Request {
     type Target = Share<Engine, Http2>;
 
     fn deref(&self) -> &Self::Target {
@@ -113,7 +113,7 @@ impl Deref for Request {
     }
 }
 
-impl DerefMut for Request {
+impl DerefMut for H2Request {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.share
     }
@@ -129,15 +129,25 @@ impl Multiplexed {
     }
 }
 
-impl Request {
-    pub(super) fn begin(carrier: Rc<Multiplexed>) -> Held {
+impl H2Request {
+    pub(super) fn begin(carrier: Rc<Multiplexed>) -> BoxedRequest {
         let request = Self { share: Share::new(carrier), held: None, is_unspeakable: false };
-        Held(Some(REQUESTS.with(|requests| requests.put(request))))
+        BoxedRequest(Some(REQUESTS.with(|requests| requests.put(request))))
     }
 
     /// Breaches of the protocol that were let pass.
     pub(crate) fn glitches(&self) -> u32 {
         self.carrier.connection.engine.borrow().glitches()
+    }
+
+    /// As [`send_head`](Self::send_head), of a request with a body of this `length`, which has ended if
+    /// `ends`. An upgrade with a body cannot be expressed in HTTP/2.
+    pub(crate) fn start(&mut self, head: &Head, length: BodyLength, ends: bool) {
+        if head.has_upgrade() && length != BodyLength::None {
+            return self.refuse();
+        }
+        let is_tunnel = head.has_upgrade() || head.method_id() == Method::Connect;
+        self.send_head(head, ends && !is_tunnel);
     }
 
     /// Opens the stream with the head of the request; with `ends` nothing follows. A head that cannot
@@ -201,18 +211,8 @@ impl Request {
 
     /// The request cannot be said in HTTP/2: an upgrade with a body, or one of a server that knows of
     /// none.
-    pub(crate) fn refuse(&mut self) {
+    fn refuse(&mut self) {
         self.is_unspeakable = true;
-    }
-
-    /// Where the body of the response comes from.
-    pub(crate) fn source(&mut self) -> Source<'_> {
-        self.share.stream.as_mut().map_or(Source::Gone, Source::H2)
-    }
-
-    /// Where the body of the request goes.
-    pub(crate) fn sink(&mut self) -> Sink<'_> {
-        self.share.stream.as_mut().map_or(Sink::Gone, Sink::H2)
     }
 
     /// Leaves some of the request's body to be sent, which ends with all of it.
@@ -230,14 +230,14 @@ impl Request {
     /// Forgets what was received.
     pub(crate) fn drain(&mut self) {
         if let Some(stream) = &mut self.share.stream {
-            stream.input = None;
+            *stream.input_slot() = None;
         }
     }
 
     /// Has the server told that nobody waits for the rest.
     pub(crate) fn cancel(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.set_code(::h2::Code::Cancel);
+            stream.set_reset(stream::Reset::Cancelled);
         }
     }
 
@@ -270,7 +270,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for H2Request {
     fn drop(&mut self) {
         if self.stream.is_some() {
             self.carrier.counters().streams.down();

@@ -1,18 +1,19 @@
 //! The server's side: connections to servers ([`Upstream`]), those that are idle ([`pool`]), and
-//! servers as one worker holds them ([`local`]).
+//! servers as one worker holds them ([`per_worker`]).
 //!
 //! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
 
 pub(crate) mod agents;
-mod bell;
-pub(crate) mod carriers;
 pub(crate) mod fcgi;
 pub(crate) mod h1;
 pub(crate) mod h2;
-pub(crate) mod local;
-mod open;
+pub(crate) mod h2_pool;
+mod idle_waker;
+mod open_count;
+pub(crate) mod per_worker;
 pub(crate) mod pool;
-pub(crate) mod sharing;
+mod request;
+pub(crate) mod shared;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -25,20 +26,20 @@ use runtime::Buffer;
 use sample::{Endpoint, StreamFacts};
 
 use crate::flow::{Beginning, Flow, FlowError, Sink, Source};
+use crate::stream::WireProtocol;
 use h1::Connection;
-use local::LocalServer;
+use per_worker::LocalServer;
 
-pub(crate) use h1::{NoHead, Refused};
-pub(crate) use open::{Handed, Open};
+pub(crate) use h1::{NoHead, NotExpressible};
+pub(crate) use open_count::{Open, OpenTransfer};
+pub(crate) use request::Request;
 
 /// What a server is asked over.
 pub(crate) enum Upstream {
-    /// HTTP/1, and TCP: one request, or one stream, at a time.
-    H1(Box<Connection>),
-    /// HTTP/2: one of the requests of a connection that has many.
-    H2(h2::Held),
-    /// FastCGI: one of the requests of a connection that may have many.
-    Fcgi(Box<fcgi::Request>),
+    /// A whole connection: one HTTP/1 request at a time, or TCP.
+    Socket(Box<Connection>),
+    /// A stream of a connection that carries many.
+    Stream(Request),
 }
 
 /// The connections to servers that belong to one client, longest kept first.
@@ -57,16 +58,34 @@ impl Upstream {
     /// Whether bodies go to it and come from it as payload alone, whose end its stream tells.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
-        matches!(self, Self::H2(_) | Self::Fcgi(_))
+        match self {
+            Self::Socket(_) => false,
+            Self::Stream(_) => true,
+        }
+    }
+
+    /// The protocol of the connection.
+    pub(crate) fn protocol(&self) -> WireProtocol {
+        match self {
+            Self::Socket(_) => WireProtocol::Http1,
+            Self::Stream(request) => request.protocol(),
+        }
+    }
+
+    /// Whether the protocol can switch to another (upgrades, WebSocket).
+    pub(crate) fn can_upgrade(&self) -> bool {
+        match self {
+            Self::Socket(_) => true,
+            Self::Stream(request) => request.can_upgrade(),
+        }
     }
 
     /// What its stream is known as, where its connection has many.
     #[inline]
     pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
         match self {
-            Self::H1(_) => None,
-            Self::H2(request) => Some(request.facts()),
-            Self::Fcgi(request) => Some(request.facts()),
+            Self::Socket(_) => None,
+            Self::Stream(request) => Some(request.facts()),
         }
     }
 
@@ -74,9 +93,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match self {
-            Self::H1(_) => head.response_body(method),
-            Self::H2(request) => request.body_length(head, method),
-            Self::Fcgi(request) => request.body_length(head, method),
+            Self::Socket(_) => head.response_body(method),
+            Self::Stream(request) => request.body_length(head, method),
         }
     }
 
@@ -84,9 +102,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
         match self {
-            Self::H1(connection) => &connection.open.server,
-            Self::H2(request) => request.server(),
-            Self::Fcgi(request) => request.server(),
+            Self::Socket(connection) => &connection.open.server,
+            Self::Stream(request) => request.server(),
         }
     }
 
@@ -94,12 +111,12 @@ impl Upstream {
     #[inline]
     pub(crate) fn begin_again(&mut self) {
         match self {
-            Self::H1(connection) => {
+            Self::Socket(connection) => {
                 connection.send_at_once();
                 connection.uses += 1;
             }
             // It counts its requests itself.
-            Self::H2(_) | Self::Fcgi(_) => {}
+            Self::Stream(_) => {}
         }
     }
 
@@ -107,9 +124,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn uses(&self) -> u32 {
         match self {
-            Self::H1(connection) => connection.uses,
-            Self::H2(request) => request.uses(),
-            Self::Fcgi(request) => request.uses(),
+            Self::Socket(connection) => connection.uses,
+            Self::Stream(request) => request.uses(),
         }
     }
 
@@ -117,17 +133,16 @@ impl Upstream {
     #[inline]
     pub(crate) fn glitches(&self) -> u32 {
         match self {
-            Self::H1(connection) => connection.glitches,
-            Self::H2(request) => request.glitches(),
-            Self::Fcgi(_) => 0,
+            Self::Socket(connection) => connection.glitches,
+            Self::Stream(request) => request.glitches(),
         }
     }
 
     /// Counts one more of them.
     pub(crate) fn note_glitch(&mut self) {
         match self {
-            Self::H1(connection) => connection.glitches += 1,
-            Self::H2(_) | Self::Fcgi(_) => {}
+            Self::Socket(connection) => connection.glitches += 1,
+            Self::Stream(_) => {}
         }
     }
 
@@ -135,9 +150,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         match self {
-            Self::H1(connection) => connection.ends,
-            Self::H2(request) => request.ends(),
-            Self::Fcgi(request) => request.ends(),
+            Self::Socket(connection) => connection.ends,
+            Self::Stream(request) => request.ends(),
         }
     }
 
@@ -145,24 +159,25 @@ impl Upstream {
     #[inline]
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         match self {
-            Self::H1(connection) => connection.socket.stream.tls().map(tls::Session::details),
-            Self::H2(request) => request.tls(),
-            Self::Fcgi(request) => request.tls(),
+            Self::Socket(connection) => connection.socket.stream.tls().map(tls::Session::details),
+            Self::Stream(request) => request.tls(),
         }
     }
 
     /// Whether the server refused what it was sent before the end of the handshake, and has not
     /// looked at it.
     pub(crate) fn refused_early(&self) -> bool {
-        self.tls().and_then(|details| details.failure).is_some_and(|error| error.kind == tls::Kind::EarlyData)
+        self.tls()
+            .and_then(|details| details.failure)
+            .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)
     }
 
     /// From now on small writes leave at once: to be called before the second.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         match self {
-            Self::H1(connection) => connection.send_at_once(),
-            Self::H2(_) | Self::Fcgi(_) => {}
+            Self::Socket(connection) => connection.send_at_once(),
+            Self::Stream(_) => {}
         }
     }
 
@@ -170,24 +185,24 @@ impl Upstream {
     #[inline]
     pub(crate) fn holds_head(&self) -> bool {
         match self {
-            Self::H2(request) => request.holds_head(),
-            Self::H1(_) | Self::Fcgi(_) => false,
+            Self::Stream(request) => request.holds_head(),
+            Self::Socket(_) => false,
         }
     }
 
     /// Sends a head that was held, once that is possible.
     pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
         match self {
-            Self::H2(request) => request.poll_open(context),
-            Self::H1(_) | Self::Fcgi(_) => Poll::Ready(()),
+            Self::Stream(request) => request.poll_open(context),
+            Self::Socket(_) => Poll::Ready(()),
         }
     }
 
     /// No response came in time.
     pub(crate) fn note_timeout(&mut self) {
         match self {
-            Self::H2(request) => request.note_timeout(),
-            Self::H1(_) | Self::Fcgi(_) => {}
+            Self::Stream(request) => request.note_timeout(),
+            Self::Socket(_) => {}
         }
     }
 
@@ -203,9 +218,8 @@ impl Upstream {
         options: &ParseOptions,
     ) -> Poll<Result<usize, NoHead>> {
         match self {
-            Self::H1(connection) => connection.poll_head(context, head, options),
-            Self::H2(request) => request.poll_head(context, head).map_ok(|()| 0),
-            Self::Fcgi(request) => request.poll_head(context, head).map_ok(|()| 0),
+            Self::Socket(connection) => connection.poll_head(context, head, options),
+            Self::Stream(request) => request.poll_head(context, head).map_ok(|()| 0),
         }
     }
 
@@ -229,8 +243,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn consume_head(&mut self, length: usize) {
         match self {
-            Self::H1(connection) => connection.socket.input_for_body().consume(length),
-            Self::H2(_) | Self::Fcgi(_) => {}
+            Self::Socket(connection) => connection.socket.input_for_body().consume(length),
+            Self::Stream(_) => {}
         }
     }
 
@@ -238,15 +252,14 @@ impl Upstream {
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         match self {
-            Self::H1(connection) => connection.socket.received(),
-            Self::H2(request) => request.received(),
-            Self::Fcgi(request) => request.received(),
+            Self::Socket(connection) => connection.socket.received(),
+            Self::Stream(request) => request.received(),
         }
     }
 
     /// Puts other bytes in the place of what was received of a stream of TCP.
     pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
-        if let Self::H1(connection) = self {
+        if let Self::Socket(connection) = self {
             connection.socket.replace(bytes);
         }
     }
@@ -257,20 +270,18 @@ impl Upstream {
     /// It is badly coded.
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
         match self {
-            Self::H1(connection) => {
+            Self::Socket(connection) => {
                 connection.socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input))
             }
-            Self::H2(request) => request.admit(flow),
-            Self::Fcgi(request) => request.admit(flow),
+            Self::Stream(request) => request.admit(flow),
         }
     }
 
     /// What is here of a body that nothing was taken of yet.
     pub(crate) fn beginning(&self) -> Beginning<'_> {
         let is_all = match self {
-            Self::H1(_) => None,
-            Self::H2(request) => Some(request.is_ended()),
-            Self::Fcgi(request) => Some(request.is_ended()),
+            Self::Socket(_) => None,
+            Self::Stream(request) => Some(request.is_ended()),
         };
         Beginning { bytes: self.received(), is_all }
     }
@@ -289,9 +300,8 @@ impl Upstream {
     /// stream was begun.
     fn input(&mut self) -> Option<&mut Buffer> {
         match self {
-            Self::H1(connection) => Some(connection.socket.input_for_body()),
-            Self::H2(request) => request.input(),
-            Self::Fcgi(request) => request.input(),
+            Self::Socket(connection) => Some(connection.socket.input_for_body()),
+            Self::Stream(request) => request.input(),
         }
     }
 
@@ -301,12 +311,11 @@ impl Upstream {
     /// The connection's.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
-            Self::H1(connection) => {
+            Self::Socket(connection) => {
                 connection.socket.input_for_body();
                 connection.socket.poll_fill(context)
             }
-            Self::H2(request) => request.poll_fill(context),
-            Self::Fcgi(request) => request.poll_fill(context),
+            Self::Stream(request) => request.poll_fill(context),
         }
     }
 
@@ -314,9 +323,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn source(&mut self) -> Source<'_> {
         match self {
-            Self::H1(connection) => Source::H1(&mut connection.socket),
-            Self::H2(request) => request.source(),
-            Self::Fcgi(request) => request.source(),
+            Self::Socket(connection) => Source::Socket(&mut connection.socket),
+            Self::Stream(request) => request.source(),
         }
     }
 
@@ -324,29 +332,26 @@ impl Upstream {
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         match self {
-            Self::H1(connection) => Sink::H1(&mut connection.socket.stream),
-            Self::H2(request) => request.sink(),
-            Self::Fcgi(request) => request.sink(),
+            Self::Socket(connection) => Sink::Socket(&mut connection.socket.stream),
+            Self::Stream(request) => request.sink(),
         }
     }
 
     /// Whether the server's side ended in TLS without the word that it is the end (close_notify).
     pub(crate) fn is_cut_off(&self) -> bool {
         match self {
-            Self::H1(connection) => {
-                connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::Ended::Cut)
+            Self::Socket(connection) => {
+                connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::PeerEnd::Cut)
             }
-            Self::H2(_) | Self::Fcgi(_) => false,
+            Self::Stream(_) => false,
         }
     }
 
     /// Has the server told at once that nobody waits for what is outstanding.
     pub(crate) fn reset(&mut self) {
         match self {
-            Self::H1(connection) => connection.socket.stream.reset_on_close(),
-            Self::H2(request) => request.cancel(),
-            // It is aborted when it is dropped.
-            Self::Fcgi(_) => {}
+            Self::Socket(connection) => connection.socket.stream.reset_on_close(),
+            Self::Stream(request) => request.cancel(),
         }
     }
 
@@ -354,9 +359,8 @@ impl Upstream {
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {
-            Self::H1(connection) => connection.socket.stream.as_fd().as_raw_fd(),
-            Self::H2(request) => request.descriptor(),
-            Self::Fcgi(request) => request.descriptor(),
+            Self::Socket(connection) => connection.socket.stream.as_fd().as_raw_fd(),
+            Self::Stream(request) => request.descriptor(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! system call. One task a worker, the sweeper, is told of every server with an event on an idle
 //! connection and drops what was closed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,11 +15,11 @@ use plan::proxy::Reuse;
 use runtime::timer::{Timer, now_ms};
 use state::Server;
 
-use super::bell::{Bell, Board, Place};
 use super::h1::{Connection, PROVEN};
-use super::local::{LocalServer, Locals};
-use crate::glitch;
+use super::idle_waker::{Bell, Board, ServerPosition};
+use super::per_worker::{LocalServer, Locals};
 use crate::shared::Shared;
+use crate::violation;
 
 /// Counts an idle connection as one no more.
 fn count_out(server: &LocalServer, idle: &Connection) {
@@ -57,9 +57,10 @@ struct Elsewhere {
     idle: i64,
 }
 
-/// What one worker's idle connections have in common; the connections stand with their servers
-/// ([`LocalServer::pool`]).
+/// A worker's idle connections.
 pub(crate) struct Pools {
+    /// The connections to each server, by the numbers of its backend and its place.
+    servers: RefCell<Vec<Vec<ServerPool>>>,
     board: Arc<Board>,
     /// From how many odd responses on a connection is not kept.
     glitches: Glitches,
@@ -76,14 +77,14 @@ pub(crate) type Successor = Box<dyn Fn(Box<Connection>) -> Option<Box<Connection
 
 /// What a request asks of a pooled connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct PoolQuery<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) reuse: Reuse,
     /// Whether it is the first request of its client's connection.
     pub(crate) first: bool,
 }
 
-impl Ask<'_> {
+impl PoolQuery<'_> {
     /// How many requests a connection that others had must have served, the one to come included;
     /// `None` where it may be none (manual, 4.2 `http-reuse`).
     #[inline]
@@ -99,6 +100,7 @@ impl Ask<'_> {
 impl Pools {
     pub(crate) fn new(shared: &Shared) -> Self {
         Self {
+            servers: RefCell::default(),
             board: Arc::default(),
             glitches: shared.plan.global.tune.glitches,
             purge_at: Cell::new(u64::MAX),
@@ -107,10 +109,28 @@ impl Pools {
         }
     }
 
+    /// The idle connections to `server`.
+    #[inline]
+    fn of(&self, server: &LocalServer) -> RefMut<'_, ServerPool> {
+        let (backend, place) = (server.backend, server.index);
+        let mut all = self.servers.borrow_mut();
+        if all.get(backend).is_none_or(|servers| servers.len() <= place) {
+            extend(&mut all, backend, place);
+        }
+        RefMut::map(all, |all| &mut all[backend][place])
+    }
+
+    /// Closes the idle connections to a server that was removed.
+    pub(crate) fn clear(&self, server: &LocalServer) {
+        // Closed without the borrow.
+        let pool = std::mem::take(&mut *self.of(server));
+        drop(pool);
+    }
+
     /// Takes an idle connection that this request may use.
-    pub(crate) fn take(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
+    pub(crate) fn take(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<Connection>> {
         let least = ask.least_uses()?;
-        let mut pool = server.pool.borrow_mut();
+        let mut pool = self.of(server);
         let mut at = pool.idle.len();
         while at > 0 {
             at -= 1;
@@ -142,10 +162,11 @@ impl Pools {
         self.board.wake_sweeper();
     }
 
-    /// Moves the idle connections to a server to the same one of another plan.
-    pub(crate) fn move_idle(&self, from: &LocalServer, to: &Rc<LocalServer>) {
-        let old = from.pool.take();
-        let pool = &mut *to.pool.borrow_mut();
+    /// Takes the idle connections that the pools of an older plan, `older`, have to the server `from`;
+    /// in this plan it is `to`.
+    pub(crate) fn take_over(&self, older: &Self, from: &LocalServer, to: &Rc<LocalServer>) {
+        let old = std::mem::take(&mut *older.of(from));
+        let pool = &mut *self.of(to);
         (pool.spare, pool.peak, pool.expected) = (old.spare, old.peak, old.expected);
         for mut connection in old.idle {
             connection.open.server = to.clone();
@@ -187,7 +208,7 @@ impl Pools {
         }
         let most = &self.glitches;
         if connection.glitches > 0
-            && glitch::is_nearly_enough(connection.glitches, most.server, most.cpu_usage)
+            && violation::is_nearly_enough(connection.glitches, most.server, most.cpu_usage)
         {
             return Some(connection);
         }
@@ -195,7 +216,7 @@ impl Pools {
             return Some(connection);
         }
         connection.socket.input = None;
-        let pool = &mut *settings.pool.borrow_mut();
+        let pool = &mut *self.of(settings);
         // One is always kept; more only as far as they were ever needed at once, the one coming
         // back included.
         let elsewhere = pool.elsewhere(&settings.state);
@@ -238,7 +259,7 @@ impl Pools {
 
     /// Closes the longest idle connection to `server`; says whether there was one.
     pub(crate) fn evict(&self, server: &LocalServer) -> bool {
-        let mut pool = server.pool.borrow_mut();
+        let mut pool = self.of(server);
         if pool.idle.is_empty() {
             return false;
         }
@@ -261,7 +282,7 @@ impl Pools {
         context: &mut Context<'_>,
         locals: &Locals,
         timer: &Timer,
-        places: &mut Vec<Place>,
+        places: &mut Vec<ServerPosition>,
     ) -> Poll<()> {
         self.board.set_sweeper(context.waker());
         loop {
@@ -277,11 +298,11 @@ impl Pools {
 
     /// Drops what the kernel has told something of, at the servers that `places` is filled with;
     /// closes half of what nobody needed where it is time. Returns the next instant to look.
-    fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<Place>) -> u64 {
+    fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<ServerPosition>) -> u64 {
         self.board.take(places);
         for (backend, index) in places.iter() {
             if let Some(server) = locals.known_server(*backend, *index) {
-                server.pool.borrow_mut().look(&server);
+                self.of(&server).look(&server);
             }
         }
         if now < self.purge_at.get() {
@@ -289,7 +310,7 @@ impl Pools {
         }
         let mut next = u64::MAX;
         locals.each_server(|server| {
-            let pool = &mut *server.pool.borrow_mut();
+            let pool = &mut *self.of(server);
             if pool.idle.is_empty() && pool.purge_at == 0 {
                 return true;
             }
@@ -304,6 +325,17 @@ impl Pools {
         });
         self.purge_at.set(next);
         next
+    }
+}
+
+/// Makes room for the server at `place` of `backend`.
+#[cold]
+fn extend(all: &mut Vec<Vec<ServerPool>>, backend: usize, place: usize) {
+    if all.len() <= backend {
+        all.resize_with(backend + 1, Vec::new);
+    }
+    if all[backend].len() <= place {
+        all[backend].resize_with(place + 1, ServerPool::default);
     }
 }
 

@@ -1,10 +1,12 @@
-//! What the engines of FastCGI and of the protocol of agents have alike: streams end without codes,
-//! and the output is in one piece. Each method is the engine's own of that name.
+//! The engines of FastCGI and SPOP share this: streams end without a reason, and the output is one
+//! slice. Each method calls the engine's method of the same name.
 
-use h2::Code;
+use std::io;
+use std::task::{Context, Poll};
+
 use sample::StreamFacts;
 
-use super::{Buffered, Protocol};
+use super::{Protocol, Reset};
 
 /// `$id` is the number that a key goes by, `$open` tells how many streams there are; `$more` is what
 /// this engine alone has.
@@ -21,11 +23,11 @@ macro_rules! without_codes {
                 self.free()
             }
 
-            fn release(&mut self, key: $key, _: Option<Code>) {
+            fn release(&mut self, key: $key, _: Option<Reset>) {
                 self.release(key);
             }
 
-            fn facts(&self, key: $key, _: Option<Code>) -> StreamFacts {
+            fn facts(&self, key: $key, _: Option<Reset>) -> StreamFacts {
                 let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
                 let (open, most) = (number(self.$open()), number(self.most()));
                 StreamFacts { id: key.$id(), open, most, reset: None }
@@ -35,27 +37,36 @@ macro_rules! without_codes {
                 self.shrink();
             }
 
+            fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
+                let mut wrote = false;
+                while !self.output().is_empty() {
+                    match socket.poll_write(context, self.output()) {
+                        Poll::Pending => return Ok(wrote),
+                        Poll::Ready(Ok(n)) if n > 0 => {
+                            self.sent(n);
+                            wrote = true;
+                        }
+                        Poll::Ready(_) => {
+                            // The bytes that the server sent before it closed are read first.
+                            let left = self.pending();
+                            self.sent(left);
+                            return Ok(wrote);
+                        }
+                    }
+                }
+                match socket.poll_flush(context) {
+                    Poll::Ready(flushed) => flushed.map(|()| wrote),
+                    Poll::Pending => Ok(wrote),
+                }
+            }
+
             $($more)*
-        }
-
-        impl Buffered for $engine {
-            fn output(&self) -> &[u8] {
-                self.output()
-            }
-
-            fn sent(&mut self, count: usize) {
-                self.sent(count);
-            }
-
-            fn pending(&self) -> usize {
-                self.pending()
-            }
         }
     };
 }
 
-without_codes!(fcgi::Connection, fcgi::Key, id, streams, {
-    fn consume(&mut self, key: fcgi::Key, count: usize) {
+without_codes!(fcgi::Connection, fcgi::StreamKey, id, streams, {
+    fn consume(&mut self, key: fcgi::StreamKey, count: usize) {
         self.consume(key, count);
     }
 });

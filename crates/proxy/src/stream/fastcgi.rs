@@ -1,13 +1,16 @@
 //! What FastCGI has beside what all protocols have whose connections carry many streams: requests
 //! that begin with parameters, and responses that are none.
 
+use std::io;
+use std::ops::Range;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
-use fcgi::{Broken, Key, OpenError, Parameters};
-use h2::Code;
+use fcgi::{Broken, Closed, OpenError, Parameters, StreamKey};
 use http::{Head, Method};
+use runtime::Buffer;
 
-use super::{Messages, NoHead};
+use super::{Driver, Event, Messages, NoHead, Received, Reset};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -23,11 +26,11 @@ impl Messages for Engine {
         self.head_mut()
     }
 
-    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
+    fn send_data(&mut self, key: StreamKey, data: &[u8], ends: bool) -> usize {
         self.send_data(key, data, ends)
     }
 
-    fn next_writable(&mut self) -> Option<Key> {
+    fn next_writable(&mut self) -> Option<StreamKey> {
         self.next_writable()
     }
 
@@ -37,21 +40,107 @@ impl Messages for Engine {
     }
 }
 
-impl Connection {
-    /// There will be no more of a response. Of one that is malformed nothing is good that was not
-    /// taken yet.
-    pub(crate) fn put_broken(&self, key: Key, how: Broken) {
-        self.with_place(key, |place| {
-            let why = match how {
-                Broken::Cut => NoHead::Cut,
-                Broken::Refused => NoHead::Refused,
-                Broken::Malformed(kind) => {
-                    place.close();
-                    NoHead::Malformed(kind)
-                }
-            };
-            place.put_reset(Code::InternalError, why);
-        });
+/// Reads a connection, one buffer at a time.
+#[derive(Default)]
+pub(crate) struct Reader {
+    input: Option<Buffer>,
+    /// Where in it the bytes of the last event begin, and those that follow it.
+    event: usize,
+    rest: usize,
+    is_fresh: bool,
+}
+
+impl Driver for Reader {
+    type Engine = Engine;
+    type Broken = Closed;
+
+    fn receive(
+        &mut self,
+        connection: &Connection,
+        socket: &mut net::Stream,
+        context: &mut Context<'_>,
+        _: impl FnOnce() -> bool,
+    ) -> io::Result<Received> {
+        if connection.engine.borrow().must_drain() || connection.is_crowded() {
+            return Ok(Received::Nothing);
+        }
+        if std::mem::take(&mut self.is_fresh) {
+            return Ok(Received::Bytes);
+        }
+        if self.input.is_none() && socket.poll_read_ready(context).is_pending() {
+            return Ok(Received::Nothing);
+        }
+        let buffer = self.input.get_or_insert_with(Buffer::for_body);
+        buffer.compact();
+        match socket.poll_read(context, buffer.room()) {
+            Poll::Pending => {
+                self.input.take_if(|buffer| buffer.is_empty());
+                Ok(Received::Nothing)
+            }
+            Poll::Ready(Ok(0)) => Ok(Received::End),
+            Poll::Ready(Ok(n)) => {
+                buffer.fill(n);
+                Ok(Received::Bytes)
+            }
+            Poll::Ready(Err(error)) => Err(error),
+        }
+    }
+
+    fn next(&mut self, connection: &Connection) -> Result<Option<Event<StreamKey>>, Closed> {
+        let Some(buffer) = &self.input else { return Ok(None) };
+        self.event = self.rest;
+        let (used, event) = connection.engine.borrow_mut().receive(&buffer.filled()[self.event..])?;
+        self.rest += used;
+        if event.is_none() {
+            self.consume();
+        }
+        Ok(event.map(Event::from))
+    }
+
+    fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
+        let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
+        let (from, to) = (self.event + range.start, self.event + range.end);
+        connection.put(key, filled.get(from..to).unwrap_or_default(), is_last);
+    }
+
+    fn pause(&mut self) {
+        self.consume();
+        self.is_fresh = self.input.is_some();
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+}
+
+impl Reader {
+    /// Drops the decoded bytes, and the buffer if it is then empty.
+    fn consume(&mut self) {
+        if let Some(buffer) = &mut self.input {
+            buffer.consume(self.rest);
+        }
+        (self.event, self.rest) = (0, 0);
+        self.input.take_if(|buffer| buffer.is_empty());
+    }
+}
+
+impl From<fcgi::Event> for Event<StreamKey> {
+    fn from(event: fcgi::Event) -> Self {
+        match event {
+            fcgi::Event::Head { key } => Self::Head { key, end: false },
+            fcgi::Event::Data { key, range } => Self::Data { key, range, end: false },
+            fcgi::Event::End { key, trailers: false } => Self::End { key },
+            fcgi::Event::End { key, trailers: true } => Self::Trailers { key },
+            fcgi::Event::Broken { key, how } => {
+                let why = match how {
+                    Broken::Cut => NoHead::Cut,
+                    Broken::Refused => NoHead::Refused,
+                    Broken::Malformed(kind) => NoHead::Malformed(kind),
+                };
+                Self::Reset { key, reset: Reset::Internal, why }
+            }
+            fcgi::Event::Message => Self::Message,
+        }
     }
 }
 
@@ -70,10 +159,55 @@ impl Stream {
         connection.touch();
         Ok(Self::begin(connection.clone(), key, ends))
     }
+}
 
-    /// The length of the body, where all of it has come.
-    pub(crate) fn whole_length(&self) -> Option<u64> {
-        let here = self.received().len() as u64;
-        self.incoming.with(|place| place.whole_length()).map(|rest| here + rest)
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use fcgi::record::{self, kind};
+
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_paused_reader_continues_behind_the_last_event_without_a_read() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("a socket");
+        let mut socket = net::Stream::from_fd(ours.into(), false);
+        let config = fcgi::Config {
+            keeps: true,
+            multiplexes: false,
+            most: 1,
+            asks: false,
+            wants_messages: false,
+            head: http::ParseOptions::default(),
+        };
+        let connection = Connection::new(Engine::new(config), -1, false);
+        let parameters = Parameters::new(1024);
+        let mut stream = Stream::open(&connection, &parameters, Method::Get, true).expect("a stream");
+        let mut sent = Vec::new();
+        record::write(kind::STDOUT, 1, b"Status: 200\r\n\r\nbody", &mut sent);
+        theirs.write_all(&sent).expect("an application");
+
+        let mut reader = Reader::default();
+        let received = poll_fn(|context| match reader.receive(&connection, &mut socket, context, || false) {
+            Ok(Received::Nothing) => Poll::Pending,
+            other => Poll::Ready(other),
+        });
+        assert_eq!(received.await.ok(), Some(Received::Bytes));
+        let event = reader.next(&connection).expect("no violation");
+        let Some(Event::Head { key, end: false }) = event else { panic!("{event:?} is no head") };
+        connection.put_head(key);
+        reader.pause();
+        assert!(reader.is_fresh());
+
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let received = reader.receive(&connection, &mut socket, &mut context, || false);
+        assert_eq!(received.ok(), Some(Received::Bytes));
+        assert_eq!(reader.advance(&connection).expect("no violation"), None);
+        assert!(matches!(stream.poll_fill(&mut context), Poll::Ready(Ok(4))));
+        assert_eq!(stream.received(), b"body");
     }
 }

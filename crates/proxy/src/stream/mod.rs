@@ -7,13 +7,18 @@
 //! into the streams' places and sends what they left in the engine's output. Both stand here for
 //! every [`Protocol`].
 
+mod any;
+mod driver;
 mod engines;
 pub(crate) mod fastcgi;
-mod h2;
+pub(crate) mod h2;
 mod ping;
 mod place;
+mod protocol;
 mod reader;
+mod reset;
 pub(crate) mod spop;
+mod wish;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -21,85 +26,36 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use ::h2::Code;
 use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
+use state::counters::Multiplexed;
 
-pub(crate) use h2::{Engine, Wish};
+pub(crate) use any::{Any, AnyIncoming, WireProtocol};
+pub(crate) use driver::{Driver, Event, Failure, Notice, Received};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
-use place::{Piece, Place};
-pub(crate) use reader::{Reader, Received};
-
-/// What the engine of a connection does for its streams, whichever protocol it speaks.
-pub(crate) trait Protocol {
-    /// What it calls a stream.
-    type Key: Copy;
-
-    /// The place of a stream: small, dense, and used again.
-    fn place(key: Self::Key) -> usize;
-
-    /// How many more streams may be opened.
-    fn free(&self) -> usize;
-
-    /// So many bytes of what came were used.
-    fn consume(&mut self, key: Self::Key, count: usize) {
-        let _ = (key, count);
-    }
-
-    /// The stream is forgotten. Where it is not over the peer is told, with this code if it has any.
-    fn release(&mut self, key: Self::Key, code: Option<Code>);
-
-    /// What a stream is known as, which was reset with this code.
-    fn facts(&self, key: Self::Key, reset: Option<Code>) -> StreamFacts;
-
-    /// Gives memory back that an idle connection has no use for.
-    fn shrink(&mut self);
-}
-
-/// The same of one whose output is in one piece.
-pub(crate) trait Buffered: Protocol {
-    /// What is to be sent now.
-    fn output(&self) -> &[u8];
-
-    /// The first `count` bytes of the output are sent.
-    fn sent(&mut self, count: usize);
-
-    /// Bytes that wait in the output, those included that may not be sent yet.
-    fn pending(&self) -> usize;
-}
-
-/// The same of one whose streams carry messages of HTTP.
-pub(crate) trait Messages: Protocol {
-    /// The message of the last event.
-    fn head_mut(&mut self) -> &mut Head;
-
-    /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
-    fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
-
-    /// The next stream that waited for room and has it now.
-    fn next_writable(&mut self) -> Option<Self::Key>;
-
-    /// Whether the output has room for heads.
-    fn takes_heads(&self) -> bool;
-}
+use place::{Piece, StreamMailbox};
+pub(crate) use protocol::{Lifecycle, Messages, Protocol};
+pub(crate) use reader::Reader;
+pub(crate) use reset::Reset;
+pub(crate) use wish::Wish;
 
 /// How many heads a connection has memory for beyond those that are in use.
 const SPARE_HEADS: usize = 16;
 
 /// What the streams of one connection share.
-pub(crate) struct Connection<E: Protocol = Engine> {
+pub(crate) struct Connection<E: Protocol> {
     pub(crate) engine: RefCell<E>,
     /// The kernel's number of the socket.
     pub(crate) descriptor: RawFd,
     /// Whether payload may be sent from where it lies: what TLS seals is copied anyway, and one piece
     /// makes larger records.
-    pub(crate) gathers: bool,
+    gathers: bool,
     /// What rules of streams want of the connection.
     wish: Cell<Wish>,
     /// What came for each stream, by the number of its key.
-    places: RefCell<Vec<Place>>,
+    places: RefCell<Vec<StreamMailbox>>,
     /// Streams with as many untaken heads as a stream may have.
     crowded: Cell<u32>,
     /// Wakers of those that have a head to send and no room for it.
@@ -113,7 +69,7 @@ pub(crate) struct Connection<E: Protocol = Engine> {
 }
 
 /// A stream. Dropping it resets what is still open of it and gives its place back.
-pub(crate) struct Stream<E: Protocol = Engine> {
+pub(crate) struct Stream<E: Protocol> {
     incoming: Incoming<E>,
     /// Payload received and not used yet; `None` while there is none.
     pub(crate) input: Option<Buffer>,
@@ -122,11 +78,11 @@ pub(crate) struct Stream<E: Protocol = Engine> {
 }
 
 /// What comes in on a stream.
-pub(crate) struct Incoming<E: Protocol = Engine> {
+pub(crate) struct Incoming<E: Protocol> {
     connection: Rc<Connection<E>>,
     key: E::Key,
-    /// What the reset is to say where the message is not whole by the end of the request.
-    code: Option<Code>,
+    /// The reason to give if the stream is dropped before its message is complete.
+    reset: Option<Reset>,
 }
 
 impl<E: Protocol> Connection<E> {
@@ -168,14 +124,14 @@ impl<E: Protocol> Connection<E> {
         }
     }
 
-    fn with_place<R>(&self, key: E::Key, with: impl FnOnce(&mut Place) -> R) -> R {
+    fn with_place<R>(&self, key: E::Key, with: impl FnOnce(&mut StreamMailbox) -> R) -> R {
         let mut places = self.places.borrow_mut();
         let index = E::place(key);
         if places.len() <= index {
             if places.is_empty() {
                 places.reserve_exact(1);
             }
-            places.resize_with(index + 1, Place::default);
+            places.resize_with(index + 1, StreamMailbox::default);
         }
         with(&mut places[index])
     }
@@ -194,7 +150,7 @@ impl<E: Protocol> Connection<E> {
 
     /// Who waits for a stream goes on.
     fn wake(&self, key: E::Key) {
-        self.with_place(key, Place::wake);
+        self.with_place(key, StreamMailbox::wake);
     }
 
     fn put_received_head(&self, key: E::Key, head: Head) {
@@ -239,9 +195,40 @@ impl<E: Protocol> Connection<E> {
         self.places.take();
     }
 
+    /// Requests something of the socket, to be done before anything else is sent.
+    pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
+        let mut wish = self.wish.get();
+        change(&mut wish);
+        self.wish.set(wish);
+    }
+
+    /// The changes to the socket that streams requested since the last call.
+    pub(crate) fn take_wish(&self) -> Wish {
+        self.wish.take()
+    }
+
+    /// The stream ended before its message; `why` is the error of a request that waits for a head.
+    fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
+        self.with_place(key, |place| {
+            if let NoHead::Malformed(_) = why {
+                // No part of a malformed message is of use.
+                place.close();
+            }
+            place.put_reset(reset, why);
+        });
+    }
+
+    /// Writes as much of the output as the socket takes; whether any was written.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
+        self.engine.borrow_mut().send(socket, context)
+    }
+
     /// Every stream ends: the connection has.
     pub(crate) fn put_end_of_all(&self) {
-        let reset = |place: &mut Place| place.put_reset(Code::InternalError, NoHead::Cut);
+        let reset = |place: &mut StreamMailbox| place.put_reset(Reset::Internal, NoHead::Cut);
         self.places.borrow_mut().iter_mut().for_each(reset);
     }
 }
@@ -280,11 +267,40 @@ impl<E: Messages> Connection<E> {
     }
 }
 
+impl<E: Lifecycle> Connection<E> {
+    /// Adds the counts since the last call to `counters`.
+    pub(crate) fn count(&self, counters: &Multiplexed) {
+        self.engine.borrow_mut().count(counters);
+    }
+
+    /// Announces the end of the connection: the peer opens no more streams, open ones continue.
+    pub(crate) fn shutdown(&self) {
+        self.engine.borrow_mut().shutdown();
+    }
+
+    /// Ends the connection at once, without an error if `reset` is `None`.
+    pub(crate) fn close(&self, reset: Option<Reset>) {
+        self.engine.borrow_mut().close(reset);
+    }
+}
+
 impl<E: Protocol> Stream<E> {
+    /// The stream of `key`, which the peer opened.
+    pub(crate) fn new(connection: Rc<Connection<E>>, key: E::Key) -> Self {
+        Self::begin(connection, key, false)
+    }
+
+    /// A stream that we opened; with `ended` nothing follows its head.
+    pub(crate) fn opened(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
+        let stream = Self::begin(connection, key, ended);
+        stream.incoming.connection.touch();
+        stream
+    }
+
     /// The stream of `key`; with `ended` nothing more comes from us.
     fn begin(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
-        connection.with_place(key, Place::open);
-        Self { incoming: Incoming { connection, key, code: None }, input: None, ended }
+        connection.with_place(key, StreamMailbox::open);
+        Self { incoming: Incoming { connection, key, reset: None }, input: None, ended }
     }
 
     /// Takes the next head that came.
@@ -329,6 +345,12 @@ impl<E: Protocol> Stream<E> {
         self.incoming.with(|place| place.is_empty_at_end())
     }
 
+    /// The length of the rest of the body, if the message is complete.
+    pub(crate) fn whole_length(&self) -> Option<u64> {
+        let here = self.received().len() as u64;
+        self.incoming.with(|place| place.whole_length()).map(|rest| here + rest)
+    }
+
     /// The buffer of received payload.
     pub(crate) fn input(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::small)
@@ -364,6 +386,20 @@ impl<E: Protocol> Stream<E> {
     /// Whether the peer has reset it, or its connection has ended.
     pub(crate) fn is_reset(&self) -> bool {
         self.incoming.with(|place| place.reset.is_some())
+    }
+
+    /// Why the stream ended before its message: the peer reset it, or the connection has ended.
+    /// `None` while it has not; the task is then woken when it does.
+    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
+        self.incoming.with(|place| {
+            place.watch(context.waker());
+            place.reset
+        })
+    }
+
+    /// Sets the reason to give if the stream is dropped before its message is complete.
+    pub(crate) fn set_reset(&mut self, reset: Reset) {
+        self.incoming.reset = Some(reset);
     }
 
     /// The connection that it is one of.
@@ -411,6 +447,78 @@ impl<E: Messages> Stream<E> {
         Poll::Ready(Ok(taken))
     }
 
+    /// Ready once the connection has room for a head: to be called before each interim one, as their
+    /// number is the server's choice.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_head_room(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.poll_reset(context).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.incoming.connection.poll_head_room(context).map(Ok)
+    }
+
+    /// Sends a head; with `ends` nothing follows it.
+    pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
+        let Incoming { connection, key, .. } = &self.incoming;
+        if !self.ended {
+            connection.engine.borrow_mut().send_head(*key, head, ends);
+            self.ended = ends;
+            connection.touch();
+        }
+    }
+
+    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The taken part is sent without a copy
+    /// and leaves the buffer without memory.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_hand_over(
+        &mut self,
+        context: &Context<'_>,
+        buffer: &mut Buffer,
+        is_last: bool,
+    ) -> Poll<io::Result<usize>> {
+        if self.incoming.with(|place| place.reset).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let Incoming { connection, key, .. } = &self.incoming;
+        let length = buffer.len();
+        let whole = std::mem::replace(buffer, Buffer::none());
+        let sent = connection.engine.borrow_mut().send_owned(*key, whole, 0..length, is_last);
+        let taken = match sent {
+            Ok(()) => length,
+            Err((left, range)) => {
+                *buffer = left;
+                buffer.consume(range.start);
+                range.start
+            }
+        };
+        if taken == 0 {
+            self.incoming.with(|place| place.watch(context.waker()));
+            return Poll::Pending;
+        }
+        self.ended |= is_last && taken == length;
+        connection.touch();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Sends trailers, which end the message.
+    pub(crate) fn send_trailers(&mut self, trailers: &Head) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let Incoming { connection, key, .. } = &self.incoming;
+            connection.engine.borrow_mut().send_trailers(*key, trailers);
+            connection.touch();
+        }
+    }
+
+    /// Whether payload is sent without a copy ([`poll_hand_over`](Self::poll_hand_over)).
+    #[inline]
+    pub(crate) fn gathers(&self) -> bool {
+        E::SENDS_OWNED && self.incoming.connection.gathers
+    }
+
     /// Sends the end of the message, unless it left with what was written last.
     pub(crate) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
@@ -423,7 +531,7 @@ impl<E: Messages> Stream<E> {
 
 impl<E: Protocol> Drop for Stream<E> {
     fn drop(&mut self) {
-        let Incoming { connection, key, code } = &self.incoming;
+        let Incoming { connection, key, reset } = &self.incoming;
         let was_crowded = connection.with_place(*key, |place| {
             let was_crowded = place.is_crowded();
             place.close();
@@ -432,13 +540,13 @@ impl<E: Protocol> Drop for Stream<E> {
         if was_crowded {
             connection.note_uncrowded();
         }
-        connection.engine.borrow_mut().release(*key, *code);
+        connection.engine.borrow_mut().release(*key, *reset);
         connection.touch();
     }
 }
 
 impl<E: Protocol> Incoming<E> {
-    fn with<R>(&self, with: impl FnOnce(&mut Place) -> R) -> R {
+    fn with<R>(&self, with: impl FnOnce(&mut StreamMailbox) -> R) -> R {
         self.connection.with_place(self.key, with)
     }
 
@@ -454,7 +562,7 @@ impl<E: Protocol> Incoming<E> {
 
     /// The trailers that came behind the message, once.
     pub(crate) fn take_trailers(&mut self) -> Option<Box<Head>> {
-        self.with(Place::take_trailers)
+        self.with(StreamMailbox::take_trailers)
     }
 
     /// Receives payload into `buffer`: 0 at the end of the message.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runtime::timer::{Timer, now_ms};
 
-use super::Connection;
+use super::{Connection, Lifecycle};
 
 /// The questions on one connection.
 pub(crate) struct Ping {
@@ -30,7 +30,11 @@ impl Ping {
     }
 
     /// Ready when the peer did not answer before it was to be asked again.
-    pub(crate) fn poll_silence(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_silence<E: Lifecycle>(
+        &mut self,
+        connection: &Connection<E>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         while self.timer.poll_expired(context).is_ready() {
             if self.is_asked {
                 return Poll::Ready(());

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::task::{Poll, Waker};
 
-use h2::Code;
 use http::{ErrorKind, Head};
 use runtime::{Buffer, buffer};
+
+use super::Reset;
 
 /// Heads of one stream that may wait for their request. They are subject to no window, so beyond this
 /// number the connection is not read until the request has taken one.
@@ -38,7 +39,7 @@ pub(super) enum Piece {
 
 /// Of one stream.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct StreamMailbox {
     /// Payload, in order; the stream's window bounds it.
     payload: VecDeque<Buffer>,
     /// Heads that nobody has taken yet.
@@ -47,14 +48,14 @@ pub(super) struct Place {
     /// Whether the message has ended behind the payload.
     ended: bool,
     /// What ended the stream before its time.
-    pub(super) reset: Option<Code>,
+    pub(super) reset: Option<Reset>,
     /// What that is to who waits for a head.
     why: NoHead,
     /// Whom to wake when anything changes.
     waker: Option<Waker>,
 }
 
-impl Place {
+impl StreamMailbox {
     /// Makes it that of a new stream.
     pub(super) fn open(&mut self) {
         self.close();
@@ -105,9 +106,9 @@ impl Place {
         self.wake();
     }
 
-    pub(super) fn put_reset(&mut self, code: Code, why: NoHead) {
+    pub(super) fn put_reset(&mut self, reset: Reset, why: NoHead) {
         if self.reset.is_none() {
-            self.reset = Some(code);
+            self.reset = Some(reset);
             self.why = why;
         }
         self.wake();

@@ -1,15 +1,15 @@
-//! Reading a connection that carries many streams: bytes of its socket, and what the engine makes of
-//! them.
+//! The driver of HTTP/2: received bytes are in one buffer, which the engine decodes.
 
 use std::io;
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-use h2::{Closed, Event, Key};
+use h2::{Closed, StreamKey};
 use runtime::{Buffer, buffer};
 
-use super::Connection;
+use super::h2::{Connection, Engine};
 use super::place::Piece;
+use super::{Driver, Event, NoHead, Received};
 
 /// What was received and not taken apart yet.
 #[derive(Default)]
@@ -28,18 +28,7 @@ pub(crate) struct Reader {
     /// Whether the input ended within the payload of a frame.
     is_within: bool,
     /// The stream that was not told of the beginning of a frame.
-    untold: Option<Key>,
-}
-
-/// What a turn has to do with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// Nothing.
-    Nothing,
-    /// Bytes, for [`Reader::next`].
-    Bytes,
-    /// The end of what the peer sends.
-    End,
+    untold: Option<StreamKey>,
 }
 
 impl Reader {
@@ -54,17 +43,23 @@ impl Reader {
         self.input.is_none()
     }
 
-    /// Whether there is something to do without a read, once others had their turn.
-    pub(crate) fn is_fresh(&self) -> bool {
+    /// Frees an empty buffer.
+    fn release(&mut self) {
+        if self.input.as_ref().is_some_and(Buffer::is_empty) {
+            self.input = None;
+        }
+    }
+}
+
+impl Driver for Reader {
+    type Engine = Engine;
+    type Broken = Closed;
+
+    fn is_fresh(&self) -> bool {
         self.is_fresh
     }
 
-    /// Reads once, unless something is here still. `busy` says whether connections that glitch too
-    /// often are ended now.
-    ///
-    /// # Errors
-    /// The socket's.
-    pub(crate) fn receive(
+    fn receive(
         &mut self,
         connection: &Connection,
         socket: &mut net::Stream,
@@ -109,11 +104,7 @@ impl Reader {
         Ok(Received::Bytes)
     }
 
-    /// What comes next of the bytes that are here.
-    ///
-    /// # Errors
-    /// The connection is over.
-    pub(crate) fn next(&mut self, connection: &Connection) -> Result<Option<Event>, Closed> {
+    fn next(&mut self, connection: &Connection) -> Result<Option<Event<StreamKey>>, Closed> {
         let Some(buffer) = &mut self.input else { return Ok(None) };
         let mut engine = connection.engine.borrow_mut();
         self.event = self.rest;
@@ -127,11 +118,10 @@ impl Reader {
             drop(engine);
             self.release();
         }
-        Ok(event)
+        Ok(event.map(Event::from))
     }
 
-    /// Leaves what stands behind the last event to who reads on.
-    pub(crate) fn pause(&mut self) {
+    fn pause(&mut self) {
         if let Some(buffer) = &mut self.input {
             buffer.consume(self.rest);
             self.is_fresh = !buffer.is_empty();
@@ -140,9 +130,9 @@ impl Reader {
         self.release();
     }
 
-    /// Gives a stream the payload of the last event. One that has the beginning of a frame goes on
-    /// once the rest is there, which the next read finds: two pieces would be sent by two calls.
-    pub(crate) fn put(&mut self, connection: &Connection, key: Key, range: Range<usize>, is_last: bool) {
+    /// A stream that has the beginning of a frame is woken once the rest is there, which the next read
+    /// finds: two pieces would be sent by two calls.
+    fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
         let payload = filled.get(from..to).unwrap_or_default();
@@ -160,11 +150,23 @@ impl Reader {
             connection.wake(key);
         }
     }
+}
 
-    /// Gives memory back that holds nothing.
-    fn release(&mut self) {
-        if self.input.as_ref().is_some_and(Buffer::is_empty) {
-            self.input = None;
+impl From<h2::Event> for Event<StreamKey> {
+    fn from(event: h2::Event) -> Self {
+        match event {
+            h2::Event::Head { key, end, .. } => Self::Head { key, end },
+            h2::Event::Data { key, range, end } => Self::Data { key, range, end },
+            h2::Event::Trailers { key } => Self::Trailers { key },
+            h2::Event::End { key } => Self::End { key },
+            h2::Event::Reset { key, code, by } => {
+                let why = if by.is_unprocessed(code) { NoHead::Refused } else { NoHead::Cut };
+                Self::Reset { key, reset: code.into(), why }
+            }
+            h2::Event::Refused { .. } => Self::Refused,
+            h2::Event::Goaway { .. } => Self::GoingAway,
+            h2::Event::Settings => Self::Settings,
+            h2::Event::Pong => Self::Pong,
         }
     }
 }
@@ -181,7 +183,7 @@ mod tests {
     use h2::{Config, Role};
 
     use super::*;
-    use crate::stream::{Engine, Stream};
+    use crate::stream::h2::{Engine, Stream};
 
     /// Counts how often it is woken.
     #[derive(Default)]

@@ -5,10 +5,9 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use h2::Code;
 use spop::{Key, Refusal, Status};
 
-use super::NoHead;
+use super::{NoHead, Reset};
 
 /// The engine.
 pub(crate) type Engine = spop::Connection;
@@ -29,7 +28,7 @@ pub(crate) enum NoAnswer {
 impl Connection {
     /// A question was not asked.
     pub(crate) fn put_refused(&self, key: Key) {
-        self.with_place(key, |place| place.put_reset(Code::InternalError, NoHead::Refused));
+        self.with_place(key, |place| place.put_reset(Reset::Internal, NoHead::Refused));
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let mut inboxes = runtime::worker::prepare(threads).expect("workers are prepared once");
     let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
     let services = Services {
-        perform: Box::new(|_| Box::pin(async { lua::Answer::Nothing })),
+        perform: Box::new(|_| Box::pin(async { lua::WaitAnswer::Nothing })),
         statistics: Box::new(move |_, _, _| reply()),
         metrics: Box::new(move |request| {
             assert!(request.target != b"/panic", "as it was asked to");
@@ -93,7 +93,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let mut watched = Vec::new();
     for (index, _) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.binds.is_empty()) {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = net::listen::Options { backlog: 16, ..Default::default() };
+        let options = net::listen::ListenOptions { backlog: 16, ..Default::default() };
         let socket = net::listen::tcp(any, &options).expect("a port of the loopback interface");
         let socket = TcpListener::from(socket);
         addresses.push(socket.local_addr().expect("a bound socket has an address"));

@@ -6,16 +6,16 @@ use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SRV};
 use hickory_proto::rr::{RData, Record, RecordType};
 use plan::resolvers::{Hold, NameServer, NameServerAddress};
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 
 use super::*;
 
 /// A section with name servers, whose time is in the test's hands.
 struct Bench {
-    engine: Engine,
+    engine: ResolverEngine,
     now: u64,
-    out: Vec<Output>,
-    section: Arc<Section>,
+    out: Vec<EngineOutput>,
+    section: Arc<ResolversSection>,
 }
 
 const BOTH: Families = Families { v4: true, v6: true };
@@ -29,7 +29,7 @@ fn numbers() -> u16 {
 impl Bench {
     fn new(nameservers: usize, families: Families, hold: Hold) -> Self {
         let names = (1..=nameservers).map(|number| format!("ns{number}").into());
-        let section = Section::new("dns", names);
+        let section = ResolversSection::new("dns", names);
         let place = NameServer {
             address: NameServerAddress::Ip((Ipv4Addr::LOCALHOST, 53).into()),
             stream: false,
@@ -44,33 +44,33 @@ impl Bench {
             retry: Duration::from_millis(100),
             hold,
         };
-        let engine = Engine::new(Arc::new(settings), families, numbers);
+        let engine = ResolverEngine::new(Arc::new(settings), families, numbers);
         Self { engine, now: 1_000_000, out: Vec::new(), section }
     }
 
-    fn follow(&mut self, name: &str, kind: Kind) -> usize {
-        self.engine.follow(Key::new(name, kind), self.now, &mut self.out).unwrap()
+    fn follow(&mut self, name: &str, kind: QueryKind) -> usize {
+        self.engine.follow(NameKey::new(name, kind), self.now, &mut self.out).unwrap()
     }
 
     /// The questions to be sent since the last call: name server, number, type, over a connection.
     fn questions(&mut self) -> Vec<(usize, u16, RecordType, bool)> {
-        let sent = self.out.extract_if(.., |output| matches!(output, Output::Send { .. }));
+        let sent = self.out.extract_if(.., |output| matches!(output, EngineOutput::Send { .. }));
         sent.filter_map(|output| match output {
-            Output::Send { nameserver, id, bytes, stream } => {
+            EngineOutput::Send { nameserver, id, bytes, stream } => {
                 Some((nameserver, id, Message::from_vec(&bytes).unwrap().queries[0].query_type, stream))
             }
-            Output::Ended { .. } => None,
+            EngineOutput::Ended { .. } => None,
         })
         .collect()
     }
 
     /// The resolutions that ended since the last call.
     fn ended(&mut self) -> Vec<(usize, Option<usize>)> {
-        let ended = self.out.extract_if(.., |output| matches!(output, Output::Ended { .. }));
+        let ended = self.out.extract_if(.., |output| matches!(output, EngineOutput::Ended { .. }));
         ended
             .filter_map(|output| match output {
-                Output::Ended { resolution, by } => Some((resolution, by)),
-                Output::Send { .. } => None,
+                EngineOutput::Ended { resolution, by } => Some((resolution, by)),
+                EngineOutput::Send { .. } => None,
             })
             .collect()
     }
@@ -84,7 +84,7 @@ impl Bench {
         self.engine.receive(nameserver, bytes, false, self.now, &mut self.out);
     }
 
-    fn status(&self, resolution: usize) -> Status {
+    fn status(&self, resolution: usize) -> ResolutionStatus {
         self.engine.get(resolution).unwrap().status
     }
 
@@ -133,7 +133,7 @@ use RecordType::{A as V4, AAAA as V6};
 #[test]
 fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
-    let name = bench.follow("A.b", Kind::Address(Family::V4));
+    let name = bench.follow("A.b", QueryKind::Address(Family::V4));
     let asked = bench.questions();
     let id = asked[0].1;
     assert_eq!(asked, [(0, id, V4, false), (1, id, V4, false)]);
@@ -141,7 +141,10 @@ fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
     assert_eq!(bench.ended(), []);
     bench.answer(1, &addresses(id, V4, &["192.0.2.1"]));
     assert_eq!(bench.ended(), [(name, Some(1))]);
-    assert_eq!((bench.status(name), bench.addresses(name)), (Status::Valid, vec!["192.0.2.1".to_owned()]));
+    assert_eq!(
+        (bench.status(name), bench.addresses(name)),
+        (ResolutionStatus::Valid, vec!["192.0.2.1".to_owned()])
+    );
     bench.answer(0, &addresses(id, V4, &["192.0.2.9"]));
     assert_eq!((bench.counted(0, "outdated"), bench.counted(0, "nx"), bench.counted(1, "valid")), (1, 1, 1));
     // And again after `timeout resolve`.
@@ -155,19 +158,22 @@ fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
 fn no_question_takes_the_number_of_another() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     bench.engine.random = || 0;
-    let kind = || Kind::Address(Family::V4);
+    let kind = || QueryKind::Address(Family::V4);
     let (first, second) = (bench.follow("a.b", kind()), bench.follow("c.d", kind()));
     let ids: Vec<u16> = bench.questions().iter().map(|question| question.1).collect();
     assert_eq!(ids, [0, 1]);
     bench.answer(0, &addresses(0, V4, &["192.0.2.1"]));
-    assert_eq!((bench.status(first), bench.addresses(first)), (Status::Valid, vec!["192.0.2.1".to_owned()]));
+    assert_eq!(
+        (bench.status(first), bench.addresses(first)),
+        (ResolutionStatus::Valid, vec!["192.0.2.1".to_owned()])
+    );
     assert_eq!(bench.addresses(second), Vec::<String>::new());
 }
 
 #[test]
 fn when_all_answer_with_errors_the_other_family_is_asked_and_then_all_again() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    let name = bench.follow("a.b", Kind::Address(Family::V6));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V6));
     let mut seen = Vec::new();
     // The last error ends the resolution without a wait.
     for _ in 0..3 {
@@ -182,28 +188,28 @@ fn when_all_answer_with_errors_the_other_family_is_asked_and_then_all_again() {
         }
     }
     assert_eq!(seen, [V6, V4, V6, V4, V6, V4]);
-    assert_eq!(bench.status(name), Status::NoName);
+    assert_eq!(bench.status(name), ResolutionStatus::NoName);
     assert_eq!((bench.counted(0, "nx"), bench.counted(0, "timeout")), (6, 0));
 }
 
 #[test]
 fn silence_is_asked_again_as_often_as_said_and_ends_as_a_timeout() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     for _ in 0..3 {
         let asked = bench.questions();
         assert_eq!(asked.iter().map(|question| question.2).collect::<Vec<_>>(), [V4, V4]);
         assert_eq!(bench.ended(), []);
         bench.pass(100);
     }
-    assert_eq!((bench.ended(), bench.status(name)), (vec![(name, None)], Status::Timeout));
+    assert_eq!((bench.ended(), bench.status(name)), (vec![(name, None)], ResolutionStatus::Timeout));
     assert_eq!((bench.counted(0, "timeout"), bench.counted(1, "sent")), (3, 3));
 }
 
 #[test]
 fn an_error_of_one_and_the_silence_of_the_other_try_the_other_family() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
-    bench.follow("a.b", Kind::Address(Family::V4));
+    bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     bench.answer(0, &error(id, V4, ResponseCode::NXDomain));
     assert_eq!(bench.questions(), []);
@@ -216,7 +222,7 @@ fn one_family_alone_is_asked_for_where_the_other_is_not_accepted() {
     for (families, asked) in [(Families { v4: true, v6: false }, V4), (Families { v4: false, v6: true }, V6)]
     {
         let mut bench = Bench::new(1, families, Hold::default());
-        bench.follow("a.b", Kind::Address(Family::V6));
+        bench.follow("a.b", QueryKind::Address(Family::V6));
         let [(_, id, first, _)] = bench.questions()[..] else { panic!("one question") };
         assert_eq!(first, asked);
         bench.answer(0, &error(id, asked, ResponseCode::Refused));
@@ -229,7 +235,7 @@ fn one_family_alone_is_asked_for_where_the_other_is_not_accepted() {
 #[test]
 fn a_truncated_answer_is_fetched_over_a_connection() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     let mut cut = addresses(id, V4, &["192.0.2.1"]);
     cut[2] |= 2;
@@ -243,7 +249,7 @@ fn a_truncated_answer_is_fetched_over_a_connection() {
 #[test]
 fn an_answer_larger_than_accepted_is_an_error() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    bench.follow("a.b", Kind::Address(Family::V4));
+    bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     let many: Vec<String> = (1..60).map(|last| format!("192.0.2.{last}")).collect();
     let bytes = addresses(id, V4, &many.iter().map(String::as_str).collect::<Vec<_>>());
@@ -258,7 +264,7 @@ fn records_that_answers_no_longer_have_are_kept_for_hold_obsolete() {
     for (obsolete, kept) in [(0, 1), (1500, 2)] {
         let hold = Hold { obsolete: Duration::from_millis(obsolete), ..Hold::default() };
         let mut bench = Bench::new(1, BOTH, hold);
-        let name = bench.follow("a.b", Kind::Address(Family::V4));
+        let name = bench.follow("a.b", QueryKind::Address(Family::V4));
         let id = bench.questions()[0].1;
         bench.answer(0, &addresses(id, V4, &["192.0.2.1", "192.0.2.2"]));
         for expected in [kept, 1] {
@@ -275,7 +281,7 @@ fn records_that_answers_no_longer_have_are_kept_for_hold_obsolete() {
 fn the_last_valid_answer_outweighs_errors_for_its_hold_time() {
     let hold = Hold { nx: Duration::from_millis(1500), ..Hold::default() };
     let mut bench = Bench::new(1, Families { v4: true, v6: false }, hold);
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let held = |bench: &Bench| bench.engine.is_held(bench.engine.get(name).unwrap(), bench.now);
     let id = bench.questions()[0].1;
     bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
@@ -287,7 +293,7 @@ fn the_last_valid_answer_outweighs_errors_for_its_hold_time() {
             bench.pass(100);
         }
     }
-    assert_eq!((bench.status(name), held(&bench)), (Status::NoName, true));
+    assert_eq!((bench.status(name), held(&bench)), (ResolutionStatus::NoName, true));
     bench.now += 299;
     assert!(held(&bench));
     bench.now += 1;
@@ -298,11 +304,11 @@ fn the_last_valid_answer_outweighs_errors_for_its_hold_time() {
 #[test]
 fn a_name_that_nobody_ever_answered_is_not_held() {
     let mut bench = Bench::new(1, Families { v4: true, v6: false }, Hold::default());
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     bench.pass(100);
     bench.pass(100);
     bench.pass(100);
-    assert_eq!(bench.status(name), Status::Timeout);
+    assert_eq!(bench.status(name), ResolutionStatus::Timeout);
     assert!(!bench.engine.is_held(bench.engine.get(name).unwrap(), bench.now));
 }
 
@@ -310,7 +316,10 @@ fn a_name_that_nobody_ever_answered_is_not_held() {
 fn one_lookup_is_answered_from_what_is_fresh_and_forgotten_when_it_is_not() {
     let mut bench = Bench::new(1, BOTH, Hold { valid: Duration::from_secs(10), ..Hold::default() });
     let once = |bench: &mut Bench| {
-        bench.engine.once(Key::new("a.b", Kind::Address(Family::V4)), bench.now, &mut bench.out).unwrap()
+        bench
+            .engine
+            .once(NameKey::new("a.b", QueryKind::Address(Family::V4)), bench.now, &mut bench.out)
+            .unwrap()
     };
     let (name, fresh) = once(&mut bench);
     assert!(!fresh);
@@ -330,7 +339,7 @@ fn one_lookup_is_answered_from_what_is_fresh_and_forgotten_when_it_is_not() {
 #[test]
 fn a_name_is_resolved_sooner_only_once_its_answer_is_no_longer_fresh() {
     let mut bench = Bench::new(1, BOTH, Hold { valid: Duration::from_millis(300), ..Hold::default() });
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
     bench.pass(299);
@@ -345,7 +354,7 @@ fn a_name_is_resolved_sooner_only_once_its_answer_is_no_longer_fresh() {
 #[test]
 fn a_name_that_is_left_is_asked_no_more() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
     bench.engine.leave(name, bench.now);
@@ -357,7 +366,7 @@ fn a_name_that_is_left_is_asked_no_more() {
 #[test]
 fn a_process_that_stops_resolves_nothing_again() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    bench.follow("a.b", Kind::Address(Family::V4));
+    bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     bench.answer(0, &addresses(id, V4, &["192.0.2.1"]));
     bench.engine.refresh = false;
@@ -371,7 +380,7 @@ fn a_process_that_stops_resolves_nothing_again() {
 #[test]
 fn srv_records_are_told_apart_by_host_and_port() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    let name = bench.follow("_http._tcp.b", Kind::Service);
+    let name = bench.follow("_http._tcp.b", QueryKind::Service);
     let srv =
         |port, weight, host: &str| RData::SRV(SRV::new(0, weight, port, message::parse_name(host).unwrap()));
     let say = |bench: &mut Bench, records: &[RData]| {
@@ -389,7 +398,7 @@ fn srv_records_are_told_apart_by_host_and_port() {
 #[test]
 fn hostile_answers_are_counted_and_change_nothing() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
-    let name = bench.follow("a.b", Kind::Address(Family::V4));
+    let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     for bytes in [&b""[..], b"x", &[0xff; 3]] {
         bench.answer(0, bytes);
@@ -398,14 +407,14 @@ fn hostile_answers_are_counted_and_change_nothing() {
     assert_eq!((bench.counted(0, "invalid"), bench.counted(0, "outdated")), (2, 2));
     // An answer to another question under the right number: an error of this name server.
     bench.answer(0, &response(id, "evil.b", V4, ResponseCode::NoError, &[RData::A(A(Ipv4Addr::LOCALHOST))]));
-    assert_eq!((bench.counted(0, "invalid"), bench.status(name)), (3, Status::Unknown));
+    assert_eq!((bench.counted(0, "invalid"), bench.status(name)), (3, ResolutionStatus::Unknown));
     assert!(bench.addresses(name).is_empty());
 }
 
 #[test]
 fn what_cannot_be_sent_is_not_waited_for() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
-    bench.follow("a.b", Kind::Address(Family::V4));
+    bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
     bench.engine.not_sent(0, id);
     bench.answer(1, &error(id, V4, ResponseCode::Refused));
@@ -417,7 +426,7 @@ fn what_cannot_be_sent_is_not_waited_for() {
 fn names_are_refused_while_as_many_are_asked_for_as_can_be() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let once = |bench: &mut Bench, name: &str| {
-        let key = Key::new(name, Kind::Address(Family::V4));
+        let key = NameKey::new(name, QueryKind::Address(Family::V4));
         bench.engine.once(key, bench.now, &mut bench.out)
     };
     for number in 0..MOST_QUESTIONS {
@@ -427,9 +436,9 @@ fn names_are_refused_while_as_many_are_asked_for_as_can_be() {
     assert!(once(&mut bench, "n7.test").is_some(), "who asks for the same waits with the others");
     bench.questions();
     // A server's name, which is resolved again and again, gets its turn later.
-    let server = bench.follow("server.test", Kind::Address(Family::V4));
+    let server = bench.follow("server.test", QueryKind::Address(Family::V4));
     assert_eq!((bench.questions(), bench.ended()), (Vec::new(), vec![(server, None)]));
-    assert_eq!(bench.status(server), Status::Other);
+    assert_eq!(bench.status(server), ResolutionStatus::Other);
     for _ in 0..10 {
         bench.pass(1000);
     }

@@ -7,7 +7,7 @@ use sample::format::FormatFor;
 use sample::regex::Regex;
 
 use super::wrong;
-use crate::action::{Action, NameMatch, Part};
+use crate::action::{Action, NameMatch, RequestLinePart};
 use crate::context::{Context, Parsed};
 
 /// The name of a header that is to be added.
@@ -67,9 +67,9 @@ pub(crate) fn replace_header(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn replace_uri_part(context: &mut Context<'_, '_, '_>) -> Parsed {
     let part = match context.row.name {
-        "replace-path" => Part::Path,
-        "replace-pathq" => Part::Pathq,
-        _ => Part::Uri,
+        "replace-path" => RequestLinePart::Path,
+        "replace-pathq" => RequestLinePart::Pathq,
+        _ => RequestLinePart::Uri,
     };
     let regex = context.regex()?;
     let with = context.format("a replacement", FormatFor::Uri)?;
@@ -78,11 +78,11 @@ pub(crate) fn replace_uri_part(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn set_part(context: &mut Context<'_, '_, '_>) -> Parsed {
     let part = match context.row.name {
-        "set-method" => Part::Method,
-        "set-path" => Part::Path,
-        "set-pathq" => Part::Pathq,
-        "set-query" => Part::Query,
-        _ => Part::Uri,
+        "set-method" => RequestLinePart::Method,
+        "set-path" => RequestLinePart::Path,
+        "set-pathq" => RequestLinePart::Pathq,
+        "set-query" => RequestLinePart::Query,
+        _ => RequestLinePart::Uri,
     };
     Ok(Action::SetPart { part, value: context.format("a value", FormatFor::Uri)? })
 }

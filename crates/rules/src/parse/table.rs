@@ -7,7 +7,7 @@ use sample::track;
 use sample::value::Type;
 use state::table::Table;
 
-use crate::action::{Action, Counted, Number, TableChange};
+use crate::action::{Action, Number, TableChange, TrackedCounter};
 use crate::context::{Context, Parsed};
 
 /// `track-sc<n> <key> [table <table>]`.
@@ -74,7 +74,7 @@ fn fits(table: &Table, gives: Type, span: Span, action: &str) -> Result<(), Diag
 }
 
 /// The numbers in the parentheses: of the element, where the action takes one, and of the counter.
-fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<Counted, Diagnostic> {
+fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<TrackedCounter, Diagnostic> {
     // Without parentheses the first counter that is tracked is meant.
     let (inner, span) = match named {
         Some(_) if !context.word.text.contains('(') => ("0", context.word.span),
@@ -105,7 +105,7 @@ fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<Counted, 
                 i64::from(most) - 1
             )));
     }
-    Ok(Counted { element, is_named: named.is_some(), counter: counter as u8 })
+    Ok(TrackedCounter { element, is_named: named.is_some(), counter: counter as u8 })
 }
 
 /// `sc-inc-gpc(<idx>,<sc-id>)`, `sc-inc-gpc0(<sc-id>)`, `sc-inc-gpc1(<sc-id>)`.

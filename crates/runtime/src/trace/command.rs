@@ -1,29 +1,29 @@
-//! What the words of `trace` mean (management manual, 9.3): read into a [`Command`] first, which a
+//! What the words of `trace` mean (management manual, 9.3): read into a [`TraceCommand`] first, which a
 //! configuration can be held to before anything is traced, then put into effect.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use super::sources::ABSENT;
-use super::state::{self, Action, Lock, Run};
-use super::{Output, Source};
+use super::state::{self, Lock, TraceAction, TraceRun};
+use super::{TraceOutput, TraceSource};
 
 /// The sinks that there are, for a trace to go to.
 pub trait Outputs {
     /// The names of all, with what they are.
     fn list(&self) -> Vec<(String, String)>;
     /// The one of this name.
-    fn find(&self, name: &str) -> Option<Arc<dyn Output>>;
+    fn find(&self, name: &str) -> Option<Arc<dyn TraceOutput>>;
 }
 
 /// What is to be traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    One(Source),
+enum TraceTarget {
+    One(TraceSource),
     All,
 }
 
-impl Target {
+impl TraceTarget {
     fn name(self) -> &'static str {
         match self {
             Self::One(source) => source.name(),
@@ -31,38 +31,38 @@ impl Target {
         }
     }
 
-    fn sources(self) -> Vec<Source> {
+    fn sources(self) -> Vec<TraceSource> {
         match self {
             Self::One(source) => vec![source],
-            Self::All => Source::ALL.to_vec(),
+            Self::All => TraceSource::ALL.to_vec(),
         }
     }
 }
 
 /// One thing to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
+enum TraceChange {
     /// What of these events an action is for, from now on or no more.
     Events {
-        action: Action,
+        action: TraceAction,
         bits: u64,
         on: bool,
     },
     /// The action itself, without an event.
-    Now(Action),
+    Now(TraceAction),
     Level(u8),
     Verbosity(u8),
     Lock(Lock),
-    Follow(Option<Source>),
+    Follow(Option<TraceSource>),
     Sink(Option<Box<str>>),
 }
 
 /// What there is to choose from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+enum Choices {
     Sources,
     Words,
-    Events(Action),
+    Events(TraceAction),
     Levels,
     Verbosities,
     Locks,
@@ -72,11 +72,11 @@ enum List {
 
 /// A line of `trace`, read.
 #[derive(Debug, Clone)]
-pub struct Command {
+pub struct TraceCommand {
     /// `None` for all sources at once, and only to stop them.
-    target: Option<Target>,
-    changes: Vec<Change>,
-    list: Option<List>,
+    target: Option<TraceTarget>,
+    changes: Vec<TraceChange>,
+    list: Option<Choices>,
 }
 
 const SIGNS: &str = "(.=stopped, w=waiting, R=running)";
@@ -119,41 +119,41 @@ const WORDS: [(&str, &str); 9] = [
     ("verbosity", "how much lines say"),
 ];
 
-fn verbosities(target: Target) -> &'static [(&'static str, &'static str)] {
+fn verbosities(target: TraceTarget) -> &'static [(&'static str, &'static str)] {
     match target {
-        Target::One(Source::Session) => &SESSION_VERBOSITIES,
-        Target::One(_) | Target::All => &VERBOSITIES,
+        TraceTarget::One(TraceSource::Session) => &SESSION_VERBOSITIES,
+        TraceTarget::One(_) | TraceTarget::All => &VERBOSITIES,
     }
 }
 
 /// What a source can lock on beside what all can, under which name.
-fn own_locks(source: Source) -> &'static [(Lock, &'static str, &'static str)] {
+fn own_locks(source: TraceSource) -> &'static [(Lock, &'static str, &'static str)] {
     match source {
-        Source::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
-        Source::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
-        Source::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
-        Source::Spop => &[(Lock::Stream, "spop_strm", "the question")],
-        Source::Stream => &[(Lock::Stream, "stream", "the stream")],
-        Source::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
-        Source::Acme => &[(Lock::Own, "acme_ctx", "the order")],
-        Source::Ssl | Source::Check | Source::Session => &[],
+        TraceSource::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
+        TraceSource::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
+        TraceSource::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
+        TraceSource::Spop => &[(Lock::Stream, "spop_strm", "the question")],
+        TraceSource::Stream => &[(Lock::Stream, "stream", "the stream")],
+        TraceSource::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
+        TraceSource::Acme => &[(Lock::Own, "acme_ctx", "the order")],
+        TraceSource::Ssl | TraceSource::Check | TraceSource::Session => &[],
     }
 }
 
-fn locks(target: Target) -> Vec<(Lock, &'static str, &'static str)> {
+fn locks(target: TraceTarget) -> Vec<(Lock, &'static str, &'static str)> {
     let own = match target {
-        Target::One(source) => own_locks(source),
-        Target::All => &[],
+        TraceTarget::One(source) => own_locks(source),
+        TraceTarget::All => &[],
     };
     LOCKS.iter().chain(own).copied().collect()
 }
 
-fn action(word: &str) -> Option<Action> {
+fn action(word: &str) -> Option<TraceAction> {
     Some(match word {
-        "event" => Action::Report,
-        "start" => Action::Start,
-        "stop" => Action::Stop,
-        "pause" => Action::Pause,
+        "event" => TraceAction::Report,
+        "start" => TraceAction::Start,
+        "stop" => TraceAction::Stop,
+        "pause" => TraceAction::Pause,
         _ => return None,
     })
 }
@@ -162,15 +162,15 @@ fn action(word: &str) -> Option<Action> {
 ///
 /// # Errors
 /// There is none, and why.
-fn source(name: &str) -> Result<Source, String> {
-    Source::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+fn source(name: &str) -> Result<TraceSource, String> {
+    TraceSource::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
         let why = ABSENT.iter().find(|(absent, _)| *absent == name);
         let why = why.map(|(_, why)| format!(": {why}")).unwrap_or_default();
         format!("No such trace source '{name}'{why}\n")
     })
 }
 
-impl Command {
+impl TraceCommand {
     /// Reads the words behind `trace`; `has_sink` says which sinks there are.
     ///
     /// # Errors
@@ -183,17 +183,17 @@ impl Command {
         let mut command = Self { target: None, changes: Vec::new(), list: None };
         match words.next() {
             None | Some("") => {
-                command.list = Some(List::Sources);
+                command.list = Some(Choices::Sources);
                 return Ok(command);
             }
             Some("0") => return Ok(command),
-            Some("all") => command.target = Some(Target::All),
-            Some(name) => command.target = Some(Target::One(source(name)?)),
+            Some("all") => command.target = Some(TraceTarget::All),
+            Some(name) => command.target = Some(TraceTarget::One(source(name)?)),
         }
         let Some(target) = command.target else { return Ok(command) };
-        command.list = Some(List::Words);
+        command.list = Some(Choices::Words);
         while let Some(word) = words.next() {
-            if target == Target::All && !matches!(word, "sink" | "level" | "follow") {
+            if target == TraceTarget::All && !matches!(word, "sink" | "level" | "follow") {
                 return Err(match WORDS.iter().any(|(known, _)| *known == word) {
                     true => format!("'{word}' not applicable to meta-source 'all'\n"),
                     false => format!("Unknown trace keyword '{word}'\n"),
@@ -234,39 +234,42 @@ impl Command {
     }
 }
 
-fn list(word: &str) -> Result<List, String> {
+fn list(word: &str) -> Result<Choices, String> {
     Ok(match word {
-        "level" => List::Levels,
-        "lock" => List::Locks,
-        "follow" => List::Follow,
-        "sink" => List::Sinks,
-        "verbosity" => List::Verbosities,
-        _ => List::Events(action(word).ok_or_else(|| format!("Unknown trace keyword '{word}'\n"))?),
+        "level" => Choices::Levels,
+        "lock" => Choices::Locks,
+        "follow" => Choices::Follow,
+        "sink" => Choices::Sinks,
+        "verbosity" => Choices::Verbosities,
+        _ => Choices::Events(action(word).ok_or_else(|| format!("Unknown trace keyword '{word}'\n"))?),
     })
 }
 
 /// What a word and its value ask of a source.
 fn change(
-    target: Target,
+    target: TraceTarget,
     word: &str,
     value: &str,
     has_sink: &impl Fn(&str) -> bool,
-) -> Result<Change, String> {
+) -> Result<TraceChange, String> {
     let number = |all: &[(&str, &str)]| all.iter().position(|(name, _)| *name == value).map(|at| at as u8);
     Ok(match word {
-        "level" => Change::Level(number(&LEVELS).ok_or_else(|| {
-            format!("No such trace level '{value}'. {}", show_list(target, List::Levels, &NoSinks))
+        "level" => TraceChange::Level(number(&LEVELS).ok_or_else(|| {
+            format!("No such trace level '{value}'. {}", show_list(target, Choices::Levels, &NoSinks))
         })?),
-        "verbosity" => Change::Verbosity(number(verbosities(target)).ok_or_else(|| {
-            format!("No such verbosity level '{value}'. {}", show_list(target, List::Verbosities, &NoSinks))
+        "verbosity" => TraceChange::Verbosity(number(verbosities(target)).ok_or_else(|| {
+            format!(
+                "No such verbosity level '{value}'. {}",
+                show_list(target, Choices::Verbosities, &NoSinks)
+            )
         })?),
         "lock" => {
             let found = locks(target).into_iter().find(|(_, name, _)| *name == value);
-            Change::Lock(found.ok_or_else(|| format!("Unsupported lock-on criterion '{value}'\n"))?.0)
+            TraceChange::Lock(found.ok_or_else(|| format!("Unsupported lock-on criterion '{value}'\n"))?.0)
         }
-        "follow" => Change::Follow(if value == "none" { None } else { Some(source(value)?) }),
-        "sink" if value == "none" => Change::Sink(None),
-        "sink" if has_sink(value) => Change::Sink(Some(value.into())),
+        "follow" => TraceChange::Follow(if value == "none" { None } else { Some(source(value)?) }),
+        "sink" if value == "none" => TraceChange::Sink(None),
+        "sink" if has_sink(value) => TraceChange::Sink(Some(value.into())),
         "sink" => return Err(format!("No such trace sink '{value}'\n")),
         _ => {
             let Some(action) = action(word) else {
@@ -278,45 +281,45 @@ fn change(
 }
 
 /// Events that an action is for, or is for no more.
-fn events(target: Target, action: Action, value: &str) -> Result<Change, String> {
-    if value == "now" && action != Action::Report {
-        return Ok(Change::Now(action));
+fn events(target: TraceTarget, action: TraceAction, value: &str) -> Result<TraceChange, String> {
+    if value == "now" && action != TraceAction::Report {
+        return Ok(TraceChange::Now(action));
     }
     let (name, on) = match value.strip_prefix(['-', '!']) {
         Some(name) => (name, false),
         None => (value.strip_prefix('+').unwrap_or(value), true),
     };
     let bits = match name {
-        "any" => return Ok(Change::Events { action, bits: u64::MAX, on }),
-        "none" => return Ok(Change::Events { action, bits: u64::MAX, on: false }),
+        "any" => return Ok(TraceChange::Events { action, bits: u64::MAX, on }),
+        "none" => return Ok(TraceChange::Events { action, bits: u64::MAX, on: false }),
         name => {
             let all = target.sources();
             let found = all.iter().flat_map(|one| one.events()).find(|event| event.name == name);
             found.map(|event| event.bit).ok_or_else(|| format!("No such trace event '{name}'\n"))?
         }
     };
-    Ok(Change::Events { action, bits, on })
+    Ok(TraceChange::Events { action, bits, on })
 }
 
-fn make(source: Source, change: &Change, outputs: &dyn Outputs) -> Result<(), String> {
+fn make(source: TraceSource, change: &TraceChange, outputs: &dyn Outputs) -> Result<(), String> {
     let state = state::of(source);
     match change {
-        Change::Events { action, bits, on } => {
+        TraceChange::Events { action, bits, on } => {
             let before = state.events(*action);
             state.set_events(*action, if *on { before | bits } else { before & !bits });
-            if *action == Action::Start && *on && state.run() == Run::Stopped {
-                state.set_run(Run::Waiting);
+            if *action == TraceAction::Start && *on && state.run() == TraceRun::Stopped {
+                state.set_run(TraceRun::Waiting);
             }
         }
-        Change::Now(Action::Stop) => state.set_run(Run::Stopped),
-        Change::Now(Action::Pause) => state.set_run(Run::Waiting),
-        Change::Now(_) => state.set_run(Run::Running),
-        Change::Level(level) => state.set_level(*level),
-        Change::Verbosity(verbosity) => state.set_verbosity(*verbosity),
-        Change::Lock(lock) => state.set_lock(*lock),
-        Change::Follow(other) => state.set_followed(*other),
-        Change::Sink(None) => state.set_output(None),
-        Change::Sink(Some(name)) => {
+        TraceChange::Now(TraceAction::Stop) => state.set_run(TraceRun::Stopped),
+        TraceChange::Now(TraceAction::Pause) => state.set_run(TraceRun::Waiting),
+        TraceChange::Now(_) => state.set_run(TraceRun::Running),
+        TraceChange::Level(level) => state.set_level(*level),
+        TraceChange::Verbosity(verbosity) => state.set_verbosity(*verbosity),
+        TraceChange::Lock(lock) => state.set_lock(*lock),
+        TraceChange::Follow(other) => state.set_followed(*other),
+        TraceChange::Sink(None) => state.set_output(None),
+        TraceChange::Sink(Some(name)) => {
             let output = outputs.find(name).ok_or_else(|| format!("No such trace sink '{name}'\n"))?;
             state.set_output(Some(output));
         }
@@ -332,7 +335,7 @@ impl Outputs for NoSinks {
         Vec::new()
     }
 
-    fn find(&self, _: &str) -> Option<Arc<dyn Output>> {
+    fn find(&self, _: &str) -> Option<Arc<dyn TraceOutput>> {
         None
     }
 }
@@ -351,18 +354,18 @@ fn sources() -> String {
 }
 
 fn source_lines(out: &mut String) {
-    for source in Source::ALL {
+    for source in TraceSource::ALL {
         let sign = state::of(source).run().sign();
         let _ = writeln!(out, " [{sign}] {:<10} : {}", source.name(), source.doc());
     }
 }
 
 /// What there is to choose from, with what is chosen.
-fn show_list(target: Target, list: List, outputs: &dyn Outputs) -> String {
+fn show_list(target: TraceTarget, list: Choices, outputs: &dyn Outputs) -> String {
     let name = target.name();
     let state = match target {
-        Target::One(source) => Some(state::of(source)),
-        Target::All => None,
+        TraceTarget::One(source) => Some(state::of(source)),
+        TraceTarget::All => None,
     };
     let mut out = String::new();
     let mut numbered = |title: String, all: &[(&str, &str)], current: Option<u8>| {
@@ -372,24 +375,24 @@ fn show_list(target: Target, list: List, outputs: &dyn Outputs) -> String {
         }
     };
     match list {
-        List::Sources => return sources(),
-        List::Words => {
+        Choices::Sources => return sources(),
+        Choices::Words => {
             out.push_str("Supported commands:\n");
             for (word, doc) in WORDS {
                 let _ = writeln!(out, "  {word:<9} : {doc}");
             }
         }
-        List::Levels => numbered(
+        Choices::Levels => numbered(
             format!("Supported trace levels for source {name}:"),
             &LEVELS,
             state.map(|state| state.level()),
         ),
-        List::Verbosities => numbered(
+        Choices::Verbosities => numbered(
             format!("Supported trace verbosities for source {name}:"),
             verbosities(target),
             state.map(|state| state.verbosity()),
         ),
-        List::Locks => {
+        Choices::Locks => {
             let _ = writeln!(out, "Supported lock-on criteria for source {name}:");
             for (lock, name, doc) in locks(target) {
                 let sign = star(state.is_some_and(|state| state.lock() == lock));
@@ -397,7 +400,7 @@ fn show_list(target: Target, list: List, outputs: &dyn Outputs) -> String {
                 let _ = writeln!(out, "  {sign} {name:<10} : {doc}");
             }
         }
-        List::Follow => {
+        Choices::Follow => {
             if let Some(state) = state {
                 match state.followed() {
                     Some(other) => out.push_str(&format!("Currently following source '{}'.\n", other.name())),
@@ -408,7 +411,7 @@ fn show_list(target: Target, list: List, outputs: &dyn Outputs) -> String {
             let _ = writeln!(out, " [.] {:<10} : no other source", "none");
             source_lines(&mut out);
         }
-        List::Sinks => {
+        Choices::Sinks => {
             let current = state.and_then(|state| state.output());
             let current = current.as_ref().map_or("none", |output| output.name());
             let _ = writeln!(out, "Supported sinks for source {name} (*=current):");
@@ -418,11 +421,11 @@ fn show_list(target: Target, list: List, outputs: &dyn Outputs) -> String {
                 let _ = writeln!(out, "  {sign} {name:<10} : {doc}");
             }
         }
-        List::Events(action) => {
-            let Target::One(source) = target else { return out };
+        Choices::Events(action) => {
+            let TraceTarget::One(source) = target else { return out };
             let bits = state::of(source).events(action);
             let _ = writeln!(out, "Supported events for source {name} (+=enabled, -=disabled):");
-            if action != Action::Report {
+            if action != TraceAction::Report {
                 let _ = writeln!(out, "  - {:<12} : at once, without an event", "now");
             }
             let _ = writeln!(out, "  - {:<12} : no event", "none");
@@ -447,7 +450,7 @@ fn plus(on: bool) -> char {
 pub fn show(name: &str) -> Result<String, String> {
     if name.is_empty() {
         let mut out = format!("Supported trace sources and states {SIGNS} :\n");
-        for source in Source::ALL {
+        for source in TraceSource::ALL {
             let state = state::of(source);
             let (sink, dropped) = sink(source);
             let (sign, name, doc) = (state.run().sign(), source.name(), source.doc());
@@ -466,16 +469,16 @@ pub fn show(name: &str) -> Result<String, String> {
             out,
             "    {:<12} :        {}        {}        {}       {}",
             event.name,
-            has(Action::Report),
-            has(Action::Start),
-            has(Action::Stop),
-            has(Action::Pause)
+            has(TraceAction::Report),
+            has(TraceAction::Start),
+            has(TraceAction::Stop),
+            has(TraceAction::Pause)
         );
     }
     Ok(out)
 }
 
-fn sink(source: Source) -> (String, u64) {
+fn sink(source: TraceSource) -> (String, u64) {
     let output = state::of(source).output();
     output.map_or_else(|| ("none".to_owned(), 0), |output| (output.name().to_owned(), output.dropped()))
 }

@@ -1,10 +1,10 @@
 //! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): what happens
 //! in parts of the process, told while it happens.
 //!
-//! A part that can be traced is a [`Source`]. Where something happens it stands a point: a look at
+//! A part that can be traced is a [`TraceSource`]. Where something happens it stands a point: a look at
 //! one word ([`is_on`]), and only where somebody listens a call of [`report`], which is cold. What
 //! the words of a command mean is `command`, which events and criteria there are `sources`, when a
-//! source reports `state`. Nothing here does I/O: an [`Output`] may. Called by whoever is traced, by
+//! source reports `state`. Nothing here does I/O: an [`TraceOutput`] may. Called by whoever is traced, by
 //! the runtime socket, and by the binary for `traces` sections.
 
 pub mod command;
@@ -15,8 +15,8 @@ use std::fmt::Write;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-pub use sources::{Source, acme, check, fcgi, h1, h2, peers, session, spop, ssl, stream};
-pub use state::{Action, Lock, Run, stop_all};
+pub use sources::{TraceSource, acme, check, fcgi, h1, h2, peers, session, spop, ssl, stream};
+pub use state::{Lock, TraceAction, TraceRun, stop_all};
 
 /// Sources that somebody listens to, a bit each. Written by `state` when that changes.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
@@ -29,13 +29,13 @@ pub fn any() -> bool {
 
 /// Whether anybody listens to this one.
 #[inline]
-pub fn is_on(source: Source) -> bool {
+pub fn is_on(source: TraceSource) -> bool {
     ACTIVE.load(Relaxed) & source.bit() != 0
 }
 
 /// How much a point matters, and to whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum TraceLevel {
     /// Something went wrong.
     Error,
     /// Whoever looks at his traffic.
@@ -115,7 +115,7 @@ pub struct Keys {
 }
 
 /// Where lines of a trace go.
-pub trait Output: Send + Sync {
+pub trait TraceOutput: Send + Sync {
     /// The name of the sink.
     fn name(&self) -> &str;
     /// Takes a line, without its end.
@@ -129,9 +129,9 @@ pub trait Output: Send + Sync {
 #[inline(never)]
 #[track_caller]
 pub fn report(
-    source: Source,
+    source: TraceSource,
     events: u64,
-    level: Level,
+    level: TraceLevel,
     keys: &Keys,
     message: &str,
     detail: &dyn Fn(Verbosity, &mut String),

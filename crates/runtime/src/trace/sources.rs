@@ -3,7 +3,7 @@
 
 /// A part of the process that can be traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TraceSource {
     /// Connections that carry HTTP/2, on either side.
     H2,
     /// Connections to FastCGI applications.
@@ -28,7 +28,7 @@ pub enum Source {
 
 /// One thing that can happen in a source.
 #[derive(Debug, Clone, Copy)]
-pub struct Event {
+pub struct TraceEvent {
     /// Its bit.
     pub bit: u64,
     /// Its name.
@@ -37,13 +37,13 @@ pub struct Event {
     pub doc: &'static str,
 }
 
-const fn event(bit: u64, name: &'static str, doc: &'static str) -> Event {
-    Event { bit, name, doc }
+const fn event(bit: u64, name: &'static str, doc: &'static str) -> TraceEvent {
+    TraceEvent { bit, name, doc }
 }
 
-/// Events of [`Source::H1`].
+/// Events of [`TraceSource::H1`].
 pub mod h1 {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A connection speaks it.
     pub const CONNECTION_NEW: u64 = 1;
     /// A connection is over.
@@ -63,7 +63,7 @@ pub mod h1 {
     /// It failed, or was no request.
     pub const STREAM_ERROR: u64 = 1 << 9;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(CONNECTION_NEW, "h1c_new", "a connection begins"),
         event(CONNECTION_END, "h1c_end", "a connection is over"),
         event(RX_DATA, "rx_data", "bytes of a body were received"),
@@ -76,9 +76,9 @@ pub mod h1 {
     ];
 }
 
-/// Events of [`Source::H2`].
+/// Events of [`TraceSource::H2`].
 pub mod h2 {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A connection begins.
     pub const CONNECTION_NEW: u64 = 1;
     /// A connection is over.
@@ -109,7 +109,7 @@ pub mod h2 {
         if kind <= 9 { any | 1 << (first + u32::from(kind)) } else { any }
     }
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(CONNECTION_NEW, "h2c_new", "a connection begins"),
         event(CONNECTION_END, "h2c_end", "a connection is over"),
         event(CONNECTION_ERROR, "h2c_err", "a connection failed"),
@@ -140,9 +140,9 @@ pub mod h2 {
     ];
 }
 
-/// Events of [`Source::Fcgi`].
+/// Events of [`TraceSource::Fcgi`].
 pub mod fcgi {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A connection begins.
     pub const CONNECTION_NEW: u64 = 1;
     /// A connection is over.
@@ -154,7 +154,7 @@ pub mod fcgi {
     /// The head of a response came.
     pub const RESPONSE_HEADERS: u64 = 1 << 5;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(CONNECTION_NEW, "fconn_new", "a connection begins"),
         event(CONNECTION_END, "fconn_end", "a connection is over"),
         event(RESPONSE_HEADERS, "rsp_headers", "the head of a response was received"),
@@ -163,19 +163,19 @@ pub mod fcgi {
     ];
 }
 
-/// Events of [`Source::Acme`].
+/// Events of [`TraceSource::Acme`].
 pub mod acme {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// An order begins, makes a step, or is over.
     pub const TASK: u64 = 1;
 
-    pub(super) const EVENTS: &[Event] =
+    pub(super) const EVENTS: &[TraceEvent] =
         &[event(TASK, "acme_task", "an order begins, makes a step or is over")];
 }
 
-/// Events of [`Source::Ssl`].
+/// Events of [`TraceSource::Ssl`].
 pub mod ssl {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A handshake begins.
     pub const NEW: u64 = 1;
     /// A handshake is over.
@@ -183,16 +183,16 @@ pub mod ssl {
     /// A handshake failed.
     pub const ERROR: u64 = 1 << 2;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(NEW, "sslc_new", "a handshake begins"),
         event(ERROR, "sslc_err", "a handshake failed"),
         event(HANDSHAKE, "sslc_hndshk", "a handshake is over"),
     ];
 }
 
-/// Events of [`Source::Stream`].
+/// Events of [`TraceSource::Stream`].
 pub mod stream {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A stream begins.
     pub const NEW: u64 = 1;
     /// A stream is over.
@@ -210,7 +210,7 @@ pub mod stream {
     /// One went wrong.
     pub const TCP_ERROR: u64 = 1 << 7;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(NEW, "strm_new", "a stream begins"),
         event(FREE, "strm_free", "a stream is over"),
         event(ERROR, "strm_err", "a stream was ended by a fault"),
@@ -222,9 +222,9 @@ pub mod stream {
     ];
 }
 
-/// Events of [`Source::Peers`].
+/// Events of [`TraceSource::Peers`].
 pub mod peers {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A session begins.
     pub const NEW: u64 = 1;
     /// A session is over.
@@ -236,7 +236,7 @@ pub mod peers {
     /// Bytes went.
     pub const TX: u64 = 1 << 4;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(NEW, "sess_new", "a session begins"),
         event(END, "sess_end", "a session is over"),
         event(ERROR, "sess_err", "a session failed"),
@@ -245,9 +245,9 @@ pub mod peers {
     ];
 }
 
-/// Events of [`Source::Check`].
+/// Events of [`TraceSource::Check`].
 pub mod check {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A check begins.
     pub const START: u64 = 1;
     /// A check is over.
@@ -257,7 +257,7 @@ pub mod check {
     /// Without.
     pub const ERROR: u64 = 1 << 3;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(START, "hchck_start", "a check begins"),
         event(END, "hchck_end", "a check is over"),
         event(SUCCESS, "hchck_succ", "a check passed"),
@@ -265,9 +265,9 @@ pub mod check {
     ];
 }
 
-/// Events of [`Source::Session`].
+/// Events of [`TraceSource::Session`].
 pub mod session {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A connection was accepted.
     pub const NEW: u64 = 1;
     /// It is over.
@@ -275,16 +275,16 @@ pub mod session {
     /// It was refused, or failed before it became a stream.
     pub const ERROR: u64 = 1 << 2;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(NEW, "sess_new", "a session begins"),
         event(END, "sess_end", "a session is over"),
         event(ERROR, "sess_err", "a session was refused or failed"),
     ];
 }
 
-/// Events of [`Source::Spop`].
+/// Events of [`TraceSource::Spop`].
 pub mod spop {
-    use super::{Event, event};
+    use super::{TraceEvent, event};
     /// A connection begins.
     pub const CONNECTION_NEW: u64 = 1;
     /// A connection is over.
@@ -308,7 +308,7 @@ pub mod spop {
     /// Our last word was made.
     pub const TX_DISCONNECT: u64 = 1 << 10;
 
-    pub(super) const EVENTS: &[Event] = &[
+    pub(super) const EVENTS: &[TraceEvent] = &[
         event(CONNECTION_NEW, "spop_conn_new", "a connection begins"),
         event(CONNECTION_END, "spop_conn_end", "a connection is over"),
         event(CONNECTION_ERROR, "spop_conn_err", "a connection failed, or the agent ended it"),
@@ -323,7 +323,7 @@ pub mod spop {
     ];
 }
 
-impl Source {
+impl TraceSource {
     /// All of them, in HAProxy's order and that of their numbers.
     pub const ALL: [Self; 10] = [
         Self::H2,
@@ -355,11 +355,11 @@ impl Source {
     }
 
     /// What can happen in it.
-    pub fn events(self) -> &'static [Event] {
+    pub fn events(self) -> &'static [TraceEvent] {
         self.row().2
     }
 
-    fn row(self) -> (&'static str, &'static str, &'static [Event]) {
+    fn row(self) -> (&'static str, &'static str, &'static [TraceEvent]) {
         match self {
             Self::H2 => ("h2", "HTTP/2", h2::EVENTS),
             Self::Fcgi => ("fcgi", "FastCGI", fcgi::EVENTS),

@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use super::{ACTIVE, Keys, Level, Output, Source, Verbosity};
+use super::{ACTIVE, Keys, TraceLevel, TraceOutput, TraceSource, Verbosity};
 
 /// Whether a source is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Run {
+pub enum TraceRun {
     /// No.
     Stopped,
     /// From its next event that begins a trace.
@@ -17,7 +17,7 @@ pub enum Run {
     Running,
 }
 
-impl Run {
+impl TraceRun {
     fn of(number: u8) -> Self {
         match number {
             0 => Self::Stopped,
@@ -38,7 +38,7 @@ impl Run {
 
 /// What an event may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum TraceAction {
     /// It is told.
     Report,
     /// It begins a trace that waits.
@@ -112,9 +112,9 @@ impl Lock {
 const NONE: u8 = u8::MAX;
 
 /// What is asked of one source.
-pub(super) struct State {
+pub(super) struct SourceState {
     run: AtomicU8,
-    /// By [`Action`].
+    /// By [`TraceAction`].
     events: [AtomicU64; 4],
     level: AtomicU8,
     verbosity: AtomicU8,
@@ -122,27 +122,27 @@ pub(super) struct State {
     /// What it is locked on; 0 while that is not known.
     locked: AtomicU64,
     follow: AtomicU8,
-    output: RwLock<Option<Arc<dyn Output>>>,
+    output: RwLock<Option<Arc<dyn TraceOutput>>>,
 }
 
-static STATES: [State; Source::ALL.len()] = [const {
-    State {
+static STATES: [SourceState; TraceSource::ALL.len()] = [const {
+    SourceState {
         run: AtomicU8::new(0),
         events: [AtomicU64::new(u64::MAX), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
-        level: AtomicU8::new(Level::User as u8),
+        level: AtomicU8::new(TraceLevel::User as u8),
         verbosity: AtomicU8::new(Verbosity::Clean as u8),
         lock: AtomicU8::new(0),
         locked: AtomicU64::new(0),
         follow: AtomicU8::new(NONE),
         output: RwLock::new(None),
     }
-}; Source::ALL.len()];
+}; TraceSource::ALL.len()];
 
 /// Held while [`ACTIVE`] is made anew.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The state of a source.
-pub(super) fn of(source: Source) -> &'static State {
+pub(super) fn of(source: TraceSource) -> &'static SourceState {
     &STATES[source as usize]
 }
 
@@ -151,10 +151,10 @@ fn refresh() {
     // A panic while one changed left nothing half done.
     let _changing: MutexGuard<'_, ()> = CHANGING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut active = 0;
-    for source in Source::ALL {
+    for source in TraceSource::ALL {
         let state = of(source);
-        let follows = state.followed().is_some_and(|other| of(other).run() != Run::Stopped);
-        if state.run() != Run::Stopped || follows {
+        let follows = state.followed().is_some_and(|other| of(other).run() != TraceRun::Stopped);
+        if state.run() != TraceRun::Stopped || follows {
             active |= source.bit();
         }
     }
@@ -163,28 +163,28 @@ fn refresh() {
 
 /// Ends all traces.
 pub fn stop_all() {
-    for source in Source::ALL {
-        of(source).set_run(Run::Stopped);
+    for source in TraceSource::ALL {
+        of(source).set_run(TraceRun::Stopped);
     }
 }
 
-impl State {
-    pub(super) fn run(&self) -> Run {
-        Run::of(self.run.load(Relaxed))
+impl SourceState {
+    pub(super) fn run(&self) -> TraceRun {
+        TraceRun::of(self.run.load(Relaxed))
     }
 
     /// Changes whether it is traced: what it was locked on is forgotten.
-    pub(super) fn set_run(&self, run: Run) {
+    pub(super) fn set_run(&self, run: TraceRun) {
         self.locked.store(0, Relaxed);
         self.run.store(run as u8, Relaxed);
         refresh();
     }
 
-    pub(super) fn events(&self, action: Action) -> u64 {
+    pub(super) fn events(&self, action: TraceAction) -> u64 {
         self.events[action as usize].load(Relaxed)
     }
 
-    pub(super) fn set_events(&self, action: Action, bits: u64) {
+    pub(super) fn set_events(&self, action: TraceAction, bits: u64) {
         self.events[action as usize].store(bits, Relaxed);
     }
 
@@ -213,20 +213,20 @@ impl State {
         self.lock.store(lock as u8, Relaxed);
     }
 
-    pub(super) fn followed(&self) -> Option<Source> {
-        Source::ALL.get(usize::from(self.follow.load(Relaxed))).copied()
+    pub(super) fn followed(&self) -> Option<TraceSource> {
+        TraceSource::ALL.get(usize::from(self.follow.load(Relaxed))).copied()
     }
 
-    pub(super) fn set_followed(&self, other: Option<Source>) {
+    pub(super) fn set_followed(&self, other: Option<TraceSource>) {
         self.follow.store(other.map_or(NONE, |other| other as u8), Relaxed);
         refresh();
     }
 
-    pub(super) fn output(&self) -> Option<Arc<dyn Output>> {
+    pub(super) fn output(&self) -> Option<Arc<dyn TraceOutput>> {
         self.output.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    pub(super) fn set_output(&self, output: Option<Arc<dyn Output>>) {
+    pub(super) fn set_output(&self, output: Option<Arc<dyn TraceOutput>>) {
         *self.output.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = output;
     }
 
@@ -235,7 +235,7 @@ impl State {
         self.followed().is_some_and(|other| {
             let other = of(other);
             let locked = other.locked.load(Relaxed);
-            other.run() == Run::Running && locked != 0 && other.lock().of(keys) == locked
+            other.run() == TraceRun::Running && locked != 0 && other.lock().of(keys) == locked
         })
     }
 
@@ -256,33 +256,33 @@ impl State {
     /// An event: tells it where it is to be told, and does what it is to do.
     pub(super) fn happen(
         &self,
-        source: Source,
+        source: TraceSource,
         events: u64,
-        level: Level,
+        level: TraceLevel,
         keys: &Keys,
-        tell: impl FnOnce(&dyn Output, Verbosity),
+        tell: impl FnOnce(&dyn TraceOutput, Verbosity),
     ) {
-        let has = |action: Action| self.events(action) & events != 0;
+        let has = |action: TraceAction| self.events(action) & events != 0;
         let follows = self.is_followed(keys);
         let mut run = self.run();
-        if run == Run::Waiting && has(Action::Start) {
-            self.set_run(Run::Running);
-            run = Run::Running;
+        if run == TraceRun::Waiting && has(TraceAction::Start) {
+            self.set_run(TraceRun::Running);
+            run = TraceRun::Running;
         }
-        let is_mine = run == Run::Running && self.is_locked_on(keys);
-        let is_told = (is_mine || follows) && has(Action::Report) && level as u8 <= self.level();
+        let is_mine = run == TraceRun::Running && self.is_locked_on(keys);
+        let is_told = (is_mine || follows) && has(TraceAction::Report) && level as u8 <= self.level();
         if let Some(output) = self.output().filter(|_| is_told) {
             tell(&*output, source.verbosity(self.verbosity()));
         }
-        if is_mine && has(Action::Stop) {
-            self.set_run(Run::Stopped);
-        } else if is_mine && has(Action::Pause) {
-            self.set_run(Run::Waiting);
+        if is_mine && has(TraceAction::Stop) {
+            self.set_run(TraceRun::Stopped);
+        } else if is_mine && has(TraceAction::Pause) {
+            self.set_run(TraceRun::Waiting);
         }
     }
 }
 
-impl Source {
+impl TraceSource {
     /// The verbosity of this number: a source with two has all there is in the second.
     fn verbosity(self, number: u8) -> Verbosity {
         match (self, number) {

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::command::{Command, Outputs, show};
-use super::{Keys, Level, Output, Source, Verbosity, h1, is_on, report, session, stream};
+use super::command::{Outputs, TraceCommand, show};
+use super::{Keys, TraceLevel, TraceOutput, TraceSource, Verbosity, h1, is_on, report, session, stream};
 
 static TURN: Mutex<()> = Mutex::new(());
 
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
-impl Output for Lines {
+impl TraceOutput for Lines {
     fn name(&self) -> &str {
         "lines"
     }
@@ -31,8 +31,8 @@ impl Outputs for One {
         vec![("lines".to_owned(), "lines of a test".to_owned())]
     }
 
-    fn find(&self, name: &str) -> Option<Arc<dyn Output>> {
-        (name == "lines").then(|| self.0.clone() as Arc<dyn Output>)
+    fn find(&self, name: &str) -> Option<Arc<dyn TraceOutput>> {
+        (name == "lines").then(|| self.0.clone() as Arc<dyn TraceOutput>)
     }
 }
 
@@ -47,7 +47,7 @@ impl Bench {
         let bench = Self { lines: Arc::default(), _turn: turn };
         bench.ask("0");
         bench.ask("all sink lines level user follow none");
-        for source in Source::ALL {
+        for source in TraceSource::ALL {
             let name = source.name();
             bench.ask(&format!(
                 "{name} event any start none stop none pause none lock nothing verbosity quiet"
@@ -59,7 +59,7 @@ impl Bench {
 
     fn try_ask(&self, line: &str) -> Result<String, String> {
         let words = line.split(' ').filter(|word| !word.is_empty());
-        Command::read(words, |name| name == "lines")?.apply(&One(self.lines.clone()))
+        TraceCommand::read(words, |name| name == "lines")?.apply(&One(self.lines.clone()))
     }
 
     fn ask(&self, line: &str) -> String {
@@ -76,9 +76,9 @@ impl Bench {
     }
 }
 
-fn at(source: Source, events: u64, stream: u64, message: &str) {
+fn at(source: TraceSource, events: u64, stream: u64, message: &str) {
     let keys = Keys { stream, session: stream / 10, ..Keys::default() };
-    report(source, events, Level::User, &keys, message, &|_, _| {});
+    report(source, events, TraceLevel::User, &keys, message, &|_, _| {});
 }
 
 #[test]
@@ -93,7 +93,9 @@ fn a_line_says_who_what_and_where_and_as_much_as_was_asked_for() {
             out.push_str("GET /\r\n");
         }
     };
-    let tell = || report(Source::H1, h1::RX_HEADERS, Level::User, &Keys::default(), "a head came", &detail);
+    let tell = || {
+        report(TraceSource::H1, h1::RX_HEADERS, TraceLevel::User, &Keys::default(), "a head came", &detail)
+    };
     tell();
     bench.ask("h1 verbosity quiet");
     tell();
@@ -109,19 +111,19 @@ fn a_line_says_who_what_and_where_and_as_much_as_was_asked_for() {
 #[test]
 fn nothing_is_told_of_what_is_stopped_below_the_level_or_not_asked_for() {
     let bench = Bench::new();
-    assert!(!is_on(Source::H1));
-    at(Source::H1, h1::RX_DATA, 1, "stopped");
+    assert!(!is_on(TraceSource::H1));
+    at(TraceSource::H1, h1::RX_DATA, 1, "stopped");
     bench.ask("h1 start now");
-    assert!(is_on(Source::H1) && !is_on(Source::H2));
-    report(Source::H1, h1::RX_DATA, Level::Data, &Keys::default(), "too fine", &|_, _| {});
+    assert!(is_on(TraceSource::H1) && !is_on(TraceSource::H2));
+    report(TraceSource::H1, h1::RX_DATA, TraceLevel::Data, &Keys::default(), "too fine", &|_, _| {});
     bench.ask("h1 event -rx_data");
-    at(Source::H1, h1::RX_DATA, 1, "not asked for");
-    at(Source::H1, h1::RX_DATA | h1::RX_HEADERS, 1, "one of two");
+    at(TraceSource::H1, h1::RX_DATA, 1, "not asked for");
+    at(TraceSource::H1, h1::RX_DATA | h1::RX_HEADERS, 1, "one of two");
     bench.ask("h1 level data event none event rx_data");
-    report(Source::H1, h1::RX_DATA, Level::Data, &Keys::default(), "fine enough", &|_, _| {});
+    report(TraceSource::H1, h1::RX_DATA, TraceLevel::Data, &Keys::default(), "fine enough", &|_, _| {});
     assert_eq!(bench.messages(), ["one of two", "fine enough"]);
     bench.ask("0");
-    assert!(!is_on(Source::H1));
+    assert!(!is_on(TraceSource::H1));
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn events_begin_pause_and_end_a_trace_and_are_told_themselves() {
         (h1::STREAM_ERROR, "error"),
         (h1::STREAM_NEW, "after"),
     ] {
-        at(Source::H1, events, 1, message);
+        at(TraceSource::H1, events, 1, message);
     }
     assert_eq!(bench.messages(), ["begin", "head", "end", "again", "error"]);
     assert!(bench.ask("").contains("[.] h1 "));
@@ -149,12 +151,12 @@ fn events_begin_pause_and_end_a_trace_and_are_told_themselves() {
 fn a_locked_trace_keeps_to_what_began_it_until_it_ends() {
     let bench = Bench::new();
     bench.ask("h1 lock h1s start h1s_new pause h1s_end");
-    at(Source::H1, h1::STREAM_NEW, 1, "1 new");
-    at(Source::H1, h1::STREAM_NEW, 2, "2 new");
-    at(Source::H1, h1::STREAM_END, 2, "2 end");
-    at(Source::H1, h1::STREAM_END, 1, "1 end");
-    at(Source::H1, h1::STREAM_NEW, 3, "3 new");
-    at(Source::H1, h1::RX_DATA, 2, "2 data");
+    at(TraceSource::H1, h1::STREAM_NEW, 1, "1 new");
+    at(TraceSource::H1, h1::STREAM_NEW, 2, "2 new");
+    at(TraceSource::H1, h1::STREAM_END, 2, "2 end");
+    at(TraceSource::H1, h1::STREAM_END, 1, "1 end");
+    at(TraceSource::H1, h1::STREAM_NEW, 3, "3 new");
+    at(TraceSource::H1, h1::RX_DATA, 2, "2 data");
     assert_eq!(bench.messages(), ["1 new", "1 end", "3 new"]);
     assert!(bench.ask("h1 lock").contains("* h1s "));
 }
@@ -164,15 +166,15 @@ fn a_source_that_follows_another_tells_what_that_one_is_locked_on() {
     let bench = Bench::new();
     bench.ask("session lock session start sess_new stop sess_end");
     bench.ask("stream follow session");
-    at(Source::Stream, stream::NEW, 12, "not yet");
-    at(Source::Session, session::NEW, 10, "session 1");
-    at(Source::Session, session::NEW, 20, "session 2");
-    at(Source::Stream, stream::NEW, 13, "stream of 1");
-    at(Source::Stream, stream::NEW, 23, "stream of 2");
-    at(Source::Session, session::END, 10, "end of 1");
-    at(Source::Stream, stream::FREE, 13, "late");
+    at(TraceSource::Stream, stream::NEW, 12, "not yet");
+    at(TraceSource::Session, session::NEW, 10, "session 1");
+    at(TraceSource::Session, session::NEW, 20, "session 2");
+    at(TraceSource::Stream, stream::NEW, 13, "stream of 1");
+    at(TraceSource::Stream, stream::NEW, 23, "stream of 2");
+    at(TraceSource::Session, session::END, 10, "end of 1");
+    at(TraceSource::Stream, stream::FREE, 13, "late");
     assert_eq!(bench.messages(), ["session 1", "stream of 1", "end of 1"]);
-    assert!(!is_on(Source::Stream), "there is nothing to follow");
+    assert!(!is_on(TraceSource::Stream), "there is nothing to follow");
     assert!(bench.ask("stream follow").starts_with("Currently following source 'session'."));
 }
 
@@ -197,7 +199,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
     let error = bench.try_ask("h1 level foo").expect_err("no level");
     assert!(error.starts_with("No such trace level 'foo'. Supported trace levels for source h1:\n"));
     assert!(error.contains("  * user "), "{error}");
-    assert!(!is_on(Source::H1));
+    assert!(!is_on(TraceSource::H1));
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn lists_show_what_there_is_and_what_is_chosen() {
 
 #[test]
 fn every_event_of_a_source_has_a_bit_of_its_own() {
-    for source in Source::ALL {
+    for source in TraceSource::ALL {
         let mut seen = 0;
         for event in source.events() {
             assert!(event.bit.is_power_of_two() && seen & event.bit == 0, "{}", event.name);

@@ -1,43 +1,43 @@
 //! The keywords of ACLs that stand for a fetch and a method (manual, 7.3), and the ACLs that need
 //! not be declared (7.4).
 
-use crate::pattern::Method;
+use crate::pattern::MatchMethod;
 
 /// ACL keywords that are a fetch with a match method: name, fetch, method.
-pub(super) const ALIASES: &[(&str, &str, Method)] = &[
-    ("base", "base", Method::Str),
-    ("cook", "req.cook", Method::Str),
-    ("hdr", "req.hdr", Method::Str),
-    ("http_auth_group", "http_auth_group", Method::Str),
-    ("method", "method", Method::Str),
-    ("path", "path", Method::Str),
-    ("payload", "req.payload", Method::Bin),
-    ("payload_lv", "req.payload_lv", Method::Bin),
-    ("req.ssl_ver", "req.ssl_ver", Method::Int),
-    ("req_rdp_cookie", "req.rdp_cookie", Method::Str),
-    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", Method::Int),
-    ("req_ssl_sni", "req.ssl_sni", Method::Str),
-    ("req_ssl_ver", "req.ssl_ver", Method::Int),
-    ("req_ver", "req.ver", Method::Str),
-    ("resp_ver", "res.ver", Method::Str),
-    ("scook", "res.cook", Method::Str),
-    ("shdr", "res.hdr", Method::Str),
-    ("ssl_fc_sni_end", "ssl_fc_sni", Method::End),
-    ("ssl_fc_sni_reg", "ssl_fc_sni", Method::Reg),
-    ("url", "url", Method::Str),
-    ("urlp", "urlp", Method::Str),
+pub(super) const ALIASES: &[(&str, &str, MatchMethod)] = &[
+    ("base", "base", MatchMethod::Str),
+    ("cook", "req.cook", MatchMethod::Str),
+    ("hdr", "req.hdr", MatchMethod::Str),
+    ("http_auth_group", "http_auth_group", MatchMethod::Str),
+    ("method", "method", MatchMethod::Str),
+    ("path", "path", MatchMethod::Str),
+    ("payload", "req.payload", MatchMethod::Bin),
+    ("payload_lv", "req.payload_lv", MatchMethod::Bin),
+    ("req.ssl_ver", "req.ssl_ver", MatchMethod::Int),
+    ("req_rdp_cookie", "req.rdp_cookie", MatchMethod::Str),
+    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", MatchMethod::Int),
+    ("req_ssl_sni", "req.ssl_sni", MatchMethod::Str),
+    ("req_ssl_ver", "req.ssl_ver", MatchMethod::Int),
+    ("req_ver", "req.ver", MatchMethod::Str),
+    ("resp_ver", "res.ver", MatchMethod::Str),
+    ("scook", "res.cook", MatchMethod::Str),
+    ("shdr", "res.hdr", MatchMethod::Str),
+    ("ssl_fc_sni_end", "ssl_fc_sni", MatchMethod::End),
+    ("ssl_fc_sni_reg", "ssl_fc_sni", MatchMethod::Reg),
+    ("url", "url", MatchMethod::Str),
+    ("urlp", "urlp", MatchMethod::Str),
 ];
 
 /// The names above that take the suffixes below.
 const SUFFIXED: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp"];
-const SUFFIXES: &[(&str, Method)] = &[
-    ("_beg", Method::Beg),
-    ("_dir", Method::Dir),
-    ("_dom", Method::Dom),
-    ("_end", Method::End),
-    ("_len", Method::Len),
-    ("_reg", Method::Reg),
-    ("_sub", Method::Sub),
+const SUFFIXES: &[(&str, MatchMethod)] = &[
+    ("_beg", MatchMethod::Beg),
+    ("_dir", MatchMethod::Dir),
+    ("_dom", MatchMethod::Dom),
+    ("_end", MatchMethod::End),
+    ("_len", MatchMethod::Len),
+    ("_reg", MatchMethod::Reg),
+    ("_sub", MatchMethod::Sub),
 ];
 
 /// The ACLs that need not be declared (manual, 7.4).
@@ -68,7 +68,7 @@ pub(super) const PREDEFINED: &[(&str, &[&str])] = &[
 ];
 
 /// The fetch and method that an ACL keyword stands for.
-pub(super) fn alias(name: &str) -> Option<(&'static str, Method)> {
+pub(super) fn alias(name: &str) -> Option<(&'static str, MatchMethod)> {
     if let Some(row) = ALIASES.iter().find(|row| row.0 == name) {
         return Some((row.1, row.2));
     }
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn keywords_with_a_suffix_name_a_fetch_and_a_method() {
-        assert_eq!(alias("hdr_beg"), Some(("req.hdr", Method::Beg)));
-        assert_eq!(alias("path_reg"), Some(("path", Method::Reg)));
-        assert_eq!(alias("scook_len"), Some(("res.cook", Method::Len)));
+        assert_eq!(alias("hdr_beg"), Some(("req.hdr", MatchMethod::Beg)));
+        assert_eq!(alias("path_reg"), Some(("path", MatchMethod::Reg)));
+        assert_eq!(alias("scook_len"), Some(("res.cook", MatchMethod::Len)));
         assert_eq!(alias("src_beg"), None);
     }
 

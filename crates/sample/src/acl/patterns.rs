@@ -6,12 +6,12 @@ use std::sync::Arc;
 use diag::Diagnostic;
 
 use crate::Scope;
-use crate::pattern::{Index, List, Method, Origin};
-use crate::words::{Word, Words};
+use crate::pattern::{List, ListOrigin, MatchMethod, PatternIndex};
+use crate::word_cursor::{Word, Words};
 
 /// What the flags of an ACL say.
 pub(super) struct Flags {
-    pub(super) method: Option<Method>,
+    pub(super) method: Option<MatchMethod>,
     pub(super) ignore_case: bool,
     pub(super) as_map: bool,
     pub(super) number: Option<u32>,
@@ -50,10 +50,10 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
                 if !flags.files.is_empty() {
                     return Err(Diagnostic::alert("`-m` must stand before `-f`").at(word.span));
                 }
-                let method = Method::parse(name.text).ok_or_else(|| {
+                let method = MatchMethod::parse(name.text).ok_or_else(|| {
                     Diagnostic::alert(format!("unknown match method `{}`", name.text))
                         .at(name.span)
-                        .did_you_mean(diag::suggest(name.text, Method::names()))
+                        .did_you_mean(diag::suggest(name.text, MatchMethod::names()))
                 })?;
                 flags.method = Some(method);
             }
@@ -86,12 +86,12 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
 /// Compiles the values of the line: an index, and the list that the runtime socket knows.
 pub(super) fn patterns(
     words: &mut Words<'_>,
-    method: Method,
+    method: MatchMethod,
     flags: &Flags,
     criterion: Word<'_>,
     scope: &Scope<'_>,
-) -> Result<(Index, Arc<List>), Diagnostic> {
-    let numeric = matches!(method, Method::Int | Method::Len);
+) -> Result<(PatternIndex, Arc<List>), Diagnostic> {
+    let numeric = matches!(method, MatchMethod::Int | MatchMethod::Len);
     let mut operator = "eq";
     let mut values: Vec<String> = Vec::new();
     let mut spans = Vec::new();
@@ -102,10 +102,10 @@ pub(super) fn patterns(
             continue;
         }
         let value = match method {
-            Method::Int | Method::Len if operator != "eq" => {
+            MatchMethod::Int | MatchMethod::Len if operator != "eq" => {
                 compared(text, operator).map_err(|error| Diagnostic::alert(error).at(word.span))?
             }
-            Method::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
+            MatchMethod::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
             _ => text.to_owned(),
         };
         spans.push(word.span);
@@ -113,13 +113,13 @@ pub(super) fn patterns(
     }
     let (file, line) = scope.names.position(criterion.span);
     let keyword = criterion.text.split(['(', ',']).next().unwrap_or_default();
-    let origin = Origin::Acl { keyword: keyword.into(), file: file.into(), line };
+    let origin = ListOrigin::Acl { keyword: keyword.into(), file: file.into(), line };
     let list = scope
         .patterns
         .borrow_mut()
         .acl(origin, &values, method, flags.ignore_case, flags.number)
         .map_err(|error| Diagnostic::alert(error).at(criterion.span))?;
-    let mut index = Index::new(method, flags.ignore_case);
+    let mut index = PatternIndex::new(method, flags.ignore_case);
     if let Some(entries) = list.fixed() {
         for (slot, span) in entries.slots().zip(spans) {
             index.insert(slot, entries).map_err(|error| Diagnostic::alert(error).at(span))?;

@@ -2,7 +2,7 @@
 //! states.
 
 mod addresses;
-mod said;
+mod messages;
 mod times;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,8 +16,8 @@ use crate::socket::ConnectionError;
 use crate::transaction::{CaptureSlot, Cause, Phase, Termination, Transaction};
 use crate::value::{Scratch, write_int};
 
-use Kind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
-use Known::{Early, Late};
+use Availability::{Early, Late};
+use EncodedKind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
 
 /// Writes what an alias stands for.
 type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
@@ -27,7 +27,7 @@ type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
 pub(crate) struct Alias {
     name: &'static str,
     /// What it is where it is encoded.
-    kind: Kind,
+    kind: EncodedKind,
     /// Whether it is known only once the transfer is over.
     pub(crate) late: bool,
     pub(crate) write: Write,
@@ -35,7 +35,7 @@ pub(crate) struct Alias {
 
 /// What an alias is in JSON and CBOR.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EncodedKind {
     Text,
     Number,
     /// A number that `+X` shows in hexadecimal: it is text then.
@@ -50,8 +50,8 @@ impl Alias {
     /// What it gives where items are encoded.
     pub(crate) fn item<'a>(&self, env: &'a Env<'a>, flags: Flags) -> Item<'a> {
         match self.kind {
-            RequestHeaders => return said::captures_listed(env, CaptureSlot::Request, flags),
-            ResponseHeaders => return said::captures_listed(env, CaptureSlot::Response, flags),
+            RequestHeaders => return messages::captures_listed(env, CaptureSlot::Request, flags),
+            ResponseHeaders => return messages::captures_listed(env, CaptureSlot::Response, flags),
             Text | Number | Digits => {}
         }
         let mut text = Vec::new();
@@ -73,14 +73,14 @@ impl std::fmt::Debug for Alias {
 /// When the value is there. Where a log format has no late one, its line is written when the server
 /// has answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum Availability {
     /// Before the transfer is over.
     Early,
     /// Once it is over.
     Late,
 }
 
-const fn row(name: &'static str, kind: Kind, known: Known, write: Write) -> Alias {
+const fn row(name: &'static str, kind: EncodedKind, known: Availability, write: Write) -> Alias {
     Alias { name, kind, late: matches!(known, Late), write }
 }
 
@@ -88,16 +88,16 @@ const fn row(name: &'static str, kind: Kind, known: Known, write: Write) -> Alia
 static ALIASES: &[Alias] = &[
     //  name  as what          known  from
     row("B",   Number,          Late,  bytes_read),
-    row("CC",  Text,            Early, said::request_cookie),
-    row("CS",  Text,            Early, said::response_cookie),
+    row("CC",  Text,            Early, messages::request_cookie),
+    row("CS",  Text,            Early, messages::response_cookie),
     row("H",   Text,            Early, hostname),
-    row("HM",  Text,            Early, said::http_method),
-    row("HP",  Text,            Early, said::http_target_path),
-    row("HPO", Text,            Early, said::http_path),
-    row("HQ",  Text,            Early, said::http_query),
-    row("HU",  Text,            Early, said::http_uri),
-    row("HV",  Text,            Early, said::http_version),
-    row("ID",  Text,            Late,  said::unique_id),
+    row("HM",  Text,            Early, messages::http_method),
+    row("HP",  Text,            Early, messages::http_target_path),
+    row("HPO", Text,            Early, messages::http_path),
+    row("HQ",  Text,            Early, messages::http_query),
+    row("HU",  Text,            Early, messages::http_uri),
+    row("HV",  Text,            Early, messages::http_version),
+    row("ID",  Text,            Late,  messages::unique_id),
     row("OG",  Text,            Early, log_origin),
     row("ST",  Number,          Early, status),
     row("T",   Text,            Early, times::accept_utc),
@@ -128,14 +128,14 @@ static ALIASES: &[Alias] = &[
     row("fi",  Text,            Early, addresses::frontend_ip),
     row("fp",  Digits,          Early, addresses::frontend_port),
     row("ft",  Text,            Early, frontend_transport),
-    row("hr",  Text,            Early, said::request_headers),
-    row("hrl", RequestHeaders,  Early, said::request_headers_clf),
-    row("hs",  Text,            Early, said::response_headers),
-    row("hsl", ResponseHeaders, Early, said::response_headers_clf),
+    row("hr",  Text,            Early, messages::request_headers),
+    row("hrl", RequestHeaders,  Early, messages::request_headers_clf),
+    row("hs",  Text,            Early, messages::response_headers),
+    row("hsl", ResponseHeaders, Early, messages::response_headers_clf),
     row("lc",  Digits,          Early, log_counter),
     row("ms",  Digits,          Early, times::accept_milliseconds),
     row("pid", Digits,          Early, pid),
-    row("r",   Text,            Early, said::http_request),
+    row("r",   Text,            Early, messages::http_request),
     row("rc",  Number,          Late,  retries),
     row("rt",  Digits,          Early, request_counter),
     row("s",   Text,            Early, server_name),

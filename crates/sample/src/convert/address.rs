@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, opt};
+use crate::args::{Arg, ArgKind, Args, arg, opt};
 use crate::env::Env;
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name      arguments                              takes       gives       what it does
-    row("ipmask", &[arg(Kind::Mask4), opt(Kind::Mask6)], Type::Addr, Type::Addr, "an address under a mask",          ipmask),
+    row("ipmask", &[arg(ArgKind::Mask4), opt(ArgKind::Mask6)], Type::Addr, Type::Addr, "an address under a mask",          ipmask),
 ];
 
 fn ipmask<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

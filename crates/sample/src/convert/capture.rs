@@ -2,13 +2,13 @@
 //! `declare capture`).
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, arg};
+use crate::args::{Arg, ArgKind, Args, Spec, arg};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::transaction::CaptureSlot;
 use crate::value::{Type, Value};
 
-const SLOT: &[Spec] = &[arg(Kind::Int)];
+const SLOT: &[Spec] = &[arg(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[

@@ -9,20 +9,24 @@ use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
 
 use super::encode::b64;
 use super::{Convert, gcm, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const GCM: &[Spec] = &[
-    arg(Kind::Int),
-    arg(Kind::StrOrVariable),
-    arg(Kind::StrOrVariable),
-    arg(Kind::StrOrVariable),
-    opt(Kind::StrOrVariable),
+    arg(ArgKind::Int),
+    arg(ArgKind::StrOrVariable),
+    arg(ArgKind::StrOrVariable),
+    arg(ArgKind::StrOrVariable),
+    opt(ArgKind::StrOrVariable),
 ];
-const CBC: &[Spec] =
-    &[arg(Kind::Int), arg(Kind::StrOrVariable), arg(Kind::StrOrVariable), opt(Kind::StrOrVariable)];
+const CBC: &[Spec] = &[
+    arg(ArgKind::Int),
+    arg(ArgKind::StrOrVariable),
+    arg(ArgKind::StrOrVariable),
+    opt(ArgKind::StrOrVariable),
+];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[

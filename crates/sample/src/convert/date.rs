@@ -3,12 +3,12 @@
 use base::clock::{Date, local_offset, write_local_zone};
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, write_int};
 
-const FORMAT: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
+const FORMAT: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -19,7 +19,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("ms_utime",  FORMAT,                            Type::Int,  Type::Str,  "milliseconds as a date in UTC",               ms_utime),
     row("us_ltime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a local date",                us_ltime),
     row("us_utime",  FORMAT,                            Type::Int,  Type::Str,  "microseconds as a date in UTC",               us_utime),
-    row("http_date", &[opt(Kind::Int), opt(Kind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date).prepared(prepare_http_date),
+    row("http_date", &[opt(ArgKind::Int), opt(ArgKind::Str)], Type::Int,  Type::Str,  "a date as HTTP headers write it",             http_date).prepared(prepare_http_date),
     row("date",      &[],                               Type::Str,  Type::Int,  "the seconds since 1970 of an HTTP date",      date),
 ];
 

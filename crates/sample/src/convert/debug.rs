@@ -5,12 +5,12 @@ use std::sync::Arc;
 use base::output::Standard;
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Prepared, Spec, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
-const DEBUG: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
+const DEBUG: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[

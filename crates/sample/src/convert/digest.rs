@@ -12,7 +12,7 @@ use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512, Shake128, Shake256};
 use sm3::Sm3;
 
 /// A digest.
-pub(super) struct Algorithm {
+pub(super) struct DigestAlgorithm {
     /// What it is called, first as users know it, in small letters.
     names: &'static [&'static str],
     /// The bytes that it works on at a time; 0 for one that makes as many bytes as one likes, of
@@ -23,7 +23,7 @@ pub(super) struct Algorithm {
 }
 
 #[rustfmt::skip]
-static ALGORITHMS: &[Algorithm] = &[
+static ALGORITHMS: &[DigestAlgorithm] = &[
     row(64,  of::<Md5>,        &["md5", "ssl3-md5", "rsa-md5", "md5withrsaencryption", "1.2.840.113549.2.5"]),
     row(64,  md5_sha1,         &["md5-sha1"]),
     row(64,  of::<Sha1>,       &["sha1", "sha-1", "ssl3-sha1", "rsa-sha1", "rsa-sha1-2", "sha1withrsaencryption", "1.3.14.3.2.26"]),
@@ -45,8 +45,12 @@ static ALGORITHMS: &[Algorithm] = &[
     row(64,  of::<Sm3>,        &["sm3", "rsa-sm3", "sm3withrsaencryption", "1.2.156.10197.1.401"]),
 ];
 
-const fn row(block: usize, hash: fn(&[&[u8]], &mut Vec<u8>), names: &'static [&'static str]) -> Algorithm {
-    Algorithm { names, block, hash }
+const fn row(
+    block: usize,
+    hash: fn(&[&[u8]], &mut Vec<u8>),
+    names: &'static [&'static str],
+) -> DigestAlgorithm {
+    DigestAlgorithm { names, block, hash }
 }
 
 /// Names that OpenSSL 3 still knows although it makes such digests no more: with them haproxy gives
@@ -89,11 +93,11 @@ pub(super) fn find(name: &str) -> Result<usize, String> {
 }
 
 /// The digest at that place.
-pub(super) fn at(place: i64) -> Option<&'static Algorithm> {
+pub(super) fn at(place: i64) -> Option<&'static DigestAlgorithm> {
     ALGORITHMS.get(usize::try_from(place).ok()?)
 }
 
-impl Algorithm {
+impl DigestAlgorithm {
     /// Appends the digest of `bytes`.
     pub(super) fn digest(&self, bytes: &[u8], out: &mut Vec<u8>) {
         (self.hash)(&[bytes], out);

@@ -6,13 +6,13 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use http::uri;
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, write_int};
 
-const HEX_CHUNKS: &[Spec] = &[opt(Kind::Str), opt(Kind::Int), opt(Kind::Int)];
-const CHUNKS: &[Spec] = &[arg(Kind::Str), opt(Kind::Int), opt(Kind::Int)];
+const HEX_CHUNKS: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Int), opt(ArgKind::Int)];
+const CHUNKS: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -27,8 +27,8 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("be2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, big endian",           be2dec).prepared(prepare_chunks),
     row("le2dec",   CHUNKS,            Type::Bin,  Type::Str,  "to decimal numbers of chunks, little endian",        le2dec).prepared(prepare_chunks),
     row("be2hex",   HEX_CHUNKS,        Type::Bin,  Type::Str,  "to hexadecimal chunks",                              be2hex).prepared(prepare_hex_chunks),
-    row("url_dec",  &[opt(Kind::Int)], Type::Str,  Type::Str,  "without percent escapes",                            url_dec),
-    row("url_enc",  &[opt(Kind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
+    row("url_dec",  &[opt(ArgKind::Int)], Type::Str,  Type::Str,  "without percent escapes",                            url_dec),
+    row("url_enc",  &[opt(ArgKind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
 ];
 
 /// In URLs the padding may be missing, and bits that belong to no byte may be set.

@@ -1,7 +1,7 @@
 //! FIX messages (Financial Information eXchange): checking the first one, and a field of it.
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, text_of};
+use crate::args::{Arg, ArgKind, Args, arg, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Type, Value, parse_int};
@@ -10,7 +10,7 @@ use crate::value::{Type, Value, parse_int};
 pub(super) static CONVERTS: &[Convert] = &[
     //  name              arguments          takes       gives       what it does
     row("fix_is_valid",   &[],               Type::Bin,  Type::Bool, "whether it is a right FIX message",   fix_is_valid),
-    row("fix_tag_value",  &[arg(Kind::Str)], Type::Bin,  Type::Bin,  "the value of a tag of a FIX message", fix_tag_value).prepared(prepare_tag),
+    row("fix_tag_value",  &[arg(ArgKind::Str)], Type::Bin,  Type::Bin,  "the value of a tag of a FIX message", fix_tag_value).prepared(prepare_tag),
 ];
 
 const TAGS: &[(&str, i64)] = &[

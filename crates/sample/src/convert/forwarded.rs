@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::is_token;
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, text_of};
+use crate::args::{Arg, ArgKind, Args, arg, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value, parse_int, write_int};
@@ -14,7 +14,7 @@ use crate::value::{Bytes, Scratch, Type, Value, parse_int, write_int};
 pub(super) static CONVERTS: &[Convert] = &[
     //  name                 arguments          takes       gives       what it does
     row("rfc7239_is_valid",  &[],               Type::Str,  Type::Bool, "whether a Forwarded header is right",          rfc7239_is_valid),
-    row("rfc7239_field",     &[arg(Kind::Str)], Type::Str,  Type::Str,  "a parameter of a Forwarded header",            rfc7239_field).prepared(prepare_field),
+    row("rfc7239_field",     &[arg(ArgKind::Str)], Type::Str,  Type::Str,  "a parameter of a Forwarded header",            rfc7239_field).prepared(prepare_field),
     row("rfc7239_n2nn",      &[],               Type::Str,  Type::Any,  "the name of a node: an address or a text",     rfc7239_n2nn),
     row("rfc7239_n2np",      &[],               Type::Str,  Type::Any,  "the port of a node: a number or a text",       rfc7239_n2np),
     row("rfc7239_nn",        &[],               Type::Any,  Type::Str,  "made the name of a node",                      rfc7239_nn),
@@ -70,7 +70,7 @@ fn is_valid(field: usize, value: &[u8]) -> bool {
 }
 
 /// A node: its name, and its port if there is one.
-enum Name<'a> {
+enum NodeName<'a> {
     Ip4(Ipv4Addr),
     Ip6(Ipv6Addr),
     Text(&'a [u8]),
@@ -85,20 +85,20 @@ fn is_obfuscating(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }
 
-fn node(text: &[u8]) -> Option<(Name<'_>, Option<&[u8]>)> {
+fn node(text: &[u8]) -> Option<(NodeName<'_>, Option<&[u8]>)> {
     let (name, port) = match text.strip_prefix(b"[") {
         Some(rest) => {
             let end = rest.iter().position(|byte| *byte == b']')?;
             let address = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
-            (Name::Ip6(address), &rest[end + 1..])
+            (NodeName::Ip6(address), &rest[end + 1..])
         }
         None => {
             let end = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
             let name = &text[..end];
             let address = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
             match address {
-                Some(address) => (Name::Ip4(address), &text[end..]),
-                None if name == b"unknown" || is_obfuscated(name) => (Name::Text(name), &text[end..]),
+                Some(address) => (NodeName::Ip4(address), &text[end..]),
+                None if name == b"unknown" || is_obfuscated(name) => (NodeName::Text(name), &text[end..]),
                 None => return None,
             }
         }
@@ -127,9 +127,9 @@ fn rfc7239_field<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option
 fn rfc7239_n2nn<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let (name, _) = node(value.bytes()?)?;
     Some(match name {
-        Name::Ip4(address) => Value::Ip4(address),
-        Name::Ip6(address) => Value::Ip6(address),
-        Name::Text(text) => Value::made(Scratch::copy(text)),
+        NodeName::Ip4(address) => Value::Ip4(address),
+        NodeName::Ip6(address) => Value::Ip6(address),
+        NodeName::Text(text) => Value::made(Scratch::copy(text)),
     })
 }
 

@@ -4,12 +4,12 @@ use base::hash;
 
 use super::encode::b64;
 use super::{Convert, digest, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
-const AVALANCHE: &[Spec] = &[opt(Kind::Int)];
+const AVALANCHE: &[Spec] = &[opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -19,13 +19,13 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("djb2",   AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash djb2",                    djb2),
     row("sdbm",   AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash sdbm",                    sdbm),
     row("wt6",    AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash wt6",                     wt6),
-    row("xxh32",  &[opt(Kind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH32, with a seed",      xxh32),
-    row("xxh64",  &[opt(Kind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH64, with a seed",      xxh64),
-    row("xxh3",   &[opt(Kind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH3, with a seed",       xxh3),
+    row("xxh32",  &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH32, with a seed",      xxh32),
+    row("xxh64",  &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH64, with a seed",      xxh64),
+    row("xxh3",   &[opt(ArgKind::Int)],                              Type::Bin,  Type::Int,  "the hash XXH3, with a seed",       xxh3),
     row("sha1",   &[],                                            Type::Bin,  Type::Bin,  "the digest SHA-1",                 digest).prepared(prepare_sha1),
-    row("sha2",   &[opt(Kind::Int)],                              Type::Bin,  Type::Bin,  "a digest SHA-2, of 256 bits by default", digest).prepared(prepare_sha2),
-    row("digest", &[arg(Kind::Str)],                              Type::Bin,  Type::Bin,  "a digest, by name",                digest).prepared(prepare_digest),
-    row("hmac",   &[arg(Kind::Str), arg(Kind::StrOrVariable)],    Type::Bin,  Type::Bin,  "an HMAC, by digest and base64 key",hmac).prepared(prepare_hmac),
+    row("sha2",   &[opt(ArgKind::Int)],                              Type::Bin,  Type::Bin,  "a digest SHA-2, of 256 bits by default", digest).prepared(prepare_sha2),
+    row("digest", &[arg(ArgKind::Str)],                              Type::Bin,  Type::Bin,  "a digest, by name",                digest).prepared(prepare_digest),
+    row("hmac",   &[arg(ArgKind::Str), arg(ArgKind::StrOrVariable)],    Type::Bin,  Type::Bin,  "an HMAC, by digest and base64 key",hmac).prepared(prepare_hmac),
 ];
 
 fn hashed<'a>(value: &Value<'a>, args: &Args, hash: fn(&[u8]) -> u32) -> Option<Value<'a>> {
@@ -109,7 +109,7 @@ fn prepare_hmac(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let name = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     prepare_digest(args, scope)?;
     if let Arg::Int(place) = args[0]
-        && !digest::at(place).is_some_and(digest::Algorithm::has_hmac)
+        && !digest::at(place).is_some_and(digest::DigestAlgorithm::has_hmac)
     {
         return Err(format!("there is no HMAC of `{name}`, whose digests have any length"));
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::json_path::{self, Found, Path};
+use super::json_path::{self, JsonValue, Path};
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, leading_int};
@@ -12,8 +12,8 @@ use crate::value::{Scratch, Type, Value, leading_int};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments                          takes       gives       what it does
-    row("json",       &[opt(Kind::Str)],                 Type::Str,  Type::Str,  "escaped for a JSON string",                json).prepared(prepare_json),
-    row("json_query", &[arg(Kind::Str), opt(Kind::Str)], Type::Str,  Type::Any,  "what a JSON path finds",                   json_query).prepared(prepare_query),
+    row("json",       &[opt(ArgKind::Str)],                 Type::Str,  Type::Str,  "escaped for a JSON string",                json).prepared(prepare_json),
+    row("json_query", &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Str,  Type::Any,  "what a JSON path finds",                   json_query).prepared(prepare_query),
 ];
 
 fn prepare_json(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
@@ -128,15 +128,15 @@ pub(super) fn query<'a>(text: &[u8], args: &Args) -> Option<Value<'a>> {
     let path: &Path = args.prepared(0)?;
     let mut out = Scratch::new();
     match path.find(text)? {
-        Found::Bool(value) => return Some(Value::Bool(value)),
-        Found::Number(number) if !matches!(args.get(1), Arg::Missing) => {
+        JsonValue::Bool(value) => return Some(Value::Bool(value)),
+        JsonValue::Number(number) if !matches!(args.get(1), Arg::Missing) => {
             let number = leading_int(number)?;
             let fits = (-LARGEST_INTEGER..=LARGEST_INTEGER).contains(&number);
             return fits.then_some(Value::Int(number));
         }
-        Found::Number(number) => write_float(std::str::from_utf8(number).ok()?.parse().ok()?, &mut out),
-        Found::Text(raw) => json_path::unescape(raw, &mut out)?,
-        Found::Array(raw) => out.extend_from_slice(raw),
+        JsonValue::Number(number) => write_float(std::str::from_utf8(number).ok()?.parse().ok()?, &mut out),
+        JsonValue::Text(raw) => json_path::unescape(raw, &mut out)?,
+        JsonValue::Array(raw) => out.extend_from_slice(raw),
     }
     Some(Value::made(out))
 }

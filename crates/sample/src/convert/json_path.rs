@@ -9,12 +9,12 @@ const DEPTH: usize = 20;
 
 /// The steps behind the `$`.
 #[derive(Debug)]
-pub(super) struct Path(Vec<Step>);
+pub(super) struct Path(Vec<PathStep>);
 
 impl Prepared for Path {}
 
 #[derive(Debug, PartialEq)]
-enum Step {
+enum PathStep {
     /// Into an object. The key as it is written in the text, escapes and all.
     Key(Box<[u8]>),
     /// Into an array.
@@ -23,7 +23,7 @@ enum Step {
 
 /// What a path leads to. Objects and null are no values for an expression.
 #[derive(Debug, PartialEq)]
-pub(super) enum Found<'t> {
+pub(super) enum JsonValue<'t> {
     Bool(bool),
     /// As it is written.
     Number(&'t [u8]),
@@ -64,12 +64,12 @@ impl Path {
 
     /// What stands there in `text`; `None` for objects, null and nothing, and where the text up to
     /// there is no JSON.
-    pub(super) fn find<'t>(&self, text: &'t [u8]) -> Option<Found<'t>> {
-        let mut reader = Reader { text, at: 0, depth: 0 };
+    pub(super) fn find<'t>(&self, text: &'t [u8]) -> Option<JsonValue<'t>> {
+        let mut reader = PathReader { text, at: 0, depth: 0 };
         for step in &self.0 {
             match step {
-                Step::Key(wanted) => reader.enter_object(wanted)?,
-                Step::Index(number) => reader.enter_array(*number)?,
+                PathStep::Key(wanted) => reader.enter_object(wanted)?,
+                PathStep::Index(number) => reader.enter_array(*number)?,
             }
         }
         reader.value()
@@ -77,37 +77,37 @@ impl Path {
 }
 
 /// A key up to the next step, and how much of the text that was.
-fn key(text: &str) -> (Step, usize) {
+fn key(text: &str) -> (PathStep, usize) {
     let mut key = Vec::new();
     let mut bytes = text.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
         match byte {
-            b'.' | b'[' => return (Step::Key(key.into()), at),
+            b'.' | b'[' => return (PathStep::Key(key.into()), at),
             b'\\' => key.extend(bytes.next().map(|(_, byte)| byte)),
             byte => key.push(byte),
         }
     }
-    (Step::Key(key.into()), text.len())
+    (PathStep::Key(key.into()), text.len())
 }
 
 /// What stands in brackets.
-fn index(text: &str) -> Option<(Step, usize)> {
+fn index(text: &str) -> Option<(PathStep, usize)> {
     let inside = text.split(']').next().filter(|inside| inside.len() < text.len())?;
     let quoted = |quote| inside.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
     let step = match quoted('\'').or_else(|| quoted('"')) {
-        Some(key) => Step::Key(key.as_bytes().into()),
-        None => Step::Index(inside.parse().ok()?),
+        Some(key) => PathStep::Key(key.as_bytes().into()),
+        None => PathStep::Index(inside.parse().ok()?),
     };
     Some((step, inside.len() + 1))
 }
 
-struct Reader<'t> {
+struct PathReader<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PathReader<'t> {
     /// The next byte that is no space.
     fn peek(&mut self) -> Option<u8> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
@@ -219,18 +219,18 @@ impl<'t> Reader<'t> {
     }
 
     /// The value that stands here.
-    fn value(&mut self) -> Option<Found<'t>> {
+    fn value(&mut self) -> Option<JsonValue<'t>> {
         let byte = self.peek()?;
         let start = self.at;
         match byte {
-            b'"' => self.string().map(Found::Text),
+            b'"' => self.string().map(JsonValue::Text),
             b'[' => {
                 self.skip()?;
-                Some(Found::Array(&self.text[start..self.at]))
+                Some(JsonValue::Array(&self.text[start..self.at]))
             }
-            b't' => self.word(b"true").map(|()| Found::Bool(true)),
-            b'f' => self.word(b"false").map(|()| Found::Bool(false)),
-            b'-' | b'0'..=b'9' => self.number().map(Found::Number),
+            b't' => self.word(b"true").map(|()| JsonValue::Bool(true)),
+            b'f' => self.word(b"false").map(|()| JsonValue::Bool(false)),
+            b'-' | b'0'..=b'9' => self.number().map(JsonValue::Number),
             _ => None,
         }
     }
@@ -316,9 +316,9 @@ mod tests {
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match Path::parse(path).unwrap().find(text.as_bytes()) {
             None => "nothing".into(),
-            Some(Found::Bool(value)) => value.to_string(),
-            Some(Found::Number(text) | Found::Array(text)) => lossy(text),
-            Some(Found::Text(raw)) => {
+            Some(JsonValue::Bool(value)) => value.to_string(),
+            Some(JsonValue::Number(text) | JsonValue::Array(text)) => lossy(text),
+            Some(JsonValue::Text(raw)) => {
                 let mut out = Vec::new();
                 unescape(raw, &mut out).map_or("no text".into(), |()| format!("`{}`", lossy(&out)))
             }

@@ -18,13 +18,13 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::{Convert, cipher, gcm, row};
-use crate::args::{Arg, Args, Kind, Prepared, Spec, arg};
+use crate::args::{Arg, ArgKind, Args, Prepared, Spec, arg};
 use crate::env::Env;
-use crate::keys::{Certificates, PrivateKey, Stored, parse_jwk, point};
+use crate::keys::{CertificateCell, Certificates, PrivateKey, parse_jwk, point};
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
-const KEY: &[Spec] = &[arg(Kind::StrOrVariable)];
+const KEY: &[Spec] = &[arg(ArgKind::StrOrVariable)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -77,9 +77,9 @@ impl Prepared for Fixed {}
 
 /// The certificate that stands in the configuration, or all for a name that a variable will hold.
 #[derive(Debug)]
-struct Named(Option<Arc<Stored>>, Arc<Certificates>);
+struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
-impl Prepared for Named {}
+impl Prepared for NamedCertificate {}
 
 fn prepare_jwk(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(text) = &args[0] {
@@ -109,7 +109,7 @@ fn prepare_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if held.is_some_and(|certificate| certificate.private.is_none()) {
         return Err("the certificate has no private key, without which nothing is decrypted".into());
     }
-    args.push(Arg::Prepared(Arc::new(Named(certificate, all))));
+    args.push(Arg::Prepared(Arc::new(NamedCertificate(certificate, all))));
     Ok(())
 }
 
@@ -154,7 +154,7 @@ fn jwt_decrypt_secret<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) ->
 }
 
 fn jwt_decrypt_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
-    let Named(fixed, all) = args.prepared(1)?;
+    let NamedCertificate(fixed, all) = args.prepared(1)?;
     let stored = fixed.clone().or_else(|| {
         let name = held(args.get(0), env)?;
         all.find(std::str::from_utf8(&name).ok()?)

@@ -9,21 +9,21 @@ use sha2::{Sha256, Sha384, Sha512};
 
 use super::encode::URL_LENIENT;
 use super::{Convert, json, row};
-use crate::args::{Arg, Args, Kind, Prepared, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Prepared, Spec, arg, opt, text_of};
 use crate::env::Env;
-use crate::keys::{self, Certificate, Certificates, PublicKey, Stored};
+use crate::keys::{self, Certificate, CertificateCell, Certificates, PublicKey};
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
-const QUERY: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
+const QUERY: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives what it does
     row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "a token's header, or what a JSON path finds in it",  jwt_header_query).prepared(prepare_query),
     row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "a token's payload, or what a JSON path finds in it", jwt_payload_query).prepared(prepare_query),
-    row("jwt_verify",          &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
-    row("jwt_verify_cert",     &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "1 if it is right by the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
+    row("jwt_verify",          &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
+    row("jwt_verify_cert",     &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "1 if it is right by the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
 ];
 
 /// Verification results beside 1 and 0.
@@ -69,9 +69,9 @@ impl Prepared for Public {}
 
 /// The certificate that stands in the configuration, or all for a name that a variable will hold.
 #[derive(Debug)]
-struct Named(Option<Arc<Stored>>, Arc<Certificates>);
+struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
-impl Prepared for Named {}
+impl Prepared for NamedCertificate {}
 
 /// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at
 /// when it is used, and may name the files that stand elsewhere in the configuration.
@@ -106,7 +106,11 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 }
 
 /// The certificate of that name, which is read now if it is a file that no store has.
-pub(super) fn certificate(name: &str, all: &Certificates, scope: &Scope<'_>) -> Result<Arc<Stored>, String> {
+pub(super) fn certificate(
+    name: &str,
+    all: &Certificates,
+    scope: &Scope<'_>,
+) -> Result<Arc<CertificateCell>, String> {
     if let Some(known) = all.find(name) {
         // Whoever names it wants it for tokens.
         known.set_for_tokens(true);
@@ -132,7 +136,7 @@ pub(super) fn certificate(name: &str, all: &Certificates, scope: &Scope<'_>) -> 
 fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if let Arg::Bytes(name) = &args[0] {
         match kind_of(name) {
-            Ok(Algorithm::Public(_) | Algorithm::Curve(_) | Algorithm::None) => {}
+            Ok(JwtAlgorithm::Public(_) | JwtAlgorithm::Curve(_) | JwtAlgorithm::None) => {}
             _ => return Err(format!("`{}` is no algorithm for certificates", String::from_utf8_lossy(name))),
         }
     }
@@ -141,11 +145,11 @@ fn prepare_verify_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), Str
         Arg::Bytes(name) => Some(certificate(&String::from_utf8_lossy(name), &all, scope)?),
         _ => None,
     };
-    args.push(Arg::Prepared(Arc::new(Named(fixed, all))));
+    args.push(Arg::Prepared(Arc::new(NamedCertificate(fixed, all))));
     Ok(())
 }
 
-enum Algorithm {
+enum JwtAlgorithm {
     Hmac(u16),
     /// RSA.
     Public(&'static dyn VerificationAlgorithm),
@@ -154,21 +158,21 @@ enum Algorithm {
     None,
 }
 
-fn kind_of(name: &[u8]) -> Result<Algorithm, i64> {
+fn kind_of(name: &[u8]) -> Result<JwtAlgorithm, i64> {
     Ok(match name {
-        b"HS256" => Algorithm::Hmac(256),
-        b"HS384" => Algorithm::Hmac(384),
-        b"HS512" => Algorithm::Hmac(512),
-        b"RS256" => Algorithm::Public(&signature::RSA_PKCS1_2048_8192_SHA256),
-        b"RS384" => Algorithm::Public(&signature::RSA_PKCS1_2048_8192_SHA384),
-        b"RS512" => Algorithm::Public(&signature::RSA_PKCS1_2048_8192_SHA512),
-        b"PS256" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA256),
-        b"PS384" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA384),
-        b"PS512" => Algorithm::Public(&signature::RSA_PSS_2048_8192_SHA512),
-        b"ES256" => Algorithm::Curve(&signature::ECDSA_P256_SHA256_FIXED),
-        b"ES384" => Algorithm::Curve(&signature::ECDSA_P384_SHA384_FIXED),
-        b"ES512" => Algorithm::Curve(&signature::ECDSA_P521_SHA512_FIXED),
-        b"none" => Algorithm::None,
+        b"HS256" => JwtAlgorithm::Hmac(256),
+        b"HS384" => JwtAlgorithm::Hmac(384),
+        b"HS512" => JwtAlgorithm::Hmac(512),
+        b"RS256" => JwtAlgorithm::Public(&signature::RSA_PKCS1_2048_8192_SHA256),
+        b"RS384" => JwtAlgorithm::Public(&signature::RSA_PKCS1_2048_8192_SHA384),
+        b"RS512" => JwtAlgorithm::Public(&signature::RSA_PKCS1_2048_8192_SHA512),
+        b"PS256" => JwtAlgorithm::Public(&signature::RSA_PSS_2048_8192_SHA256),
+        b"PS384" => JwtAlgorithm::Public(&signature::RSA_PSS_2048_8192_SHA384),
+        b"PS512" => JwtAlgorithm::Public(&signature::RSA_PSS_2048_8192_SHA512),
+        b"ES256" => JwtAlgorithm::Curve(&signature::ECDSA_P256_SHA256_FIXED),
+        b"ES384" => JwtAlgorithm::Curve(&signature::ECDSA_P384_SHA384_FIXED),
+        b"ES512" => JwtAlgorithm::Curve(&signature::ECDSA_P521_SHA512_FIXED),
+        b"none" => JwtAlgorithm::None,
         _ => return Err(UNKNOWN_ALGORITHM),
     })
 }
@@ -192,14 +196,14 @@ fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Op
 }
 
 /// Checks a signature with what the name of a key means: what is signed, the algorithm, the name.
-type Check = fn(Signed<'_>, Algorithm, &[u8], &Args) -> Result<bool, i64>;
+type Check = fn(Signed<'_>, JwtAlgorithm, &[u8], &Args) -> Result<bool, i64>;
 
 /// Without the name of an algorithm or a key there is no result at all.
 fn run<'a>(value: &Value<'a>, args: &Args, env: &Env<'_>, check: Check) -> Option<Value<'a>> {
     let token = value.bytes()?;
     let (algorithm, key) = (text(args.get(0), env)?, text(args.get(1), env)?);
     let verify = || match kind_of(&algorithm)? {
-        Algorithm::None => unsigned(token),
+        JwtAlgorithm::None => unsigned(token),
         algorithm => check(signed(token)?, algorithm, &key, args),
     };
     Some(Value::Int(verify().map_or_else(|code| code, i64::from)))
@@ -229,8 +233,8 @@ fn signed(token: &[u8]) -> Result<Signed<'_>, i64> {
     if signature.is_empty() { Err(INVALID_TOKEN) } else { Ok((&token[..last], signature)) }
 }
 
-fn verify(token: Signed<'_>, algorithm: Algorithm, key: &[u8], args: &Args) -> Result<bool, i64> {
-    if let Algorithm::Hmac(bits) = algorithm {
+fn verify(token: Signed<'_>, algorithm: JwtAlgorithm, key: &[u8], args: &Args) -> Result<bool, i64> {
+    if let JwtAlgorithm::Hmac(bits) = algorithm {
         return Ok(verify_hmac(bits, key, token.0, &token.1));
     }
     let Public(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
@@ -239,11 +243,11 @@ fn verify(token: Signed<'_>, algorithm: Algorithm, key: &[u8], args: &Args) -> R
     verify_public(algorithm, &key, token)
 }
 
-fn verify_cert(token: Signed<'_>, algorithm: Algorithm, name: &[u8], args: &Args) -> Result<bool, i64> {
-    if matches!(algorithm, Algorithm::Hmac(_)) {
+fn verify_cert(token: Signed<'_>, algorithm: JwtAlgorithm, name: &[u8], args: &Args) -> Result<bool, i64> {
+    if matches!(algorithm, JwtAlgorithm::Hmac(_)) {
         return Err(UNMANAGED_ALGORITHM);
     }
-    let Named(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
+    let NamedCertificate(fixed, all) = args.prepared(2).ok_or(UNKNOWN_KEY)?;
     let found = || all.find(std::str::from_utf8(name).ok()?);
     let stored = fixed.clone().or_else(found).filter(|stored| stored.exists()).ok_or(UNKNOWN_KEY)?;
     if !stored.for_tokens() {
@@ -253,13 +257,13 @@ fn verify_cert(token: Signed<'_>, algorithm: Algorithm, name: &[u8], args: &Args
     verify_public(algorithm, &certificate.public, token)
 }
 
-fn verify_public(algorithm: Algorithm, key: &PublicKey, token: Signed<'_>) -> Result<bool, i64> {
+fn verify_public(algorithm: JwtAlgorithm, key: &PublicKey, token: Signed<'_>) -> Result<bool, i64> {
     let (signed, signature) = token;
     let algorithm = match algorithm {
-        Algorithm::Public(algorithm) => algorithm,
-        Algorithm::Curve(_) if signature.len() % 2 == 1 => return Err(INVALID_TOKEN),
-        Algorithm::Curve(algorithm) => algorithm,
-        Algorithm::Hmac(_) | Algorithm::None => return Err(UNMANAGED_ALGORITHM),
+        JwtAlgorithm::Public(algorithm) => algorithm,
+        JwtAlgorithm::Curve(_) if signature.len() % 2 == 1 => return Err(INVALID_TOKEN),
+        JwtAlgorithm::Curve(algorithm) => algorithm,
+        JwtAlgorithm::Hmac(_) | JwtAlgorithm::None => return Err(UNMANAGED_ALGORITHM),
     };
     Ok(UnparsedPublicKey::new(algorithm, &*key.0).verify(signed, &signature).is_ok())
 }

@@ -1,15 +1,15 @@
 //! Maps: a value looked up in a file of keys and values (manual, 7.3.1 `map`).
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::env::Env;
-use crate::pattern::{Method, View};
+use crate::pattern::{MatchMethod, View};
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, parse_int, parse_ip};
 
-const TEXT: &[Spec] = &[arg(Kind::Str), opt(Kind::Str)];
-const NUMBER: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
-const KEY: &[Spec] = &[arg(Kind::Str)];
+const TEXT: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Str)];
+const NUMBER: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
+const KEY: &[Spec] = &[arg(ArgKind::Str)];
 
 /// The rows of one match method: text, number, address and key.
 macro_rules! rows {
@@ -87,7 +87,7 @@ pub(super) static CONVERTS: &[Convert] = &{
     ]
 };
 
-fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: Method) -> Result<(), String> {
+fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: MatchMethod) -> Result<(), String> {
     let name = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let list = scope.patterns.borrow_mut().file(&name, true, |path| scope.names.read_patterns(path))?;
     args[0] = Arg::View(Box::new(View::new(list, method, false)?));
@@ -98,7 +98,7 @@ fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: Method) -> Result<(), St
 fn prepare_typed(
     args: &mut [Arg],
     scope: &Scope<'_>,
-    method: Method,
+    method: MatchMethod,
     what: &str,
     fits: impl Fn(&[u8]) -> bool,
 ) -> Result<(), String> {
@@ -118,16 +118,16 @@ fn prepare_typed(
 macro_rules! prepares {
     ($($name:ident $numbers:ident $addresses:ident $method:ident)+) => {
         $(fn $name(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-            prepare(args, scope, Method::$method)
+            prepare(args, scope, MatchMethod::$method)
         }
 
         fn $numbers(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
             let fits = |value: &[u8]| value.is_empty() || parse_int(value).is_some();
-            prepare_typed(args, scope, Method::$method, "no integer", fits)
+            prepare_typed(args, scope, MatchMethod::$method, "no integer", fits)
         }
 
         fn $addresses(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
-            prepare_typed(args, scope, Method::$method, "no address", |value| parse_ip(value).is_some())
+            prepare_typed(args, scope, MatchMethod::$method, "no address", |value| parse_ip(value).is_some())
         })+
     };
 }

@@ -30,7 +30,7 @@ mod text;
 mod variable;
 mod x509;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -40,7 +40,7 @@ use crate::fetch::Prepare;
 use crate::value::{Type, Value};
 
 /// Changes a value, which has the type that the row takes.
-type Change = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
+type ConvertFn = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
 
 /// Makes a number of a number.
 pub(crate) type Calculate = fn(i64, &Args, &Env<'_>) -> Option<i64>;
@@ -49,7 +49,7 @@ pub(crate) type Calculate = fn(i64, &Args, &Env<'_>) -> Option<i64>;
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// For values of any type.
-    Change(Change),
+    Change(ConvertFn),
     /// For numbers, which then stay in registers from one converter to the next.
     Calculate(Calculate),
 }
@@ -87,7 +87,7 @@ pub(crate) const fn row(
     takes: Type,
     gives: Type,
     doc: &'static str,
-    change: Change,
+    change: ConvertFn,
 ) -> Convert {
     let run = Run::Change(change);
     Convert { name, args, takes, gives, doc, run, prepare: None, support: Support::Full }

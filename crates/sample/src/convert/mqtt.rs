@@ -2,7 +2,7 @@
 //! chapters 2 and 3).
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, text_of};
+use crate::args::{Arg, ArgKind, Args, arg, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value, write_int};
@@ -11,7 +11,7 @@ use crate::value::{Scratch, Type, Value, write_int};
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives what it does
     row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "whether it is a right CONNECT or CONNACK packet", mqtt_is_valid),
-    row("mqtt_field_value",  &[arg(Kind::Str), arg(Kind::Str)],   Type::Bin,  Type::Str,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
+    row("mqtt_field_value",  &[arg(ArgKind::Str), arg(ArgKind::Str)],   Type::Bin,  Type::Str,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
 ];
 
 const CONNECT: u8 = 1;
@@ -44,7 +44,7 @@ const REASON_CODE: u8 = 209;
 
 /// A value found: a number, or bytes.
 #[derive(Clone, Copy)]
-enum Found<'b> {
+enum MqttValue<'b> {
     Number(u32),
     Bytes(&'b [u8]),
 }
@@ -57,14 +57,14 @@ enum Problem {
 }
 
 /// Reads a packet from its start; hands every field to `see`.
-struct Reader<'b, 's> {
+struct PacketReader<'b, 's> {
     rest: &'b [u8],
-    see: &'s mut dyn FnMut(u8, Found<'b>),
+    see: &'s mut dyn FnMut(u8, MqttValue<'b>),
 }
 
 type Read<T> = Result<T, Problem>;
 
-impl<'b> Reader<'b, '_> {
+impl<'b> PacketReader<'b, '_> {
     fn take(&mut self, length: usize) -> Read<&'b [u8]> {
         let (part, rest) = self.rest.split_at_checked(length).ok_or(Problem::Wrong)?;
         self.rest = rest;
@@ -95,22 +95,22 @@ impl<'b> Reader<'b, '_> {
     /// The properties of MQTT 5.0. Those in `allowed` may stand here.
     fn properties(&mut self, allowed: &[u8]) -> Read<()> {
         let length = self.variable()? as usize;
-        let mut inner = Reader { rest: self.take(length)?, see: &mut *self.see };
+        let mut inner = PacketReader { rest: self.take(length)?, see: &mut *self.see };
         while !inner.rest.is_empty() {
             let id = inner.variable()? as u8;
             if !allowed.contains(&id) {
                 return Err(Problem::Wrong);
             }
             let found = match id {
-                1 | 23 | 25 | 36 | 37 | 40 | 41 | 42 => Found::Number(inner.number(1)?),
-                19 | 33 | 34 => Found::Number(inner.number(2)?),
-                2 | 17 | 18 | 39 => Found::Number(inner.number(4)?),
+                1 | 23 | 25 | 36 | 37 | 40 | 41 | 42 => MqttValue::Number(inner.number(1)?),
+                19 | 33 | 34 => MqttValue::Number(inner.number(2)?),
+                2 | 17 | 18 | 39 => MqttValue::Number(inner.number(4)?),
                 38 => {
                     inner.string()?;
                     inner.string()?;
                     continue;
                 }
-                _ => Found::Bytes(inner.string()?),
+                _ => MqttValue::Bytes(inner.string()?),
             };
             (inner.see)(id, found);
         }
@@ -136,30 +136,30 @@ impl<'b> Reader<'b, '_> {
             return Err(Problem::Wrong);
         }
         let keepalive = self.number(2)?;
-        (self.see)(PROTOCOL_NAME, Found::Bytes(name));
-        (self.see)(PROTOCOL_VERSION, Found::Number(version));
-        (self.see)(FLAGS, Found::Number(flags));
-        (self.see)(KEEPALIVE, Found::Number(keepalive));
+        (self.see)(PROTOCOL_NAME, MqttValue::Bytes(name));
+        (self.see)(PROTOCOL_VERSION, MqttValue::Number(version));
+        (self.see)(FLAGS, MqttValue::Number(flags));
+        (self.see)(KEEPALIVE, MqttValue::Number(keepalive));
         if version == 5 {
             self.properties(&[17, 33, 39, 34, 25, 23, 38, 21, 22])?;
         }
         let client = self.string()?;
-        (self.see)(CLIENT_IDENTIFIER, Found::Bytes(client));
+        (self.see)(CLIENT_IDENTIFIER, MqttValue::Bytes(client));
         if will {
             if version == 5 {
                 self.properties(&[24, 18, 1, 2, 3, 8, 9, 38])?;
             }
             let (topic, payload) = (self.string()?, self.string()?);
-            (self.see)(WILL_TOPIC, Found::Bytes(topic));
-            (self.see)(WILL_PAYLOAD, Found::Bytes(payload));
+            (self.see)(WILL_TOPIC, MqttValue::Bytes(topic));
+            (self.see)(WILL_PAYLOAD, MqttValue::Bytes(payload));
         }
         if flags & 0x80 != 0 {
             let user = self.string()?;
-            (self.see)(USERNAME, Found::Bytes(user));
+            (self.see)(USERNAME, MqttValue::Bytes(user));
         }
         if flags & 0x40 != 0 {
             let password = self.string()?;
-            (self.see)(PASSWORD, Found::Bytes(password));
+            (self.see)(PASSWORD, MqttValue::Bytes(password));
         }
         Ok(())
     }
@@ -170,11 +170,11 @@ impl<'b> Reader<'b, '_> {
         if flags & 0xfe != 0 {
             return Err(Problem::Wrong);
         }
-        (self.see)(FLAGS, Found::Number(flags));
-        (self.see)(REASON_CODE, Found::Number(reason));
+        (self.see)(FLAGS, MqttValue::Number(flags));
+        (self.see)(REASON_CODE, MqttValue::Number(reason));
         // Only MQTT 5.0 has anything behind the reason.
         let version = if self.rest.is_empty() { 4 } else { 5 };
-        (self.see)(PROTOCOL_VERSION, Found::Number(version));
+        (self.see)(PROTOCOL_VERSION, MqttValue::Number(version));
         if version == 5 {
             self.properties(&[17, 33, 36, 37, 39, 18, 34, 31, 38, 40, 41, 42, 19, 26, 28, 21, 22])?;
         }
@@ -183,20 +183,20 @@ impl<'b> Reader<'b, '_> {
 }
 
 /// Reads the first packet; its type.
-fn read<'b>(bytes: &'b [u8], see: &mut dyn FnMut(u8, Found<'b>)) -> Read<u8> {
+fn read<'b>(bytes: &'b [u8], see: &mut dyn FnMut(u8, MqttValue<'b>)) -> Read<u8> {
     let Some((first, rest)) = bytes.split_first() else { return Err(Problem::Short) };
     let kind = first >> 4;
     if first & 15 != 0 || !matches!(kind, CONNECT | CONNACK) {
         return Err(Problem::Wrong);
     }
-    let mut length = Reader { rest, see: &mut |_, _| {} };
+    let mut length = PacketReader { rest, see: &mut |_, _| {} };
     let announced = match length.variable() {
         Ok(announced) => announced as usize,
         Err(_) if rest.len() < 4 => return Err(Problem::Short),
         Err(problem) => return Err(problem),
     };
     let body = length.rest.get(..announced).ok_or(Problem::Short)?;
-    let mut reader = Reader { rest: body, see };
+    let mut reader = PacketReader { rest: body, see };
     match kind {
         CONNECT => reader.connect()?,
         _ => reader.connack()?,
@@ -251,8 +251,8 @@ fn mqtt_field_value<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> O
     }
     let mut out = Scratch::new();
     match found? {
-        Found::Number(number) => write_int(&mut out, i64::from(number)),
-        Found::Bytes(bytes) => out.extend_from_slice(bytes),
+        MqttValue::Number(number) => write_int(&mut out, i64::from(number)),
+        MqttValue::Bytes(bytes) => out.extend_from_slice(bytes),
     }
     Some(Value::Str(out.into()))
 }

@@ -1,11 +1,11 @@
 //! Numbers and booleans.
 
 use super::{Convert, calculation, row};
-use crate::args::{Arg, Args, Kind, Spec, arg};
+use crate::args::{Arg, ArgKind, Args, Spec, arg};
 use crate::env::Env;
 use crate::value::{Bytes, Type, Value};
 
-const NUMBER: &[Spec] = &[arg(Kind::IntOrVariable)];
+const NUMBER: &[Spec] = &[arg(ArgKind::IntOrVariable)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -25,7 +25,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("bool",  &[],                               Type::Int,  Type::Bool, "whether it is not 0",                            boolean),
     row("odd",   &[],                               Type::Int,  Type::Bool, "whether it is odd",                              odd),
     row("even",  &[],                               Type::Int,  Type::Bool, "whether it is even",                             even),
-    row("iif",   &[arg(Kind::Str), arg(Kind::Str)], Type::Bool, Type::Str,  "the first argument if true, else the second",    iif),
+    row("iif",   &[arg(ArgKind::Str), arg(ArgKind::Str)], Type::Bool, Type::Str,  "the first argument if true, else the second",    iif),
     row("htonl", &[],                               Type::Int,  Type::Bin,  "its low 32 bits in network order",               htonl),
 ];
 

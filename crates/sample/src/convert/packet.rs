@@ -1,12 +1,12 @@
 //! Headers of Ethernet frames, IP packets and TCP segments, as `fc_saved_syn` would give them.
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, opt};
+use crate::args::{Arg, ArgKind, Args, Spec, opt};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
-const FP: &[Spec] = &[opt(Kind::Int)];
+const FP: &[Spec] = &[opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[

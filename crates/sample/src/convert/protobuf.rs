@@ -1,7 +1,7 @@
 //! Protocol buffers: a field of a message by its path, and the same inside a gRPC frame.
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
@@ -9,8 +9,8 @@ use crate::value::{Bytes, Scratch, Type, Value};
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     //  name          arguments                          takes       gives       what it does
-    row("protobuf",   &[arg(Kind::Str), opt(Kind::Str)], Type::Bin,  Type::Any,  "a field of a message, by the path of its numbers", protobuf).prepared(prepare),
-    row("ungrpc",     &[arg(Kind::Str), opt(Kind::Str)], Type::Bin,  Type::Any,  "a field of the first message of a gRPC body",     ungrpc).prepared(prepare),
+    row("protobuf",   &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "a field of a message, by the path of its numbers", protobuf).prepared(prepare),
+    row("ungrpc",     &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "a field of the first message of a gRPC body",     ungrpc).prepared(prepare),
 ];
 
 /// The type of a field; decides on how its bytes are read.

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use state::table::{Table, View};
+use state::table::{EntryValues, Table};
 
 use super::{Convert, row};
-use crate::args::{Args, Kind, Spec, arg, opt};
+use crate::args::{ArgKind, Args, Spec, arg, opt};
 use crate::env::Env;
-use crate::fact::{Element, FACTS, number};
 use crate::fetch::an_element;
+use crate::table_field::{Element, FACTS, number};
 use crate::track;
 use crate::value::{Type, Value};
 
-const TABLE: &[Spec] = &[arg(Kind::Table)];
-const ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Table)];
-const OR_ELSE: &[Spec] = &[arg(Kind::Table), opt(Kind::Int)];
+const TABLE: &[Spec] = &[arg(ArgKind::Table)];
+const ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Table)];
+const OR_ELSE: &[Spec] = &[arg(ArgKind::Table), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -91,7 +91,7 @@ fn or_else<'a>(
     value: Value<'a>,
     args: &'a Args,
     env: &'a Env<'a>,
-    tell: fn(&View<'_>, u64) -> u32,
+    tell: fn(&EntryValues<'_>, u64) -> u32,
 ) -> Option<Value<'a>> {
     let table = args.table(0)?;
     track::with_key(value, table.settings.kind, |key| match table.find(key, env.now_ms) {

@@ -3,14 +3,14 @@
 use http::uri;
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::auth::same;
 use crate::env::Env;
 use crate::regex::Regex;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
-const FIELD: &[Spec] = &[arg(Kind::Int), arg(Kind::Str), opt(Kind::Int)];
+const FIELD: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Str), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -20,22 +20,22 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("length",       &[],                                                                   Type::Str,  Type::Int,  "its length in bytes",                              length),
     row("reverse",      &[],                                                                   Type::Str,  Type::Str,  "from the end to the start",                        reverse),
     row("reverse_dom",  &[],                                                                   Type::Str,  Type::Str,  "the labels of a domain from the last to the first",reverse_dom),
-    row("bytes",        &[opt(Kind::StrOrVariable), opt(Kind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes).prepared(prepare_bytes),
+    row("bytes",        &[opt(ArgKind::StrOrVariable), opt(ArgKind::StrOrVariable)],                 Type::Bin,  Type::Bin,  "the bytes from an offset on",                      bytes).prepared(prepare_bytes),
     row("field",        FIELD,                                                                 Type::Str,  Type::Str,  "a field between delimiters, empty ones counted",   field).prepared(prepare_field),
     row("word",         FIELD,                                                                 Type::Str,  Type::Str,  "a word between delimiters, empty ones skipped",    word).prepared(prepare_field),
-    row("concat",       &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by text, a variable and text",            concat).prepared(prepare_concat),
-    row("add_item",     &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "followed by a delimiter and an item",              add_item).prepared(prepare_add_item),
-    row("regsub",       &[arg(Kind::Str), arg(Kind::Str), opt(Kind::Str)],                     Type::Str,  Type::Str,  "with what matches a regular expression replaced",  regsub).prepared(prepare_regsub),
+    row("concat",       &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "followed by text, a variable and text",            concat).prepared(prepare_concat),
+    row("add_item",     &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "followed by a delimiter and an item",              add_item).prepared(prepare_add_item),
+    row("regsub",       &[arg(ArgKind::Str), arg(ArgKind::Str), opt(ArgKind::Str)],                     Type::Str,  Type::Str,  "with what matches a regular expression replaced",  regsub).prepared(prepare_regsub),
     row("cut_crlf",     &[],                                                                   Type::Str,  Type::Str,  "up to the first line break",                       cut_crlf),
-    row("ltrim",        &[arg(Kind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the start",             ltrim),
-    row("rtrim",        &[arg(Kind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the end",               rtrim),
-    row("strcmp",       &[arg(Kind::Variable)],                                                Type::Str,  Type::Int,  "below, at or above 0 as it compares with a variable", strcmp),
-    row("secure_memcmp",&[arg(Kind::Variable)],                                                Type::Bin,  Type::Bool, "whether it equals a variable, in constant time",   secure_memcmp),
+    row("ltrim",        &[arg(ArgKind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the start",             ltrim),
+    row("rtrim",        &[arg(ArgKind::Str)],                                                     Type::Str,  Type::Str,  "without the given bytes at the end",               rtrim),
+    row("strcmp",       &[arg(ArgKind::Variable)],                                                Type::Str,  Type::Int,  "below, at or above 0 as it compares with a variable", strcmp),
+    row("secure_memcmp",&[arg(ArgKind::Variable)],                                                Type::Bin,  Type::Bool, "whether it equals a variable, in constant time",   secure_memcmp),
     row("host_only",    &[],                                                                   Type::Str,  Type::Str,  "a Host header without its port",                   host_only),
     row("port_only",    &[],                                                                   Type::Str,  Type::Int,  "the port of a Host header, 0 for none",            port_only),
-    row("param",        &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "a parameter of name=value pairs",                  param).prepared(prepare_param),
-    row("language",     &[arg(Kind::Str), opt(Kind::Str)],                                     Type::Str,  Type::Str,  "the language of a list that a client likes best",  language),
-    row("has_ctl",      &[opt(Kind::Str)],                                                     Type::Bin,  Type::Bool, "whether it has control characters",                has_ctl).prepared(prepare_has_ctl),
+    row("param",        &[arg(ArgKind::Str), opt(ArgKind::Str)],                                     Type::Str,  Type::Str,  "a parameter of name=value pairs",                  param).prepared(prepare_param),
+    row("language",     &[arg(ArgKind::Str), opt(ArgKind::Str)],                                     Type::Str,  Type::Str,  "the language of a list that a client likes best",  language),
+    row("has_ctl",      &[opt(ArgKind::Str)],                                                     Type::Bin,  Type::Bool, "whether it has control characters",                has_ctl).prepared(prepare_has_ctl),
 ];
 
 fn lower<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {

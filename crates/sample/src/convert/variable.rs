@@ -2,8 +2,7 @@
 //! proxies and servers.
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, opt, text_of};
-use crate::condition::{Condition, Test};
+use crate::args::{Arg, ArgKind, Args, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::transaction::{Cause, Phase};
@@ -13,9 +12,9 @@ use crate::vars::SetConditions;
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives what it does
-    row("set-var",    &[arg(Kind::Variable), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
-    row("unset-var",  &[arg(Kind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
-    row("when",       &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
+    row("set-var",    &[arg(ArgKind::Variable), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
+    row("unset-var",  &[arg(ArgKind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
+    row("when",       &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
 ];
 
 /// Gathers the conditions in the second argument.
@@ -64,7 +63,7 @@ fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
             if acl.starts_with('!') {
                 return Err(format!("there is no ACL `{acl}`; write `when(!acl,…)` for the opposite"));
             }
-            Arg::Condition(Box::new(Condition::of_names(std::iter::once(acl), scope)?))
+            Arg::Predicate(scope.names.predicate(vec![acl], scope)?)
         }
         _ => Arg::Missing,
     };
@@ -87,7 +86,7 @@ fn when<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<
     let answered_here = transaction.is_some_and(|transaction| transaction.service.is_some());
     let holds = match CONDITIONS.get(args.int(0)? as usize).copied()? {
         "acl" => match args.get(2) {
-            Arg::Condition(condition) => condition.eval(env) == Test::Yes,
+            Arg::Predicate(predicate) => predicate.holds(env),
             _ => false,
         },
         "error" => failed,

@@ -1,7 +1,7 @@
 //! What was kept of a request and its response for the logs (manual, 7.3.6).
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, arg};
+use crate::args::{Arg, ArgKind, Args, arg};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
@@ -11,8 +11,8 @@ use crate::value::{Scratch, Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments          gives      where                   what it is
-    row("capture.req.hdr",    &[arg(Kind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr).prepared(prepare_slot),
-    row("capture.res.hdr",    &[arg(Kind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr).prepared(prepare_slot),
+    row("capture.req.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr).prepared(prepare_slot),
+    row("capture.res.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr).prepared(prepare_slot),
     row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
     row("capture.req.uri",    &[],               Type::Str, Columns::REQUEST_KEPT,  "path and query as received",                   capture_req_uri).prepared(keep_line),
     row("capture.req.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the version as received, HTTP/1.0 or HTTP/1.1", capture_req_ver).prepared(keep_line),

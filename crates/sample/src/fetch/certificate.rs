@@ -2,19 +2,19 @@
 //! the server's (`ssl_s_…`; manual, 7.3.4). A certificate is taken apart when a fetch asks for it,
 //! each time.
 
-use ::tls::dn::Name;
-use ::tls::x509::{self, Facts};
+use ::tls::dn::DistinguishedName;
+use ::tls::x509::{self, CertificateFields};
 
-use super::tls::{Back, Front, Side};
+use super::tls::{Back, Front, TlsSide};
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, opt, text_of};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const C: Columns = Columns::CLIENT_SESSION;
-const DN: &[Spec] = &[opt(Kind::Str), opt(Kind::Int), opt(Kind::Str)];
+const DN: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Int), opt(ArgKind::Str)];
 
 /// The rows.
 #[rustfmt::skip]
@@ -38,7 +38,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_c_key_alg",      &[], Type::Str,  C, "the algorithm of its key",                        key_alg::<Client>),
     row("ssl_c_sig_alg",      &[], Type::Str,  C, "the algorithm that it is signed with",            sig_alg::<Client>),
     row("ssl_c_san",          &[], Type::Str,  C, "its alternative names",                           ssl_c_san),
-    row("ssl_c_policies",     &[opt(Kind::Str)], Type::Str, C, "its policies, or one of them where it is there", ssl_c_policies),
+    row("ssl_c_policies",     &[opt(ArgKind::Str)], Type::Str, C, "its policies, or one of them where it is there", ssl_c_policies),
     row("ssl_f_der",          &[], Type::Bin,  C, "the certificate shown to the client",             der::<Frontend>),
     row("ssl_f_sha1",         &[], Type::Bin,  C, "its fingerprint",                                 sha1::<Frontend>),
     row("ssl_f_serial",       &[], Type::Bin,  C, "its serial number",                               serial::<Frontend>),
@@ -98,8 +98,8 @@ impl Whose for Server {
     }
 }
 
-fn facts<'a, W: Whose>(env: &Env<'a>) -> Option<Facts<'a>> {
-    Facts::parse(W::own(env)?).ok()
+fn facts<'a, W: Whose>(env: &Env<'a>) -> Option<CertificateFields<'a>> {
+    CertificateFields::parse(W::own(env)?).ok()
 }
 
 fn made_text<'a>(text: impl AsRef<[u8]>) -> Option<Value<'a>> {
@@ -192,7 +192,7 @@ fn i_dn<'a, W: Whose>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Optio
 }
 
 /// A name, or what the arguments want of it: an entry with its occurrence, a format.
-fn show<'a>(name: &Name<'_>, args: &Args) -> Option<Value<'a>> {
+fn show<'a>(name: &DistinguishedName<'_>, args: &Args) -> Option<Value<'a>> {
     match args.bytes(0).filter(|entry| !entry.is_empty()) {
         Some(entry) => made_text(name.entry(str::from_utf8(entry).ok()?, args.int(1).unwrap_or(0))?),
         None if args.bytes(2).is_some() => made_text(name.rfc2253()?),

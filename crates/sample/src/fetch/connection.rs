@@ -4,7 +4,7 @@
 use state::Mode;
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, arg};
+use crate::args::{Arg, ArgKind, Args, arg};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
@@ -27,7 +27,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fc_rcvd_proxy",    &[],               Type::Bool, Columns::CLIENT,         "whether it began with a PROXY protocol header",     fc_rcvd_proxy),
     row("fc_pp_authority",  &[],               Type::Str,  Columns::CLIENT,         "the authority of that header",                      fc_pp_authority),
     row("fc_pp_unique_id",  &[],               Type::Str,  Columns::CLIENT,         "the unique id of that header",                      fc_pp_unique_id),
-    row("fc_pp_tlv",        &[arg(Kind::Str)], Type::Str,  Columns::CLIENT_SESSION, "a value of that header, by its type",               fc_pp_tlv).prepared(prepare_tlv),
+    row("fc_pp_tlv",        &[arg(ArgKind::Str)], Type::Str,  Columns::CLIENT_SESSION, "a value of that header, by its type",               fc_pp_tlv).prepared(prepare_tlv),
     row("fc_http_major",    &[],               Type::Int,  Columns::CLIENT,         "the major version of HTTP on it, 1 or 2",           fc_http_major),
     row("fc_glitches",      &[],               Type::Int,  Columns::CLIENT,         "protocol glitches on it",                           fc_glitches),
     row("bc_reused",        &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server served before", bc_reused),

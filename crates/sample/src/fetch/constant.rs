@@ -3,7 +3,7 @@
 use base::clock::WallTime;
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, arg, opt};
+use crate::args::{Arg, ArgKind, Args, arg, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
@@ -14,21 +14,21 @@ pub(super) static FETCHES: &[Fetch] = &[
     // name arguments gives where what it is
     row("always_false", &[],                                       Type::Bool,   Columns::ALWAYS,  "false",                                           always_false),
     row("always_true",  &[],                                       Type::Bool,   Columns::ALWAYS,  "true",                                            always_true),
-    row("bool",         &[arg(Kind::Str)],                         Type::Bool,   Columns::ALWAYS,  "a constant boolean",                              constant).prepared(prepare_bool),
-    row("int",          &[arg(Kind::Int)],                         Type::Int,    Columns::ALWAYS,  "a constant number",                               constant),
-    row("str",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "a constant text",                                 constant),
-    row("bin",          &[arg(Kind::Str)],                         Type::Bin,    Columns::ALWAYS,  "constant bytes, written in hexadecimal",          constant_bin).prepared(prepare_bin),
-    row("ipv4",         &[arg(Kind::Ip4)],                         Type::Ip4,    Columns::ALWAYS,  "a constant IPv4 address",                         constant),
-    row("ipv6",         &[arg(Kind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "a constant IPv6 address",                         constant),
-    row("meth",         &[arg(Kind::Str)],                         Type::Method, Columns::ALWAYS,  "a constant HTTP method",                          constant_meth),
-    row("var",          &[arg(Kind::Variable), opt(Kind::Str)],    Type::Any,    Columns::ALWAYS,  "a variable, or the default value",                var),
-    row("acl",          &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],
+    row("bool",         &[arg(ArgKind::Str)],                         Type::Bool,   Columns::ALWAYS,  "a constant boolean",                              constant).prepared(prepare_bool),
+    row("int",          &[arg(ArgKind::Int)],                         Type::Int,    Columns::ALWAYS,  "a constant number",                               constant),
+    row("str",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "a constant text",                                 constant),
+    row("bin",          &[arg(ArgKind::Str)],                         Type::Bin,    Columns::ALWAYS,  "constant bytes, written in hexadecimal",          constant_bin).prepared(prepare_bin),
+    row("ipv4",         &[arg(ArgKind::Ip4)],                         Type::Ip4,    Columns::ALWAYS,  "a constant IPv4 address",                         constant),
+    row("ipv6",         &[arg(ArgKind::Ip6)],                         Type::Ip6,    Columns::ALWAYS,  "a constant IPv6 address",                         constant),
+    row("meth",         &[arg(ArgKind::Str)],                         Type::Method, Columns::ALWAYS,  "a constant HTTP method",                          constant_meth),
+    row("var",          &[arg(ArgKind::Variable), opt(ArgKind::Str)],    Type::Any,    Columns::ALWAYS,  "a variable, or the default value",                var),
+    row("acl",          &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],
                                                                    Type::Bool,   Columns::ALWAYS,  "whether all the named ACLs match",                acl).prepared(prepare_acl),
-    row("env",          &[arg(Kind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as the configuration left it",     env_value).prepared(prepare_env),
-    row("date",         &[opt(Kind::Int), opt(Kind::Str)],         Type::Int,    Columns::ALWAYS,  "the current date since 1970, with an offset",     date).prepared(prepare_date),
+    row("env",          &[arg(ArgKind::Str)],                         Type::Str,    Columns::ALWAYS,  "an environment variable, as the configuration left it",     env_value).prepared(prepare_env),
+    row("date",         &[opt(ArgKind::Int), opt(ArgKind::Str)],         Type::Int,    Columns::ALWAYS,  "the current date since 1970, with an offset",     date).prepared(prepare_date),
     row("date_us",      &[],                                       Type::Int,    Columns::ALWAYS,  "the µs of the current second",                    date_us),
-    row("rand",         &[opt(Kind::Int)],                         Type::Int,    Columns::ALWAYS,  "a random number, below the argument",             rand),
-    row("uuid",         &[opt(Kind::Int)],                         Type::Str,    Columns::ALWAYS,  "a random UUID, version 4 or 7",                   uuid).prepared(prepare_uuid),
+    row("rand",         &[opt(ArgKind::Int)],                         Type::Int,    Columns::ALWAYS,  "a random number, below the argument",             rand),
+    row("uuid",         &[opt(ArgKind::Int)],                         Type::Str,    Columns::ALWAYS,  "a random UUID, version 4 or 7",                   uuid).prepared(prepare_uuid),
 ];
 
 fn always_false<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -93,8 +93,8 @@ fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>
 }
 
 fn acl<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let Arg::Condition(condition) = args.get(0) else { return None };
-    Some(Value::Bool(condition.eval(env) == crate::condition::Test::Yes))
+    let Arg::Predicate(predicate) = args.get(0) else { return None };
+    Some(Value::Bool(predicate.holds(env)))
 }
 
 fn prepare_acl(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
@@ -102,8 +102,8 @@ fn prepare_acl(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         Arg::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     });
-    let condition = crate::condition::Condition::of_names(names, scope)?;
-    *args = vec![Arg::Condition(Box::new(condition))];
+    let predicate = scope.names.predicate(names.collect(), scope)?;
+    *args = vec![Arg::Predicate(predicate)];
     Ok(())
 }
 

@@ -6,13 +6,13 @@ use http::{Head, Name};
 
 use super::header::{as_number, request, response};
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, opt};
+use crate::args::{Arg, ArgKind, Args, opt};
 use crate::env::Env;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
-const NAME: &[crate::args::Spec] = &[opt(Kind::Str)];
+const NAME: &[crate::args::Spec] = &[opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[

@@ -2,13 +2,13 @@
 //! letters, each with a number of eight hexadecimal digits, some with so many bytes behind it).
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
 use crate::env::Env;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
 use crate::value::{Type, Value};
 
-const TOKEN: &[Spec] = &[arg(Kind::Str), opt(Kind::Int)];
+const TOKEN: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[

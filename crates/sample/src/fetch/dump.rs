@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Prepared, Spec, opt, text_of};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 use crate::vars::{Mentioned, VarScope};
 
-const DUMP: &[Spec] = &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)];
+const DUMP: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
@@ -29,9 +29,9 @@ const SCOPES: &[(&str, VarScope)] = &[
 
 /// What is wanted, and the names that the plan mentions, now and later.
 #[derive(Debug)]
-struct Wanted(Option<VarScope>, Arc<Mentioned>);
+struct DumpRequest(Option<VarScope>, Arc<Mentioned>);
 
-impl Prepared for Wanted {}
+impl Prepared for DumpRequest {}
 
 fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let wanted = match text_of(&args[0]) {
@@ -46,12 +46,12 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
             )
         }
     };
-    args.push(Arg::Prepared(Arc::new(Wanted(wanted, scope.variables.borrow().mentioned()))));
+    args.push(Arg::Prepared(Arc::new(DumpRequest(wanted, scope.variables.borrow().mentioned()))));
     Ok(())
 }
 
 fn dump_all_vars<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let Wanted(wanted, mentioned) = args.prepared(3)?;
+    let DumpRequest(wanted, mentioned) = args.prepared(3)?;
     let prefix = args.bytes(1).unwrap_or_default();
     let separator = args.bytes(2).unwrap_or(b", ");
     let mut out = Scratch::new();

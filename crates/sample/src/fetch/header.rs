@@ -3,17 +3,17 @@
 use http::{Head, KnownName, Name, uri};
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, opt};
+use crate::args::{Arg, ArgKind, Args, opt};
 use crate::env::Env;
-use crate::packed::write_length;
+use crate::length_prefixed::write_length;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
 use crate::transaction::FirstBytes;
 use crate::value::{Scratch, Type, Value};
 
-const ONE: &[crate::args::Spec] = &[opt(Kind::HeaderName), opt(Kind::Int)];
-const NAME: &[crate::args::Spec] = &[opt(Kind::HeaderName)];
-const DELIMITER: &[crate::args::Spec] = &[opt(Kind::Str)];
+const ONE: &[crate::args::Spec] = &[opt(ArgKind::HeaderName), opt(ArgKind::Int)];
+const NAME: &[crate::args::Spec] = &[opt(ArgKind::HeaderName)];
+const DELIMITER: &[crate::args::Spec] = &[opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[

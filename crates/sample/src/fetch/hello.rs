@@ -1,18 +1,18 @@
 //! Fetches about the ClientHello of the client's connection (manual, 7.3.4), of which as much is
 //! kept as `tune.ssl.capture-buffer-size` says: what JA3 and JA4 are made of.
 
-use ::tls::captured::{List, Lists};
+use ::tls::capture::{CapturedList, Lists};
 use ::tls::suite_names;
 
-use super::tls::{Front, Side};
+use super::tls::{Front, TlsSide};
 use super::{Cursor, Fetch, row};
-use crate::args::{Args, Kind, Spec, opt};
+use crate::args::{ArgKind, Args, Spec, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::value::{Bytes, Scratch, Type, Value};
 
 const F: Columns = Columns::CLIENT_SESSION;
-const FILTER: &[Spec] = &[opt(Kind::Int)];
+const FILTER: &[Spec] = &[opt(ArgKind::Int)];
 
 /// The rows. The types are HAProxy's, which calls bytes a string and digits bytes.
 #[rustfmt::skip]
@@ -35,7 +35,7 @@ fn lists<'a>(env: &Env<'a>) -> Option<&'a Lists> {
 
 /// The numbers of a list that has any, without those that mean nothing (GREASE, RFC 8701) if
 /// `args` want that.
-fn numbers<'a>(env: &Env<'a>, args: &Args, list: List) -> Option<Bytes<'a>> {
+fn numbers<'a>(env: &Env<'a>, args: &Args, list: CapturedList) -> Option<Bytes<'a>> {
     let bytes = lists(env)?.get(list);
     if bytes.is_empty() {
         return None;
@@ -57,11 +57,11 @@ fn ssl_fc_protocol_hello_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -
 }
 
 fn ssl_fc_cipherlist_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    numbers(env, args, List::Suites).map(Value::Str)
+    numbers(env, args, CapturedList::Suites).map(Value::Str)
 }
 
 fn ssl_fc_cipherlist_hex<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let bytes = numbers(env, args, List::Suites)?;
+    let bytes = numbers(env, args, CapturedList::Suites)?;
     let mut digits = Scratch::new();
     for byte in &*bytes {
         digits.extend_from_slice(format!("{byte:02X}").as_bytes());
@@ -70,7 +70,7 @@ fn ssl_fc_cipherlist_hex<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -
 }
 
 fn ssl_fc_cipherlist_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let bytes = numbers(env, args, List::Suites)?;
+    let bytes = numbers(env, args, CapturedList::Suites)?;
     let mut names = Scratch::new();
     for number in ::tls::hello::numbers(&bytes) {
         if !names.is_empty() {
@@ -89,21 +89,21 @@ fn ssl_fc_cipherlist_xxh<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> O
 }
 
 fn ssl_fc_extlist_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    numbers(env, args, List::Extensions).map(Value::Str)
+    numbers(env, args, CapturedList::Extensions).map(Value::Str)
 }
 
 fn ssl_fc_eclist_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    numbers(env, args, List::Groups).map(Value::Str)
+    numbers(env, args, CapturedList::Groups).map(Value::Str)
 }
 
 fn ssl_fc_ecformats_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    numbers(env, args, List::PointFormats).map(Value::Str)
+    numbers(env, args, CapturedList::PointFormats).map(Value::Str)
 }
 
 fn ssl_fc_sigalgs_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    numbers(env, args, List::Signatures).map(Value::Bin)
+    numbers(env, args, CapturedList::Signatures).map(Value::Bin)
 }
 
 fn ssl_fc_supported_versions_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    numbers(env, args, List::Versions).map(Value::Bin)
+    numbers(env, args, CapturedList::Versions).map(Value::Bin)
 }

@@ -5,13 +5,13 @@
 use http::Head;
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, text_of};
 use crate::env::Env;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
 use crate::value::{Scratch, Type, Value};
 
-const INDEX: &[Spec] = &[arg(Kind::Str)];
+const INDEX: &[Spec] = &[arg(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
@@ -58,21 +58,21 @@ fn prepare_index(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 }
 
 /// A message in one direction.
-struct Message<'a> {
+struct HtxMessage<'a> {
     head: &'a Head,
     body: &'a [u8],
     complete: bool,
 }
 
 /// A part of a message.
-enum Block<'a> {
+enum HtxBlock<'a> {
     StartLine,
     Header(&'a [u8], &'a [u8]),
     EndOfHeaders,
     Data(&'a [u8]),
 }
 
-fn message<'a>(env: &Env<'a>, args: &Args) -> Option<Message<'a>> {
+fn message<'a>(env: &Env<'a>, args: &Args) -> Option<HtxMessage<'a>> {
     let transaction = env.transaction.filter(|transaction| transaction.is_http)?;
     let of_response = args.int(1) == Some(1);
     let (head, body) = match of_response {
@@ -88,18 +88,18 @@ fn message<'a>(env: &Env<'a>, args: &Args) -> Option<Message<'a>> {
         http::BodyLength::Length(length) => body.len() as u64 >= length,
         http::BodyLength::Chunked | http::BodyLength::UntilClose => false,
     };
-    Some(Message { head, body, complete })
+    Some(HtxMessage { head, body, complete })
 }
 
-impl<'a> Message<'a> {
-    fn blocks(&self) -> impl Iterator<Item = Block<'a>> + use<'a> {
-        let headers = self.head.fields().map(|(name, value)| Block::Header(name, value));
-        let data = Some(self.body).filter(|body| !body.is_empty()).map(Block::Data);
-        [Block::StartLine].into_iter().chain(headers).chain([Block::EndOfHeaders]).chain(data)
+impl<'a> HtxMessage<'a> {
+    fn blocks(&self) -> impl Iterator<Item = HtxBlock<'a>> + use<'a> {
+        let headers = self.head.fields().map(|(name, value)| HtxBlock::Header(name, value));
+        let data = Some(self.body).filter(|body| !body.is_empty()).map(HtxBlock::Data);
+        [HtxBlock::StartLine].into_iter().chain(headers).chain([HtxBlock::EndOfHeaders]).chain(data)
     }
 
     /// The block at the index of the arguments; -1 is the last.
-    fn block(&self, args: &Args) -> Option<Block<'a>> {
+    fn block(&self, args: &Args) -> Option<HtxBlock<'a>> {
         match usize::try_from(args.int(0)?) {
             Ok(index) => self.blocks().nth(index),
             Err(_) => self.blocks().last(),
@@ -114,12 +114,12 @@ impl<'a> Message<'a> {
         line
     }
 
-    fn size_of(&self, block: &Block<'_>) -> usize {
+    fn size_of(&self, block: &HtxBlock<'_>) -> usize {
         match block {
-            Block::StartLine => self.start_line().len(),
-            Block::Header(name, value) => name.len() + value.len(),
-            Block::EndOfHeaders => 1,
-            Block::Data(bytes) => bytes.len(),
+            HtxBlock::StartLine => self.start_line().len(),
+            HtxBlock::Header(name, value) => name.len() + value.len(),
+            HtxBlock::EndOfHeaders => 1,
+            HtxBlock::Data(bytes) => bytes.len(),
         }
     }
 
@@ -178,11 +178,11 @@ fn blk_size<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Valu
 fn blk_type<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let message = message(env, args)?;
     let name: &[u8] = match message.block(args) {
-        Some(Block::StartLine) if message.head.is_response() => b"HTX_BLK_RES_SL",
-        Some(Block::StartLine) => b"HTX_BLK_REQ_SL",
-        Some(Block::Header(..)) => b"HTX_BLK_HDR",
-        Some(Block::EndOfHeaders) => b"HTX_BLK_EOH",
-        Some(Block::Data(_)) => b"HTX_BLK_DATA",
+        Some(HtxBlock::StartLine) if message.head.is_response() => b"HTX_BLK_RES_SL",
+        Some(HtxBlock::StartLine) => b"HTX_BLK_REQ_SL",
+        Some(HtxBlock::Header(..)) => b"HTX_BLK_HDR",
+        Some(HtxBlock::EndOfHeaders) => b"HTX_BLK_EOH",
+        Some(HtxBlock::Data(_)) => b"HTX_BLK_DATA",
         None => b"HTX_BLK_UNUSED",
     };
     Some(Value::str(name))
@@ -190,21 +190,21 @@ fn blk_type<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Valu
 
 fn blk_data<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::bin(match message(env, args)?.block(args) {
-        Some(Block::Data(bytes)) => bytes,
+        Some(HtxBlock::Data(bytes)) => bytes,
         _ => b"",
     }))
 }
 
 fn blk_hdrname<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::str(match message(env, args)?.block(args) {
-        Some(Block::Header(name, _)) => name,
+        Some(HtxBlock::Header(name, _)) => name,
         _ => b"",
     }))
 }
 
 fn blk_hdrval<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::str(match message(env, args)?.block(args) {
-        Some(Block::Header(_, value)) => value,
+        Some(HtxBlock::Header(_, value)) => value,
         _ => b"",
     }))
 }
@@ -212,7 +212,7 @@ fn blk_hdrval<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Va
 fn blk_start_line<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let message = message(env, args)?;
     Some(match message.block(args) {
-        Some(Block::StartLine) => Value::made(message.start_line()),
+        Some(HtxBlock::StartLine) => Value::made(message.start_line()),
         _ => Value::str(b""),
     })
 }

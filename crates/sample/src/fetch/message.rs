@@ -4,7 +4,7 @@ use http::{Head, KnownName, uri};
 
 use super::header::{request, response};
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, opt};
+use crate::args::{Arg, ArgKind, Args, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
@@ -16,7 +16,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "the body as far as it came",           req_body).prepared(keep_body),
     row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "its length as far as it came",         req_body_len).prepared(keep_body),
     row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "its length as announced",              req_body_size).prepared(keep_body),
-    row("req.body_param", &[opt(Kind::Str), opt(Kind::Str)],  Type::Bin, Columns::REQUEST,  "a parameter of a form in the body",    req_body_param).prepared(keep_body),
+    row("req.body_param", &[opt(ArgKind::Str), opt(ArgKind::Str)],  Type::Bin, Columns::REQUEST,  "a parameter of a form in the body",    req_body_param).prepared(keep_body),
     row("res.body",       &[],                                Type::Bin, Columns::RESPONSE, "the body as far as it came",           res_body).prepared(keep_body),
     row("res.body_len",   &[],                                Type::Int, Columns::RESPONSE, "its length as far as it came",         res_body_len).prepared(keep_body),
     row("res.body_size",  &[],                                Type::Int, Columns::RESPONSE, "its length as announced",              res_body_size).prepared(keep_body),

@@ -26,7 +26,7 @@ mod table;
 mod timer;
 mod tls;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 

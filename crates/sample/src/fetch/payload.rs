@@ -1,14 +1,14 @@
 //! Raw bytes of a stream, RDP cookies and the first message of TLS (manual, 7.3.5).
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, arg, opt};
+use crate::args::{Arg, ArgKind, Args, arg, opt};
 use crate::env::Env;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
 use crate::value::{Type, Value};
 
-const RANGE: &[crate::args::Spec] = &[arg(Kind::Int), arg(Kind::Int)];
-const LENGTH_VALUE: &[crate::args::Spec] = &[arg(Kind::Int), arg(Kind::Int), opt(Kind::Str)];
+const RANGE: &[crate::args::Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int)];
+const LENGTH_VALUE: &[crate::args::Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int), opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
@@ -22,10 +22,10 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.len",            &[],              Type::Int,  Columns::RESPONSE, "how many bytes of the response are there",                res_len),
     row("res.payload",        RANGE,            Type::Bin,  Columns::RESPONSE, "bytes of the response, by offset and length",             res_payload).prepared(prepare),
     row("res.payload_lv",     LENGTH_VALUE,     Type::Bin,  Columns::RESPONSE, "bytes with their length before them",                     res_payload_lv).prepared(prepare_length),
-    row("rdp_cookie",         &[opt(Kind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
-    row("rdp_cookie_cnt",     &[opt(Kind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
-    row("req.rdp_cookie",     &[opt(Kind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
-    row("req.rdp_cookie_cnt", &[opt(Kind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
+    row("rdp_cookie",         &[opt(ArgKind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
+    row("rdp_cookie_cnt",     &[opt(ArgKind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
+    row("req.rdp_cookie",     &[opt(ArgKind::Str)],Type::Str,  Columns::REQUEST,  "a cookie of the remote desktop protocol",                 rdp_cookie),
+    row("req.rdp_cookie_cnt", &[opt(ArgKind::Str)],Type::Int,  Columns::REQUEST,  "whether there is one",                                    rdp_cookie_cnt),
     row("req.ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
     row("req_ssl_hello_type", &[],              Type::Int,  Columns::REQUEST,  "1 for a TLS client hello",                                ssl_hello_type),
     row("res.ssl_hello_type", &[],              Type::Int,  Columns::RESPONSE, "2 for a TLS server hello",                                server_hello_type),
@@ -197,7 +197,7 @@ fn rdp_cookie_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Optio
 }
 
 /// A client hello at the start of the stream.
-struct Hello<'a> {
+struct PayloadHello<'a> {
     version: (u8, u8),
     ciphers: &'a [u8],
     /// The extensions, as far as they are inside the message.
@@ -222,7 +222,7 @@ fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Reads a client hello (RFC 8446, 4.1.2).
-fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
+fn hello<'a>(env: &Env<'a>) -> Option<PayloadHello<'a>> {
     let record = handshake(env, env.request_bytes)?;
     let body = record.strip_prefix(&[1]).and_then(|rest| rest.get(3..))?;
     let version = (*body.first()?, *body.get(1)?);
@@ -238,10 +238,10 @@ fn hello<'a>(env: &Env<'a>) -> Option<Hello<'a>> {
     let ciphers = skip(1).and_then(|_| skip(2));
     let has_extensions = ciphers.is_some() && skip(1).is_some();
     let extensions = if has_extensions { rest.get(2..).unwrap_or_default() } else { &[] };
-    Some(Hello { version, ciphers: ciphers.unwrap_or_default(), extensions })
+    Some(PayloadHello { version, ciphers: ciphers.unwrap_or_default(), extensions })
 }
 
-fn extension<'a>(hello: &Hello<'a>, wanted: u16) -> Option<&'a [u8]> {
+fn extension<'a>(hello: &PayloadHello<'a>, wanted: u16) -> Option<&'a [u8]> {
     let mut rest = hello.extensions;
     while let [kind_high, kind_low, high, low, after @ ..] = rest {
         let length = usize::from(*high) << 8 | usize::from(*low);

@@ -8,7 +8,7 @@ use state::counters::current;
 use state::{Listener, Proxy, Server};
 
 use super::{Cursor, Fetch, row};
-use crate::args::{Args, Kind, arg};
+use crate::args::{ArgKind, Args, arg};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::transaction::TimeoutSlot;
@@ -17,36 +17,36 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                  arguments              gives       where              what it is
-    row("avg_queue",          &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "queued requests a usable server",                avg_queue),
-    row("be_conn",            &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "connections of a backend",                       be_conn),
-    row("be_conn_free",       &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "places left on a backend's servers, -1 for no limit", be_conn_free),
+    row("avg_queue",          &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "queued requests a usable server",                avg_queue),
+    row("be_conn",            &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "connections of a backend",                       be_conn),
+    row("be_conn_free",       &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "places left on a backend's servers, -1 for no limit", be_conn_free),
     row("be_id",              &[],                   Type::Int,  Columns::BACKEND,  "the backend's number",                           be_id),
     row("be_name",            &[],                   Type::Str,  Columns::BACKEND,  "the backend's name",                             be_name),
-    row("be_sess_rate",       &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "sessions a second of a backend",                 be_sess_rate),
-    row("connslots",          &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "places left on servers and in their queues, -1 for no limit", connslots),
+    row("be_sess_rate",       &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "sessions a second of a backend",                 be_sess_rate),
+    row("connslots",          &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "places left on servers and in their queues, -1 for no limit", connslots),
     row("dst_conn",           &[],                   Type::Int,  Columns::FRONTEND, "connections of the listener",                    dst_conn),
     row("fcgi.docroot",       &[],                   Type::Str,  Columns::REQUEST,  "where the scripts of the backend's FastCGI application are", fcgi_docroot),
     row("fcgi.index",         &[],                   Type::Str,  Columns::REQUEST,  "what its path means that ends with a slash",     fcgi_index),
-    row("fe_conn",            &[arg(Kind::Frontend)],Type::Int,  Columns::INTERNAL, "connections of a frontend",                      fe_conn),
+    row("fe_conn",            &[arg(ArgKind::Frontend)],Type::Int,  Columns::INTERNAL, "connections of a frontend",                      fe_conn),
     row("fe_id",              &[],                   Type::Int,  Columns::FRONTEND, "the frontend's number",                          fe_id),
     row("fe_name",            &[],                   Type::Str,  Columns::FRONTEND, "the frontend's name",                            fe_name),
-    row("fe_req_rate",        &[arg(Kind::Frontend)],Type::Int,  Columns::INTERNAL, "requests a second of a frontend",                fe_req_rate),
-    row("fe_sess_rate",       &[arg(Kind::Frontend)],Type::Int,  Columns::INTERNAL, "sessions a second of a frontend",                fe_sess_rate),
-    row("nbsrv",              &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "usable servers of a backend",                    nbsrv),
-    row("queue",              &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "requests in the queues of a backend and its servers", queue),
+    row("fe_req_rate",        &[arg(ArgKind::Frontend)],Type::Int,  Columns::INTERNAL, "requests a second of a frontend",                fe_req_rate),
+    row("fe_sess_rate",       &[arg(ArgKind::Frontend)],Type::Int,  Columns::INTERNAL, "sessions a second of a frontend",                fe_sess_rate),
+    row("nbsrv",              &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "usable servers of a backend",                    nbsrv),
+    row("queue",              &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "requests in the queues of a backend and its servers", queue),
     row("so_id",              &[],                   Type::Int,  Columns::FRONTEND, "the listener's number",                          so_id),
     row("so_name",            &[],                   Type::Str,  Columns::FRONTEND, "the listener's name",                            so_name),
     row("spoe.engine-id",     &[],                   Type::Str,  Columns::INTERNAL, "what agents know the engine by that asks, in the backend of agents", engine_id),
-    row("srv_conn",           &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "requests being served by a server",              srv_conn),
-    row("srv_conn_free",      &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "places left on a server, -1 for no limit",       srv_conn_free),
+    row("srv_conn",           &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "requests being served by a server",              srv_conn),
+    row("srv_conn_free",      &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "places left on a server, -1 for no limit",       srv_conn_free),
     row("srv_id",             &[],                   Type::Int,  Columns::SERVER,   "the chosen server's number",                     srv_id),
-    row("srv_is_up",          &[arg(Kind::Server)],  Type::Bool, Columns::INTERNAL, "whether a server is up",                         srv_is_up),
-    row("srv_iweight",        &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "a server's configured weight",                   srv_iweight),
+    row("srv_is_up",          &[arg(ArgKind::Server)],  Type::Bool, Columns::INTERNAL, "whether a server is up",                         srv_is_up),
+    row("srv_iweight",        &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "a server's configured weight",                   srv_iweight),
     row("srv_name",           &[],                   Type::Str,  Columns::SERVER,   "the chosen server's name",                       srv_name),
-    row("srv_queue",          &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "requests waiting for a server",                  srv_queue),
-    row("srv_sess_rate",      &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "requests a second of a server",                  srv_sess_rate),
-    row("srv_uweight",        &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "a server's weight as set",                       srv_uweight),
-    row("srv_weight",         &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "a server's weight that counts",                  srv_weight),
+    row("srv_queue",          &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "requests waiting for a server",                  srv_queue),
+    row("srv_sess_rate",      &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "requests a second of a server",                  srv_sess_rate),
+    row("srv_uweight",        &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "a server's weight as set",                       srv_uweight),
+    row("srv_weight",         &[arg(ArgKind::Server)],  Type::Int,  Columns::INTERNAL, "a server's weight that counts",                  srv_weight),
     row("cur_client_timeout", &[],                   Type::Int,  Columns::FRONTEND, "the client timeout of this stream, in ms",       cur_client_timeout),
     row("cur_connect_timeout",&[],                   Type::Int,  Columns::BACKEND,  "its connect timeout",                            cur_connect_timeout),
     row("cur_queue_timeout",  &[],                   Type::Int,  Columns::BACKEND,  "its queue timeout",                              cur_queue_timeout),

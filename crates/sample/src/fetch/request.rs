@@ -4,7 +4,7 @@ use http::uri;
 
 use super::header::{host, request};
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, arg, opt};
+use crate::args::{Arg, ArgKind, Args, arg, opt};
 use crate::auth;
 use crate::env::Env;
 use crate::place::Columns;
@@ -17,15 +17,15 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("method",          &[],                                                  Type::Method, Columns::REQUEST_KEPT, "the method",                                    method),
     row("path",            &[],                                                  Type::Str,    Columns::REQUEST,      "the path, without host and query",              path),
     row("pathq",           &[],                                                  Type::Str,    Columns::REQUEST,      "the path with the query",                       pathq),
-    row("query",           &[opt(Kind::Str)],                                    Type::Str,    Columns::REQUEST,      "the query, without or with the question mark",  query).prepared(prepare_query),
+    row("query",           &[opt(ArgKind::Str)],                                    Type::Str,    Columns::REQUEST,      "the query, without or with the question mark",  query).prepared(prepare_query),
     row("url",             &[],                                                  Type::Str,    Columns::REQUEST,      "the request's target",                          url),
     row("url_ip",          &[],                                                  Type::Ip4,    Columns::REQUEST,      "the IP address in the target",                  url_ip),
     row("url_port",        &[],                                                  Type::Int,    Columns::REQUEST,      "the port in an absolute target, 0 for none",            url_port),
     row("url32",           &[],                                                  Type::Int,    Columns::REQUEST,      "a hash of host and target",                     url32),
     row("url32+src",       &[],                                                  Type::Bin,    Columns::REQUEST,      "that hash and the client's address",            url32_src),
-    row("url_param",       &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],    Type::Str,    Columns::REQUEST,      "a parameter of the query",                      urlp),
-    row("urlp",            &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],    Type::Str,    Columns::REQUEST,      "a parameter of the query",                      urlp),
-    row("urlp_val",        &[opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],    Type::Int,    Columns::REQUEST,      "a parameter of the query, as a number",         urlp_val),
+    row("url_param",       &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],    Type::Str,    Columns::REQUEST,      "a parameter of the query",                      urlp),
+    row("urlp",            &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],    Type::Str,    Columns::REQUEST,      "a parameter of the query",                      urlp),
+    row("urlp_val",        &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],    Type::Int,    Columns::REQUEST,      "a parameter of the query, as a number",         urlp_val),
     row("base",            &[],                                                  Type::Str,    Columns::REQUEST,      "host and path",                                 base_str),
     row("baseq",           &[],                                                  Type::Str,    Columns::REQUEST,      "host, path and query",                          baseq),
     row("base32",          &[],                                                  Type::Int,    Columns::REQUEST,      "a hash of host and path",                       base32),
@@ -40,9 +40,9 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("txn.status",      &[],                                                  Type::Int,    Columns::RESPONSE_KEPT,"the status sent to the client",                 txn_status),
     row("res.ver",         &[],                                                  Type::Str,    Columns::RESPONSE_KEPT,"the response's version",                        res_ver),
     row("resp_ver",        &[],                                                  Type::Str,    Columns::RESPONSE_KEPT,"the response's version",                        res_ver),
-    row("http_auth",       &[arg(Kind::Userlist)],                               Type::Bool,   Columns::REQUEST,      "whether user and password are in a userlist",   http_auth),
-    row("http_auth_bearer",&[opt(Kind::HeaderName)],                             Type::Str,    Columns::REQUEST,      "the bearer token",                              http_auth_bearer),
-    row("http_auth_group", &[arg(Kind::Userlist)],                               Type::Str,    Columns::REQUEST,      "the user if the password is right; conditions compare its groups",                        http_auth_group),
+    row("http_auth",       &[arg(ArgKind::Userlist)],                               Type::Bool,   Columns::REQUEST,      "whether user and password are in a userlist",   http_auth),
+    row("http_auth_bearer",&[opt(ArgKind::HeaderName)],                             Type::Str,    Columns::REQUEST,      "the bearer token",                              http_auth_bearer),
+    row("http_auth_group", &[arg(ArgKind::Userlist)],                               Type::Str,    Columns::REQUEST,      "the user if the password is right; conditions compare its groups",                        http_auth_group),
     row("http_auth_pass",  &[],                                                  Type::Str,    Columns::REQUEST,      "the password of basic authentication",          http_auth_pass),
     row("http_auth_type",  &[],                                                  Type::Str,    Columns::REQUEST,      "the scheme of authentication",                  http_auth_type),
     row("http_auth_user",  &[],                                                  Type::Str,    Columns::REQUEST,      "the user of basic authentication",              http_auth_user),
@@ -100,7 +100,7 @@ fn url_ip<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>
 }
 
 fn url_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let split = target(env).filter(|split| split.form == uri::Form::Absolute)?;
+    let split = target(env).filter(|split| split.form == uri::TargetForm::Absolute)?;
     let port = split.port().and_then(crate::value::parse_int);
     Some(Value::Int(port.unwrap_or(0)))
 }
@@ -213,7 +213,7 @@ fn req_proto_http<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     let mut head = http::Head::new();
     Some(Value::Bool(
         match http::parse_request(env.request_bytes, &mut head, &http::ParseOptions::default()) {
-            Ok(http::Status::Complete { .. }) => true,
+            Ok(http::ParseStatus::Complete { .. }) => true,
             Ok(_) => {
                 env.may_change.set(true);
                 return None;

@@ -2,9 +2,9 @@
 //! Random bytes, identifiers and the keys of sessions are kept where an expression reads one of
 //! them; the secrets of TLS 1.3 with `tune.ssl.keylog on`.
 
-use ::tls::captured::Captured;
+use ::tls::capture::CapturedHandshake;
 
-use super::tls::{Back, Front, Side};
+use super::tls::{Back, Front, TlsSide};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args};
 use crate::env::Env;
@@ -76,7 +76,7 @@ fn want_finished(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn captured<'a, S: Side>(env: &Env<'a>) -> Option<&'a Captured> {
+fn captured<'a, S: TlsSide>(env: &Env<'a>) -> Option<&'a CapturedHandshake> {
     S::details(env)?.captured.as_deref()
 }
 
@@ -85,25 +85,25 @@ fn some(bytes: &[u8]) -> Option<Value<'_>> {
     (!bytes.is_empty()).then(|| Value::bin(bytes))
 }
 
-fn client_random<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn client_random<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     some(&captured::<S>(env)?.client_random)
 }
 
-fn server_random<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn server_random<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     some(&captured::<S>(env)?.server_random)
 }
 
-fn session_id<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn session_id<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     some(&captured::<S>(env)?.session_id)
 }
 
-fn session_key<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn session_key<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     some(&captured::<S>(env)?.session_key)
 }
 
 /// As HAProxy has it on both sides: the Finished message of the peer, whose number is `PEER`, or our
 /// own where a session is resumed.
-fn unique_id<'a, S: Side, const PEER: usize>(
+fn unique_id<'a, S: TlsSide, const PEER: usize>(
     env: &'a Env<'a>,
     _: &'a Args,
     _: &mut Cursor,
@@ -113,7 +113,7 @@ fn unique_id<'a, S: Side, const PEER: usize>(
 }
 
 /// A secret in hexadecimal digits, lower case.
-fn secret<'a, S: Side, const LABEL: usize>(
+fn secret<'a, S: TlsSide, const LABEL: usize>(
     env: &'a Env<'a>,
     _: &'a Args,
     _: &mut Cursor,

@@ -2,14 +2,14 @@
 
 use super::connection::connection;
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, Spec, opt, text_of};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::socket::{ConnectionError, TcpFacts};
 use crate::value::{Bytes, Scratch, Type, Value};
 
-const UNIT: &[Spec] = &[opt(Kind::Str)];
+const UNIT: &[Spec] = &[opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[

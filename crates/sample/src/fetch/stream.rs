@@ -5,14 +5,14 @@ use std::io::Write;
 
 use super::connection::connection;
 use super::{Cursor, Fetch, row};
-use crate::args::{Args, Kind, Spec, opt};
+use crate::args::{ArgKind, Args, Spec, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::session::Endpoint;
 use crate::transaction::Cause;
 use crate::value::{Scratch, Type, Value};
 
-const LAYERS: &[Spec] = &[opt(Kind::Int)];
+const LAYERS: &[Spec] = &[opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[

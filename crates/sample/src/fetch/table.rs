@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use state::table::{Data, Entry, Table, View};
+use state::table::{DataType, EntryValues, Table, TableEntry};
 
 use super::{Cursor, Fetch, connection, row};
-use crate::args::{Arg, Args, Kind, Spec, arg, opt};
+use crate::args::{Arg, ArgKind, Args, Spec, arg, opt};
 use crate::env::Env;
-use crate::fact::{Element, FACTS, Fact, number};
 use crate::place::Columns;
 use crate::scope::Scope;
+use crate::table_field::{Element, FACTS, Fact, number};
 use crate::track;
 use crate::value::{Scratch, Type, Value};
 
-const OWN: &[Spec] = &[arg(Kind::Table)];
-const OTHER: &[Spec] = &[opt(Kind::Table)];
-const COUNTER: &[Spec] = &[arg(Kind::Int), opt(Kind::Table)];
-const JUST_COUNTER: &[Spec] = &[arg(Kind::Int)];
-const ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Int), opt(Kind::Table)];
-const OWN_ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Table)];
+const OWN: &[Spec] = &[arg(ArgKind::Table)];
+const OTHER: &[Spec] = &[opt(ArgKind::Table)];
+const COUNTER: &[Spec] = &[arg(ArgKind::Int), opt(ArgKind::Table)];
+const JUST_COUNTER: &[Spec] = &[arg(ArgKind::Int)];
+const ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int), opt(ArgKind::Table)];
+const OWN_ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Table)];
 
 /// Where the facts of what is tracked may be used: the runtime socket has none of it, but only those of
 /// bytes say so, as in HAProxy.
@@ -172,7 +172,7 @@ fn same_key<'t>(
     counter: usize,
     other: &'t Arc<Table>,
     made: bool,
-) -> Option<Option<Entry<'t>>> {
+) -> Option<Option<TableEntry<'t>>> {
     track::with(env, counter, |view| {
         let own = &view.table().settings;
         if own.kind != other.settings.kind {
@@ -240,10 +240,10 @@ fn source_element<'a, const FACT: usize>(
 
 fn count_connection<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let (address, table) = (connection::source(env)?.ip()?, args.table(0)?);
-    table.column(Data::ConnCnt)?;
+    table.column(DataType::ConnCnt)?;
     track::with_key(Value::ip(address), table.settings.kind, |key| {
         let entry = table.get(key, env.now_ms)?;
-        let count = entry.add(Data::ConnCnt, 0, 1, env.now_ms)?;
+        let count = entry.add(DataType::ConnCnt, 0, 1, env.now_ms)?;
         entry.touch(env.now_ms);
         int(Some(count as i64))
     })?
@@ -269,7 +269,7 @@ fn tracked_by<'a, const COUNTER: usize>(
 }
 
 fn key_at<'a>(env: &Env<'_>, counter: usize) -> Option<Value<'a>> {
-    let value = |view: View<'_>| {
+    let value = |view: EntryValues<'_>| {
         let mut key = Scratch::new();
         view.key(&mut key);
         track::value_of_key(view.table().settings.kind, key)

@@ -3,7 +3,7 @@
 
 use super::constant::time_unit;
 use super::{Cursor, Fetch, row};
-use crate::args::{Arg, Args, Kind, opt};
+use crate::args::{Arg, ArgKind, Args, opt};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
@@ -12,8 +12,8 @@ use crate::value::{Type, Value};
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                    arguments          gives      where                   what it is
-    row("accept_date",          &[opt(Kind::Str)], Type::Int, Columns::CLIENT,        "when the connection was accepted",            accept_date).prepared(prepare_unit),
-    row("request_date",         &[opt(Kind::Str)], Type::Int, Columns::REQUEST_KEPT,  "when the request began",                      request_date).prepared(prepare_unit),
+    row("accept_date",          &[opt(ArgKind::Str)], Type::Int, Columns::CLIENT,        "when the connection was accepted",            accept_date).prepared(prepare_unit),
+    row("request_date",         &[opt(ArgKind::Str)], Type::Int, Columns::REQUEST_KEPT,  "when the request began",                      request_date).prepared(prepare_unit),
     row("fc.timer.handshake",   &[],               Type::Int, Columns::CLIENT,        "Th: handshakes, in ms",                       fc_timer_handshake),
     row("fc.timer.total",       &[],               Type::Int, Columns::FRONTEND,      "Tt: from accept to close, in ms",             fc_timer_total).late(),
     row("req.timer.idle",       &[],               Type::Int, Columns::REQUEST,       "Ti: idle before the request, in ms",          req_timer_idle),

@@ -49,7 +49,7 @@ pub(super) static FETCHES: &[Fetch] = &[
 ];
 
 /// A connection of a stream.
-pub(super) trait Side {
+pub(super) trait TlsSide {
     /// What is known of TLS on it.
     fn details<'a>(env: &Env<'a>) -> Option<&'a Details>;
 
@@ -63,7 +63,7 @@ pub(super) struct Front;
 /// The server's.
 pub(super) struct Back;
 
-impl Side for Front {
+impl TlsSide for Front {
     fn details<'a>(env: &Env<'a>) -> Option<&'a Details> {
         env.session?.tls().map(|details| &**details)
     }
@@ -73,7 +73,7 @@ impl Side for Front {
     }
 }
 
-impl Side for Back {
+impl TlsSide for Back {
     fn details<'a>(env: &Env<'a>) -> Option<&'a Details> {
         env.transaction?.server_tls.as_deref()
     }
@@ -84,7 +84,7 @@ impl Side for Back {
 }
 
 /// What a handshake that was completed came to.
-fn complete<'a, S: Side>(env: &Env<'a>) -> Option<&'a Details> {
+fn complete<'a, S: TlsSide>(env: &Env<'a>) -> Option<&'a Details> {
     S::details(env).filter(|details| details.failure.is_none())
 }
 
@@ -93,23 +93,23 @@ fn text(text: &str) -> Option<Value<'_>> {
     (!text.is_empty()).then(|| Value::str(text.as_bytes()))
 }
 
-fn is_tls<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn is_tls<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     S::exists(env).then(|| Value::Bool(S::details(env).is_some()))
 }
 
-fn protocol<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn protocol<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     text(S::details(env)?.version_name())
 }
 
-fn cipher<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn cipher<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     text(S::details(env)?.cipher_name()?)
 }
 
-fn key_size<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn key_size<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::Int(S::details(env)?.key_bits()?.into()))
 }
 
-fn curve<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn curve<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     text(S::details(env)?.group_name()?)
 }
 
@@ -117,11 +117,11 @@ fn ssl_fc_has_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     Some(Value::Bool(Front::details(env).is_some_and(|details| details.sni.is_some())))
 }
 
-fn sni<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn sni<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     text(S::details(env)?.sni.as_deref()?)
 }
 
-fn alpn<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn alpn<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::str(S::details(env)?.alpn.as_deref()?))
 }
 
@@ -137,16 +137,16 @@ fn ssl_fc_early_rcvd<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Optio
     Front::details(env).map(|details| Value::Bool(details.early.came()))
 }
 
-fn is_resumed<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn is_resumed<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     S::exists(env).then(|| Value::Bool(complete::<S>(env).is_some_and(|details| details.is_resumed)))
 }
 
-fn err<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn err<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let failure = S::details(env)?.error();
     Some(Value::Int(failure.map_or(0, |error| error.code()).into()))
 }
 
-fn err_str<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+fn err_str<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let words = S::details(env)?.error()?.text();
     (!words.is_empty()).then(|| Value::Str(Bytes::Made(Scratch::copy(words.as_bytes()))))
 }

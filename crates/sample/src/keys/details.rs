@@ -41,7 +41,7 @@ impl Details {
     pub fn of(chain: &[impl AsRef<[u8]>]) -> Option<Self> {
         let (first, rest) = chain.split_first()?;
         let first = first.as_ref();
-        let parts = Parts::of(first)?;
+        let parts = CertificateParts::of(first)?;
         let (before, after) = take(parts.validity, SEQUENCE)?.0.split_at_checked(length(parts.validity)?)?;
         Some(Self {
             // A zero that only keeps a number from being negative is none of its digits.
@@ -59,7 +59,7 @@ impl Details {
             fingerprint: hex(&Sha1::digest(first)),
             chain: rest
                 .iter()
-                .filter_map(|der| Parts::of(der.as_ref()))
+                .filter_map(|der| CertificateParts::of(der.as_ref()))
                 .map(|parts| (name(parts.subject), name(parts.issuer)))
                 .collect(),
         })
@@ -74,7 +74,7 @@ fn length(sequence: &[u8]) -> Option<usize> {
 }
 
 /// The parts of a certificate, each from its first byte on.
-struct Parts<'a> {
+struct CertificateParts<'a> {
     serial: &'a [u8],
     issuer: &'a [u8],
     validity: &'a [u8],
@@ -84,7 +84,7 @@ struct Parts<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> CertificateParts<'a> {
     fn of(der: &'a [u8]) -> Option<Self> {
         let (certificate, _) = take(der, SEQUENCE)?;
         let (mut rest, _) = take(certificate, SEQUENCE)?;

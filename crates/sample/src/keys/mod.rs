@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 pub use details::Details;
 pub use jwk::parse_jwk;
 pub(crate) use jwk::point;
-pub use store::{Certificates, Stored};
+pub use store::{CertificateCell, Certificates};
 
 /// A public key: of RSA as PKCS #1, of a curve as its point.
 #[derive(Debug, Clone, PartialEq, Eq)]

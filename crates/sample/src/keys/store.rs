@@ -13,7 +13,7 @@ use super::{Certificate, PublicKey};
 /// A place for a certificate. It stays where it is once an expression knows it; what it holds may
 /// change.
 #[derive(Debug)]
-pub struct Stored {
+pub struct CertificateCell {
     /// The name it is listed by.
     pub name: Box<str>,
     current: ArcSwapOption<Certificate>,
@@ -23,7 +23,7 @@ pub struct Stored {
     deleted: AtomicBool,
 }
 
-impl Stored {
+impl CertificateCell {
     fn new(name: &str, certificate: Option<Arc<Certificate>>, for_tokens: bool) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
@@ -57,7 +57,7 @@ impl Stored {
 /// A change that was not committed yet; there is one at a time.
 #[derive(Debug)]
 struct Pending {
-    stored: Arc<Stored>,
+    stored: Arc<CertificateCell>,
     certificate: Arc<Certificate>,
 }
 
@@ -65,7 +65,7 @@ struct Pending {
 #[derive(Debug, Default)]
 pub struct Certificates {
     /// By each of their names.
-    known: RwLock<BTreeMap<Box<str>, Arc<Stored>>>,
+    known: RwLock<BTreeMap<Box<str>, Arc<CertificateCell>>>,
     /// Bare public keys by their file, which nothing changes. Written while a configuration is
     /// resolved.
     public: RwLock<BTreeMap<Box<str>, Arc<PublicKey>>>,
@@ -74,11 +74,11 @@ pub struct Certificates {
 
 impl Certificates {
     // Whoever panicked while holding a lock left whole entries behind.
-    fn known(&self) -> RwLockReadGuard<'_, BTreeMap<Box<str>, Arc<Stored>>> {
+    fn known(&self) -> RwLockReadGuard<'_, BTreeMap<Box<str>, Arc<CertificateCell>>> {
         self.known.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn known_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Box<str>, Arc<Stored>>> {
+    fn known_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<Box<str>, Arc<CertificateCell>>> {
         self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -87,13 +87,14 @@ impl Certificates {
     }
 
     /// The certificate of that name.
-    pub fn find(&self, name: &str) -> Option<Arc<Stored>> {
+    pub fn find(&self, name: &str) -> Option<Arc<CertificateCell>> {
         self.known().get(name).filter(|stored| stored.exists()).cloned()
     }
 
     /// Adds one under the first of its names, found by the others too.
-    pub fn insert(&self, names: &[&str], certificate: Certificate, for_tokens: bool) -> Arc<Stored> {
-        let stored = Stored::new(names.first().unwrap_or(&""), Some(Arc::new(certificate)), for_tokens);
+    pub fn insert(&self, names: &[&str], certificate: Certificate, for_tokens: bool) -> Arc<CertificateCell> {
+        let stored =
+            CertificateCell::new(names.first().unwrap_or(&""), Some(Arc::new(certificate)), for_tokens);
         let mut known = self.known_mut();
         for name in names {
             known.insert((*name).into(), Arc::clone(&stored));
@@ -114,7 +115,7 @@ impl Certificates {
     }
 
     /// All of them by name, each once.
-    pub fn all(&self) -> Vec<Arc<Stored>> {
+    pub fn all(&self) -> Vec<Arc<CertificateCell>> {
         let known = self.known();
         let own = known.iter().filter(|(name, stored)| **name == stored.name && stored.exists());
         own.map(|(_, stored)| Arc::clone(stored)).collect()
@@ -128,7 +129,7 @@ impl Certificates {
             // Expressions that knew the one deleted know this one.
             Some(stored) => stored.deleted.store(false, Relaxed),
             None => {
-                known.insert(name.into(), Stored::new(name, None, false));
+                known.insert(name.into(), CertificateCell::new(name, None, false));
             }
         }
         true

@@ -6,20 +6,20 @@
 
 use std::ops::Range;
 
-/// Where a line stands; the order of the list is that of [`Entry::id`], not of slots.
-pub(crate) type Slot = u32;
+/// Where a line stands; the order of the list is that of [`PatternEntry::id`], not of slots.
+pub(crate) type LineSlot = u32;
 
 /// Texts that an index looks at again: keys by slot.
 pub(crate) trait Texts {
     /// The text of a slot; empty for a slot that is free.
-    fn text(&self, slot: Slot) -> &[u8];
+    fn text(&self, slot: LineSlot) -> &[u8];
     /// Its place in the order of the list.
-    fn order(&self, slot: Slot) -> u64;
+    fn order(&self, slot: LineSlot) -> u64;
 }
 
 /// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct PatternEntry<'a> {
     /// Unique in the list, shown by the runtime socket; grows in the order of the list.
     pub id: u64,
     /// The pattern as written.
@@ -30,23 +30,23 @@ pub struct Entry<'a> {
 
 /// A range of the file's text, a text of its own, or none.
 #[derive(Clone, Copy, Debug)]
-struct Text {
+struct EntryText {
     at: u32,
     length: u32,
 }
 
 /// In place of a length: the text is one of its own, or there is none.
 const OWN: u32 = u32::MAX;
-const NONE: Text = Text { at: 0, length: u32::MAX - 1 };
+const NONE: EntryText = EntryText { at: 0, length: u32::MAX - 1 };
 /// The longest text of a file whose ranges can be told.
 const LONGEST_FILE: usize = (u32::MAX - 2) as usize;
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct EntryLine {
     /// 0: the slot is free.
     id: u64,
-    key: Text,
-    value: Text,
+    key: EntryText,
+    value: EntryText,
 }
 
 /// The lines of one list.
@@ -54,8 +54,8 @@ struct Line {
 pub(crate) struct Entries {
     file: Box<[u8]>,
     own: slab::Slab<Box<[u8]>>,
-    lines: Vec<Line>,
-    free: Vec<Slot>,
+    lines: Vec<EntryLine>,
+    free: Vec<LineSlot>,
     last_id: u64,
     /// Whether slots no longer stand in the order of the list.
     shuffled: bool,
@@ -63,11 +63,11 @@ pub(crate) struct Entries {
 
 impl Texts for Entries {
     #[inline]
-    fn text(&self, slot: Slot) -> &[u8] {
+    fn text(&self, slot: LineSlot) -> &[u8] {
         self.lines.get(slot as usize).and_then(|line| self.resolve(line.key)).unwrap_or_default()
     }
 
-    fn order(&self, slot: Slot) -> u64 {
+    fn order(&self, slot: LineSlot) -> u64 {
         self.lines.get(slot as usize).map_or(u64::MAX, |line| line.id)
     }
 }
@@ -86,9 +86,10 @@ impl Entries {
             let end = memchr::memchr(b'\n', &file[start..]).map_or(file.len(), |length| start + length);
             if let Some((key, value)) = line(&file, start..end, split_values) {
                 entries.last_id += 1;
-                let text = |range: Range<usize>| Text { at: range.start as u32, length: range.len() as u32 };
+                let text =
+                    |range: Range<usize>| EntryText { at: range.start as u32, length: range.len() as u32 };
                 let value = value.map_or(NONE, text);
-                entries.lines.push(Line { id: entries.last_id, key: text(key), value });
+                entries.lines.push(EntryLine { id: entries.last_id, key: text(key), value });
             }
             start = end + 1;
         }
@@ -103,7 +104,7 @@ impl Entries {
     }
 
     #[inline]
-    fn resolve(&self, text: Text) -> Option<&[u8]> {
+    fn resolve(&self, text: EntryText) -> Option<&[u8]> {
         match text.length {
             OWN => self.own.get(text.at as usize).map(|own| &**own),
             length if length == NONE.length => None,
@@ -111,22 +112,22 @@ impl Entries {
         }
     }
 
-    fn keep(&mut self, text: &[u8]) -> Text {
-        Text { at: self.own.insert(text.into()) as u32, length: OWN }
+    fn keep(&mut self, text: &[u8]) -> EntryText {
+        EntryText { at: self.own.insert(text.into()) as u32, length: OWN }
     }
 
-    fn drop_text(&mut self, text: Text) {
+    fn drop_text(&mut self, text: EntryText) {
         if text.length == OWN {
             self.own.try_remove(text.at as usize);
         }
     }
 
     /// Adds a line at the end of the list.
-    pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Slot {
+    pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> LineSlot {
         self.last_id += 1;
         let key = self.keep(key);
         let value = value.map_or(NONE, |value| self.keep(value));
-        let line = Line { id: self.last_id, key, value };
+        let line = EntryLine { id: self.last_id, key, value };
         match self.free.pop() {
             Some(slot) => {
                 self.lines[slot as usize] = line;
@@ -135,22 +136,23 @@ impl Entries {
             }
             None => {
                 self.lines.push(line);
-                (self.lines.len() - 1) as Slot
+                (self.lines.len() - 1) as LineSlot
             }
         }
     }
 
     /// Frees a slot; what indexes know of it must be removed before.
-    pub(crate) fn remove(&mut self, slot: Slot) {
+    pub(crate) fn remove(&mut self, slot: LineSlot) {
         let Some(line) = self.lines.get_mut(slot as usize).filter(|line| line.id != 0) else { return };
-        let Line { key, value, .. } = std::mem::replace(line, Line { id: 0, key: NONE, value: NONE });
+        let EntryLine { key, value, .. } =
+            std::mem::replace(line, EntryLine { id: 0, key: NONE, value: NONE });
         self.drop_text(key);
         self.drop_text(value);
         self.free.push(slot);
     }
 
     /// Changes the value of a line.
-    pub(crate) fn set_value(&mut self, slot: Slot, value: &[u8]) {
+    pub(crate) fn set_value(&mut self, slot: LineSlot, value: &[u8]) {
         let Some(line) = self.lines.get(slot as usize).filter(|line| line.id != 0) else { return };
         let old = line.value;
         // In place where it is of the same length: values such as counters change often.
@@ -166,15 +168,15 @@ impl Entries {
     }
 
     /// The line in a slot.
-    pub(crate) fn get(&self, slot: Slot) -> Option<Entry<'_>> {
+    pub(crate) fn get(&self, slot: LineSlot) -> Option<PatternEntry<'_>> {
         let line = self.lines.get(slot as usize).filter(|line| line.id != 0)?;
         let key = self.resolve(line.key)?;
-        Some(Entry { id: line.id, key, value: self.resolve(line.value) })
+        Some(PatternEntry { id: line.id, key, value: self.resolve(line.value) })
     }
 
     /// The value in a slot.
     #[inline]
-    pub(crate) fn value(&self, slot: Slot) -> Option<&[u8]> {
+    pub(crate) fn value(&self, slot: LineSlot) -> Option<&[u8]> {
         self.lines.get(slot as usize).and_then(|line| self.resolve(line.value))
     }
 
@@ -184,13 +186,13 @@ impl Entries {
     }
 
     /// The slots in use, in the order of slots.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = LineSlot> + '_ {
         self.lines.iter().zip(0..).filter(|(line, _)| line.id != 0).map(|(_, slot)| slot)
     }
 
     /// The slots in use, in the order of the list.
-    pub(crate) fn in_order(&self) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = self.slots().collect();
+    pub(crate) fn in_order(&self) -> Vec<LineSlot> {
+        let mut slots: Vec<LineSlot> = self.slots().collect();
         if self.shuffled {
             slots.sort_unstable_by_key(|slot| self.order(*slot));
         }
@@ -198,7 +200,7 @@ impl Entries {
     }
 
     /// The slot of the line with that id.
-    pub(crate) fn find_id(&self, id: u64) -> Option<Slot> {
+    pub(crate) fn find_id(&self, id: u64) -> Option<LineSlot> {
         if self.shuffled {
             return self.slots().find(|slot| self.order(*slot) == id);
         }

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 
 /// Up to this number of patterns a plain loop is faster than any structure.
 pub(super) const FEW: usize = 6;
@@ -17,7 +17,7 @@ type Hasher = foldhash::fast::RandomState;
 /// found.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    table: HashTable<Slot>,
+    table: HashTable<LineSlot>,
     hasher: Hasher,
     ignore_case: bool,
 }
@@ -53,12 +53,12 @@ impl Keys {
         self.table.reserve(more, |slot| hash(&self.hasher, self.ignore_case, texts.text(*slot)));
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) {
         let at = self.hash(texts.text(slot));
         self.table.insert_unique(at, slot, |slot| hash(&self.hasher, self.ignore_case, texts.text(*slot)));
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         let hash = self.hash(texts.text(slot));
         if let Ok(found) = self.table.find_entry(hash, |other| *other == slot) {
             found.remove();
@@ -67,7 +67,7 @@ impl Keys {
 
     /// The first of the list with that key.
     #[inline]
-    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         let mut found = self.all(bytes, texts);
         let first = found.next()?;
         Some(found.fold(first, |best, slot| if texts.order(slot) < texts.order(best) { slot } else { best }))
@@ -78,7 +78,7 @@ impl Keys {
         &'a self,
         bytes: &'a [u8],
         texts: &'a impl Texts,
-    ) -> impl Iterator<Item = Slot> + 'a {
+    ) -> impl Iterator<Item = LineSlot> + 'a {
         let hash = self.hash(bytes);
         self.table.iter_hash(hash).copied().filter(move |slot| self.same(texts.text(*slot), bytes))
     }
@@ -87,7 +87,7 @@ impl Keys {
 /// Strings compared whole.
 #[derive(Debug)]
 pub(crate) struct Exact {
-    few: Vec<(Box<[u8]>, Slot)>,
+    few: Vec<(Box<[u8]>, LineSlot)>,
     /// Holds all once there are more than a few.
     many: Option<Keys>,
     ignore_case: bool,
@@ -104,7 +104,7 @@ impl Exact {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) {
         if self.many.is_none() && self.few.len() < FEW {
             self.few.push((texts.text(slot).into(), slot));
             return;
@@ -114,7 +114,7 @@ impl Exact {
         many.insert(slot, texts);
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         self.few.retain(|(_, other)| *other != slot);
         if let Some(many) = &mut self.many {
             many.remove(slot, texts);
@@ -122,7 +122,7 @@ impl Exact {
     }
 
     #[inline]
-    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         let Some(many) = &self.many else {
             let same = |key: &[u8]| match self.ignore_case {
                 false => *key == *bytes,
@@ -137,7 +137,7 @@ impl Exact {
 /// Prefixes or suffixes.
 #[derive(Debug)]
 pub(crate) struct Affix {
-    few: Vec<(Box<[u8]>, Slot)>,
+    few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
     /// The lengths that occur in `many` and how many patterns have each, longest first.
     lengths: Vec<(usize, u32)>,
@@ -156,12 +156,12 @@ impl Affix {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) {
         if self.many.is_none() && self.few.len() < FEW {
             self.few.push((texts.text(slot).into(), slot));
             return;
         }
-        let few: Vec<Slot> = self.few.drain(..).map(|(_, slot)| slot).collect();
+        let few: Vec<LineSlot> = self.few.drain(..).map(|(_, slot)| slot).collect();
         for slot in few.into_iter().chain([slot]) {
             self.many.get_or_insert_with(|| Keys::new(self.ignore_case)).insert(slot, texts);
             let length = texts.text(slot).len();
@@ -172,7 +172,7 @@ impl Affix {
         }
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         self.few.retain(|(_, other)| *other != slot);
         let Some(many) = &mut self.many else { return };
         many.remove(slot, texts);
@@ -195,7 +195,7 @@ impl Affix {
     /// Of the prefixes of `bytes` the longest, of their suffixes the first in the list, as
     /// HAProxy's maps choose.
     #[inline]
-    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         match &self.many {
             None => self.find_among_few(bytes),
             Some(many) => self.find_among_many(many, bytes, texts),
@@ -203,8 +203,8 @@ impl Affix {
     }
 
     #[inline]
-    fn find_among_few(&self, bytes: &[u8]) -> Option<Slot> {
-        let mut best: Option<(Slot, usize)> = None;
+    fn find_among_few(&self, bytes: &[u8]) -> Option<LineSlot> {
+        let mut best: Option<(LineSlot, usize)> = None;
         for (key, slot) in &self.few {
             let Some(part) = self.part(bytes, key.len()) else { continue };
             let same = match self.ignore_case {
@@ -221,7 +221,7 @@ impl Affix {
         best.map(|(slot, _)| slot)
     }
 
-    fn find_among_many(&self, many: &Keys, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
+    fn find_among_many(&self, many: &Keys, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         let fitting = self.lengths.iter().filter_map(|(length, _)| self.part(bytes, *length));
         let mut found = fitting.filter_map(|part| many.find(part, texts));
         if self.at_end { found.min_by_key(|slot| texts.order(*slot)) } else { found.next() }

@@ -1,14 +1,14 @@
 //! Compiled patterns: the structure that answers fastest for each match method (manual, 7.1), and
 //! that takes single changes.
 //!
-//! An [`Index`] holds slots of a list of texts, which are given to each call; [`super::list`] and
+//! An [`PatternIndex`] holds slots of a list of texts, which are given to each call; [`super::list`] and
 //! [`crate::acl`] make it.
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 use super::exact::{Affix, Exact};
-use super::method::Method;
+use super::method::MatchMethod;
 use super::networks::Networks;
-use super::parts::Parts;
+use super::parts::PartPatterns;
 use super::ranges::{Binary, Ranges};
 use super::regexes::Regexes;
 use super::substrings::Substrings;
@@ -16,7 +16,7 @@ use crate::value::Value;
 
 /// Compiled patterns.
 #[derive(Debug)]
-pub(crate) enum Index {
+pub(crate) enum PatternIndex {
     /// Nothing to compare with: the presence of the value is enough.
     Found,
     /// The value is true.
@@ -36,28 +36,28 @@ pub(crate) enum Index {
     /// They contain a pattern.
     Sub(Box<Substrings>),
     /// A part between delimiters equals a pattern.
-    Parts(Parts),
+    Parts(PartPatterns),
     /// A regular expression matches.
     Regex(Box<Regexes>),
 }
 
-impl Index {
+impl PatternIndex {
     /// An index without patterns.
-    pub(crate) fn new(method: Method, ignore_case: bool) -> Self {
+    pub(crate) fn new(method: MatchMethod, ignore_case: bool) -> Self {
         match method {
-            Method::Found => Self::Found,
-            Method::Bool => Self::Bool,
-            Method::Int => Self::Int(Ranges::default()),
-            Method::Len => Self::Len(Ranges::default()),
-            Method::Ip => Self::Ip(Box::default()),
-            Method::Str => Self::Exact(Exact::new(ignore_case)),
-            Method::Bin => Self::Binary(Binary::default()),
-            Method::Beg => Self::Affix(Affix::new(false, ignore_case)),
-            Method::End => Self::Affix(Affix::new(true, ignore_case)),
-            Method::Sub => Self::Sub(Box::new(Substrings::new(ignore_case))),
-            Method::Dir => Self::Parts(Parts::new(b"/?", ignore_case)),
-            Method::Dom => Self::Parts(Parts::new(b"/?.:", ignore_case)),
-            Method::Reg => Self::Regex(Box::new(Regexes::new(ignore_case))),
+            MatchMethod::Found => Self::Found,
+            MatchMethod::Bool => Self::Bool,
+            MatchMethod::Int => Self::Int(Ranges::default()),
+            MatchMethod::Len => Self::Len(Ranges::default()),
+            MatchMethod::Ip => Self::Ip(Box::default()),
+            MatchMethod::Str => Self::Exact(Exact::new(ignore_case)),
+            MatchMethod::Bin => Self::Binary(Binary::default()),
+            MatchMethod::Beg => Self::Affix(Affix::new(false, ignore_case)),
+            MatchMethod::End => Self::Affix(Affix::new(true, ignore_case)),
+            MatchMethod::Sub => Self::Sub(Box::new(Substrings::new(ignore_case))),
+            MatchMethod::Dir => Self::Parts(PartPatterns::new(b"/?", ignore_case)),
+            MatchMethod::Dom => Self::Parts(PartPatterns::new(b"/?.:", ignore_case)),
+            MatchMethod::Reg => Self::Regex(Box::new(Regexes::new(ignore_case))),
         }
     }
 
@@ -71,7 +71,7 @@ impl Index {
     }
 
     /// Adds the pattern of a slot; the error names a pattern that the method cannot take.
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         match self {
             Self::Found | Self::Bool => {}
             Self::Int(ranges) | Self::Len(ranges) => return ranges.insert(slot, texts),
@@ -87,7 +87,7 @@ impl Index {
     }
 
     /// Removes the pattern of a slot, which was inserted and whose text is still there.
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         match self {
             Self::Found | Self::Bool => {}
             Self::Int(ranges) | Self::Len(ranges) => ranges.remove(slot, texts),
@@ -105,7 +105,7 @@ impl Index {
     /// several unless `first` asks for the one a map takes: the longest prefix, the smallest
     /// network, else the first of the list.
     #[inline]
-    pub(crate) fn find(&self, value: &Value<'_>, first: bool, texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, value: &Value<'_>, first: bool, texts: &impl Texts) -> Option<LineSlot> {
         match (self, value) {
             (Self::Found, _) => Some(0),
             (Self::Bool, Value::Bool(value)) => value.then_some(0),
@@ -123,7 +123,7 @@ impl Index {
 
     /// The same for a string.
     #[inline]
-    pub(crate) fn find_bytes(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find_bytes(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<LineSlot> {
         match self {
             Self::Len(ranges) => ranges.find(bytes.len() as i64, texts),
             Self::Exact(exact) => exact.find(bytes, texts),
@@ -143,8 +143,12 @@ mod tests {
     use super::*;
     use crate::pattern::entries::Entries;
 
-    fn build(method: Method, ignore_case: bool, patterns: &[&str]) -> Result<(Index, Entries), String> {
-        let (mut index, mut entries) = (Index::new(method, ignore_case), Entries::default());
+    fn build(
+        method: MatchMethod,
+        ignore_case: bool,
+        patterns: &[&str],
+    ) -> Result<(PatternIndex, Entries), String> {
+        let (mut index, mut entries) = (PatternIndex::new(method, ignore_case), Entries::default());
         for pattern in patterns {
             let slot = entries.push(pattern.as_bytes(), None);
             index.insert(slot, &entries)?;
@@ -152,7 +156,7 @@ mod tests {
         Ok((index, entries))
     }
 
-    fn find(method: Method, ignore_case: bool, patterns: &[&str], text: &str) -> Option<Slot> {
+    fn find(method: MatchMethod, ignore_case: bool, patterns: &[&str], text: &str) -> Option<LineSlot> {
         let (index, entries) = build(method, ignore_case, patterns).unwrap();
         let value = Value::str(text.as_bytes()).cast(method.expects())?;
         index.find(&value, true, &entries)
@@ -161,35 +165,35 @@ mod tests {
     #[test]
     fn each_method_matches_what_the_manual_says() {
         let url = "http://www1.dc-eu.example.com:80/blah";
-        type Case = (Method, bool, &'static [&'static str], &'static str, Option<Slot>);
+        type Case = (MatchMethod, bool, &'static [&'static str], &'static str, Option<LineSlot>);
         let cases: &[Case] = &[
-            (Method::Str, false, &["a", "b"], "b", Some(1)),
-            (Method::Str, false, &["a", "b"], "B", None),
-            (Method::Str, true, &["a", "b"], "B", Some(1)),
-            (Method::Beg, false, &["/a", "/api"], "/api/x", Some(1)),
-            (Method::Beg, true, &["/API"], "/api/x", Some(0)),
-            (Method::End, false, &[".gif", ".png"], "/x.png", Some(1)),
-            (Method::End, false, &["g", ".png"], "/x.png", Some(0)),
-            (Method::Sub, false, &["foo", "bar"], "a bar foo", Some(0)),
-            (Method::Sub, true, &["FOO"], "a foo", Some(0)),
-            (Method::Dir, false, &["png"], "/images/png/logo", Some(0)),
-            (Method::Dir, false, &["/png/logo"], "/images/png/logo", Some(0)),
-            (Method::Dir, false, &["pn"], "/images/png/logo", None),
-            (Method::Dom, false, &[".www1"], url, Some(0)),
-            (Method::Dom, false, &["dc-eu.example:80"], "http://www1.dc-eu.example:80/", Some(0)),
-            (Method::Dom, false, &["eu"], url, None),
-            (Method::Int, false, &["1:5", "7"], "7", Some(1)),
-            (Method::Int, false, &[":5"], "-4", Some(0)),
-            (Method::Int, false, &["1024:"], "80", None),
-            (Method::Len, false, &["3"], "abc", Some(0)),
-            (Method::Bin, false, &["4142"], "AB", Some(0)),
-            (Method::Reg, false, &["^/x", "y$"], "/ay", Some(1)),
-            (Method::Reg, true, &["^ABC"], "abcd", Some(0)),
-            (Method::Ip, false, &["10.0.0.0/8", "10.1.0.0/16"], "10.1.2.3", Some(1)),
-            (Method::Ip, false, &["10.0.0.0/8"], "::ffff:10.0.0.1", Some(0)),
-            (Method::Ip, false, &["::ffff:0:0/96"], "10.0.0.1", Some(0)),
-            (Method::Ip, false, &["2001:db8::/32"], "2001:db8:1::1", Some(0)),
-            (Method::Ip, false, &["127.0.0.1/8"], "128.0.0.1", None),
+            (MatchMethod::Str, false, &["a", "b"], "b", Some(1)),
+            (MatchMethod::Str, false, &["a", "b"], "B", None),
+            (MatchMethod::Str, true, &["a", "b"], "B", Some(1)),
+            (MatchMethod::Beg, false, &["/a", "/api"], "/api/x", Some(1)),
+            (MatchMethod::Beg, true, &["/API"], "/api/x", Some(0)),
+            (MatchMethod::End, false, &[".gif", ".png"], "/x.png", Some(1)),
+            (MatchMethod::End, false, &["g", ".png"], "/x.png", Some(0)),
+            (MatchMethod::Sub, false, &["foo", "bar"], "a bar foo", Some(0)),
+            (MatchMethod::Sub, true, &["FOO"], "a foo", Some(0)),
+            (MatchMethod::Dir, false, &["png"], "/images/png/logo", Some(0)),
+            (MatchMethod::Dir, false, &["/png/logo"], "/images/png/logo", Some(0)),
+            (MatchMethod::Dir, false, &["pn"], "/images/png/logo", None),
+            (MatchMethod::Dom, false, &[".www1"], url, Some(0)),
+            (MatchMethod::Dom, false, &["dc-eu.example:80"], "http://www1.dc-eu.example:80/", Some(0)),
+            (MatchMethod::Dom, false, &["eu"], url, None),
+            (MatchMethod::Int, false, &["1:5", "7"], "7", Some(1)),
+            (MatchMethod::Int, false, &[":5"], "-4", Some(0)),
+            (MatchMethod::Int, false, &["1024:"], "80", None),
+            (MatchMethod::Len, false, &["3"], "abc", Some(0)),
+            (MatchMethod::Bin, false, &["4142"], "AB", Some(0)),
+            (MatchMethod::Reg, false, &["^/x", "y$"], "/ay", Some(1)),
+            (MatchMethod::Reg, true, &["^ABC"], "abcd", Some(0)),
+            (MatchMethod::Ip, false, &["10.0.0.0/8", "10.1.0.0/16"], "10.1.2.3", Some(1)),
+            (MatchMethod::Ip, false, &["10.0.0.0/8"], "::ffff:10.0.0.1", Some(0)),
+            (MatchMethod::Ip, false, &["::ffff:0:0/96"], "10.0.0.1", Some(0)),
+            (MatchMethod::Ip, false, &["2001:db8::/32"], "2001:db8:1::1", Some(0)),
+            (MatchMethod::Ip, false, &["127.0.0.1/8"], "128.0.0.1", None),
         ];
         for (method, ignore_case, patterns, text, expected) in cases {
             assert_eq!(
@@ -204,24 +208,29 @@ mod tests {
     fn many_patterns_answer_as_few_do() {
         let many: Vec<String> = (0..1000).map(|n| format!("/path{n:04}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        for method in [Method::Str, Method::Beg, Method::End, Method::Sub, Method::Dir] {
+        for method in
+            [MatchMethod::Str, MatchMethod::Beg, MatchMethod::End, MatchMethod::Sub, MatchMethod::Dir]
+        {
             assert_eq!(find(method, true, &many, "/PATH0123"), Some(123), "{method:?}");
             assert_eq!(find(method, false, &many, "/nothing"), None, "{method:?}");
         }
-        assert_eq!(find(Method::Beg, false, &many, "/path0999/x"), Some(999));
+        assert_eq!(find(MatchMethod::Beg, false, &many, "/path0999/x"), Some(999));
     }
 
     #[test]
     fn a_pattern_of_the_wrong_kind_is_named_in_the_error() {
-        for (method, pattern) in
-            [(Method::Int, "x"), (Method::Ip, "300.1.1.1"), (Method::Bin, "abc"), (Method::Reg, "(")]
-        {
+        for (method, pattern) in [
+            (MatchMethod::Int, "x"),
+            (MatchMethod::Ip, "300.1.1.1"),
+            (MatchMethod::Bin, "abc"),
+            (MatchMethod::Reg, "("),
+        ] {
             assert!(build(method, false, &[pattern]).unwrap_err().contains(pattern), "{method:?}");
         }
     }
 
     /// What `find` must give for a map: the first that matches, of prefixes the longest.
-    fn by_hand(method: Method, ignore_case: bool, entries: &Entries, text: &str) -> Option<Slot> {
+    fn by_hand(method: MatchMethod, ignore_case: bool, entries: &Entries, text: &str) -> Option<LineSlot> {
         let lower = |bytes: &[u8]| if ignore_case { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
         let text = lower(text.as_bytes());
         let trimmed = |key: &[u8], delimiters: &[u8]| {
@@ -238,21 +247,21 @@ mod tests {
                     text[at..].starts_with(&key) && around(at.checked_sub(1)) && around(Some(at + key.len()))
                 })
         };
-        let matches = |slot: &Slot| {
+        let matches = |slot: &LineSlot| {
             let key = lower(entries.text(*slot));
             match method {
-                Method::Str => text == key,
-                Method::Beg => text.starts_with(&key),
-                Method::End => text.ends_with(&key),
-                Method::Sub => key.is_empty() || text.windows(key.len()).any(|window| window == key),
-                Method::Dir => part(&key, b"/?"),
-                Method::Dom => part(&key, b"/?.:"),
+                MatchMethod::Str => text == key,
+                MatchMethod::Beg => text.starts_with(&key),
+                MatchMethod::End => text.ends_with(&key),
+                MatchMethod::Sub => key.is_empty() || text.windows(key.len()).any(|window| window == key),
+                MatchMethod::Dir => part(&key, b"/?"),
+                MatchMethod::Dom => part(&key, b"/?.:"),
                 _ => regex::bytes::Regex::new(std::str::from_utf8(&key).unwrap()).unwrap().is_match(&text),
             }
         };
         let found = entries.in_order().into_iter().filter(matches);
         match method {
-            Method::Beg => found.min_by_key(|slot| usize::MAX - entries.text(*slot).len()),
+            MatchMethod::Beg => found.min_by_key(|slot| usize::MAX - entries.text(*slot).len()),
             _ => found.into_iter().next(),
         }
     }
@@ -265,13 +274,13 @@ mod tests {
             let length = random.usize(..=longest);
             (0..length).map(|_| char::from(LETTERS[random.usize(..LETTERS.len())])).collect::<String>()
         };
-        use Method::{Beg, Dir, Dom, End, Reg, Str, Sub};
+        use MatchMethod::{Beg, Dir, Dom, End, Reg, Str, Sub};
         for (method, ignore_case) in [Str, Beg, End, Sub, Dir, Dom, Reg]
             .into_iter()
             .flat_map(|method| [(method, false), (method, true)])
         {
-            let (mut index, mut entries) = (Index::new(method, ignore_case), Entries::default());
-            let mut present: Vec<Slot> = Vec::new();
+            let (mut index, mut entries) = (PatternIndex::new(method, ignore_case), Entries::default());
+            let mut present: Vec<LineSlot> = Vec::new();
             for _ in 0..3000 {
                 if random.bool() || present.is_empty() {
                     let key = word(random, 10);
@@ -298,9 +307,9 @@ mod tests {
     #[test]
     fn numbers_and_networks_that_change_answer_as_a_plain_look_through_them() {
         let random = &mut fastrand::Rng::with_seed(8);
-        for method in [Method::Int, Method::Ip] {
-            let (mut index, mut entries) = (Index::new(method, false), Entries::default());
-            let mut present: Vec<(Slot, i64, i64)> = Vec::new();
+        for method in [MatchMethod::Int, MatchMethod::Ip] {
+            let (mut index, mut entries) = (PatternIndex::new(method, false), Entries::default());
+            let mut present: Vec<(LineSlot, i64, i64)> = Vec::new();
             for _ in 0..3000 {
                 if random.bool() || present.is_empty() {
                     // A network of 16 addresses' worth of lengths, or a range, as a first and a
@@ -308,7 +317,7 @@ mod tests {
                     let length = random.u32(24..=32);
                     let first = random.i64(0..256) & !((1 << (32 - length)) - 1);
                     let (first, last, text) = match method {
-                        Method::Ip => {
+                        MatchMethod::Ip => {
                             (first, first + (1 << (32 - length)) - 1, format!("10.0.0.{first}/{length}"))
                         }
                         _ if random.bool() => (first, first, first.to_string()),
@@ -325,7 +334,7 @@ mod tests {
                 let number = random.i64(0..256);
                 let holds = present.iter().filter(|(_, first, last)| (*first..=*last).contains(&number));
                 let (value, expected) = match method {
-                    Method::Ip => (
+                    MatchMethod::Ip => (
                         Value::ip(std::net::Ipv4Addr::from(0x0a00_0000 + number as u32).into()),
                         holds.min_by_key(|(slot, first, last)| (last - first, entries.order(*slot))),
                     ),

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crossbeam_utils::sync::ShardedLock;
 
-use super::entries::{Entries, Entry, Slot, Texts};
+use super::entries::{Entries, LineSlot, PatternEntry, Texts};
 use super::exact::Keys;
-use super::index::Index;
-use super::method::Method;
-use super::watch::{Change, Watcher, Watchers};
+use super::index::PatternIndex;
+use super::method::MatchMethod;
+use super::watch::{ListChange, Watcher, Watchers};
 use crate::value::{Type, Value};
 
 /// Where a list comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ListOrigin {
     /// A file of that name.
     File(Box<str>),
     /// No file: a name only (`virt@`).
@@ -33,7 +33,7 @@ pub enum Origin {
 
 /// A line as it is shown and given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct PatternLine {
     /// Unique in the list, shown by the runtime socket.
     pub id: u64,
     /// The pattern as written.
@@ -42,8 +42,8 @@ pub struct Line {
     pub value: Option<Box<[u8]>>,
 }
 
-impl From<Entry<'_>> for Line {
-    fn from(entry: Entry<'_>) -> Self {
+impl From<PatternEntry<'_>> for PatternLine {
+    fn from(entry: PatternEntry<'_>) -> Self {
         Self { id: entry.id, key: entry.key.into(), value: entry.value.map(Into::into) }
     }
 }
@@ -53,22 +53,22 @@ pub type NewLine = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// What one way of looking into a list makes of a value.
 #[derive(Debug)]
-pub struct Found {
+pub struct PatternMatch {
     /// The match method.
-    pub method: Method,
+    pub method: MatchMethod,
     /// Whether case is ignored.
     pub ignore_case: bool,
     /// The line that matched.
-    pub line: Option<Line>,
+    pub line: Option<PatternLine>,
 }
 
 /// One way of looking into a list.
 #[derive(Debug)]
 struct Indexed {
-    method: Method,
+    method: MatchMethod,
     ignore_case: bool,
     /// `None`: the keys themselves are the index.
-    index: Option<Index>,
+    index: Option<PatternIndex>,
 }
 
 /// The lines, and what finds them.
@@ -85,7 +85,7 @@ struct Contents {
 #[derive(Debug)]
 pub(crate) struct Fixed {
     entries: Entries,
-    method: Method,
+    method: MatchMethod,
     ignore_case: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Fixed {
 #[derive(Debug)]
 pub struct List {
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: ListOrigin,
     /// Whether it has values.
     pub is_map: bool,
     /// Number shown by the runtime socket (`#3`); written while the configuration is read.
@@ -119,15 +119,15 @@ impl Contents {
 
     /// The number of the index for that method, made if it is not there. With `strict` a pattern
     /// that the method cannot take is an error, else it never matches.
-    fn index(&mut self, method: Method, ignore_case: bool, strict: bool) -> Result<usize, String> {
+    fn index(&mut self, method: MatchMethod, ignore_case: bool, strict: bool) -> Result<usize, String> {
         let same = |other: &Indexed| (other.method, other.ignore_case) == (method, ignore_case);
         if let Some(at) = self.indexed.iter().position(same) {
             return Ok(at);
         }
-        let index = if method == Method::Str && !ignore_case {
+        let index = if method == MatchMethod::Str && !ignore_case {
             None
         } else {
-            let mut index = Index::new(method, ignore_case);
+            let mut index = PatternIndex::new(method, ignore_case);
             index.reserve(self.entries.len(), &self.entries);
             for slot in self.entries.in_order() {
                 match index.insert(slot, &self.entries) {
@@ -142,7 +142,7 @@ impl Contents {
     }
 
     #[inline]
-    fn find(&self, at: usize, value: &Value<'_>, first: bool) -> Option<Slot> {
+    fn find(&self, at: usize, value: &Value<'_>, first: bool) -> Option<LineSlot> {
         let indexed = self.indexed.get(at)?;
         match (&indexed.index, value) {
             (Some(index), value) => index.find(value, first, &self.entries),
@@ -162,7 +162,7 @@ impl Contents {
         }
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: LineSlot) {
         self.keys.remove(slot, &self.entries);
         for index in self.indexed.iter_mut().filter_map(|indexed| indexed.index.as_mut()) {
             index.remove(slot, &self.entries);
@@ -170,29 +170,29 @@ impl Contents {
         self.entries.remove(slot);
     }
 
-    fn with_key(&self, key: &[u8]) -> Vec<Slot> {
+    fn with_key(&self, key: &[u8]) -> Vec<LineSlot> {
         self.keys.all(key, &self.entries).collect()
     }
 }
 
 impl List {
-    pub(super) fn new(origin: Origin, number: u32, is_map: bool, entries: Entries) -> Self {
+    pub(super) fn new(origin: ListOrigin, number: u32, is_map: bool, entries: Entries) -> Self {
         let list = Self::empty(origin, number, is_map, None);
         let _ = list.contents.set(Box::new(ShardedLock::new(Contents::new(entries))));
         list
     }
 
     pub(super) fn of_acl(
-        origin: Origin,
+        origin: ListOrigin,
         number: u32,
         entries: Entries,
-        method: Method,
+        method: MatchMethod,
         ignore_case: bool,
     ) -> Self {
         Self::empty(origin, number, false, Some(Fixed { entries, method, ignore_case }))
     }
 
-    fn empty(origin: Origin, number: u32, is_map: bool, fixed: Option<Fixed>) -> Self {
+    fn empty(origin: ListOrigin, number: u32, is_map: bool, fixed: Option<Fixed>) -> Self {
         Self {
             origin,
             is_map,
@@ -239,8 +239,8 @@ impl List {
     pub fn description(&self) -> String {
         let users = self.users.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match &self.origin {
-            Origin::Acl { keyword, file, line } => format!("acl '{keyword}' file '{file}' line {line}"),
-            Origin::File(name) | Origin::Virtual(name) => {
+            ListOrigin::Acl { keyword, file, line } => format!("acl '{keyword}' file '{file}' line {line}"),
+            ListOrigin::File(name) | ListOrigin::Virtual(name) => {
                 format!("pattern loaded from file '{name}' {users}").trim_end().to_owned()
             }
         }
@@ -249,8 +249,8 @@ impl List {
     /// The name of its file, or of the virtual list; empty for the words of one ACL.
     pub fn name(&self) -> &str {
         match &self.origin {
-            Origin::File(name) | Origin::Virtual(name) => name,
-            Origin::Acl { .. } => "",
+            ListOrigin::File(name) | ListOrigin::Virtual(name) => name,
+            ListOrigin::Acl { .. } => "",
         }
     }
 
@@ -271,15 +271,15 @@ impl List {
     }
 
     /// What each way in which the configuration looks into it makes of `text`.
-    pub fn probe(&self, text: &[u8]) -> Vec<Found> {
+    pub fn probe(&self, text: &[u8]) -> Vec<PatternMatch> {
         let one = |contents: &Contents, at: usize, indexed: &Indexed| {
             let value = match indexed.method.expects() {
                 Type::Any => Some(Value::str(text)),
                 kind => Value::str(text).cast(kind),
             };
             let slot = value.and_then(|value| contents.find(at, &value, true));
-            let line = slot.and_then(|slot| contents.entries.get(slot)).map(Line::from);
-            Found { method: indexed.method, ignore_case: indexed.ignore_case, line }
+            let line = slot.and_then(|slot| contents.entries.get(slot)).map(PatternLine::from);
+            PatternMatch { method: indexed.method, ignore_case: indexed.ignore_case, line }
         };
         self.read(|contents| {
             contents.indexed.iter().enumerate().map(|(at, indexed)| one(contents, at, indexed)).collect()
@@ -287,24 +287,24 @@ impl List {
     }
 
     /// The ids of its lines in order, to be asked for in portions with [`lines`](Self::lines).
-    pub fn ids(&self) -> Vec<Slot> {
+    pub fn ids(&self) -> Vec<LineSlot> {
         self.read(|contents| contents.entries.in_order())
     }
 
     /// The lines at `places`, as [`ids`](Self::ids) gave them; those removed since are left out.
-    pub fn lines(&self, places: &[Slot]) -> Vec<Line> {
+    pub fn lines(&self, places: &[LineSlot]) -> Vec<PatternLine> {
         self.read(|contents| {
-            places.iter().filter_map(|slot| contents.entries.get(*slot)).map(Line::from).collect()
+            places.iter().filter_map(|slot| contents.entries.get(*slot)).map(PatternLine::from).collect()
         })
     }
 
     /// The first line of a map whose value `is` what is looked for; a line without one has an empty
     /// one.
-    pub fn find_value(&self, is: impl Fn(&[u8]) -> bool) -> Option<Line> {
+    pub fn find_value(&self, is: impl Fn(&[u8]) -> bool) -> Option<PatternLine> {
         self.read(|contents| {
             let entries = &contents.entries;
             let mut lines = entries.in_order().into_iter().filter_map(|slot| entries.get(slot));
-            lines.find(|entry| is(entry.value.unwrap_or_default())).map(Line::from)
+            lines.find(|entry| is(entry.value.unwrap_or_default())).map(PatternLine::from)
         })
     }
 
@@ -331,7 +331,7 @@ impl List {
     /// Adds a line at the end.
     pub fn add(&self, key: &[u8], value: Option<&[u8]>) {
         self.change(|contents| contents.add(key, value));
-        self.watchers.tell(Change::Add);
+        self.watchers.tell(ListChange::Add);
     }
 
     /// Checks `key` as a pattern for each way in which the configuration looks into the list.
@@ -342,7 +342,7 @@ impl List {
         let mut entries = Entries::default();
         let slot = entries.push(key, None);
         let check = |indexed: &Indexed| match indexed.index {
-            Some(_) => Index::new(indexed.method, indexed.ignore_case).insert(slot, &entries),
+            Some(_) => PatternIndex::new(indexed.method, indexed.ignore_case).insert(slot, &entries),
             None => Ok(()),
         };
         self.read(|contents| contents.indexed.iter().try_for_each(check))
@@ -359,7 +359,7 @@ impl List {
                 contents.add(key, None);
             }
         });
-        self.watchers.tell(Change::Add);
+        self.watchers.tell(ListChange::Add);
     }
 
     /// Sets the value of every line with `key`, or adds one (`http-request set-map`) if `key` is a
@@ -385,7 +385,7 @@ impl List {
             }
             slots.is_empty()
         });
-        self.watchers.tell(if is_new { Change::Add } else { Change::Set });
+        self.watchers.tell(if is_new { ListChange::Add } else { ListChange::Set });
     }
 
     /// Sets the value of every line with `key`; says whether there was one.
@@ -395,11 +395,11 @@ impl List {
             slots.iter().for_each(|slot| contents.entries.set_value(*slot, value));
             !slots.is_empty()
         });
-        self.told(is_there, Change::Set)
+        self.told(is_there, ListChange::Set)
     }
 
     /// Tells whoever wants to know, where something was changed.
-    fn told(&self, was_changed: bool, change: Change) -> bool {
+    fn told(&self, was_changed: bool, change: ListChange) -> bool {
         if was_changed {
             self.watchers.tell(change);
         }
@@ -412,10 +412,10 @@ impl List {
     }
 
     /// The first line with `key`.
-    pub fn line_of(&self, key: &[u8]) -> Option<Line> {
+    pub fn line_of(&self, key: &[u8]) -> Option<PatternLine> {
         self.read(|contents| {
             let slot = contents.keys.find(key, &contents.entries)?;
-            contents.entries.get(slot).map(Line::from)
+            contents.entries.get(slot).map(PatternLine::from)
         })
     }
 
@@ -429,7 +429,7 @@ impl List {
             slots.iter().for_each(|slot| contents.remove(*slot));
             !slots.is_empty()
         });
-        self.told(was_there, Change::Delete)
+        self.told(was_there, ListChange::Delete)
     }
 
     /// Sets the value of the line with that id; says whether there is one.
@@ -438,7 +438,7 @@ impl List {
             let found = contents.entries.find_id(id);
             found.inspect(|slot| contents.entries.set_value(*slot, value)).is_some()
         });
-        self.told(is_there, Change::Set)
+        self.told(is_there, ListChange::Set)
     }
 
     /// Removes the line with that id; says whether there was one.
@@ -447,7 +447,7 @@ impl List {
             let found = contents.entries.find_id(id);
             found.inspect(|slot| contents.remove(*slot)).is_some()
         });
-        self.told(was_there, Change::Delete)
+        self.told(was_there, ListChange::Delete)
     }
 
     /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made
@@ -468,7 +468,7 @@ impl List {
         }
         let old = self.change(|contents| std::mem::replace(contents, new));
         drop(old);
-        self.watchers.tell(if lines.is_empty() { Change::Clear } else { Change::Commit });
+        self.watchers.tell(if lines.is_empty() { ListChange::Clear } else { ListChange::Commit });
     }
 
     /// Removes all lines.
@@ -487,7 +487,7 @@ pub struct View {
 
 impl View {
     /// Looks into `list`; the error names the pattern that this method cannot take.
-    pub fn new(list: Arc<List>, method: Method, ignore_case: bool) -> Result<Self, String> {
+    pub fn new(list: Arc<List>, method: MatchMethod, ignore_case: bool) -> Result<Self, String> {
         let mut contents = list.contents().write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = contents.index(method, ignore_case, true)?;
         drop(contents);
@@ -529,7 +529,8 @@ impl View {
     /// (`map_regm`).
     pub fn expand(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         self.list.read(|contents| {
-            let Some(Indexed { index: Some(Index::Regex(regexes)), .. }) = contents.indexed.get(self.at)
+            let Some(Indexed { index: Some(PatternIndex::Regex(regexes)), .. }) =
+                contents.indexed.get(self.at)
             else {
                 return false;
             };

@@ -5,7 +5,7 @@ use crate::value::Type;
 /// A match method (`-m`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
-pub enum Method {
+pub enum MatchMethod {
     Found,
     Bool,
     Int,
@@ -22,23 +22,23 @@ pub enum Method {
 }
 
 /// Name, method, and the type the value is cast to before it is compared.
-const METHODS: &[(&str, Method, Type)] = &[
-    ("found", Method::Found, Type::Any),
-    ("bool", Method::Bool, Type::Bool),
-    ("int", Method::Int, Type::Int),
-    ("ip", Method::Ip, Type::Addr),
-    ("bin", Method::Bin, Type::Bin),
-    ("len", Method::Len, Type::Str),
-    ("str", Method::Str, Type::Str),
-    ("sub", Method::Sub, Type::Str),
-    ("reg", Method::Reg, Type::Str),
-    ("beg", Method::Beg, Type::Str),
-    ("end", Method::End, Type::Str),
-    ("dir", Method::Dir, Type::Str),
-    ("dom", Method::Dom, Type::Str),
+const METHODS: &[(&str, MatchMethod, Type)] = &[
+    ("found", MatchMethod::Found, Type::Any),
+    ("bool", MatchMethod::Bool, Type::Bool),
+    ("int", MatchMethod::Int, Type::Int),
+    ("ip", MatchMethod::Ip, Type::Addr),
+    ("bin", MatchMethod::Bin, Type::Bin),
+    ("len", MatchMethod::Len, Type::Str),
+    ("str", MatchMethod::Str, Type::Str),
+    ("sub", MatchMethod::Sub, Type::Str),
+    ("reg", MatchMethod::Reg, Type::Str),
+    ("beg", MatchMethod::Beg, Type::Str),
+    ("end", MatchMethod::End, Type::Str),
+    ("dir", MatchMethod::Dir, Type::Str),
+    ("dom", MatchMethod::Dom, Type::Str),
 ];
 
-impl Method {
+impl MatchMethod {
     /// The method of that name.
     pub fn parse(name: &str) -> Option<Self> {
         METHODS.iter().find(|row| row.0 == name).map(|row| row.1)

@@ -18,9 +18,9 @@ mod sets;
 mod substrings;
 mod watch;
 
-pub(crate) use index::Index;
-pub use list::{Found, Line, List, NewLine, Origin, View};
-pub use method::Method;
+pub(crate) use index::PatternIndex;
+pub use list::{List, ListOrigin, NewLine, PatternLine, PatternMatch, View};
+pub use method::MatchMethod;
 pub use ranges::Range;
 pub use sets::PatternSets;
-pub use watch::{Change, Watcher};
+pub use watch::{ListChange, Watcher};

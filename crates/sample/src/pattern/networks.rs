@@ -6,18 +6,18 @@ use std::net::IpAddr;
 use base::network::Network;
 use prefix_trie::PrefixMap;
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 use crate::value::embedded_ip4;
 
 /// Networks by family.
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
-    v4: PrefixMap<(u32, u8), Slot>,
-    v6: PrefixMap<(u128, u8), Slot>,
+    v4: PrefixMap<(u32, u8), LineSlot>,
+    v6: PrefixMap<(u128, u8), LineSlot>,
     /// IPv4 networks with holes in their mask: address, mask.
-    odd: Vec<(u32, u32, Slot)>,
+    odd: Vec<(u32, u32, LineSlot)>,
     /// Networks written more than once, in the order of the list.
-    again: Vec<Slot>,
+    again: Vec<LineSlot>,
 }
 
 /// Reads a pattern; the error says what it is not.
@@ -32,7 +32,7 @@ fn length_of(mask: u32) -> Option<u8> {
 }
 
 impl Networks {
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         let before = match parse(texts.text(slot))? {
             Network::V4 { address, mask } => match length_of(mask) {
                 Some(length) => {
@@ -62,7 +62,7 @@ impl Networks {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         if let Some(at) = self.again.iter().position(|other| *other == slot) {
             self.again.remove(at);
             return;
@@ -83,7 +83,7 @@ impl Networks {
             }
         }
         // The next that was written the same stands in its place.
-        let same = |other: &Slot| parse(texts.text(*other)).is_ok_and(|other| other == network);
+        let same = |other: &LineSlot| parse(texts.text(*other)).is_ok_and(|other| other == network);
         if let Some(at) = self.again.iter().position(same) {
             let next = self.again.remove(at);
             let _ = self.insert(next, texts);
@@ -91,7 +91,7 @@ impl Networks {
     }
 
     #[inline]
-    pub(crate) fn find(&self, address: IpAddr) -> Option<Slot> {
+    pub(crate) fn find(&self, address: IpAddr) -> Option<LineSlot> {
         match address {
             IpAddr::V4(v4) => {
                 self.find_v4(u32::from(v4)).or_else(|| self.find_v6(u128::from(v4.to_ipv6_mapped())))
@@ -103,7 +103,7 @@ impl Networks {
         }
     }
 
-    fn find_v4(&self, address: u32) -> Option<Slot> {
+    fn find_v4(&self, address: u32) -> Option<LineSlot> {
         let found = self.v4.get_lpm(&(address, 32)).map(|(_, slot)| *slot);
         found.or_else(|| {
             let odd = self.odd.iter().find(|(network, mask, _)| address & mask == *network);
@@ -111,7 +111,7 @@ impl Networks {
         })
     }
 
-    fn find_v6(&self, address: u128) -> Option<Slot> {
+    fn find_v6(&self, address: u128) -> Option<LineSlot> {
         self.v6.get_lpm(&(address, 128)).map(|(_, slot)| *slot)
     }
 }

@@ -3,18 +3,18 @@
 
 use smallvec::SmallVec;
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 use super::exact::{FEW, Keys};
 
 /// A slot's pattern without the delimiters around it.
 struct Trimmed<'t, T>(&'t T, &'static [u8]);
 
 impl<T: Texts> Texts for Trimmed<'_, T> {
-    fn text(&self, slot: Slot) -> &[u8] {
+    fn text(&self, slot: LineSlot) -> &[u8] {
         trim(self.0.text(slot), self.1)
     }
 
-    fn order(&self, slot: Slot) -> u64 {
+    fn order(&self, slot: LineSlot) -> u64 {
         self.0.order(slot)
     }
 }
@@ -27,17 +27,17 @@ fn trim<'b>(bytes: &'b [u8], delimiters: &[u8]) -> &'b [u8] {
 
 /// Patterns that equal a part, or several parts with the delimiters between them.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct PartPatterns {
     delimiters: &'static [u8],
     ignore_case: bool,
     /// While there are few.
-    few: Vec<(Box<[u8]>, Slot)>,
+    few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
     /// How many delimiters patterns of `many` hold, and how many patterns hold that many.
     inner: Vec<(usize, u32)>,
 }
 
-impl Parts {
+impl PartPatterns {
     pub(crate) fn new(delimiters: &'static [u8], ignore_case: bool) -> Self {
         Self { delimiters, ignore_case, few: Vec::new(), many: None, inner: Vec::new() }
     }
@@ -46,13 +46,13 @@ impl Parts {
         pattern.iter().filter(|byte| self.delimiters.contains(byte)).count()
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) {
         let texts = Trimmed(texts, self.delimiters);
         if self.many.is_none() && self.few.len() < FEW {
             self.few.push((texts.text(slot).into(), slot));
             return;
         }
-        let few: Vec<Slot> = self.few.drain(..).map(|(_, slot)| slot).collect();
+        let few: Vec<LineSlot> = self.few.drain(..).map(|(_, slot)| slot).collect();
         for slot in few.into_iter().chain([slot]) {
             self.many.get_or_insert_with(|| Keys::new(self.ignore_case)).insert(slot, &texts);
             let inner = self.inner_of(texts.text(slot));
@@ -63,7 +63,7 @@ impl Parts {
         }
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         self.few.retain(|(_, other)| *other != slot);
         let texts = Trimmed(texts, self.delimiters);
         let inner = self.inner_of(texts.text(slot));
@@ -76,7 +76,7 @@ impl Parts {
     }
 
     /// The first of the list that is a part of `bytes`.
-    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         let Some(many) = &self.many else {
             let has = |pattern: &[u8]| has_part(bytes, pattern, self.delimiters, self.ignore_case);
             return self.few.iter().find(|(pattern, _)| has(pattern)).map(|(_, slot)| *slot);
@@ -87,7 +87,7 @@ impl Parts {
         let ends: SmallVec<[usize; 32]> =
             bytes.iter().enumerate().filter_map(delimits).chain([bytes.len()]).collect();
         let starts = std::iter::once(0).chain(ends.iter().map(|end| end + 1)).zip(0..);
-        let mut best: Option<Slot> = None;
+        let mut best: Option<LineSlot> = None;
         for (start, first_end) in starts {
             for (inner, _) in &self.inner {
                 let Some(part) = ends.get(first_end + inner).and_then(|end| bytes.get(start..*end)) else {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 use super::exact::FEW;
 
 /// An inclusive range.
@@ -47,17 +47,17 @@ impl Range {
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     /// Of more than one number, and the first few of one, in the order of the list.
-    wide: Vec<(Range, Slot)>,
+    wide: Vec<(Range, LineSlot)>,
     /// Slots by their only number, each in the order of the list.
-    single: HashMap<i64, Vec<Slot>, foldhash::fast::RandomState>,
+    single: HashMap<i64, Vec<LineSlot>, foldhash::fast::RandomState>,
 }
 
 impl Ranges {
-    fn parse(slot: Slot, texts: &impl Texts) -> Result<Range, String> {
+    fn parse(slot: LineSlot, texts: &impl Texts) -> Result<Range, String> {
         Range::parse(&String::from_utf8_lossy(texts.text(slot)))
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         match Self::parse(slot, texts)? {
             range if range.min == range.max && self.wide.len() >= FEW => {
                 self.single.entry(range.min).or_default().push(slot)
@@ -67,7 +67,7 @@ impl Ranges {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         self.wide.retain(|(_, other)| *other != slot);
         let Ok(range) = Self::parse(slot, texts) else { return };
         if let Some(slots) = self.single.get_mut(&range.min) {
@@ -80,7 +80,7 @@ impl Ranges {
 
     /// The first of the list that holds `value`.
     #[inline]
-    pub(crate) fn find(&self, value: i64, texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, value: i64, texts: &impl Texts) -> Option<LineSlot> {
         let wide = self.wide.iter().find(|(range, _)| range.contains(value)).map(|(_, slot)| *slot);
         if self.single.is_empty() {
             return wide;
@@ -96,11 +96,11 @@ impl Ranges {
 /// Bytes written as hexadecimal digits.
 #[derive(Debug, Default)]
 pub(crate) struct Binary {
-    slots: HashMap<Box<[u8]>, Vec<Slot>, foldhash::fast::RandomState>,
+    slots: HashMap<Box<[u8]>, Vec<LineSlot>, foldhash::fast::RandomState>,
 }
 
 impl Binary {
-    fn parse(slot: Slot, texts: &impl Texts) -> Result<Box<[u8]>, String> {
+    fn parse(slot: LineSlot, texts: &impl Texts) -> Result<Box<[u8]>, String> {
         let digits = texts.text(slot);
         let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
         let pair = |pair: &[u8]| match pair {
@@ -112,13 +112,13 @@ impl Binary {
         digits.chunks(2).map(pair).collect::<Option<_>>().ok_or_else(error)
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         let bytes = Self::parse(slot, texts)?;
         self.slots.entry(bytes).or_default().push(slot);
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         let Ok(bytes) = Self::parse(slot, texts) else { return };
         if let Some(slots) = self.slots.get_mut(&bytes) {
             slots.retain(|other| *other != slot);
@@ -128,7 +128,7 @@ impl Binary {
         }
     }
 
-    pub(crate) fn find(&self, bytes: &[u8]) -> Option<Slot> {
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<LineSlot> {
         self.slots.get(bytes).and_then(|slots| slots.first().copied())
     }
 }

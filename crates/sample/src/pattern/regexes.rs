@@ -10,7 +10,7 @@ use regex_syntax::hir::{Hir, HirKind};
 use slab::Slab;
 use smallvec::SmallVec;
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 use super::substrings::Substrings;
 use crate::regex::{Lean, Regex, RegexSet, spell_bytes, translate};
 
@@ -22,12 +22,12 @@ const SHARED: u32 = 64;
 const ALTERNATIVES: usize = 16;
 
 #[derive(Debug)]
-enum Program {
+enum RegexProgram {
     Fast(Regex),
     Lean(Lean),
 }
 
-impl Program {
+impl RegexProgram {
     fn is_match(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Fast(regex) => regex.is_match(bytes),
@@ -38,21 +38,21 @@ impl Program {
 
 #[derive(Debug)]
 struct Member {
-    program: Program,
+    program: RegexProgram,
     /// Its literals, one of which each match holds; none: it is in `others`.
-    literals: SmallVec<[Slot; 1]>,
+    literals: SmallVec<[LineSlot; 1]>,
 }
 
 /// Literals and the expressions they belong to.
 #[derive(Debug, Default)]
-struct Literals(Slab<(Box<[u8]>, Slot)>);
+struct Literals(Slab<(Box<[u8]>, LineSlot)>);
 
 impl Texts for Literals {
-    fn text(&self, slot: Slot) -> &[u8] {
+    fn text(&self, slot: LineSlot) -> &[u8] {
         self.0.get(slot as usize).map(|(text, _)| &**text).unwrap_or_default()
     }
 
-    fn order(&self, slot: Slot) -> u64 {
+    fn order(&self, slot: LineSlot) -> u64 {
         u64::from(slot)
     }
 }
@@ -61,13 +61,13 @@ impl Texts for Literals {
 #[derive(Debug)]
 pub(crate) struct Regexes {
     ignore_case: bool,
-    members: HashMap<Slot, Member, foldhash::fast::RandomState>,
+    members: HashMap<LineSlot, Member, foldhash::fast::RandomState>,
     literals: Literals,
     index: Substrings,
     /// How many expressions each literal belongs to.
     sharing: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     /// Expressions without literals, in the order of the list, and all of them as one.
-    others: Vec<Slot>,
+    others: Vec<LineSlot>,
     together: OnceLock<Option<RegexSet>>,
 }
 
@@ -84,17 +84,17 @@ impl Regexes {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) -> Result<(), String> {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         let text = base::raw::text_of(texts.text(slot));
         let pattern = spell_bytes(&text);
         let program = match self.members.len() < FAST {
-            true => Program::Fast(Regex::new(&pattern, self.ignore_case)?),
-            false => Program::Lean(Lean::new(&pattern, self.ignore_case)?),
+            true => RegexProgram::Fast(Regex::new(&pattern, self.ignore_case)?),
+            false => RegexProgram::Lean(Lean::new(&pattern, self.ignore_case)?),
         };
         let mut literals = SmallVec::new();
         for text in self.choose(&pattern) {
             *self.sharing.entry(text.clone()).or_default() += 1;
-            let number = self.literals.0.insert((text, slot)) as Slot;
+            let number = self.literals.0.insert((text, slot)) as LineSlot;
             self.index.insert(number, &self.literals);
             literals.push(number);
         }
@@ -126,7 +126,7 @@ impl Regexes {
             .unwrap_or_default()
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, _: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, _: &impl Texts) {
         let Some(member) = self.members.remove(&slot) else { return };
         for number in member.literals {
             self.index.remove(number, &self.literals);
@@ -144,16 +144,16 @@ impl Regexes {
         }
     }
 
-    fn is_match(&self, slot: Slot, bytes: &[u8]) -> bool {
+    fn is_match(&self, slot: LineSlot, bytes: &[u8]) -> bool {
         self.members.get(&slot).is_some_and(|member| member.program.is_match(bytes))
     }
 
     /// Any expression that matches, or the first of the list.
-    pub(crate) fn find(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<Slot> {
+    pub(crate) fn find(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<LineSlot> {
         if self.members.len() == 1 {
             return self.members.keys().copied().find(|slot| self.is_match(*slot, bytes));
         }
-        let mut candidates: SmallVec<[Slot; 16]> = SmallVec::new();
+        let mut candidates: SmallVec<[LineSlot; 16]> = SmallVec::new();
         self.index.each(bytes, &self.literals, |number| {
             candidates.extend(self.literals.0.get(number as usize).map(|(_, slot)| *slot));
             false
@@ -169,7 +169,7 @@ impl Regexes {
     }
 
     /// The first that matches of those without literals.
-    fn find_other(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
+    fn find_other(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         if let [slot] = self.others[..] {
             return self.is_match(slot, bytes).then_some(slot);
         }
@@ -182,10 +182,10 @@ impl Regexes {
     }
 
     /// Appends `template` with the references filled that the expression of `slot` captured.
-    pub(crate) fn expand(&self, slot: Slot, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn expand(&self, slot: LineSlot, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         self.members.get(&slot).is_some_and(|member| match &member.program {
-            Program::Fast(regex) => regex.expand(bytes, template, out),
-            Program::Lean(regex) => regex.expand(bytes, template, out),
+            RegexProgram::Fast(regex) => regex.expand(bytes, template, out),
+            RegexProgram::Lean(regex) => regex.expand(bytes, template, out),
         })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::entries::Entries;
-use super::list::{List, Origin};
-use super::method::Method;
+use super::list::{List, ListOrigin};
+use super::method::MatchMethod;
 
 /// The lists of a plan.
 #[derive(Debug, Default, Clone)]
@@ -45,7 +45,7 @@ impl PatternSets {
             return Ok(Arc::clone(list));
         }
         if is_virtual {
-            return Ok(self.register(Origin::Virtual(path.into()), is_map, Entries::default()));
+            return Ok(self.register(ListOrigin::Virtual(path.into()), is_map, Entries::default()));
         }
         let failed = |error: String| format!("failed to open pattern file <{path}>: {error}");
         let entries = match read(path) {
@@ -53,7 +53,7 @@ impl PatternSets {
             Err(_) if optional => Entries::default(),
             Err(error) => return Err(failed(error)),
         };
-        Ok(self.register(Origin::File(path.into()), is_map, entries))
+        Ok(self.register(ListOrigin::File(path.into()), is_map, entries))
     }
 
     /// The list of a file that rules change (`set-map` and its like). The file may be missing: the
@@ -83,8 +83,8 @@ impl PatternSets {
         Ok(list)
     }
 
-    fn register(&mut self, origin: Origin, is_map: bool, entries: Entries) -> Arc<List> {
-        if let Origin::File(name) | Origin::Virtual(name) = &origin {
+    fn register(&mut self, origin: ListOrigin, is_map: bool, entries: Entries) -> Arc<List> {
+        if let ListOrigin::File(name) | ListOrigin::Virtual(name) = &origin {
             self.named.insert(name.clone(), self.lists.len());
         }
         self.push(List::new(origin, self.lists.len() as u32, is_map, entries))
@@ -99,9 +99,9 @@ impl PatternSets {
     /// The words of an ACL as a list, with the number `-u` asked for, which must be no other's.
     pub(crate) fn acl(
         &mut self,
-        origin: Origin,
+        origin: ListOrigin,
         words: &[String],
-        method: Method,
+        method: MatchMethod,
         ignore_case: bool,
         number: Option<u32>,
     ) -> Result<Arc<List>, String> {

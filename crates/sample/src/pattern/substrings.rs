@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use hashbrown::HashTable;
 use memchr::memmem::Finder;
 
-use super::entries::{Slot, Texts};
+use super::entries::{LineSlot, Texts};
 use super::exact::with_lower;
 
 type Hasher = foldhash::fast::RandomState;
@@ -22,7 +22,7 @@ const TRIED: usize = 16;
 #[derive(Debug)]
 struct Gram {
     value: u64,
-    slot: Slot,
+    slot: LineSlot,
     /// Where in the pattern it stands.
     at: u32,
 }
@@ -48,7 +48,7 @@ impl Grams {
         (bit / 64, 1 << (bit % 64))
     }
 
-    fn insert(&mut self, slot: Slot, pattern: &[u8], size: usize) {
+    fn insert(&mut self, slot: LineSlot, pattern: &[u8], size: usize) {
         let last = pattern.len() - size;
         let step = (last + 1).div_ceil(TRIED);
         let sharing = |at: usize| {
@@ -74,7 +74,7 @@ impl Grams {
         self.bits[word] |= bit;
     }
 
-    fn remove(&mut self, slot: Slot, pattern: &[u8], size: usize) {
+    fn remove(&mut self, slot: LineSlot, pattern: &[u8], size: usize) {
         for at in 0..=pattern.len() - size {
             let hash = self.hasher.hash_one(load(&pattern[at..at + size]));
             if let Ok(found) = self.table.find_entry(hash, |gram| gram.slot == slot) {
@@ -89,8 +89,8 @@ impl Grams {
     fn each<const SIZE: usize>(
         &self,
         text: &[u8],
-        same: impl Fn(Slot, usize) -> bool,
-        visit: &mut impl FnMut(Slot) -> bool,
+        same: impl Fn(LineSlot, usize) -> bool,
+        visit: &mut impl FnMut(LineSlot) -> bool,
     ) -> bool {
         if self.table.is_empty() {
             return false;
@@ -119,10 +119,10 @@ pub(crate) struct Substrings {
     ignore_case: bool,
     count: usize,
     /// The only pattern.
-    alone: Option<(Box<Finder<'static>>, Slot)>,
+    alone: Option<(Box<Finder<'static>>, LineSlot)>,
     grams: [Grams; SIZES.len()],
     /// Patterns without a byte, which stand in every text.
-    empty: Vec<Slot>,
+    empty: Vec<LineSlot>,
 }
 
 impl Substrings {
@@ -130,7 +130,7 @@ impl Substrings {
         Self { ignore_case, count: 0, alone: None, grams: Default::default(), empty: Vec::new() }
     }
 
-    fn put(&mut self, slot: Slot, pattern: &[u8]) {
+    fn put(&mut self, slot: LineSlot, pattern: &[u8]) {
         let Some(class) = SIZES.iter().position(|size| *size <= pattern.len()) else {
             self.empty.push(slot);
             return;
@@ -142,7 +142,7 @@ impl Substrings {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) {
         self.count += 1;
         let pattern = texts.text(slot);
         if self.count == 1 && !self.ignore_case {
@@ -155,7 +155,7 @@ impl Substrings {
         self.put(slot, pattern);
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, texts: &impl Texts) {
+    pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         self.count -= 1;
         if self.alone.take_if(|(_, alone)| *alone == slot).is_some() {
             return;
@@ -173,7 +173,7 @@ impl Substrings {
 
     /// Hands the slot of each pattern that stands in `text` to `visit`, perhaps more than once,
     /// until that returns true.
-    pub(crate) fn each(&self, text: &[u8], texts: &impl Texts, mut visit: impl FnMut(Slot) -> bool) {
+    pub(crate) fn each(&self, text: &[u8], texts: &impl Texts, mut visit: impl FnMut(LineSlot) -> bool) {
         if let Some((finder, slot)) = &self.alone {
             if finder.find(text).is_some() {
                 visit(*slot);
@@ -201,8 +201,8 @@ impl Substrings {
     fn scan(
         &self,
         text: &[u8],
-        visit: &mut impl FnMut(Slot) -> bool,
-        same: impl Fn(Slot, usize) -> bool + Copy,
+        visit: &mut impl FnMut(LineSlot) -> bool,
+        same: impl Fn(LineSlot, usize) -> bool + Copy,
     ) {
         let [eight, four, two, one] = &self.grams;
         let _ = eight.each::<8>(text, same, visit)
@@ -213,8 +213,8 @@ impl Substrings {
 
     /// Any pattern that stands in `text`, or the first of the list.
     #[inline]
-    pub(crate) fn find(&self, text: &[u8], first: bool, texts: &impl Texts) -> Option<Slot> {
-        let mut found: Option<Slot> = None;
+    pub(crate) fn find(&self, text: &[u8], first: bool, texts: &impl Texts) -> Option<LineSlot> {
+        let mut found: Option<LineSlot> = None;
         self.each(text, texts, |slot| {
             if found.is_none_or(|best| texts.order(slot) < texts.order(best)) {
                 found = Some(slot);

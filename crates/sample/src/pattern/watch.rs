@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// What happened to a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Change {
+pub enum ListChange {
     /// A line was added.
     Add = 1,
     /// A line was removed.
@@ -21,7 +21,7 @@ pub enum Change {
 /// Who is told. It must not wait.
 pub trait Watcher: Send + Sync {
     /// The list has changed.
-    fn changed(&self, change: Change);
+    fn changed(&self, change: ListChange);
 }
 
 /// Who is told of which changes.
@@ -47,7 +47,7 @@ impl Watchers {
     }
 
     #[inline]
-    pub(super) fn tell(&self, change: Change) {
+    pub(super) fn tell(&self, change: ListChange) {
         if let Some(all) = self.0.get() {
             tell(all, change);
         }
@@ -55,7 +55,7 @@ impl Watchers {
 }
 
 #[cold]
-fn tell(all: &Mutex<Vec<Watching>>, change: Change) {
+fn tell(all: &Mutex<Vec<Watching>>, change: ListChange) {
     let all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let who: Vec<_> = all
         .iter()

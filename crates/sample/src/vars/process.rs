@@ -10,12 +10,12 @@ use crate::value::{Scratch, Value};
 /// A process-wide variable.
 #[derive(Debug, Default)]
 pub struct ProcessVariable {
-    value: RwLock<Option<Stored>>,
+    value: RwLock<Option<ProcessValue>>,
 }
 
 /// A value of the process kept.
 #[derive(Clone, Debug)]
-enum Stored {
+enum ProcessValue {
     Plain(Plain),
     Str(Vec<u8>),
     Bin(Vec<u8>),
@@ -29,7 +29,7 @@ enum Plain {
     Ip(std::net::IpAddr),
 }
 
-impl Stored {
+impl ProcessValue {
     fn new(value: &Value<'_>) -> Self {
         match value {
             Value::Bool(value) => Self::Plain(Plain::Bool(*value)),
@@ -77,30 +77,34 @@ impl Stored {
 impl ProcessVariable {
     /// Its value.
     pub fn get(&self) -> Option<Value<'static>> {
-        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map(Stored::get)
+        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map(ProcessValue::get)
     }
 
     /// Sets it.
     pub fn set(&self, value: &Value<'_>) {
         let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         if limits().is_some() {
-            count_all(slot.as_ref().map_or(0, Stored::size), size_of(value));
+            count_all(slot.as_ref().map_or(0, ProcessValue::size), size_of(value));
         }
-        Stored::store(&mut slot, value);
+        ProcessValue::store(&mut slot, value);
     }
 
     /// Empties it.
     pub fn unset(&self) {
         let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         if limits().is_some() {
-            count_all(slot.as_ref().map_or(0, Stored::size), 0);
+            count_all(slot.as_ref().map_or(0, ProcessValue::size), 0);
         }
         *slot = None;
     }
 
     /// What it counts in the limits.
     pub(super) fn size(&self) -> usize {
-        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map_or(0, Stored::size)
+        self.value
+            .read()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .as_ref()
+            .map_or(0, ProcessValue::size)
     }
 }
 

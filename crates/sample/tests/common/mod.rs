@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use diag::Span;
 use runtime::Local;
-use sample::acl::Acls;
+use sample::Acls;
 use sample::auth::{Password, Userlist};
 use sample::pattern::PatternSets;
 use sample::vars::Variables;
@@ -22,7 +22,7 @@ use sample::{
 };
 use state::proxy::ProxySeed;
 use state::server::{ServerAddress, ServerSeed};
-use state::table::{Column, Data, Form, KeyType, ServerKey, Settings, Table};
+use state::table::{Column, DataType, KeyType, ServerKey, Table, TableSettings, ValueForm};
 use state::{Listener, Mode, Process, Proxy, Server};
 
 /// A kernel that measured something.
@@ -77,6 +77,14 @@ pub struct World {
 }
 
 impl Names for World {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn backend(&self, name: &str) -> Option<Arc<Proxy>> {
         (name == "be").then(|| Arc::clone(&self.backend))
     }
@@ -109,8 +117,8 @@ impl Names for World {
         }))
     }
 
-    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
-        (name == "dns").then(|| state::resolvers::Section::new(name, []))
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {
+        (name == "dns").then(|| state::resolvers::ResolversSection::new(name, []))
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
@@ -123,12 +131,12 @@ impl Names for World {
 
 /// A stick table that stores everything.
 fn table() -> Arc<Table> {
-    let single = [Data::Gpt0, Data::Gpc0, Data::Gpc1, Data::Gpc0Rate, Data::Gpc1Rate];
-    let column = |data: Data| {
-        let period = if data.form() == Form::Rate { 10_000 } else { 0 };
+    let single = [DataType::Gpt0, DataType::Gpc0, DataType::Gpc1, DataType::Gpc0Rate, DataType::Gpc1Rate];
+    let column = |data: DataType| {
+        let period = if data.form() == ValueForm::Rate { 10_000 } else { 0 };
         Column::new(data, if data.is_array() { 3 } else { 1 }, period)
     };
-    Table::new(Settings {
+    Table::new(TableSettings {
         name: "fe".into(),
         kind: KeyType::Str,
         key_length: 32,
@@ -138,7 +146,7 @@ fn table() -> Arc<Table> {
         recv_only: false,
         server_key: ServerKey::Name,
         bytes_factor: 1,
-        columns: Data::all().filter(|data| !single.contains(data)).map(column).collect(),
+        columns: DataType::all().filter(|data| !single.contains(data)).map(column).collect(),
         peers: None,
     })
 }

@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "most tests need a world of their own")]
 
 use runtime::usage::Turns;
-use sample::track::{self, Element, Event};
+use sample::track::{self, CountedEvent, Element};
 use sample::{ConnectionError, Place};
-use state::table::Data;
+use state::table::DataType;
 
 use super::World;
 
@@ -52,12 +52,18 @@ fn track(world: &mut World) {
     }
     for key in ["k", "192.0.2.7"] {
         let entry = table.get(key.as_bytes(), 1_000).expect("there is room");
-        for event in [Event::Request, Event::Error, Event::Failure, Event::Session, Event::Glitches(2)] {
+        for event in [
+            CountedEvent::Request,
+            CountedEvent::Error,
+            CountedEvent::Failure,
+            CountedEvent::Session,
+            CountedEvent::Glitches(2),
+        ] {
             track::count(*entry, event, 1_000);
         }
-        track::count(*entry, Event::BytesIn(5_000), 1_000);
-        track::count(*entry, Event::BytesOut(9_000), 1_000);
-        entry.set(Data::ServerId, 0, 7, 1_000);
+        track::count(*entry, CountedEvent::BytesIn(5_000), 1_000);
+        track::count(*entry, CountedEvent::BytesOut(9_000), 1_000);
+        entry.set(DataType::ServerId, 0, 7, 1_000);
         for element in 0..3 {
             track::tag(&entry, Element::Of(element), 5 + element, 1_000);
         }

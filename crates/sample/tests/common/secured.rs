@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tls::captured::{Captured, Secret};
-use tls::{Certificate, Details, Outcome, VerifyCode};
+use tls::capture::{CapturedHandshake, Secret};
+use tls::{Certificate, Details, VerifyCode, VerifyOutcome};
 
 use crate::common::World;
 use crate::common::rows::usual;
@@ -130,10 +130,10 @@ pub(crate) const SECURED: &[(&str, &str)] = &[
 pub(crate) fn secured() -> World {
     let mut world = usual();
     let own = Arc::new(Certificate::from_pem("own.pem", PEM).expect("a certificate"));
-    let mut verify = Outcome::default();
+    let mut verify = VerifyOutcome::default();
     (verify.last, verify.own) = (VerifyCode(10), VerifyCode(10));
     (verify.ca, verify.ca_depth) = (VerifyCode(20), 1);
-    let mut captured = Captured::default();
+    let mut captured = CapturedHandshake::default();
     (captured.client_random, captured.server_random) = ([1; 32], [2; 32]);
     (captured.session_id, captured.session_key) = ([3][..].into(), [4][..].into());
     captured.finished = [[5][..].into(), [6][..].into()];

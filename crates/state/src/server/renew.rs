@@ -20,7 +20,7 @@ impl Server {
     /// Takes what a plan made anew says. Whoever the old plan told of it is told no more.
     pub fn renew(&self, seed: ServerSeed, now_ms: u64) {
         let old = self.configured.load_full();
-        self.part();
+        self.tracked.store(None);
         self.starter.store(None);
         self.marked.store(None);
         self.doubt.store(None);

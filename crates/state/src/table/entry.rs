@@ -8,33 +8,33 @@ use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use runtime::Local;
 use runtime::shared::note_write;
 
-use super::layout::{Column, Data, Form, head};
-use super::shard::Row;
-use super::{KeyType, Slot, Table, rate};
+use super::layout::{Column, DataType, ValueForm, head};
+use super::shard::EntryWords;
+use super::{EntrySlot, KeyType, Table, rate};
 
 /// What an entry holds, for as long as somebody holds it.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'t> {
+pub struct EntryValues<'t> {
     pub(super) table: &'t Table,
-    pub(super) row: Row<'t>,
-    pub(super) slot: Slot,
+    pub(super) row: EntryWords<'t>,
+    pub(super) slot: EntrySlot,
 }
 
 /// An entry that is held: it stays until it is let go.
 #[derive(Debug)]
-pub struct Entry<'t> {
-    pub(super) view: View<'t>,
+pub struct TableEntry<'t> {
+    pub(super) view: EntryValues<'t>,
 }
 
-impl<'t> Deref for Entry<'t> {
-    type Target = View<'t>;
+impl<'t> Deref for TableEntry<'t> {
+    type Target = EntryValues<'t>;
     #[inline]
-    fn deref(&self) -> &View<'t> {
+    fn deref(&self) -> &EntryValues<'t> {
         &self.view
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for TableEntry<'_> {
     #[inline]
     fn drop(&mut self) {
         note_write();
@@ -42,15 +42,15 @@ impl Drop for Entry<'_> {
     }
 }
 
-impl Entry<'_> {
+impl TableEntry<'_> {
     /// What `show table` tells it by, and [`Table::by_pointer`] finds it by.
     pub fn pointer(&self) -> u64 {
-        let Slot { shard, at } = self.view.slot;
+        let EntrySlot { shard, at } = self.view.slot;
         ((u64::from(self.view.table.number) + 1) << 44) + (u64::from(shard) << 32) + u64::from(at)
     }
 }
 
-impl<'t> View<'t> {
+impl<'t> EntryValues<'t> {
     /// Its table.
     pub fn table(&self) -> &'t Table {
         self.table
@@ -111,7 +111,7 @@ impl<'t> View<'t> {
     }
 
     #[inline]
-    fn column(&self, data: Data, element: u32) -> Option<(&'t Column, usize)> {
+    fn column(&self, data: DataType, element: u32) -> Option<(&'t Column, usize)> {
         let column = self.table.column(data)?;
         (element < column.count).then_some((column, element as usize))
     }
@@ -119,7 +119,7 @@ impl<'t> View<'t> {
     /// What element `element` of `data` is now: a number, events in a period, the number of a text.
     /// `None` where the table does not store that.
     #[inline]
-    pub fn get(&self, data: Data, element: u32, now_ms: u64) -> Option<u64> {
+    pub fn get(&self, data: DataType, element: u32, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;
         Some(self.read(column, element, now_ms))
     }
@@ -128,9 +128,9 @@ impl<'t> View<'t> {
     pub fn read(&self, column: &Column, element: usize, now_ms: u64) -> u64 {
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         match column.data.form() {
-            Form::Word | Form::Text => u64::from(self.row.word(word)),
-            Form::Long => self.row.longs[long].load(Relaxed),
-            Form::Rate => {
+            ValueForm::Word | ValueForm::Text => u64::from(self.row.word(word)),
+            ValueForm::Long => self.row.longs[long].load(Relaxed),
+            ValueForm::Rate => {
                 let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
                 u64::from(rate::read(current, previous, column.period_ms, now_ms as u32))
             }
@@ -140,17 +140,17 @@ impl<'t> View<'t> {
     /// Adds to it; gives what it is then, of rates the events of the current period. `None` where the
     /// table does not store that.
     #[inline]
-    pub fn add(&self, data: Data, element: u32, amount: u64, now_ms: u64) -> Option<u64> {
+    pub fn add(&self, data: DataType, element: u32, amount: u64, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         note_write();
         Some(match data.form() {
-            Form::Word | Form::Text => {
+            ValueForm::Word | ValueForm::Text => {
                 let amount = amount as u32;
                 u64::from(self.row.words[word].fetch_add(amount, Relaxed).wrapping_add(amount))
             }
-            Form::Long => self.row.longs[long].fetch_add(amount, Relaxed).wrapping_add(amount),
-            Form::Rate => {
+            ValueForm::Long => self.row.longs[long].fetch_add(amount, Relaxed).wrapping_add(amount),
+            ValueForm::Rate => {
                 let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
                 let events = u32::try_from(amount).unwrap_or(u32::MAX);
                 u64::from(rate::count(current, previous, column.period_ms, now_ms as u32, events))
@@ -159,7 +159,7 @@ impl<'t> View<'t> {
     }
 
     /// Takes one off a number, if there is one.
-    pub fn take(&self, data: Data) {
+    pub fn take(&self, data: DataType) {
         if let Some((column, _)) = self.column(data, 0) {
             note_write();
             let word = &self.row.words[column.word as usize];
@@ -170,14 +170,14 @@ impl<'t> View<'t> {
 
     /// Sets it; a rate has so many events in a period that begins now. `false` where the table does not
     /// store that.
-    pub fn set(&self, data: Data, element: u32, value: u64, now_ms: u64) -> bool {
+    pub fn set(&self, data: DataType, element: u32, value: u64, now_ms: u64) -> bool {
         let Some((column, element)) = self.column(data, element) else { return false };
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         note_write();
         match data.form() {
-            Form::Word | Form::Text => self.row.put(word, value as u32),
-            Form::Long => self.row.longs[long].store(value, Relaxed),
-            Form::Rate => {
+            ValueForm::Word | ValueForm::Text => self.row.put(word, value as u32),
+            ValueForm::Long => self.row.longs[long].store(value, Relaxed),
+            ValueForm::Rate => {
                 rate::set(&self.row.longs[long], &self.row.words[word], now_ms as u32, value as u32);
             }
         }
@@ -185,7 +185,7 @@ impl<'t> View<'t> {
     }
 
     /// Sets it; gives what it was. For numbers of 32 bits.
-    pub fn swap(&self, data: Data, element: u32, value: u32) -> Option<u32> {
+    pub fn swap(&self, data: DataType, element: u32, value: u32) -> Option<u32> {
         let (column, element) = self.column(data, element)?;
         note_write();
         Some(self.row.words[column.word as usize + element].swap(value, Relaxed))
@@ -221,13 +221,13 @@ impl<'t> View<'t> {
 
     /// The text of `server_key`.
     pub fn server_key(&self) -> Option<&'t Arc<str>> {
-        let (column, _) = self.column(Data::ServerKey, 0)?;
+        let (column, _) = self.column(DataType::ServerKey, 0)?;
         self.table.dictionary.text(self.row.word(column.word as usize))
     }
 
     /// Sets `server_key`; an empty text is none.
     pub fn set_server_key(&self, text: &str) {
-        if let Some((column, _)) = self.column(Data::ServerKey, 0) {
+        if let Some((column, _)) = self.column(DataType::ServerKey, 0) {
             let number = if text.is_empty() { 0 } else { self.table.dictionary.number(text) };
             self.row.put(column.word as usize, number);
         }
@@ -254,7 +254,7 @@ pub(super) fn local(table: &Arc<Table>) -> Local<Table> {
 #[derive(Debug)]
 pub struct Tracked {
     table: Local<Table>,
-    slot: Slot,
+    slot: EntrySlot,
 }
 
 impl Tracked {
@@ -269,7 +269,7 @@ impl Tracked {
 
     /// What it holds.
     #[inline]
-    pub fn view(&self) -> View<'_> {
+    pub fn view(&self) -> EntryValues<'_> {
         self.table.view(self.slot)
     }
 

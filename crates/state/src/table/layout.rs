@@ -31,7 +31,7 @@ impl KeyType {
 
 /// How a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ValueForm {
     /// A number of 32 bits.
     Word,
     /// A number of 64 bits.
@@ -46,7 +46,7 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[repr(u8)]
-pub enum Data {
+pub enum DataType {
     ServerId,
     Gpt0,
     Gpc0,
@@ -82,37 +82,37 @@ pub const TYPES: usize = 27;
 /// The longest array.
 pub const MOST_ELEMENTS: u32 = 100;
 
-const ALL: [(Data, &str, Form, bool); TYPES] = [
-    (Data::ServerId, "server_id", Form::Word, false),
-    (Data::Gpt0, "gpt0", Form::Word, false),
-    (Data::Gpc0, "gpc0", Form::Word, false),
-    (Data::Gpc0Rate, "gpc0_rate", Form::Rate, false),
-    (Data::ConnCnt, "conn_cnt", Form::Word, false),
-    (Data::ConnRate, "conn_rate", Form::Rate, false),
-    (Data::ConnCur, "conn_cur", Form::Word, false),
-    (Data::SessCnt, "sess_cnt", Form::Word, false),
-    (Data::SessRate, "sess_rate", Form::Rate, false),
-    (Data::HttpReqCnt, "http_req_cnt", Form::Word, false),
-    (Data::HttpReqRate, "http_req_rate", Form::Rate, false),
-    (Data::HttpErrCnt, "http_err_cnt", Form::Word, false),
-    (Data::HttpErrRate, "http_err_rate", Form::Rate, false),
-    (Data::BytesInCnt, "bytes_in_cnt", Form::Long, false),
-    (Data::BytesInRate, "bytes_in_rate", Form::Rate, false),
-    (Data::BytesOutCnt, "bytes_out_cnt", Form::Long, false),
-    (Data::BytesOutRate, "bytes_out_rate", Form::Rate, false),
-    (Data::Gpc1, "gpc1", Form::Word, false),
-    (Data::Gpc1Rate, "gpc1_rate", Form::Rate, false),
-    (Data::ServerKey, "server_key", Form::Text, false),
-    (Data::HttpFailCnt, "http_fail_cnt", Form::Word, false),
-    (Data::HttpFailRate, "http_fail_rate", Form::Rate, false),
-    (Data::Gpt, "gpt", Form::Word, true),
-    (Data::Gpc, "gpc", Form::Word, true),
-    (Data::GpcRate, "gpc_rate", Form::Rate, true),
-    (Data::GlitchCnt, "glitch_cnt", Form::Word, false),
-    (Data::GlitchRate, "glitch_rate", Form::Rate, false),
+const ALL: [(DataType, &str, ValueForm, bool); TYPES] = [
+    (DataType::ServerId, "server_id", ValueForm::Word, false),
+    (DataType::Gpt0, "gpt0", ValueForm::Word, false),
+    (DataType::Gpc0, "gpc0", ValueForm::Word, false),
+    (DataType::Gpc0Rate, "gpc0_rate", ValueForm::Rate, false),
+    (DataType::ConnCnt, "conn_cnt", ValueForm::Word, false),
+    (DataType::ConnRate, "conn_rate", ValueForm::Rate, false),
+    (DataType::ConnCur, "conn_cur", ValueForm::Word, false),
+    (DataType::SessCnt, "sess_cnt", ValueForm::Word, false),
+    (DataType::SessRate, "sess_rate", ValueForm::Rate, false),
+    (DataType::HttpReqCnt, "http_req_cnt", ValueForm::Word, false),
+    (DataType::HttpReqRate, "http_req_rate", ValueForm::Rate, false),
+    (DataType::HttpErrCnt, "http_err_cnt", ValueForm::Word, false),
+    (DataType::HttpErrRate, "http_err_rate", ValueForm::Rate, false),
+    (DataType::BytesInCnt, "bytes_in_cnt", ValueForm::Long, false),
+    (DataType::BytesInRate, "bytes_in_rate", ValueForm::Rate, false),
+    (DataType::BytesOutCnt, "bytes_out_cnt", ValueForm::Long, false),
+    (DataType::BytesOutRate, "bytes_out_rate", ValueForm::Rate, false),
+    (DataType::Gpc1, "gpc1", ValueForm::Word, false),
+    (DataType::Gpc1Rate, "gpc1_rate", ValueForm::Rate, false),
+    (DataType::ServerKey, "server_key", ValueForm::Text, false),
+    (DataType::HttpFailCnt, "http_fail_cnt", ValueForm::Word, false),
+    (DataType::HttpFailRate, "http_fail_rate", ValueForm::Rate, false),
+    (DataType::Gpt, "gpt", ValueForm::Word, true),
+    (DataType::Gpc, "gpc", ValueForm::Word, true),
+    (DataType::GpcRate, "gpc_rate", ValueForm::Rate, true),
+    (DataType::GlitchCnt, "glitch_cnt", ValueForm::Word, false),
+    (DataType::GlitchRate, "glitch_rate", ValueForm::Rate, false),
 ];
 
-impl Data {
+impl DataType {
     /// All of them, in their order.
     pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().map(|(data, ..)| *data)
@@ -129,7 +129,7 @@ impl Data {
     }
 
     /// How it is stored.
-    pub fn form(self) -> Form {
+    pub fn form(self) -> ValueForm {
         ALL[self as usize].2
     }
 
@@ -143,7 +143,7 @@ impl Data {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
     /// What it is.
-    pub data: Data,
+    pub data: DataType,
     /// How many elements: 1 but for arrays.
     pub count: u32,
     /// The period of a rate, in milliseconds; else 0.
@@ -155,7 +155,7 @@ pub struct Column {
 
 impl Column {
     /// A column that has no place yet.
-    pub fn new(data: Data, count: u32, period_ms: u32) -> Self {
+    pub fn new(data: DataType, count: u32, period_ms: u32) -> Self {
         Self { data, count, period_ms, word: 0, long: 0 }
     }
 }
@@ -204,15 +204,15 @@ impl Layout {
             longs: 0,
             key_words,
         };
-        for data in Data::all() {
+        for data in DataType::all() {
             let Some(column) = wanted.iter().find(|column| column.data == data) else { continue };
             let placed = Column { word: layout.words as u32, long: layout.longs as u32, ..*column };
             layout.by_type[data as usize] = Some(placed);
             let count = column.count as usize;
             let (words, longs) = match data.form() {
-                Form::Word | Form::Text => (count, 0),
-                Form::Long => (0, count),
-                Form::Rate => (count, count),
+                ValueForm::Word | ValueForm::Text => (count, 0),
+                ValueForm::Long => (0, count),
+                ValueForm::Rate => (count, count),
             };
             layout.words += words;
             layout.longs += longs;
@@ -222,7 +222,7 @@ impl Layout {
     }
 
     #[inline]
-    pub(super) fn column(&self, data: Data) -> Option<&Column> {
+    pub(super) fn column(&self, data: DataType) -> Option<&Column> {
         self.by_type[data as usize].as_ref()
     }
 
@@ -237,28 +237,28 @@ mod tests {
 
     #[test]
     fn types_stand_at_their_numbers_and_are_found_by_name() {
-        for (number, data) in Data::all().enumerate() {
+        for (number, data) in DataType::all().enumerate() {
             assert_eq!(data as usize, number);
-            assert_eq!(Data::find(data.name()), Some(data));
+            assert_eq!(DataType::find(data.name()), Some(data));
         }
-        assert_eq!(Data::find("gpc2"), None);
+        assert_eq!(DataType::find("gpc2"), None);
     }
 
     #[test]
     fn columns_do_not_overlap() {
         let wanted = [
-            Column::new(Data::GpcRate, 3, 10),
-            Column::new(Data::BytesInCnt, 1, 0),
-            Column::new(Data::Gpt, 2, 0),
-            Column::new(Data::ConnRate, 1, 10),
+            Column::new(DataType::GpcRate, 3, 10),
+            Column::new(DataType::BytesInCnt, 1, 0),
+            Column::new(DataType::Gpt, 2, 0),
+            Column::new(DataType::ConnRate, 1, 10),
         ];
         let layout = Layout::new(KeyType::Str, 5, &wanted);
         let place = |data| layout.column(data).map(|column| (column.word as usize, column.long));
         let first = head::WORDS + 3;
-        assert_eq!(place(Data::ConnRate), Some((first, 0)));
-        assert_eq!(place(Data::BytesInCnt), Some((first + 1, 1)));
-        assert_eq!(place(Data::Gpt), Some((first + 1, 2)));
-        assert_eq!(place(Data::GpcRate), Some((first + 3, 2)));
+        assert_eq!(place(DataType::ConnRate), Some((first, 0)));
+        assert_eq!(place(DataType::BytesInCnt), Some((first + 1, 1)));
+        assert_eq!(place(DataType::Gpt), Some((first + 1, 2)));
+        assert_eq!(place(DataType::GpcRate), Some((first + 3, 2)));
         assert_eq!((layout.words, layout.longs), (first + 6, 5));
     }
 }

@@ -1,7 +1,7 @@
 //! Stick tables (configuration manual, chapter 11): what is known of keys, for a time.
 //!
 //! A table is split into shards by the hash of the key. Finding and adding an entry takes its shard's
-//! lock for a moment; an entry that is held ([`Entry`], [`Tracked`]) is read and counted in without
+//! lock for a moment; an entry that is held ([`TableEntry`], [`Tracked`]) is read and counted in without
 //! any. Held entries neither expire nor make room for others. No I/O, no clock: time is passed in, in
 //! milliseconds of the monotonic clock, of which the lower 32 bits count, as in HAProxy.
 //!
@@ -24,14 +24,14 @@ use std::sync::{Arc, OnceLock};
 use runtime::shard::Padded;
 use runtime::shared::note_write;
 
-pub use entry::{Entry, Tracked, View};
-pub use layout::{Column, Data, Form, KeyType, MOST_ELEMENTS, TYPES};
+pub use entry::{EntryValues, TableEntry, Tracked};
+pub use layout::{Column, DataType, KeyType, MOST_ELEMENTS, TYPES, ValueForm};
 pub use operator::Operator;
-pub use updates::{Value, Waker};
+pub use updates::{TableValue, Waker};
 
 use dictionary::Dictionary;
 use layout::{Layout, head};
-use shard::{Index, Shard};
+use shard::{Shard, ShardIndex};
 use updates::Updates;
 
 /// How servers are told in `server_key` (`srvkey`).
@@ -46,7 +46,7 @@ pub enum ServerKey {
 
 /// What a table is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct TableSettings {
     /// Its name: that of its proxy, or `section/name`.
     pub name: Box<str>,
     /// The type of its keys.
@@ -75,7 +75,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Table {
     /// What it is made of.
-    pub settings: Settings,
+    pub settings: TableSettings,
     /// Its number among all tables of the process.
     pub number: u32,
     /// Where what peers say is written too (`write-to`); set once, by the configuration.
@@ -93,12 +93,12 @@ pub struct Table {
 
 /// Where an entry stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
+pub struct EntrySlot {
     shard: u32,
     at: u32,
 }
 
-impl Slot {
+impl EntrySlot {
     /// The one that is met behind it: [`RUN`] of a shard, then as many of the next.
     fn behind(self) -> Self {
         let at = self.at + 1;
@@ -143,7 +143,7 @@ const LONGEST_KEY: usize = 256;
 
 impl Table {
     /// An empty table.
-    pub fn new(settings: Settings) -> Arc<Self> {
+    pub fn new(settings: TableSettings) -> Arc<Self> {
         let layout = Layout::new(settings.kind, settings.key_length, &settings.columns);
         let shards = (settings.size / SHARD_SIZE).clamp(1, MOST_SHARDS).next_power_of_two();
         // Keys spread evenly, give or take; a shard has room for more than its share.
@@ -173,7 +173,7 @@ impl Table {
 
     /// Whether entries hold that.
     #[inline]
-    pub fn column(&self, data: Data) -> Option<&Column> {
+    pub fn column(&self, data: DataType) -> Option<&Column> {
         self.layout.column(data)
     }
 
@@ -198,7 +198,7 @@ impl Table {
     }
 
     /// The entry of a key, if there is one that is not too old.
-    pub fn find(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
+    pub fn find(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         self.with_key(key, &mut words, |table, key| {
             let (hash, number) = table.place_of(key);
@@ -210,17 +210,17 @@ impl Table {
     }
 
     /// The entry of a key, which is made if there is none; `None` where there is no room for it.
-    /// Finding it refreshes it. Peers are told of it when it is [touched](View::touch), which whoever
+    /// Finding it refreshes it. Peers are told of it when it is [touched](EntryValues::touch), which whoever
     /// changes it does at the end: what they were told of an unfinished entry could come back in a
     /// resync, and take the place of the finished one.
     #[inline]
-    pub fn get(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
+    pub fn get(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
     }
 
     /// The same, and for how many milliseconds an entry that was there would have lived on; `None` for
     /// one that was made, which counts as touched at `touched`.
-    fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(Entry<'_>, Option<u32>)> {
+    fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(TableEntry<'_>, Option<u32>)> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         let now = now_ms as u32;
         self.with_key(key, &mut words, |table, key| {
@@ -319,7 +319,14 @@ impl Table {
         (hash as u32 ^ (last % NEIGHBOURS), shard)
     }
 
-    fn find_in(&self, shard: &Shard, index: &mut Index, hash: u32, key: &[u32], now: u32) -> Option<u32> {
+    fn find_in(
+        &self,
+        shard: &Shard,
+        index: &mut ShardIndex,
+        hash: u32,
+        key: &[u32],
+        now: u32,
+    ) -> Option<u32> {
         let at = shard.find(index, &self.layout, hash, key)?;
         if self.is_expired(shard, at, now) {
             self.remove_in(shard, index, at);
@@ -335,13 +342,13 @@ impl Table {
         expire > 0 && since >= expire as i32 && row.word(head::HELD) == 0
     }
 
-    fn remove_in(&self, shard: &Shard, index: &mut Index, at: u32) {
+    fn remove_in(&self, shard: &Shard, index: &mut ShardIndex, at: u32) {
         shard.remove(index, &self.layout, at);
         self.used.fetch_sub(1, Relaxed);
     }
 
     /// Removes the oldest entry if it is too old; says whether it did.
-    fn drop_expired(&self, shard: &Shard, index: &mut Index, now: u32) -> bool {
+    fn drop_expired(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         if self.settings.expire_ms == 0 {
             return false;
         }
@@ -356,7 +363,7 @@ impl Table {
 
     /// Counts one entry more, if there may be one: in place of the shard's oldest where the table is
     /// full and gives up entries.
-    fn take_room(&self, shard: &Shard, index: &mut Index, now: u32) -> bool {
+    fn take_room(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let size = self.settings.size;
         if self.used.fetch_update(Relaxed, Relaxed, |used| (used < size).then_some(used + 1)).is_ok() {
             return true;
@@ -365,7 +372,7 @@ impl Table {
     }
 
     /// Removes the shard's oldest entry that nobody holds, and leaves its count to the next one.
-    fn evict(&self, shard: &Shard, index: &mut Index, now: u32) -> bool {
+    fn evict(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let oldest = shard.oldest(index, &self.layout, now, LOOKS);
         if let Some(at) = oldest {
             shard.remove(index, &self.layout, at);
@@ -384,15 +391,15 @@ impl Table {
     }
 
     /// An entry of a shard whose lock is taken.
-    fn hold(&self, shard: u32, at: u32) -> Entry<'_> {
+    fn hold(&self, shard: u32, at: u32) -> TableEntry<'_> {
         let row = self.shards[shard as usize].row(&self.layout, at);
         note_write();
         row.words[head::HELD].fetch_add(1, AcqRel);
-        Entry { view: View { table: self, row, slot: Slot { shard, at } } }
+        TableEntry { view: EntryValues { table: self, row, slot: EntrySlot { shard, at } } }
     }
 
-    fn view(&self, slot: Slot) -> View<'_> {
-        View { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
+    fn view(&self, slot: EntrySlot) -> EntryValues<'_> {
+        EntryValues { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
     }
 
     /// Removes entries that are too old, at most `most`; says how many it removed.
@@ -414,7 +421,7 @@ impl Table {
     }
 
     /// Removes an entry that nobody else holds; says whether it did.
-    pub fn remove(&self, entry: Entry<'_>) -> bool {
+    pub fn remove(&self, entry: TableEntry<'_>) -> bool {
         let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];
         let index = &mut shard.lock();
@@ -428,13 +435,13 @@ impl Table {
     }
 
     /// The entry that `show table` told by that number.
-    pub fn by_pointer(&self, pointer: u64, now_ms: u64) -> Option<Entry<'_>> {
+    pub fn by_pointer(&self, pointer: u64, now_ms: u64) -> Option<TableEntry<'_>> {
         let rest = pointer.checked_sub((u64::from(self.number) + 1) << 44)?;
-        self.at(Slot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 }, now_ms)
+        self.at(EntrySlot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 }, now_ms)
     }
 
     /// The entry at a place, if there is one that is not too old.
-    fn at(&self, slot: Slot, now_ms: u64) -> Option<Entry<'_>> {
+    fn at(&self, slot: EntrySlot, now_ms: u64) -> Option<TableEntry<'_>> {
         let shard = self.shards.get(slot.shard as usize)?;
         let index = shard.lock();
         let is_there =
@@ -451,33 +458,33 @@ impl Table {
     /// The place to go on from, `None` when all were met.
     pub fn next(
         &self,
-        from: Cursor,
+        from: TableCursor,
         now_ms: u64,
         mut most: usize,
-    ) -> Result<(Entry<'_>, Cursor), Option<Cursor>> {
-        let Cursor(mut slot) = from;
+    ) -> Result<(TableEntry<'_>, TableCursor), Option<TableCursor>> {
+        let TableCursor(mut slot) = from;
         loop {
             let Some(shard) = self.shards.get(slot.shard as usize) else {
-                slot = Slot { shard: 0, at: slot.at + RUN };
+                slot = EntrySlot { shard: 0, at: slot.at + RUN };
                 if self.shards.iter().all(|shard| shard.lock().unused() <= slot.at) {
                     return Err(None);
                 }
                 continue;
             };
             if most == 0 {
-                return Err(Some(Cursor(slot)));
+                return Err(Some(TableCursor(slot)));
             }
             most -= 1;
             let index = shard.lock();
             if slot.at >= index.unused() {
-                slot = Slot { shard: slot.shard + 1, at: slot.at / RUN * RUN };
+                slot = EntrySlot { shard: slot.shard + 1, at: slot.at / RUN * RUN };
                 continue;
             }
             let this = slot;
             slot = slot.behind();
             if shard.is_live(&index, &self.layout, this.at) && !self.is_expired(shard, this.at, now_ms as u32)
             {
-                return Ok((self.hold(this.shard, this.at), Cursor(slot)));
+                return Ok((self.hold(this.shard, this.at), TableCursor(slot)));
             }
         }
     }
@@ -485,24 +492,24 @@ impl Table {
 
 /// Where a walk through a table is.
 #[derive(Debug, Clone, Copy)]
-pub struct Cursor(Slot);
+pub struct TableCursor(EntrySlot);
 
-impl From<u64> for Cursor {
+impl From<u64> for TableCursor {
     /// That of the number which it gave; 0 is the beginning.
     fn from(number: u64) -> Self {
-        Self(Slot { shard: (number >> 32) as u32, at: number as u32 })
+        Self(EntrySlot { shard: (number >> 32) as u32, at: number as u32 })
     }
 }
 
-impl From<Cursor> for u64 {
-    fn from(Cursor(slot): Cursor) -> Self {
+impl From<TableCursor> for u64 {
+    fn from(TableCursor(slot): TableCursor) -> Self {
         Self::from(slot.shard) << 32 | Self::from(slot.at)
     }
 }
 
-impl Default for Cursor {
+impl Default for TableCursor {
     fn default() -> Self {
-        Self(Slot { shard: 0, at: 0 })
+        Self(EntrySlot { shard: 0, at: 0 })
     }
 }
 

@@ -30,10 +30,10 @@ struct Chunk {
 
 /// What finds and orders the entries of a shard.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct ShardIndex {
     /// Where entries are, by their hashes. A byte of each hash stands apart, and the whole beside the
     /// place: who looks for a key that is not there touches no entry, nor does what makes room.
-    places: HashTable<Found>,
+    places: HashTable<EntryPosition>,
     /// Entries that were used and are free, the last one first.
     free: u32,
     /// The first entry that was never used.
@@ -44,12 +44,12 @@ pub(super) struct Index {
 
 /// Where an entry is, and the hash of its key.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct EntryPosition {
     hash: u32,
     at: u32,
 }
 
-impl Found {
+impl EntryPosition {
     /// The hash in the width that places are found by, which takes its lower bits for where to look and
     /// its upper ones to tell keys apart: of the hash the upper ones, in which neighbours are equal, and
     /// the lower ones.
@@ -58,7 +58,7 @@ impl Found {
     }
 }
 
-impl Index {
+impl ShardIndex {
     /// How many places for entries were ever used.
     pub(super) fn unused(&self) -> u32 {
         self.unused
@@ -68,7 +68,7 @@ impl Index {
 /// A part of a table.
 #[derive(Debug)]
 pub(super) struct Shard {
-    index: Mutex<Index>,
+    index: Mutex<ShardIndex>,
     /// Made with the first entry: a table may be far larger than what it ever holds.
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
     /// The most entries that it can have.
@@ -80,12 +80,12 @@ pub(super) struct Shard {
 
 /// An entry's words and longs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row<'t> {
+pub(super) struct EntryWords<'t> {
     pub(super) words: &'t [AtomicU32],
     pub(super) longs: &'t [AtomicU64],
 }
 
-impl Row<'_> {
+impl EntryWords<'_> {
     #[inline]
     pub(super) fn word(&self, at: usize) -> u32 {
         self.words[at].load(Relaxed)
@@ -99,40 +99,41 @@ impl Row<'_> {
 
 impl Shard {
     pub(super) fn new(most: u32, slack: u32) -> Self {
-        let index = Index { places: HashTable::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE };
+        let index =
+            ShardIndex { places: HashTable::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE };
         Self { index: Mutex::new(index), chunks: OnceLock::new(), most, slack }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ShardIndex> {
         // Nothing that could panic leaves it half changed.
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The entry at a place that is or was used.
     #[inline]
-    pub(super) fn row(&self, layout: &Layout, at: u32) -> Row<'_> {
+    pub(super) fn row(&self, layout: &Layout, at: u32) -> EntryWords<'_> {
         let (chunk, within) = (at as usize / CHUNK, at as usize % CHUNK);
         let Some(chunk) = self.chunks.get().and_then(|all| all.get(chunk)?.get()) else {
-            return Row { words: &[], longs: &[] };
+            return EntryWords { words: &[], longs: &[] };
         };
         let (words, longs) = (within * layout.words, within * layout.longs);
-        Row {
+        EntryWords {
             words: &chunk.words[words..words + layout.words],
             longs: &chunk.longs[longs..longs + layout.longs],
         }
     }
 
     /// The entry with these words for a key.
-    pub(super) fn find(&self, index: &Index, layout: &Layout, hash: u32, key: &[u32]) -> Option<u32> {
-        let is_it = |found: &Found| found.hash == hash && has_key(&self.row(layout, found.at), key);
-        index.places.find(Found { hash, at: NONE }.widened(), is_it).map(|found| found.at)
+    pub(super) fn find(&self, index: &ShardIndex, layout: &Layout, hash: u32, key: &[u32]) -> Option<u32> {
+        let is_it = |found: &EntryPosition| found.hash == hash && has_key(&self.row(layout, found.at), key);
+        index.places.find(EntryPosition { hash, at: NONE }.widened(), is_it).map(|found| found.at)
     }
 
     /// A new entry, all zero but for its key, held by nobody, touched at `touched`; `None` where there is
     /// no place.
     pub(super) fn insert(
         &self,
-        index: &mut Index,
+        index: &mut ShardIndex,
         layout: &Layout,
         hash: u32,
         key: &[u32],
@@ -146,14 +147,14 @@ impl Shard {
         for (place, part) in row.words[head::WORDS..].iter().zip(key) {
             place.store(*part, Relaxed);
         }
-        let found = Found { hash, at };
-        index.places.insert_unique(found.widened(), found, Found::widened);
+        let found = EntryPosition { hash, at };
+        index.places.insert_unique(found.widened(), found, EntryPosition::widened);
         row.put(head::TOUCHED, touched);
         self.place(index, layout, at, touched);
         Some(at)
     }
 
-    fn take_place(&self, index: &mut Index, layout: &Layout) -> Option<u32> {
+    fn take_place(&self, index: &mut ShardIndex, layout: &Layout) -> Option<u32> {
         if index.free != NONE {
             let at = index.free;
             index.free = self.row(layout, at).word(head::NEWER);
@@ -178,9 +179,9 @@ impl Shard {
     }
 
     /// Takes an entry out and frees its place. Nobody may hold it.
-    pub(super) fn remove(&self, index: &mut Index, layout: &Layout, at: u32) {
+    pub(super) fn remove(&self, index: &mut ShardIndex, layout: &Layout, at: u32) {
         let row = self.row(layout, at);
-        let found = Found { hash: row.word(head::HASH), at };
+        let found = EntryPosition { hash: row.word(head::HASH), at };
         if let Ok(place) = index.places.find_entry(found.widened(), |other| other.at == at) {
             place.remove();
         }
@@ -195,11 +196,11 @@ impl Shard {
     }
 
     /// Whether an entry is at that place now: a free one is its own elder.
-    pub(super) fn is_live(&self, index: &Index, layout: &Layout, at: u32) -> bool {
+    pub(super) fn is_live(&self, index: &ShardIndex, layout: &Layout, at: u32) -> bool {
         at < index.unused && self.row(layout, at).word(head::OLDER) != at
     }
 
-    fn unlink(&self, index: &mut Index, layout: &Layout, at: u32) {
+    fn unlink(&self, index: &mut ShardIndex, layout: &Layout, at: u32) {
         let row = self.row(layout, at);
         let (older, newer) = (row.word(head::OLDER), row.word(head::NEWER));
         match older {
@@ -213,7 +214,7 @@ impl Shard {
     }
 
     /// Puts an entry that has no place in the order of age where `when` belongs, or near it.
-    fn place(&self, index: &mut Index, layout: &Layout, at: u32, when: u32) {
+    fn place(&self, index: &mut ShardIndex, layout: &Layout, at: u32, when: u32) {
         let (mut older, mut newer) = (index.newest, NONE);
         for _ in 0..STEPS {
             if older == NONE {
@@ -241,7 +242,7 @@ impl Shard {
     }
 
     /// Gives an entry the place that `when` belongs to.
-    pub(super) fn move_to(&self, index: &mut Index, layout: &Layout, at: u32, when: u32) {
+    pub(super) fn move_to(&self, index: &mut ShardIndex, layout: &Layout, at: u32, when: u32) {
         if self.row(layout, at).word(head::PLACED) == when {
             return;
         }
@@ -253,7 +254,7 @@ impl Shard {
     /// touched since they got their place get the right one on the way.
     pub(super) fn oldest(
         &self,
-        index: &mut Index,
+        index: &mut ShardIndex,
         layout: &Layout,
         now: u32,
         mut most: usize,
@@ -280,6 +281,6 @@ impl Shard {
     }
 }
 
-fn has_key(row: &Row<'_>, key: &[u32]) -> bool {
+fn has_key(row: &EntryWords<'_>, key: &[u32]) -> bool {
     row.words[head::WORDS..].iter().zip(key).all(|(own, part)| own.load(Relaxed) == *part)
 }

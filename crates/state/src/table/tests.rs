@@ -1,7 +1,7 @@
 use super::*;
 
-fn settings(size: u32) -> Settings {
-    Settings {
+fn settings(size: u32) -> TableSettings {
+    TableSettings {
         name: "t".into(),
         kind: KeyType::Int,
         key_length: 4,
@@ -12,10 +12,10 @@ fn settings(size: u32) -> Settings {
         server_key: ServerKey::Name,
         bytes_factor: 1,
         columns: vec![
-            Column::new(Data::Gpc0, 1, 0),
-            Column::new(Data::ConnRate, 1, 1000),
-            Column::new(Data::BytesInCnt, 1, 0),
-            Column::new(Data::Gpt, 3, 0),
+            Column::new(DataType::Gpc0, 1, 0),
+            Column::new(DataType::ConnRate, 1, 1000),
+            Column::new(DataType::BytesInCnt, 1, 0),
+            Column::new(DataType::Gpt, 3, 0),
         ],
         peers: None,
     }
@@ -27,7 +27,7 @@ fn key(number: u32) -> [u8; 4] {
 
 /// The keys of all entries in the order in which a walk meets them, `most` places at a time.
 fn met(table: &Table, now: u64, most: usize) -> Vec<u32> {
-    let (mut cursor, mut keys) = (Cursor::default(), Vec::new());
+    let (mut cursor, mut keys) = (TableCursor::default(), Vec::new());
     loop {
         match table.next(cursor, now, most) {
             Ok((entry, next)) => {
@@ -69,12 +69,12 @@ fn a_walk_meets_early_entries_before_late_ones_and_each_once() {
 #[test]
 fn neighbours_lie_one_behind_the_other_and_others_in_all_shards() {
     let table = Table::new(settings(1 << 20));
-    let slots: Vec<Slot> =
+    let slots: Vec<EntrySlot> =
         (0..NEIGHBOURS * 8192).map(|number| table.get(&key(number), 1).unwrap().view.slot).collect();
     let groups = slots.chunks(NEIGHBOURS as usize);
     for group in groups.clone() {
         for (step, slot) in group.iter().enumerate() {
-            assert_eq!(*slot, Slot { at: group[0].at + step as u32, ..group[0] });
+            assert_eq!(*slot, EntrySlot { at: group[0].at + step as u32, ..group[0] });
         }
     }
     let mut shards: Vec<u32> = groups.map(|group| group[0].shard).collect();
@@ -85,18 +85,18 @@ fn neighbours_lie_one_behind_the_other_and_others_in_all_shards() {
 
 #[test]
 fn keys_are_told_apart_whichever_of_their_bits_differ() {
-    let text = Settings { kind: KeyType::Str, key_length: 12, ..settings(1000) };
+    let text = TableSettings { kind: KeyType::Str, key_length: 12, ..settings(1000) };
     let table = Table::new(text);
     let all =
         ["", "a", "b", "ab", "aba", "abab", "ababa", "ababb", "ababababab", "abababababab", "bbabababababab"];
     for (number, key) in all.iter().enumerate() {
         let entry = table.get(key.as_bytes(), 1).unwrap();
-        assert_eq!(entry.get(Data::Gpc0, 0, 1), Some(0), "{key} is new");
-        entry.add(Data::Gpc0, 0, number as u64 + 1, 1);
+        assert_eq!(entry.get(DataType::Gpc0, 0, 1), Some(0), "{key} is new");
+        entry.add(DataType::Gpc0, 0, number as u64 + 1, 1);
     }
     for (number, key) in all.iter().enumerate() {
         let entry = table.find(key.as_bytes(), 1).unwrap();
-        assert_eq!(entry.get(Data::Gpc0, 0, 1), Some(number as u64 + 1), "{key}");
+        assert_eq!(entry.get(DataType::Gpc0, 0, 1), Some(number as u64 + 1), "{key}");
     }
 }
 
@@ -104,15 +104,21 @@ fn keys_are_told_apart_whichever_of_their_bits_differ() {
 fn an_entry_keeps_what_it_counts_and_knows_what_it_does_not_store() {
     let table = Table::new(settings(10));
     let entry = table.get(&key(7), 1).unwrap();
-    assert_eq!(entry.add(Data::Gpc0, 0, 2, 1), Some(2));
-    assert_eq!(entry.add(Data::BytesInCnt, 0, 1 << 40, 1), Some(1 << 40));
-    assert_eq!(entry.add(Data::ConnRate, 0, 3, 1), Some(3));
-    assert!(entry.set(Data::Gpt, 2, 9, 1));
-    assert!(!entry.set(Data::Gpt, 3, 9, 1) && entry.add(Data::Gpc1, 0, 1, 1).is_none());
+    assert_eq!(entry.add(DataType::Gpc0, 0, 2, 1), Some(2));
+    assert_eq!(entry.add(DataType::BytesInCnt, 0, 1 << 40, 1), Some(1 << 40));
+    assert_eq!(entry.add(DataType::ConnRate, 0, 3, 1), Some(3));
+    assert!(entry.set(DataType::Gpt, 2, 9, 1));
+    assert!(!entry.set(DataType::Gpt, 3, 9, 1) && entry.add(DataType::Gpc1, 0, 1, 1).is_none());
     drop(entry);
     let entry = table.find(&key(7), 2).unwrap();
-    let got = [(Data::Gpc0, 0), (Data::BytesInCnt, 0), (Data::ConnRate, 0), (Data::Gpt, 2), (Data::Gpt, 0)]
-        .map(|(data, element)| entry.get(data, element, 2));
+    let got = [
+        (DataType::Gpc0, 0),
+        (DataType::BytesInCnt, 0),
+        (DataType::ConnRate, 0),
+        (DataType::Gpt, 2),
+        (DataType::Gpt, 0),
+    ]
+    .map(|(data, element)| entry.get(data, element, 2));
     assert_eq!(got, [Some(2), Some(1 << 40), Some(3), Some(9), Some(0)]);
     assert!(table.find(&key(8), 2).is_none());
     assert_eq!((table.used(), entry.holders()), (1, 1));
@@ -135,7 +141,7 @@ fn a_full_table_gives_up_its_oldest_entries_but_not_those_that_are_held() {
 
 #[test]
 fn a_table_that_does_not_purge_refuses_new_keys() {
-    let table = Table::new(Settings { nopurge: true, ..settings(2) });
+    let table = Table::new(TableSettings { nopurge: true, ..settings(2) });
     assert!(table.get(&key(1), 0).is_some() && table.get(&key(2), 0).is_some());
     assert!(table.get(&key(3), 0).is_none() && table.get(&key(1), 0).is_some());
 }
@@ -152,7 +158,7 @@ fn a_table_whose_entries_are_all_held_has_room_for_no_other() {
 
 #[test]
 fn entries_expire_after_their_last_touch_unless_they_are_held() {
-    let table = Table::new(Settings { expire_ms: 100, ..settings(5000) });
+    let table = Table::new(TableSettings { expire_ms: 100, ..settings(5000) });
     for number in 0..1000 {
         drop(table.get(&key(number), 0));
     }
@@ -174,7 +180,7 @@ fn entries_expire_after_their_last_touch_unless_they_are_held() {
 
 #[test]
 fn keys_of_a_large_table_are_all_found_again_and_its_size_is_kept_to() {
-    let table = Table::new(Settings { columns: Vec::new(), ..settings(20_000) });
+    let table = Table::new(TableSettings { columns: Vec::new(), ..settings(20_000) });
     for number in 0..50_000 {
         assert!(table.get(&key(number), 0).is_some());
         assert!(table.used() <= 20_000);
@@ -200,14 +206,14 @@ fn an_entry_is_found_by_what_shows_it_until_it_is_removed() {
 
 #[test]
 fn text_is_cut_and_bytes_are_filled_up() {
-    let text = Table::new(Settings { kind: KeyType::Str, key_length: 5, ..settings(9) });
+    let text = Table::new(TableSettings { kind: KeyType::Str, key_length: 5, ..settings(9) });
     drop(text.get(b"abcdefg", 0));
     assert!(text.find(b"abcde", 0).is_some() && text.find(b"abcd", 0).is_none());
     drop(text.get(b"", 0));
     let mut bytes = Vec::new();
     text.find(b"abcde!", 0).unwrap().key(&mut bytes);
     assert_eq!((&*bytes, text.used()), (&b"abcde"[..], 2));
-    let binary = Table::new(Settings { kind: KeyType::Bin, key_length: 6, ..settings(9) });
+    let binary = Table::new(TableSettings { kind: KeyType::Bin, key_length: 6, ..settings(9) });
     drop(binary.get(b"ab", 0));
     bytes.clear();
     binary.find(b"ab\0", 0).unwrap().key(&mut bytes);
@@ -223,14 +229,14 @@ fn many_threads_count_in_one_entry_and_lose_nothing() {
             scope.spawn(move || {
                 for turn in 0..2_000u32 {
                     let tracked = Tracked::get(table, &key(1), 5).unwrap();
-                    tracked.view().add(Data::Gpc0, 0, 1, 5);
+                    tracked.view().add(DataType::Gpc0, 0, 1, 5);
                     drop(table.get(&key(10 + thread * 2_000 + turn), 5));
                 }
             });
         }
     });
     let entry = table.find(&key(1), 5).unwrap();
-    assert_eq!((entry.get(Data::Gpc0, 0, 5), entry.holders(), table.used()), (Some(8_000), 1, 100));
+    assert_eq!((entry.get(DataType::Gpc0, 0, 5), entry.holders(), table.used()), (Some(8_000), 1, 100));
 }
 
 /// The keys that changed after a number, with their numbers.
@@ -247,9 +253,9 @@ fn changed(table: &Table, after: u64) -> Vec<(u64, u32)> {
 
 #[test]
 fn peers_are_told_of_an_entry_when_it_is_touched_and_not_before() {
-    let table = Table::new(Settings { peers: Some("p".into()), ..settings(5000) });
+    let table = Table::new(TableSettings { peers: Some("p".into()), ..settings(5000) });
     let entry = table.get(&key(1), 0).unwrap();
-    entry.set(Data::Gpc0, 0, 7, 0);
+    entry.set(DataType::Gpc0, 0, 7, 0);
     assert_eq!((changed(&table, 0), table.last_change()), (vec![], 0));
     entry.touch(0);
     assert_eq!(changed(&table, 0), [(1, 1)]);
@@ -257,14 +263,14 @@ fn peers_are_told_of_an_entry_when_it_is_touched_and_not_before() {
 
 #[test]
 fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
-    let table = Table::new(Settings { peers: Some("p".into()), ..settings(5000) });
+    let table = Table::new(TableSettings { peers: Some("p".into()), ..settings(5000) });
     let add = |number, now| table.get(&key(number), now).unwrap().touch(now);
     for number in [1, 2, 3] {
         add(number, 0);
     }
     assert_eq!(changed(&table, 0), [(1, 1), (2, 2), (3, 3)]);
     let first = table.find(&key(1), 5).unwrap();
-    first.add(Data::Gpc0, 0, 1, 5);
+    first.add(DataType::Gpc0, 0, 1, 5);
     first.touch(5);
     first.touch(6);
     drop(first);
@@ -299,24 +305,24 @@ fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
 #[test]
 fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
     let columns = vec![
-        Column::new(Data::Gpc0, 1, 0),
-        Column::new(Data::ConnRate, 1, 1000),
-        Column::new(Data::ConnCur, 1, 0),
-        Column::new(Data::Gpt, 3, 0),
-        Column::new(Data::ServerKey, 1, 0),
+        Column::new(DataType::Gpc0, 1, 0),
+        Column::new(DataType::ConnRate, 1, 1000),
+        Column::new(DataType::ConnCur, 1, 0),
+        Column::new(DataType::Gpt, 3, 0),
+        Column::new(DataType::ServerKey, 1, 0),
     ];
-    let shared = Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) };
+    let shared = TableSettings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) };
     let (from, to, target) = (
         Table::new(shared.clone()),
         Table::new(shared.clone()),
-        Table::new(Settings { peers: None, ..shared }),
+        Table::new(TableSettings { peers: None, ..shared }),
     );
     to.write_to.set(target.clone()).unwrap();
     let entry = from.get(&key(1), 100).unwrap();
-    entry.add(Data::Gpc0, 0, 3, 100);
-    entry.add(Data::ConnRate, 0, 4, 100);
-    entry.add(Data::ConnCur, 0, 5, 100);
-    entry.set(Data::Gpt, 2, 6, 100);
+    entry.add(DataType::Gpc0, 0, 3, 100);
+    entry.add(DataType::ConnRate, 0, 4, 100);
+    entry.add(DataType::ConnCur, 0, 5, 100);
+    entry.set(DataType::Gpt, 2, 6, 100);
     entry.set_server_key("s");
     entry.touch(100);
     drop(entry);
@@ -330,15 +336,18 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
     assert_eq!(told, 1);
     let learned = to.find(&key(1), 5_000).unwrap();
     let get = |data, element| learned.get(data, element, 5_000);
-    assert_eq!((get(Data::Gpc0, 0), get(Data::ConnRate, 0), get(Data::Gpt, 2)), (Some(3), Some(4), Some(6)));
-    assert_eq!((get(Data::ConnCur, 0), learned.server_key().map(|text| &**text)), (Some(0), Some("s")));
+    assert_eq!(
+        (get(DataType::Gpc0, 0), get(DataType::ConnRate, 0), get(DataType::Gpt, 2)),
+        (Some(3), Some(4), Some(6))
+    );
+    assert_eq!((get(DataType::ConnCur, 0), learned.server_key().map(|text| &**text)), (Some(0), Some("s")));
     assert_eq!((learned.expires_in(5_000), changed(&to, 0)), (800, vec![]));
     let written = target.find(&key(1), 5_000).unwrap();
     let get = |data, element| written.get(data, element, 5_000);
-    assert_eq!((get(Data::Gpc0, 0), get(Data::Gpt, 2)), (Some(0), Some(6)));
+    assert_eq!((get(DataType::Gpc0, 0), get(DataType::Gpt, 2)), (Some(0), Some(6)));
     let mut walked = 0;
     assert!(
-        to.walk(Cursor::default(), 5_000, |_| {
+        to.walk(TableCursor::default(), 5_000, |_| {
             walked += 1;
             true
         })
@@ -350,44 +359,45 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
 #[test]
 fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
     let columns = vec![
-        Column::new(Data::Gpc0, 1, 0),
-        Column::new(Data::HttpReqCnt, 1, 0),
-        Column::new(Data::ConnRate, 1, 1000),
-        Column::new(Data::Gpt, 2, 0),
-        Column::new(Data::ServerKey, 1, 0),
+        Column::new(DataType::Gpc0, 1, 0),
+        Column::new(DataType::HttpReqCnt, 1, 0),
+        Column::new(DataType::ConnRate, 1, 1000),
+        Column::new(DataType::Gpt, 2, 0),
+        Column::new(DataType::ServerKey, 1, 0),
     ];
-    let table = Table::new(Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
+    let table =
+        Table::new(TableSettings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
     // The peer last heard of it 300 ms ago.
     let told = [
-        Value::Number(3),
-        Value::Rate(10, 9, 0),
-        Value::Number(50),
-        Value::Text(Some("old")),
-        Value::Number(1),
-        Value::Number(2),
+        TableValue::Number(3),
+        TableValue::Rate(10, 9, 0),
+        TableValue::Number(50),
+        TableValue::Text(Some("old")),
+        TableValue::Number(1),
+        TableValue::Number(2),
     ];
     for (resync, wanted) in [
         (true, (Some(7), Some(50), Some(9), [Some(5), Some(2)], Some("new"), 900)),
         (false, (Some(3), Some(50), Some(9), [Some(1), Some(2)], Some("old"), 700)),
     ] {
         let entry = table.get(&key(1), 5_000).unwrap();
-        entry.set(Data::Gpc0, 0, 7, 5_000);
-        entry.set(Data::HttpReqCnt, 0, 1, 5_000);
-        entry.set(Data::ConnRate, 0, 0, 5_000);
-        entry.set(Data::Gpt, 0, 5, 5_000);
-        entry.set(Data::Gpt, 1, 0, 5_000);
+        entry.set(DataType::Gpc0, 0, 7, 5_000);
+        entry.set(DataType::HttpReqCnt, 0, 1, 5_000);
+        entry.set(DataType::ConnRate, 0, 0, 5_000);
+        entry.set(DataType::Gpt, 0, 5, 5_000);
+        entry.set(DataType::Gpt, 1, 0, 5_000);
         entry.set_server_key("new");
         entry.touch(5_000);
         drop(entry);
         table.learn(&key(1), (Some(700), resync), 5_100, |at| told[at]);
         let now = table.find(&key(1), 5_100).unwrap();
         let get = |data, element| now.get(data, element, 5_100);
-        let tags = [get(Data::Gpt, 0), get(Data::Gpt, 1)];
+        let tags = [get(DataType::Gpt, 0), get(DataType::Gpt, 1)];
         let text = now.server_key().map(|text| &**text);
         let found = (
-            get(Data::Gpc0, 0),
-            get(Data::HttpReqCnt, 0),
-            get(Data::ConnRate, 0),
+            get(DataType::Gpc0, 0),
+            get(DataType::HttpReqCnt, 0),
+            get(DataType::ConnRate, 0),
             tags,
             text,
             now.expires_in(5_100),
@@ -396,44 +406,48 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
     }
     // One that the peer heard of later is the peer's.
     table.learn(&key(1), (Some(950), true), 5_200, |at| told[at]);
-    assert_eq!(table.find(&key(1), 5_200).unwrap().get(Data::Gpc0, 0, 5_200), Some(3));
+    assert_eq!(table.find(&key(1), 5_200).unwrap().get(DataType::Gpc0, 0, 5_200), Some(3));
 }
 
 #[test]
 fn counts_of_a_predecessor_are_added_once() {
     let columns = vec![
-        Column::new(Data::ServerId, 1, 0),
-        Column::new(Data::ConnCur, 1, 0),
-        Column::new(Data::HttpReqCnt, 1, 0),
-        Column::new(Data::ConnRate, 1, 1000),
-        Column::new(Data::ServerKey, 1, 0),
-        Column::new(Data::Gpt, 2, 0),
+        Column::new(DataType::ServerId, 1, 0),
+        Column::new(DataType::ConnCur, 1, 0),
+        Column::new(DataType::HttpReqCnt, 1, 0),
+        Column::new(DataType::ConnRate, 1, 1000),
+        Column::new(DataType::ServerKey, 1, 0),
+        Column::new(DataType::Gpt, 2, 0),
     ];
-    let table = Table::new(Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
+    let table =
+        Table::new(TableSettings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
     let entry = table.get(&key(1), 5_000).unwrap();
-    let places: Vec<Data> = table.columns().map(|column| column.data).collect();
-    for (data, amount) in [(Data::HttpReqCnt, 5), (Data::ConnRate, 5), (Data::ConnCur, 2), (Data::Gpt, 8)] {
+    let places: Vec<DataType> = table.columns().map(|column| column.data).collect();
+    for (data, amount) in
+        [(DataType::HttpReqCnt, 5), (DataType::ConnRate, 5), (DataType::ConnCur, 2), (DataType::Gpt, 8)]
+    {
         entry.add(data, 0, amount, 5_000);
     }
     entry.set_server_key("here");
     drop(entry);
-    let told = |requests, events, tags: [u64; 2]| -> Vec<Value<'static>> {
-        let value = |data: &Data| match data {
-            Data::ConnRate => vec![Value::Rate(10, events, 0)],
-            Data::ServerKey => vec![Value::Text(Some("there"))],
-            Data::Gpt => tags.map(Value::Number).to_vec(),
-            Data::HttpReqCnt => vec![Value::Number(requests)],
-            _ => vec![Value::Number(7)],
+    let told = |requests, events, tags: [u64; 2]| -> Vec<TableValue<'static>> {
+        let value = |data: &DataType| match data {
+            DataType::ConnRate => vec![TableValue::Rate(10, events, 0)],
+            DataType::ServerKey => vec![TableValue::Text(Some("there"))],
+            DataType::Gpt => tags.map(TableValue::Number).to_vec(),
+            DataType::HttpReqCnt => vec![TableValue::Number(requests)],
+            _ => vec![TableValue::Number(7)],
         };
         places.iter().flat_map(value).collect()
     };
     let (first, second) = (told(100, 9, [1, 2]), told(103, 10, [3, 2]));
-    let nothing = |_| Value::Absent;
+    let nothing = |_| TableValue::Absent;
     assert!(table.learn_from_predecessor(&key(1), Some(700), 5_000, |at| first[at], nothing));
     let seen = |number| {
         let entry = table.find(&key(number), 5_000).unwrap();
-        let data = [Data::ServerId, Data::ConnCur, Data::HttpReqCnt, Data::ConnRate, Data::Gpt];
-        let tag = entry.get(Data::Gpt, 1, 5_000);
+        let data =
+            [DataType::ServerId, DataType::ConnCur, DataType::HttpReqCnt, DataType::ConnRate, DataType::Gpt];
+        let tag = entry.get(DataType::Gpt, 1, 5_000);
         let text = entry.server_key().map(|text| text.to_string()).unwrap_or_default();
         (data.map(|data| entry.get(data, 0, 5_000).unwrap()), tag, text, entry.expires_in(5_000))
     };
@@ -449,8 +463,8 @@ fn counts_of_a_predecessor_are_added_once() {
 
 #[test]
 fn a_learned_entry_outlives_the_others_by_a_64th_of_its_time_at_most() {
-    let table = Table::new(Settings { expire_ms: 6_400, ..settings(10) });
-    let learn = |number, left| table.learn(&key(number), (Some(left), false), 10_000, |_| Value::Absent);
+    let table = Table::new(TableSettings { expire_ms: 6_400, ..settings(10) });
+    let learn = |number, left| table.learn(&key(number), (Some(left), false), 10_000, |_| TableValue::Absent);
     learn(1, 6_000);
     // Within 100 ms it may stand behind, otherwise before the others.
     learn(2, 5_950);
@@ -470,11 +484,11 @@ fn a_learned_entry_outlives_the_others_by_a_64th_of_its_time_at_most() {
 fn an_entry_of_an_address_with_four_data_types_takes_less_than_120_bytes() {
     let rate = |data| Column::new(data, 1, 10_000);
     let columns = vec![
-        Column::new(Data::Gpc0, 1, 0),
-        Column::new(Data::ConnCur, 1, 0),
-        rate(Data::HttpReqRate),
-        rate(Data::ConnRate),
+        Column::new(DataType::Gpc0, 1, 0),
+        Column::new(DataType::ConnCur, 1, 0),
+        rate(DataType::HttpReqRate),
+        rate(DataType::ConnRate),
     ];
-    let table = Table::new(Settings { kind: KeyType::Ip4, columns, ..settings(1 << 20) });
+    let table = Table::new(TableSettings { kind: KeyType::Ip4, columns, ..settings(1 << 20) });
     assert!(table.entry_bytes() < 120, "{}", table.entry_bytes());
 }

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use super::layout::{Column, Data, Form, head};
-use super::shard::Row;
-use super::{Cursor, Entry, Slot, Table, View};
+use super::layout::{Column, DataType, ValueForm, head};
+use super::shard::EntryWords;
+use super::{EntrySlot, EntryValues, Table, TableCursor, TableEntry};
 
 /// The number of an entry whose change has none yet.
 const PENDING: u32 = u32::MAX;
@@ -24,16 +24,16 @@ struct Log {
     /// The last number.
     last: u64,
     /// Numbers in rising order, and the entries that have them or had them.
-    numbered: VecDeque<(u64, Slot)>,
+    numbered: VecDeque<(u64, EntrySlot)>,
     /// What is kept of memory for entries that changed.
-    spare: Vec<Slot>,
+    spare: Vec<EntrySlot>,
 }
 
 /// The changes of a table.
 #[derive(Default)]
 pub(super) struct Updates {
     /// Entries that changed since numbers were last given.
-    pending: Mutex<Vec<Slot>>,
+    pending: Mutex<Vec<EntrySlot>>,
     log: Mutex<Log>,
     /// Told when there is a change to give a number to.
     waker: OnceLock<Waker>,
@@ -59,14 +59,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Updates {
     /// Notes that an entry has changed.
     #[inline]
-    pub(super) fn note(&self, row: &Row<'_>, slot: Slot) {
+    pub(super) fn note(&self, row: &EntryWords<'_>, slot: EntrySlot) {
         // Also where it is marked: who gives it a number meanwhile sees what was changed before.
         if row.words[head::UPDATE].swap(PENDING, AcqRel) != PENDING {
             self.add(slot);
         }
     }
 
-    fn add(&self, slot: Slot) {
+    fn add(&self, slot: EntrySlot) {
         let mut pending = locked(&self.pending);
         let is_first = pending.is_empty();
         pending.push(slot);
@@ -80,7 +80,7 @@ impl Updates {
 
 /// One element of what an entry holds, as peers tell each other of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum TableValue<'a> {
     /// Nothing is said of it.
     Absent,
     /// A number.
@@ -91,17 +91,17 @@ pub enum Value<'a> {
     Text(Option<&'a str>),
 }
 
-impl View<'_> {
+impl EntryValues<'_> {
     /// Everything that it holds, in the order of the table's columns, an element after the other.
-    pub fn values(&self, now_ms: u64) -> impl Iterator<Item = Value<'_>> {
+    pub fn values(&self, now_ms: u64) -> impl Iterator<Item = TableValue<'_>> {
         self.table().columns().flat_map(move |column| {
             (0..column.count as usize).map(move |element| match column.data.form() {
-                Form::Rate => {
+                ValueForm::Rate => {
                     let (ago, events, before) = self.rate_parts(column, element, now_ms);
-                    Value::Rate(ago, events, before)
+                    TableValue::Rate(ago, events, before)
                 }
-                Form::Text => Value::Text(self.server_key().map(|text| &**text)),
-                Form::Word | Form::Long => Value::Number(self.read(column, element, now_ms)),
+                ValueForm::Text => TableValue::Text(self.server_key().map(|text| &**text)),
+                ValueForm::Word | ValueForm::Long => TableValue::Number(self.read(column, element, now_ms)),
             })
         })
     }
@@ -157,7 +157,7 @@ impl Table {
     /// Gives the entries that changed after number `after` to `take` with their numbers, in rising order,
     /// until `take` says no; the entry that it says no to is taken all the same. Entries that are gone
     /// are left out.
-    pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, &View<'_>) -> bool) {
+    pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, &EntryValues<'_>) -> bool) {
         let Some(updates) = &self.updates else { return };
         let mut log = locked(&updates.log);
         self.number_changes(updates, &mut log);
@@ -172,7 +172,12 @@ impl Table {
 
     /// Gives all entries to `take`, from `from` on, until `take` says no; the entry that it says no to is
     /// taken all the same. Where to go on, `None` when these were all.
-    pub fn walk(&self, from: Cursor, now_ms: u64, mut take: impl FnMut(&View<'_>) -> bool) -> Option<Cursor> {
+    pub fn walk(
+        &self,
+        from: TableCursor,
+        now_ms: u64,
+        mut take: impl FnMut(&EntryValues<'_>) -> bool,
+    ) -> Option<TableCursor> {
         let mut cursor = from;
         loop {
             let (entry, next) = self.next(cursor, now_ms, usize::MAX).ok()?;
@@ -195,14 +200,14 @@ impl Table {
         key: &[u8],
         (expire_ms, told_again): (Option<u32>, bool),
         now_ms: u64,
-        told: impl Fn(usize) -> Value<'v>,
+        told: impl Fn(usize) -> TableValue<'v>,
     ) {
         let left = expire_ms.unwrap_or(self.settings.expire_ms);
         if let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) {
             let newer = own.filter(|own| told_again && expire_ms.is_some_and(|told| *own > told));
             entry.expire_in(newer.unwrap_or(left), now_ms);
             // What counts connections here is not what a peer counts.
-            let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
+            let wanted = |data| data != DataType::ConnCur || self.settings.recv_only;
             match newer {
                 Some(_) => self.put(self, &entry, now_ms, &told, wanted, Self::older),
                 None => self.put(self, &entry, now_ms, &told, wanted, |_, _, _, _, value| value),
@@ -220,16 +225,16 @@ impl Table {
         key: &[u8],
         expire_ms: Option<u32>,
         now_ms: u64,
-        told: impl Fn(usize) -> Value<'v>,
-        known: impl Fn(usize) -> Value<'v>,
+        told: impl Fn(usize) -> TableValue<'v>,
+        known: impl Fn(usize) -> TableValue<'v>,
     ) -> bool {
         let left = expire_ms.unwrap_or(self.settings.expire_ms);
         let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) else { return false };
         entry.expire_in(own.map_or(left, |own| own.max(left)), now_ms);
-        let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
+        let wanted = |data| data != DataType::ConnCur || self.settings.recv_only;
         let is_first = Cell::new(false);
         self.put(self, &entry, now_ms, &told, wanted, |entry, column, place, now_ms, value| {
-            is_first.set(is_first.get() || known(place) == Value::Absent);
+            is_first.set(is_first.get() || known(place) == TableValue::Absent);
             Self::added(entry, column, now_ms, value, known(place))
         });
         // The predecessor has left the other peers: this process has to pass its changes on.
@@ -246,7 +251,7 @@ impl Table {
         key: &[u8],
         expire_ms: Option<u32>,
         now_ms: u64,
-        told: &impl Fn(usize) -> Value<'v>,
+        told: &impl Fn(usize) -> TableValue<'v>,
     ) {
         if let Some(target) = self.write_to.get()
             && let left = expire_ms.unwrap_or(target.settings.expire_ms)
@@ -254,7 +259,9 @@ impl Table {
         {
             entry.expire_in(left, now_ms);
             // What is calculated with stays the target's own.
-            let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
+            let wanted = |data| {
+                matches!(data, DataType::ServerId | DataType::ServerKey | DataType::Gpt | DataType::Gpt0)
+            };
             self.put(target, &entry, now_ms, told, wanted, |_, _, _, _, value| value);
             entry.note_update();
         }
@@ -263,67 +270,67 @@ impl Table {
     /// What becomes of a value that is older than the entry: nothing where the entry has one of its
     /// own that is not counted.
     fn older<'v>(
-        entry: &Entry<'_>,
+        entry: &TableEntry<'_>,
         (column, element): (&Column, u32),
         _: usize,
         now_ms: u64,
-        value: Value<'v>,
-    ) -> Value<'v> {
-        let is_tag = matches!(column.data, Data::ServerId | Data::Gpt | Data::Gpt0);
+        value: TableValue<'v>,
+    ) -> TableValue<'v> {
+        let is_tag = matches!(column.data, DataType::ServerId | DataType::Gpt | DataType::Gpt0);
         let own = |data| entry.get(data, element, now_ms).unwrap_or(0);
         let keeps = match (value, column.data.form()) {
-            (Value::Number(number), _) if is_tag => own(column.data) != 0 || number == 0,
-            (Value::Number(number), _) => own(column.data) >= number,
-            (Value::Rate(_, events, before), Form::Rate) => {
+            (TableValue::Number(number), _) if is_tag => own(column.data) != 0 || number == 0,
+            (TableValue::Number(number), _) => own(column.data) >= number,
+            (TableValue::Rate(_, events, before), ValueForm::Rate) => {
                 let (_, own_events, own_before) = entry.rate_parts(column, element as usize, now_ms);
                 u64::from(own_events) + u64::from(own_before) >= u64::from(events) + u64::from(before)
             }
-            (Value::Text(_), _) => entry.server_key().is_some(),
-            (Value::Absent | Value::Rate(..), _) => true,
+            (TableValue::Text(_), _) => entry.server_key().is_some(),
+            (TableValue::Absent | TableValue::Rate(..), _) => true,
         };
-        if keeps { Value::Absent } else { value }
+        if keeps { TableValue::Absent } else { value }
     }
 
     /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it is
     /// to replace the entry's.
     fn added<'v>(
-        entry: &Entry<'_>,
+        entry: &TableEntry<'_>,
         (column, element): (&Column, u32),
         now_ms: u64,
-        value: Value<'v>,
-        known: Value<'_>,
-    ) -> Value<'v> {
-        let is_tag = matches!(column.data, Data::ServerId | Data::Gpt | Data::Gpt0);
-        let keeps = |has_own: bool| if known == Value::Absent { has_own } else { known == value };
+        value: TableValue<'v>,
+        known: TableValue<'_>,
+    ) -> TableValue<'v> {
+        let is_tag = matches!(column.data, DataType::ServerId | DataType::Gpt | DataType::Gpt0);
+        let keeps = |has_own: bool| if known == TableValue::Absent { has_own } else { known == value };
         match (value, column.data.form()) {
-            (Value::Number(_), _) if is_tag => {
+            (TableValue::Number(_), _) if is_tag => {
                 if keeps(entry.get(column.data, element, now_ms) != Some(0)) {
-                    Value::Absent
+                    TableValue::Absent
                 } else {
                     value
                 }
             }
-            (Value::Text(_), _) => {
+            (TableValue::Text(_), _) => {
                 if keeps(entry.server_key().is_some()) {
-                    Value::Absent
+                    TableValue::Absent
                 } else {
                     value
                 }
             }
-            (Value::Number(number), Form::Word | Form::Long) => {
-                let known = if let Value::Number(known) = known { known } else { 0 };
+            (TableValue::Number(number), ValueForm::Word | ValueForm::Long) => {
+                let known = if let TableValue::Number(known) = known { known } else { 0 };
                 // A count that was cleared there keeps its value here.
                 entry.add(column.data, element, number.saturating_sub(known), now_ms);
-                Value::Absent
+                TableValue::Absent
             }
-            (Value::Rate(ago, events, before), Form::Rate) => {
-                let known = if let Value::Rate(ago, events, before) = known {
+            (TableValue::Rate(ago, events, before), ValueForm::Rate) => {
+                let known = if let TableValue::Rate(ago, events, before) = known {
                     Some((ago, events, before))
                 } else {
                     None
                 };
                 entry.add_rate_parts(column, element as usize, (ago, events, before), known, now_ms);
-                Value::Absent
+                TableValue::Absent
             }
             (other, _) => other,
         }
@@ -333,11 +340,11 @@ impl Table {
     fn put<'v>(
         &self,
         table: &Self,
-        entry: &Entry<'_>,
+        entry: &TableEntry<'_>,
         now_ms: u64,
-        told: &impl Fn(usize) -> Value<'v>,
-        wanted: impl Fn(Data) -> bool,
-        settle: impl Fn(&Entry<'_>, (&Column, u32), usize, u64, Value<'v>) -> Value<'v>,
+        told: &impl Fn(usize) -> TableValue<'v>,
+        wanted: impl Fn(DataType) -> bool,
+        settle: impl Fn(&TableEntry<'_>, (&Column, u32), usize, u64, TableValue<'v>) -> TableValue<'v>,
     ) {
         let mut first = 0;
         for own in self.columns() {
@@ -350,20 +357,20 @@ impl Table {
             for element in 0..own.count.min(column.count) {
                 let place = place + element as usize;
                 let told = told(place);
-                if told == Value::Absent {
+                if told == TableValue::Absent {
                     break;
                 }
                 match (settle(entry, (column, element), place, now_ms, told), own.data.form()) {
-                    (Value::Rate(ago, events, before), Form::Rate) => {
+                    (TableValue::Rate(ago, events, before), ValueForm::Rate) => {
                         entry.set_rate_parts(column, element as usize, (ago, events, before), now_ms);
                     }
-                    (Value::Text(text), Form::Text) => {
+                    (TableValue::Text(text), ValueForm::Text) => {
                         entry.set_server_key(text.unwrap_or_default());
                     }
-                    (Value::Number(number), Form::Word) => {
+                    (TableValue::Number(number), ValueForm::Word) => {
                         entry.set(own.data, element, number.min(u32::MAX.into()), now_ms);
                     }
-                    (Value::Number(number), Form::Long) => {
+                    (TableValue::Number(number), ValueForm::Long) => {
                         entry.set(own.data, element, number, now_ms);
                     }
                     // A peer that means something else by it.

@@ -45,7 +45,7 @@ enum Signing {
 
 /// What OpenSSL tells of a private key that rustls does not take.
 #[cfg(feature = "legacy-tls")]
-pub(crate) struct Facts {
+pub(crate) struct KeyFacts {
     /// What it signs with.
     pub(crate) kind: KeyKind,
     /// Its public key as DER.
@@ -97,8 +97,8 @@ impl PrivateKey {
     /// A key that rustls does not take (of a small size, an odd curve, DSA): what it signs with, and
     /// its public key as DER.
     #[cfg(feature = "legacy-tls")]
-    pub(crate) fn elsewhere(der: &[u8], facts: Facts) -> Self {
-        let Facts { kind, public, pkcs8 } = facts;
+    pub(crate) fn elsewhere(der: &[u8], facts: KeyFacts) -> Self {
+        let KeyFacts { kind, public, pkcs8 } = facts;
         Self { key: Signing::Elsewhere(public.into()), kind, pkcs8: pkcs8.into(), der: der.into() }
     }
 
@@ -129,7 +129,7 @@ impl PrivateKey {
 
     /// Whether it is the key of this certificate. `None` where that cannot be told.
     pub fn belongs_to(&self, certificate: &[u8]) -> Option<bool> {
-        let facts = crate::x509::Facts::parse(certificate).ok()?;
+        let facts = crate::x509::CertificateFields::parse(certificate).ok()?;
         Some(match &self.key {
             Signing::Here(key) => key.public_key()?.as_ref() == facts.key_info(),
             Signing::Elsewhere(public) => **public == *facts.key_info(),

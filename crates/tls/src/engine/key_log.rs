@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use rustls::KeyLog;
 
-use crate::captured::Secret;
+use crate::capture::Secret;
 
 thread_local! {
     static WANTED: Cell<bool> = const { Cell::new(false) };

@@ -6,10 +6,10 @@
 
 mod compression;
 mod error;
-pub(crate) mod kept;
 pub(crate) mod key;
 pub(crate) mod key_log;
 pub(crate) mod provider;
+pub(crate) mod session_extras;
 pub(crate) mod side;
 pub(crate) mod tickets;
 pub(crate) mod verify;
@@ -31,7 +31,7 @@ const INCOMING_MAX: usize = 1 << 18;
 
 /// A handshake under way.
 pub(crate) struct Handshake {
-    end: End,
+    end: SessionEnd,
     /// What was received and is not used up. rustls sees the first `window` bytes, which end with a
     /// record.
     incoming: Vec<u8>,
@@ -56,7 +56,7 @@ struct EarlyData {
     is_accepted: bool,
 }
 
-enum End {
+enum SessionEnd {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
@@ -79,7 +79,7 @@ pub(crate) struct Finished {
     pub(crate) refused_early: bool,
 }
 
-enum Step {
+enum HandshakeStep {
     Again,
     /// Messages were encoded, so many bytes.
     Encoded(usize),
@@ -93,20 +93,24 @@ enum Step {
 
 impl Handshake {
     /// The side of a server. `incoming` was received already.
-    pub(crate) fn server(config: &side::ServerSide, incoming: Vec<u8>) -> Result<Self, Error> {
+    pub(crate) fn server(config: &side::RustlsServerSide, incoming: Vec<u8>) -> Result<Self, Error> {
         let end = UnbufferedServerConnection::new(config.0.clone()).map_err(|error| error_of(&error))?;
-        Ok(Self::new(End::Server(Box::new(end)), incoming))
+        Ok(Self::new(SessionEnd::Server(Box::new(end)), incoming))
     }
 
     /// The side of a client; `name` is sent as SNI where there is one. With `early` it sends data
     /// before the server has said anything, if a session of before allows that.
-    pub(crate) fn client(config: &side::ClientSide, name: Option<&str>, early: bool) -> Result<Self, Error> {
-        let mut handshake = Self::new(End::Client(Box::new(config.connect(name, early)?)), Vec::new());
+    pub(crate) fn client(
+        config: &side::RustlsClientSide,
+        name: Option<&str>,
+        early: bool,
+    ) -> Result<Self, Error> {
+        let mut handshake = Self::new(SessionEnd::Client(Box::new(config.connect(name, early)?)), Vec::new());
         handshake.early.is_begun = early;
         Ok(handshake)
     }
 
-    fn new(end: End, incoming: Vec<u8>) -> Self {
+    fn new(end: SessionEnd, incoming: Vec<u8>) -> Self {
         Self { end, incoming, window: 0, early: EarlyData::default() }
     }
 
@@ -121,15 +125,15 @@ impl Handshake {
         self.early.is_open &= !self.early.is_over;
         loop {
             match self.turn(out) {
-                Ok(Step::Again) => {}
-                Ok(Step::Encoded(length)) => self.note_encoded(&out[out.len() - length..]),
-                Ok(Step::MaySendEarly) => {
+                Ok(HandshakeStep::Again) => {}
+                Ok(HandshakeStep::Encoded(length)) => self.note_encoded(&out[out.len() - length..]),
+                Ok(HandshakeStep::MaySendEarly) => {
                     self.early.is_open = true;
                     return Ok(false);
                 }
-                Ok(Step::MaySend) => return Ok(true),
-                Ok(Step::PeerClosed) => return Err(Error::handshake(Reason::None)),
-                Ok(Step::Blocked) => match record::frame(&self.incoming[self.window..]) {
+                Ok(HandshakeStep::MaySend) => return Ok(true),
+                Ok(HandshakeStep::PeerClosed) => return Err(Error::handshake(Reason::None)),
+                Ok(HandshakeStep::Blocked) => match record::frame(&self.incoming[self.window..]) {
                     Ok(Some(framed)) if self.incoming.len() >= self.window + framed.length => {
                         self.window += framed.length;
                     }
@@ -150,26 +154,28 @@ impl Handshake {
     }
 
     /// One turn of the engine with what it may see, of which it forgets what is used up.
-    fn turn(&mut self, out: &mut Vec<u8>) -> Result<Step, Error> {
+    fn turn(&mut self, out: &mut Vec<u8>) -> Result<HandshakeStep, Error> {
         let incoming = &mut self.incoming[..self.window];
         let group = match &self.end {
-            End::Server(end) => end.negotiated_key_exchange_group(),
-            End::Client(end) => end.negotiated_key_exchange_group(),
+            SessionEnd::Server(end) => end.negotiated_key_exchange_group(),
+            SessionEnd::Client(end) => end.negotiated_key_exchange_group(),
         };
         if let Some(group) = group {
-            kept::set_group(group.name().into());
+            session_extras::set_group(group.name().into());
         }
         let holds = self.early.is_begun && !self.early.is_over;
         let (discard, step) = match &mut self.end {
-            End::Server(end) => turn(&mut **end, incoming, &mut self.early.received, out, false),
-            End::Client(end) => turn(&mut **end, incoming, &mut self.early.received, out, holds),
+            SessionEnd::Server(end) => turn(&mut **end, incoming, &mut self.early.received, out, false),
+            SessionEnd::Client(end) => turn(&mut **end, incoming, &mut self.early.received, out, holds),
         };
         self.incoming.drain(..discard);
         self.window -= discard;
         match (step, &self.end) {
             // A server may send before it has heard the end of the handshake.
-            (Ok(Step::MaySend), End::Server(end)) if end.is_handshaking() => Ok(Step::Blocked),
-            (step, End::Server(_)) => {
+            (Ok(HandshakeStep::MaySend), SessionEnd::Server(end)) if end.is_handshaking() => {
+                Ok(HandshakeStep::Blocked)
+            }
+            (step, SessionEnd::Server(_)) => {
                 self.early.is_begun |= !self.early.received.is_empty();
                 step
             }
@@ -194,14 +200,14 @@ impl Handshake {
     pub(crate) fn is_early(&self) -> bool {
         match &self.end {
             // As in HAProxy only where what is spoken was agreed on.
-            End::Server(end) => self.early.is_begun && end.alpn_protocol().is_some(),
-            End::Client(_) => self.early.is_open || self.early.sent > 0,
+            SessionEnd::Server(end) => self.early.is_begun && end.alpn_protocol().is_some(),
+            SessionEnd::Client(_) => self.early.is_open || self.early.sent > 0,
         }
     }
 
     /// Whether a client sent early data. They may not be taken yet.
     pub(crate) fn has_early(&self) -> bool {
-        matches!(self.end, End::Server(_)) && self.early.is_begun
+        matches!(self.end, SessionEnd::Server(_)) && self.early.is_begun
     }
 
     /// Takes the early data that came, in order.
@@ -242,12 +248,12 @@ impl Handshake {
     /// Seals one record.
     fn seal_one(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
         let broken = Error::fatal(Reason::InternalError);
-        if matches!(self.end, End::Client(_)) && !self.early.is_open {
+        if matches!(self.end, SessionEnd::Client(_)) && !self.early.is_open {
             return Ok((0, 0));
         }
         let incoming = &mut self.incoming[..self.window];
         let (discard, sealed) = match &mut self.end {
-            End::Server(end) => {
+            SessionEnd::Server(end) => {
                 let UnbufferedStatus { discard, state } = end.process_tls_records(incoming);
                 let sealed = match state {
                     Ok(ConnectionState::WriteTraffic(mut data)) => data.encrypt(bytes, out).ok(),
@@ -255,7 +261,7 @@ impl Handshake {
                 };
                 (discard, sealed.map(|sealed| (bytes.len(), sealed)))
             }
-            End::Client(end) => {
+            SessionEnd::Client(end) => {
                 let UnbufferedStatus { discard, state } = end.process_tls_records(incoming);
                 let sealed = match state {
                     Ok(ConnectionState::TransmitTlsData(mut data)) => {
@@ -281,40 +287,40 @@ impl Handshake {
     fn last_words(&mut self, out: &mut Vec<u8>) {
         let incoming = &mut self.incoming[..self.window];
         let _ = match &mut self.end {
-            End::Server(end) => turn(&mut **end, incoming, &mut Vec::new(), out, false),
-            End::Client(end) => turn(&mut **end, incoming, &mut Vec::new(), out, false),
+            SessionEnd::Server(end) => turn(&mut **end, incoming, &mut Vec::new(), out, false),
+            SessionEnd::Client(end) => turn(&mut **end, incoming, &mut Vec::new(), out, false),
         };
     }
 
     /// The cipher suite, by its number in TLS; 0 before it is agreed on.
     pub(crate) fn suite(&self) -> u16 {
         let suite = match &self.end {
-            End::Server(end) => end.negotiated_cipher_suite(),
-            End::Client(end) => end.negotiated_cipher_suite(),
+            SessionEnd::Server(end) => end.negotiated_cipher_suite(),
+            SessionEnd::Client(end) => end.negotiated_cipher_suite(),
         };
         suite.map_or(0, |suite| suite.suite().into())
     }
 
     /// What is known of a client whose early data are served.
-    pub(crate) fn facts(&self) -> Result<Facts, Error> {
+    pub(crate) fn facts(&self) -> Result<HandshakeFacts, Error> {
         match &self.end {
-            End::Server(end) => Facts::of(end),
-            End::Client(end) => Facts::of(end),
+            SessionEnd::Server(end) => HandshakeFacts::of(end),
+            SessionEnd::Client(end) => HandshakeFacts::of(end),
         }
     }
 
     /// Takes keys and facts out of a handshake that is complete.
     pub(crate) fn finish(self) -> Result<Finished, Error> {
-        let is_client = matches!(self.end, End::Client(_));
+        let is_client = matches!(self.end, SessionEnd::Client(_));
         let internal = |_| Error::handshake(Reason::InternalError);
         let (mut facts, secrets, kernel) = match self.end {
-            End::Server(end) => {
-                let facts = Facts::of(&end)?;
+            SessionEnd::Server(end) => {
+                let facts = HandshakeFacts::of(&end)?;
                 let (secrets, kernel) = end.dangerous_into_kernel_connection().map_err(internal)?;
                 (facts, secrets, Kernel::Server(Box::new(kernel)))
             }
-            End::Client(end) => {
-                let facts = Facts::of(&end)?;
+            SessionEnd::Client(end) => {
+                let facts = HandshakeFacts::of(&end)?;
                 let (secrets, kernel) = end.dangerous_into_kernel_connection().map_err(internal)?;
                 (facts, secrets, Kernel::Client(Box::new(kernel)))
             }
@@ -341,7 +347,7 @@ impl Handshake {
 }
 
 /// What rustls knows of a handshake once the server has answered.
-pub(crate) struct Facts {
+pub(crate) struct HandshakeFacts {
     pub(crate) version: u16,
     pub(crate) suite: u16,
     pub(crate) group: u16,
@@ -350,7 +356,7 @@ pub(crate) struct Facts {
     pub(crate) peer: Vec<Box<[u8]>>,
 }
 
-impl Facts {
+impl HandshakeFacts {
     fn of(state: &CommonState) -> Result<Self, Error> {
         let missing = Error::handshake(Reason::InternalError);
         Ok(Self {
@@ -419,14 +425,14 @@ impl Kernel {
 }
 
 /// Both ends, as far as a turn is concerned.
-trait Turn {
+trait HandshakeTurn {
     type Data;
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
     fn early(data: ReadEarlyData<'_, '_, Self::Data>, into: &mut Vec<u8>);
     fn may_send_early(data: &mut TransmitTlsData<'_, Self::Data>) -> bool;
 }
 
-impl Turn for UnbufferedServerConnection {
+impl HandshakeTurn for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
@@ -444,7 +450,7 @@ impl Turn for UnbufferedServerConnection {
     }
 }
 
-impl Turn for UnbufferedClientConnection {
+impl HandshakeTurn for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
@@ -460,13 +466,13 @@ impl Turn for UnbufferedClientConnection {
 
 /// One turn of the engine: how many bytes of `incoming` are used up, and what comes next. A client
 /// that `holds` stays where early data may be sent.
-fn turn<T: Turn>(
+fn turn<T: HandshakeTurn>(
     end: &mut T,
     incoming: &mut [u8],
     early: &mut Vec<u8>,
     out: &mut Vec<u8>,
     holds: bool,
-) -> (usize, Result<Step, Error>) {
+) -> (usize, Result<HandshakeStep, Error>) {
     let UnbufferedStatus { discard, state } = end.process(incoming);
     let step = match state {
         Err(error) => Err(error_of(&error)),
@@ -477,22 +483,22 @@ fn turn<T: Turn>(
                 let written = data.encode(&mut out[start..]).unwrap_or(0);
                 out.truncate(start + written);
             }
-            Ok(Step::Encoded(out.len() - start))
+            Ok(HandshakeStep::Encoded(out.len() - start))
         }
         Ok(ConnectionState::TransmitTlsData(mut data)) => {
             if holds && T::may_send_early(&mut data) {
-                return (discard, Ok(Step::MaySendEarly));
+                return (discard, Ok(HandshakeStep::MaySendEarly));
             }
             data.done();
-            Ok(Step::Again)
+            Ok(HandshakeStep::Again)
         }
         Ok(ConnectionState::ReadEarlyData(data)) => {
             T::early(data, early);
-            Ok(Step::Again)
+            Ok(HandshakeStep::Again)
         }
-        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Blocked),
-        Ok(ConnectionState::WriteTraffic(_)) => Ok(Step::MaySend),
-        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::PeerClosed),
+        Ok(ConnectionState::BlockedHandshake) => Ok(HandshakeStep::Blocked),
+        Ok(ConnectionState::WriteTraffic(_)) => Ok(HandshakeStep::MaySend),
+        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(HandshakeStep::PeerClosed),
         // Records of data come one at a time, and only behind the end of the handshake.
         Ok(_) => Err(Error::handshake(Reason::InternalError)),
     };

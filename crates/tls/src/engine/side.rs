@@ -12,23 +12,23 @@ use rustls::{ClientConfig, ServerConfig};
 
 use super::key::PrivateKey;
 use super::key_log::Keeping;
-use super::tickets::{OfServer, Shared};
+use super::tickets::{OfServer, SharedResumption};
 use super::{compression, provider, verify};
 use crate::error::Error;
 use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
 
 /// What a listener says with one certificate.
 #[derive(Clone)]
-pub(crate) struct ServerSide(pub(super) Arc<ServerConfig>);
+pub(crate) struct RustlsServerSide(pub(super) Arc<ServerConfig>);
 
-impl fmt::Debug for ServerSide {
+impl fmt::Debug for RustlsServerSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ServerSide")
     }
 }
 
 /// What one certificate needs beside its line's parameters.
-pub(crate) struct Served<'a> {
+pub(crate) struct ServedCertificate<'a> {
     pub(crate) chain: Cow<'a, [Arc<[u8]>]>,
     pub(crate) key: &'a PrivateKey,
     pub(crate) ocsp: Option<&'a [u8]>,
@@ -68,10 +68,14 @@ impl ProducesTickets for NoTickets {
     }
 }
 
-impl ServerSide {
+impl RustlsServerSide {
     /// # Errors
     /// What rustls says against it.
-    pub(crate) fn new(parameters: &Parameters, served: &Served<'_>, shared: &Shared) -> Result<Self, String> {
+    pub(crate) fn new(
+        parameters: &Parameters,
+        served: &ServedCertificate<'_>,
+        shared: &SharedResumption,
+    ) -> Result<Self, String> {
         let verifier = match served.verify.mode {
             VerifyMode::None => Arc::new(NoClientAuth),
             _ => verify::of_clients(served.verify, &parameters.peer_sigalgs, &parameters.groups),
@@ -107,7 +111,7 @@ impl ServerSide {
     ///
     /// # Errors
     /// Only OpenSSL signs with its key.
-    pub(crate) fn with(&self, served: &Served<'_>, sigalgs: &[u16]) -> Result<Self, String> {
+    pub(crate) fn with(&self, served: &ServedCertificate<'_>, sigalgs: &[u16]) -> Result<Self, String> {
         let certified = served.key.certified(&served.chain, None, sigalgs).ok_or(NOT_HERE)?;
         let mut config = ServerConfig::clone(&self.0);
         config.cert_resolver = Arc::new(One(certified));
@@ -117,20 +121,20 @@ impl ServerSide {
 
 /// What a server line says.
 #[derive(Clone)]
-pub(crate) struct ClientSide {
+pub(crate) struct RustlsClientSide {
     config: Arc<ClientConfig>,
     /// The same with early data, and with the same sessions (`allow-0rtt`).
     early: Option<Arc<ClientConfig>>,
 }
 
-impl fmt::Debug for ClientSide {
+impl fmt::Debug for RustlsClientSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClientSide")
     }
 }
 
 /// What a server line says beside its parameters.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ServerLineOptions<'a> {
     /// Whom to trust; `None` with `verify none`.
     pub(crate) trust: Option<&'a Trust>,
     /// The name that the certificate must have if no name is sent (`verifyhost`).
@@ -151,10 +155,10 @@ pub(crate) fn takes_name(name: &[u8]) -> bool {
     ServerName::try_from(name).is_ok()
 }
 
-impl ClientSide {
+impl RustlsClientSide {
     /// # Errors
     /// What rustls says against it.
-    pub(crate) fn new(parameters: &Parameters, asked: &Asked<'_>) -> Result<Self, String> {
+    pub(crate) fn new(parameters: &Parameters, asked: &ServerLineOptions<'_>) -> Result<Self, String> {
         let verifier = verify::of_server(asked.trust, asked.host, &parameters.peer_sigalgs);
         let builder = ClientConfig::builder_with_provider(provider::provider(parameters))
             .with_protocol_versions(&provider::versions(parameters))

@@ -11,13 +11,13 @@ use rustls::client::{
 use rustls::pki_types::ServerName;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
-use super::kept::{self, Rules};
+use super::session_extras::{self, VerifyRules};
 use crate::settings::ClientVerify;
 use crate::tickets::{Resumption, SessionCache, TicketKeys};
 
 /// What is shared by the certificates of a listener, or by all listeners.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedResumption {
     /// Sessions kept here, for clients that cannot keep them, and the listener's place among them.
     sessions: Option<(Arc<SessionCache>, u64)>,
     /// What makes tickets; `None` with `no-tls-tickets`.
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     generation: Option<[u8; 16]>,
 }
 
-impl Shared {
+impl SharedResumption {
     pub(crate) fn new(resumption: &Resumption) -> Self {
         /// Places in the cache that were given out. Written when a listener is made.
         static PLACES: AtomicU64 = AtomicU64::new(0);
@@ -47,8 +47,11 @@ impl Shared {
     /// Where sessions of clients verified so are kept.
     pub(super) fn sessions(&self, verify: &ClientVerify) -> Arc<dyn StoresServerSessions> {
         let Some((cache, place)) = &self.sessions else { return Arc::new(NoServerSessionStorage {}) };
-        let inner: Arc<dyn StoresServerSessions> =
-            Arc::new(Place { cache: cache.clone(), place: place.to_ne_bytes(), rules: kept::rules(verify) });
+        let inner: Arc<dyn StoresServerSessions> = Arc::new(ListenerCache {
+            cache: cache.clone(),
+            place: place.to_ne_bytes(),
+            rules: session_extras::rules(verify),
+        });
         match self.generation {
             Some(generation) => Arc::new(Within { inner, generation }),
             None => inner,
@@ -58,7 +61,8 @@ impl Shared {
     /// What makes tickets of them; `None` where none are made.
     pub(super) fn tickets(&self, verify: &ClientVerify) -> Option<Arc<dyn ProducesTickets>> {
         let keys = self.tickets.clone()?;
-        let inner: Arc<dyn ProducesTickets> = Arc::new(Tickets { keys, rules: kept::rules(verify) });
+        let inner: Arc<dyn ProducesTickets> =
+            Arc::new(Tickets { keys, rules: session_extras::rules(verify) });
         Some(match self.generation {
             Some(generation) => Arc::new(Within { inner, generation }),
             None => inner,
@@ -123,7 +127,7 @@ impl StoresServerSessions for Within<dyn StoresServerSessions> {
 #[derive(Debug)]
 struct Tickets {
     keys: Arc<TicketKeys>,
-    rules: Rules,
+    rules: VerifyRules,
 }
 
 impl ProducesTickets for Tickets {
@@ -136,44 +140,44 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.keys.seal(&kept::with(&self.rules, plain)?)
+        self.keys.seal(&session_extras::with(&self.rules, plain)?)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        kept::without(&self.rules, &self.keys.open(cipher)?)
+        session_extras::without(&self.rules, &self.keys.open(cipher)?)
     }
 }
 
 /// The cache, for one listener: no listener resumes what another one has verified.
-struct Place {
+struct ListenerCache {
     cache: Arc<SessionCache>,
     place: [u8; 8],
-    rules: Rules,
+    rules: VerifyRules,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ListenerCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Place")
     }
 }
 
-impl Place {
+impl ListenerCache {
     fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.place, key].concat()
     }
 }
 
-impl StoresServerSessions for Place {
+impl StoresServerSessions for ListenerCache {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        kept::with(&self.rules, &value).is_some_and(|value| self.cache.put(&self.key(&key), &value))
+        session_extras::with(&self.rules, &value).is_some_and(|value| self.cache.put(&self.key(&key), &value))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        kept::without(&self.rules, &self.cache.get(&self.key(key))?)
+        session_extras::without(&self.rules, &self.cache.get(&self.key(key))?)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        kept::without(&self.rules, &self.cache.take(&self.key(key))?)
+        session_extras::without(&self.rules, &self.cache.take(&self.key(key))?)
     }
 
     fn can_cache(&self) -> bool {
@@ -196,15 +200,15 @@ impl ClientSessionStore for OfServer {
     }
 
     fn set_tls12_session(&self, name: ServerName<'static>, session: Tls12ClientSessionValue) {
-        if kept::group() != 0 {
-            self.0.set_kx_hint(name.clone(), kept::group().into());
+        if session_extras::group() != 0 {
+            self.0.set_kx_hint(name.clone(), session_extras::group().into());
         }
         self.0.set_tls12_session(name, session);
     }
 
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
         let session = self.0.tls12_session(name)?;
-        kept::set_group(self.0.kx_hint(name).map_or(0, u16::from));
+        session_extras::set_group(self.0.kx_hint(name).map_or(0, u16::from));
         Some(session)
     }
 

@@ -13,10 +13,10 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 
-use crate::judge::Judge;
 use crate::settings::{ClientVerify, Trust, VerifyMode};
 use crate::verify::{Check, Purpose, Signed, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
+use crate::verify_policy::Judge;
 use crate::x509;
 
 fn algorithms() -> WebPkiSupportedAlgorithms {
@@ -91,7 +91,7 @@ fn verify(
 
 /// The key of a certificate of whichever version.
 fn key_of(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
-    let facts = x509::Facts::parse(certificate);
+    let facts = x509::CertificateFields::parse(certificate);
     let facts = facts.map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
     Ok(SubjectPublicKeyInfoDer::from(facts.key_info().to_vec()))
 }
@@ -201,7 +201,7 @@ impl ClientCertVerifier for Clients {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let curve = x509::Facts::parse(certificate).ok().and_then(|facts| facts.group());
+        let curve = x509::CertificateFields::parse(certificate).ok().and_then(|facts| facts.group());
         if curve.is_some_and(|curve| !self.groups.is_empty() && !self.groups.contains(&curve)) {
             return Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(WrongCurve)))));
         }

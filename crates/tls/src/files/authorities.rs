@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 
-use super::users::{Failed, Remade};
-use super::{Files, Inner};
+use super::users::{CommitFailed, Remade};
+use super::{Files, FilesInner};
 use crate::connector::Connecting;
-use crate::entry::Entry;
+use crate::entry::CertificateEntry;
 use crate::settings::{Trust, VerifyMode};
-use crate::store::Parts;
+use crate::store::PemParts;
 
 /// What a file is named as. Both kinds share their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AuthorityKind {
     /// `ca-file`, `ca-verify-file`.
     Authorities,
     /// `crl-file`.
     Revocations,
 }
 
-impl Kind {
+impl AuthorityKind {
     /// `CA`, `CRL`.
     pub fn name(self) -> &'static str {
         match self {
@@ -39,28 +39,28 @@ pub(super) struct Store {
 }
 
 impl Store {
-    fn of(parts: Parts) -> Self {
+    fn of(parts: PemParts) -> Self {
         Self { certificates: parts.certificates, crls: parts.crls }
     }
 
-    fn of_kind(&self, kind: Kind) -> &[Arc<[u8]>] {
+    fn of_kind(&self, kind: AuthorityKind) -> &[Arc<[u8]>] {
         match kind {
-            Kind::Authorities => &self.certificates,
-            Kind::Revocations => &self.crls,
+            AuthorityKind::Authorities => &self.certificates,
+            AuthorityKind::Revocations => &self.crls,
         }
     }
 }
 
 /// A file that is known.
 #[derive(Debug)]
-pub(super) struct Known {
-    kind: Kind,
+pub(super) struct KnownFile {
+    kind: AuthorityKind,
     store: Store,
 }
 
 /// A change that waits for its commit.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingChange {
     name: Box<str>,
     store: Store,
 }
@@ -82,11 +82,11 @@ fn names(trust: &Trust, name: &str) -> bool {
     trust.files.iter().flatten().any(|file| **file == *name)
 }
 
-impl Inner {
-    fn waiting(&mut self, kind: Kind) -> &mut Option<Waiting> {
+impl FilesInner {
+    fn waiting(&mut self, kind: AuthorityKind) -> &mut Option<PendingChange> {
         match kind {
-            Kind::Authorities => &mut self.pending_authorities,
-            Kind::Revocations => &mut self.pending_revocations,
+            AuthorityKind::Authorities => &mut self.pending_authorities,
+            AuthorityKind::Revocations => &mut self.pending_revocations,
         }
     }
 
@@ -125,9 +125,9 @@ impl Inner {
             Arc::new(Trust { generation, ..made })
         };
         let remade = Remade::new(|old: &Arc<Trust>| names(old, name).then(|| trust_again(old)));
-        let entry = |entry: &Entry| {
+        let entry = |entry: &CertificateEntry| {
             let options = remade.options(&entry.options)?;
-            (options.verify.mode != VerifyMode::None).then(|| Entry { options, ..entry.clone() })
+            (options.verify.mode != VerifyMode::None).then(|| CertificateEntry { options, ..entry.clone() })
         };
         let server = |server: &Connecting| {
             let trust = remade.trust(server.trust.as_ref()?)?;
@@ -152,8 +152,8 @@ impl Files {
     }
 
     /// Keeps what was read of a file of authorities or revocation lists, unless it is known.
-    pub fn keep_authority(&self, name: &str, kind: Kind, parts: Parts) {
-        let known = || Known { kind, store: Store::of(parts) };
+    pub fn keep_authority(&self, name: &str, kind: AuthorityKind, parts: PemParts) {
+        let known = || KnownFile { kind, store: Store::of(parts) };
         self.inner().authorities.entry(name.into()).or_insert_with(known);
     }
 
@@ -166,20 +166,20 @@ impl Files {
     }
 
     /// The files of that kind with how much each holds, in order.
-    pub fn authorities(&self, kind: Kind) -> Vec<(Box<str>, usize)> {
+    pub fn authorities(&self, kind: AuthorityKind) -> Vec<(Box<str>, usize)> {
         let inner = self.inner();
         let own = inner.authorities.iter().filter(|(_, known)| known.kind == kind);
         own.map(|(name, known)| (name.clone(), known.store.of_kind(kind).len())).collect()
     }
 
     /// The file whose change waits, and how much it will hold.
-    pub fn waiting_authority(&self, kind: Kind) -> Option<(Box<str>, usize)> {
+    pub fn waiting_authority(&self, kind: AuthorityKind) -> Option<(Box<str>, usize)> {
         let mut inner = self.inner();
         inner.waiting(kind).as_ref().map(|own| (own.name.clone(), own.store.of_kind(kind).len()))
     }
 
     /// What there is to show of a file, or of what `waits` to replace it.
-    pub fn show_authority(&self, kind: Kind, name: &str, waits: bool) -> Option<ShownStore> {
+    pub fn show_authority(&self, kind: AuthorityKind, name: &str, waits: bool) -> Option<ShownStore> {
         let mut inner = self.inner();
         if waits {
             let own = inner.waiting(kind).as_ref().filter(|own| *own.name == *name)?;
@@ -190,12 +190,12 @@ impl Files {
     }
 
     /// `new ssl ca-file`, `new ssl crl-file`: an empty file. `false` if there is one by that name.
-    pub fn create_authority(&self, kind: Kind, name: &str) -> bool {
+    pub fn create_authority(&self, kind: AuthorityKind, name: &str) -> bool {
         let mut inner = self.inner();
         if inner.authorities.contains_key(name) {
             return false;
         }
-        inner.authorities.insert(name.into(), Known { kind, store: Store::default() });
+        inner.authorities.insert(name.into(), KnownFile { kind, store: Store::default() });
         true
     }
 
@@ -204,7 +204,13 @@ impl Files {
     ///
     /// # Errors
     /// Why it cannot be, in lines.
-    pub fn set_authority(&self, kind: Kind, name: &str, payload: &str, adds: bool) -> Result<bool, String> {
+    pub fn set_authority(
+        &self,
+        kind: AuthorityKind,
+        name: &str,
+        payload: &str,
+        adds: bool,
+    ) -> Result<bool, String> {
         let mut inner = self.inner();
         let before = match inner.waiting(kind) {
             Some(own) if *own.name != *name => return Err(about_another(&own.name, "set", name)),
@@ -219,13 +225,13 @@ impl Files {
             ));
         };
         let before = before.unwrap_or_else(|| known.store.clone());
-        let parts = Parts::read(name, payload.as_bytes()).ok();
+        let parts = PemParts::read(name, payload.as_bytes()).ok();
         let parts = parts.filter(|parts| !parts.certificates.is_empty() || !parts.crls.is_empty());
         let parts = parts.ok_or("Invalid payload\n")?;
         let mut store = if adds { before } else { Store::default() };
         store.certificates.extend(parts.certificates);
         store.crls.extend(parts.crls);
-        *inner.waiting(kind) = Some(Waiting { name: name.into(), store });
+        *inner.waiting(kind) = Some(PendingChange { name: name.into(), store });
         Ok(begun)
     }
 
@@ -233,23 +239,23 @@ impl Files {
     ///
     /// # Errors
     /// Why nothing changed, in lines.
-    pub fn commit_authority(&self, kind: Kind, name: &str) -> Result<usize, Failed> {
+    pub fn commit_authority(&self, kind: AuthorityKind, name: &str) -> Result<usize, CommitFailed> {
         let mut inner = self.inner();
         let Some(own) = inner.waiting(kind).take() else {
-            return Err(Failed::Refused("No ongoing transaction! !\n".to_owned()));
+            return Err(CommitFailed::Refused("No ongoing transaction! !\n".to_owned()));
         };
         if *own.name != *name {
             let error = about_another(&own.name, "set", name);
             *inner.waiting(kind) = Some(own);
-            return Err(Failed::Refused(error));
+            return Err(CommitFailed::Refused(error));
         }
-        let before = inner.authorities.insert(own.name.clone(), Known { kind, store: own.store });
+        let before = inner.authorities.insert(own.name.clone(), KnownFile { kind, store: own.store });
         inner.renew_trust(name).map_err(|error| {
             match before {
                 Some(before) => inner.authorities.insert(own.name, before),
                 None => inner.authorities.remove(name),
             };
-            Failed::Unusable(error)
+            CommitFailed::Unusable(error)
         })
     }
 
@@ -257,7 +263,7 @@ impl Files {
     ///
     /// # Errors
     /// Why it cannot be, a line.
-    pub fn abort_authority(&self, kind: Kind, name: &str) -> Result<(), String> {
+    pub fn abort_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         match inner.waiting(kind) {
             None => Err("No ongoing transaction!\n".to_owned()),
@@ -273,7 +279,7 @@ impl Files {
     ///
     /// # Errors
     /// Why it cannot be.
-    pub fn delete_authority(&self, kind: Kind, name: &str) -> Result<(), String> {
+    pub fn delete_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         let title = kind.name();
         if inner.waiting(kind).as_ref().is_some_and(|own| *own.name == *name) {
@@ -281,10 +287,10 @@ impl Files {
         }
         match inner.authorities.get(name).map(|known| known.kind) {
             None => return Err(format!("{title} file '{name}' doesn't exist!\n")),
-            Some(Kind::Authorities) if kind == Kind::Revocations => {
+            Some(AuthorityKind::Authorities) if kind == AuthorityKind::Revocations => {
                 return Err("'del ssl crl-file' does not work on CA files!\n".to_owned());
             }
-            Some(Kind::Revocations) if kind == Kind::Authorities => {
+            Some(AuthorityKind::Revocations) if kind == AuthorityKind::Authorities => {
                 return Err("'del ssl ca-file' does not work on CRL files!\n".to_owned());
             }
             Some(_) => {}

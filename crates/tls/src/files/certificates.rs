@@ -4,24 +4,24 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::contents::{Contents, Part};
-use super::users::Failed;
-use super::{Files, Inner};
+use super::contents::{CertificatePart, Contents};
+use super::users::CommitFailed;
+use super::{Files, FilesInner};
 use crate::connector::Connecting;
-use crate::entry::Entry;
+use crate::entry::CertificateEntry;
 use crate::load::complete_chain;
 use crate::store::{Certificate, Sources};
 
 /// A place for a certificate.
 #[derive(Debug, Default)]
-pub(super) struct Stored {
+pub(super) struct CertificateSlot {
     pub(super) contents: Contents,
     /// What the contents make; `None` while something is missing.
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) sources: Sources,
 }
 
-impl Stored {
+impl CertificateSlot {
     pub(super) fn of(certificate: &Arc<Certificate>) -> Self {
         Self {
             contents: Contents::of(certificate),
@@ -33,14 +33,14 @@ impl Stored {
 
 /// A change that waits for its commit.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCertificate {
     name: Box<str>,
     contents: Contents,
 }
 
 /// What there is to show of a certificate.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct CertificateSummary {
     /// Its name.
     pub name: Box<str>,
     /// Its parts.
@@ -59,7 +59,7 @@ fn about_another(about: &str, verb: &str, name: &str) -> String {
     format!("The ongoing transaction is about '{about}' but you are trying to {verb} '{name}'\n")
 }
 
-impl Inner {
+impl FilesInner {
     pub(super) fn uses(&self, name: &str) -> bool {
         self.users.any(
             |entry| *entry.certificate.name == *name,
@@ -91,7 +91,7 @@ impl Files {
     }
 
     /// What there is to show of a certificate, or of what `waits` to replace it.
-    pub fn show(&self, name: &str, waits: bool) -> Option<Shown> {
+    pub fn show(&self, name: &str, waits: bool) -> Option<CertificateSummary> {
         let inner = self.inner();
         let stored = inner.certificates.get(name)?;
         let contents = match &inner.pending {
@@ -99,7 +99,7 @@ impl Files {
             Some(pending) if *pending.name == *name => &pending.contents,
             _ => return None,
         };
-        Some(Shown {
+        Some(CertificateSummary {
             name: name.into(),
             contents: contents.clone(),
             sources: stored.sources.clone(),
@@ -115,7 +115,7 @@ impl Files {
         if inner.certificates.contains_key(name) {
             return false;
         }
-        inner.certificates.insert(name.into(), Stored::default());
+        inner.certificates.insert(name.into(), CertificateSlot::default());
         true
     }
 
@@ -140,7 +140,7 @@ impl Files {
         let taken = contents.take(name, part, payload);
         taken.map_err(|error| format!("{error}Can't load the payload\n"))?;
         let begun = inner.pending.is_none();
-        inner.pending = Some(Pending { name: name.into(), contents });
+        inner.pending = Some(PendingCertificate { name: name.into(), contents });
         Ok((name.into(), begun))
     }
 
@@ -149,15 +149,15 @@ impl Files {
     ///
     /// # Errors
     /// Why nothing changed, in lines.
-    pub fn commit(&self, name: &str) -> Result<(usize, Option<Box<str>>), Failed> {
+    pub fn commit(&self, name: &str) -> Result<(usize, Option<Box<str>>), CommitFailed> {
         let mut inner = self.inner();
         let Some(pending) = &inner.pending else {
-            return Err(Failed::Refused("No ongoing transaction! !\n".to_owned()));
+            return Err(CommitFailed::Refused("No ongoing transaction! !\n".to_owned()));
         };
         if *pending.name != *name {
-            return Err(Failed::Refused(about_another(&pending.name, "set", name)));
+            return Err(CommitFailed::Refused(about_another(&pending.name, "set", name)));
         }
-        let mut made = pending.contents.certificate(name).map_err(Failed::Refused)?;
+        let mut made = pending.contents.certificate(name).map_err(CommitFailed::Refused)?;
         if let Some(made) = &mut made {
             complete_chain(made, &inner.chains);
         }
@@ -167,10 +167,10 @@ impl Files {
             Ok(count) => count,
             Err(error) => {
                 inner.pending = None;
-                return Err(Failed::Unusable(error));
+                return Err(CommitFailed::Unusable(error));
             }
         };
-        if let Some(Pending { name, contents }) = inner.pending.take() {
+        if let Some(PendingCertificate { name, contents }) = inner.pending.take() {
             let stored = inner.certificates.entry(name).or_default();
             if stored.contents.chain != contents.chain {
                 stored.sources.chain = made.as_ref().and_then(|made| made.sources.chain.clone());
@@ -218,11 +218,11 @@ impl Files {
     }
 }
 
-impl Inner {
+impl FilesInner {
     /// The certificate that a file belongs to, and which part of it the file is.
-    fn part_of<'a>(&self, file: &'a str) -> (Cow<'a, str>, Part) {
-        let (name, part) = Part::of(file);
-        if part != Part::Pem && self.replaces_endings && !self.certificates.contains_key(name) {
+    fn part_of<'a>(&self, file: &'a str) -> (Cow<'a, str>, CertificatePart) {
+        let (name, part) = CertificatePart::of(file);
+        if part != CertificatePart::Pem && self.replaces_endings && !self.certificates.contains_key(name) {
             return (Cow::Owned(format!("{name}.crt")), part);
         }
         (Cow::Borrowed(name), part)
@@ -236,9 +236,9 @@ impl Inner {
         let new = new.ok_or_else(|| {
             format!("unable to load SSL private key into SSL Context '{name}': there is none.\n")
         })?;
-        let entry = |entry: &Entry| {
+        let entry = |entry: &CertificateEntry| {
             let is_it = *entry.certificate.name == *name;
-            is_it.then(|| Entry { certificate: new.clone(), ..entry.clone() })
+            is_it.then(|| CertificateEntry { certificate: new.clone(), ..entry.clone() })
         };
         let server = |server: &Connecting| {
             server.certificate.as_ref().filter(|own| *own.name == *name)?;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::engine::key::PrivateKey;
 use crate::load::is_timestamp_list;
-use crate::store::{Certificate, Parts};
+use crate::store::{Certificate, PemParts};
 use crate::{ocsp, pem};
 
 /// A certificate's parts, of which any may be missing.
@@ -28,7 +28,7 @@ pub struct Contents {
 
 /// Which part of a certificate the name of a file means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum CertificatePart {
     Pem,
     Key,
     Ocsp,
@@ -36,7 +36,7 @@ pub(super) enum Part {
     Issuer,
 }
 
-impl Part {
+impl CertificatePart {
     /// The part, and the name of the certificate.
     pub(super) fn of(name: &str) -> (&str, Self) {
         let endings =
@@ -59,33 +59,33 @@ impl Contents {
     }
 
     /// Takes a payload in. The error is of one or more lines.
-    pub(super) fn take(&mut self, name: &str, part: Part, payload: &str) -> Result<(), String> {
+    pub(super) fn take(&mut self, name: &str, part: CertificatePart, payload: &str) -> Result<(), String> {
         match part {
-            Part::Pem => {
-                let parts = Parts::read(name, payload.as_bytes()).map_err(|error| format!("{error}\n"))?;
+            CertificatePart::Pem => {
+                let parts = PemParts::read(name, payload.as_bytes()).map_err(|error| format!("{error}\n"))?;
                 if parts.certificates.is_empty() {
                     return Err(format!("unable to load certificate from file '{name}': no start line.\n"));
                 }
                 // A key that does not come with it is another's.
                 (self.chain, self.key) = (parts.certificates, parts.key);
             }
-            Part::Key => {
-                let parts = Parts::read(name, payload.as_bytes()).map_err(|error| format!("{error}\n"))?;
+            CertificatePart::Key => {
+                let parts = PemParts::read(name, payload.as_bytes()).map_err(|error| format!("{error}\n"))?;
                 let missing = || format!("unable to load private key from file '{name}': no start line.\n");
                 self.key = Some(parts.key.ok_or_else(missing)?);
             }
-            Part::Ocsp => {
+            CertificatePart::Ocsp => {
                 let der = decode(payload).ok_or("Error reading OCSP response in base64 format\n")?;
                 self.ocsp = Some(der.into());
             }
-            Part::Sctl => {
+            CertificatePart::Sctl => {
                 let list = Some(payload.trim_end_matches('\n').as_bytes().to_vec());
                 let list = list.filter(|list| is_timestamp_list(list));
                 let list = list.or_else(|| decode(payload).filter(|list| is_timestamp_list(list)));
                 self.sctl = Some(list.ok_or_else(String::new)?.into());
             }
-            Part::Issuer => {
-                let parts = Parts::read(name, payload.as_bytes()).ok();
+            CertificatePart::Issuer => {
+                let parts = PemParts::read(name, payload.as_bytes()).ok();
                 let issuer = parts.and_then(|parts| parts.certificates.into_iter().next());
                 self.issuer = Some(issuer.ok_or_else(|| format!("'{name}' cannot be read or parsed'.\n"))?);
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Files;
 use super::contents::Contents;
 use crate::engine::key::PrivateKey;
-use crate::store::{Certificate, Parts};
+use crate::store::{Certificate, PemParts};
 
 impl Files {
     /// Puts the certificates of a PEM text and their key in the place called `name`: what there is
@@ -15,7 +15,7 @@ impl Files {
     /// # Errors
     /// They do not belong together, or somebody cannot use them; nothing has changed then.
     pub fn install(&self, name: &str, chain: &[u8], key: &PrivateKey) -> Result<Contents, String> {
-        let parts = Parts::read(name, chain).map_err(|error| error.to_string())?;
+        let parts = PemParts::read(name, chain).map_err(|error| error.to_string())?;
         let made =
             Certificate::new(name, parts.certificates, key.clone()).map_err(|error| error.to_string())?;
         let mut inner = self.inner();

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::options::{FILES, override_options, update_mode};
-use super::users::Line;
-use super::{Files, Inner};
+use super::users::BindLine;
+use super::{Files, FilesInner};
 use crate::crt_list;
-use crate::entry::{Entry, Options, Prepared};
+use crate::entry::{CertificateEntry, EntryOptions, PreparedEntry};
 use crate::store::Certificate;
 
 /// A line of a crt-list, or a file of a directory.
@@ -25,7 +25,7 @@ pub struct ListEntry {
 
 /// A crt-list or a directory.
 #[derive(Clone, Debug, Default)]
-pub struct List {
+pub struct CertificateList {
     /// Whether it is a directory.
     pub is_directory: bool,
     /// Its lines, in order.
@@ -36,8 +36,8 @@ pub struct List {
 
 /// A list with those who serve it.
 #[derive(Debug)]
-pub(super) struct Kept {
-    list: List,
+pub(super) struct ServedList {
+    list: CertificateList,
     /// Beside each entry, the lines that serve it and its place at each.
     served: Vec<Vec<(usize, u32)>>,
     /// The lines that name it.
@@ -46,7 +46,7 @@ pub(super) struct Kept {
 
 /// What a `bind` line serves of a list.
 #[derive(Clone, Debug)]
-pub struct Served {
+pub struct LineCertificates {
     /// The list's name.
     pub list: Box<str>,
     /// Beside each of its entries, the place.
@@ -68,14 +68,14 @@ fn bare(name: &str) -> &str {
 
 impl Files {
     /// Keeps a crt-list or a directory that was read, unless it is known.
-    pub fn keep_list(&self, name: &str, list: List) {
+    pub fn keep_list(&self, name: &str, list: CertificateList) {
         let served = vec![Vec::new(); list.entries.len()];
-        let kept = || Kept { list, served, users: Vec::new() };
+        let kept = || ServedList { list, served, users: Vec::new() };
         self.inner().lists.entry(bare(name).into()).or_insert_with(kept);
     }
 
     /// Keeps a `bind` line and what it serves of lists.
-    pub fn add_line(&self, line: Line, all: &[Served]) {
+    pub fn add_line(&self, line: BindLine, all: &[LineCertificates]) {
         let mut inner = self.inner();
         let number = inner.users.lines.len();
         inner.users.lines.push(line);
@@ -94,7 +94,7 @@ impl Files {
     }
 
     /// A list, with its name as it is known.
-    pub fn list(&self, name: &str) -> Option<(Box<str>, List)> {
+    pub fn list(&self, name: &str) -> Option<(Box<str>, CertificateList)> {
         let inner = self.inner();
         let (name, kept) = inner.lists.get_key_value(bare(name))?;
         Some((name.clone(), kept.list.clone()))
@@ -153,7 +153,7 @@ impl Files {
         for &number in &users {
             let line = &inner.users.lines[number];
             let options = inner.options_of(line, &entry).map_err(refused)?;
-            let one = Entry {
+            let one = CertificateEntry {
                 certificate: certificate.clone(),
                 filters: entry.filters.clone(),
                 is_default: false,
@@ -272,7 +272,7 @@ fn entry_of(payload: &str) -> Result<ListEntry, String> {
     })
 }
 
-impl Inner {
+impl FilesInner {
     /// Whether a line of a list names this certificate, even where nobody serves the list.
     pub(super) fn lists_name(&self, certificate: &str) -> bool {
         let mut entries = self.lists.values().flat_map(|kept| &kept.list.entries);
@@ -300,7 +300,7 @@ impl Inner {
     }
 
     /// What a line of a list has at a `bind` line. Files that nobody has read yet are not read now.
-    fn options_of(&self, line: &Line, entry: &ListEntry) -> Result<Arc<Options>, String> {
+    fn options_of(&self, line: &BindLine, entry: &ListEntry) -> Result<Arc<EntryOptions>, String> {
         if entry.options.is_empty() {
             return Ok(line.options.clone());
         }
@@ -316,8 +316,8 @@ impl Inner {
         })
     }
 
-    fn put_all(&self, made: Vec<(usize, Prepared)>) -> Vec<(usize, u32)> {
-        let put = |(number, prepared): (usize, Prepared)| {
+    fn put_all(&self, made: Vec<(usize, PreparedEntry)>) -> Vec<(usize, u32)> {
+        let put = |(number, prepared): (usize, PreparedEntry)| {
             (number, self.users.lines[number].acceptor.put_one(prepared))
         };
         made.into_iter().map(put).collect()

@@ -19,39 +19,39 @@ mod users;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use authorities::{Kind, ShownStore};
-pub use certificates::Shown;
+pub use authorities::{AuthorityKind, ShownStore};
+pub use certificates::CertificateSummary;
 pub use contents::Contents;
-pub use lists::{List, ListEntry, NotAdded, Served};
+pub use lists::{CertificateList, LineCertificates, ListEntry, NotAdded};
 pub use names::{LineNames, ServedName};
 pub use options::{
     EARLY_DATA, FILES, FileOf, ListOption, TABLE as LIST_OPTIONS, TrustOf, kernel_mode, list_option,
     override_options, protocols, update_mode,
 };
 pub use responses::Answered;
-pub use updates::{Due, Outcome, Update, UpdateSettings, Wake};
-pub use users::{Failed, Line};
+pub use updates::{Due, Update, UpdateOutcome, UpdateSettings, Wake};
+pub use users::{BindLine, CommitFailed};
 
 use crate::challenges::Challenges;
 use crate::connector::Connector;
 use crate::load::IssuerChain;
 use crate::store::Certificate;
 use crate::tickets::TicketKeys;
-use authorities::{Known, Waiting};
-use certificates::{Pending, Stored};
-use lists::Kept;
+use authorities::{KnownFile, PendingChange};
+use certificates::{CertificateSlot, PendingCertificate};
+use lists::ServedList;
 use updates::Updates;
 use users::Users;
 
 /// All files, and who uses them. One change at a time.
 #[derive(Debug, Default)]
 pub struct Files {
-    inner: Mutex<Inner>,
+    inner: Mutex<FilesInner>,
     challenges: Arc<Challenges>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct FilesInner {
     users: Users,
     /// Answers of OCSP responders that are asked for.
     updates: Updates,
@@ -61,22 +61,22 @@ struct Inner {
     replaces_endings: bool,
     /// Chains for certificates that come without (`issuers-chain-path`).
     chains: Arc<[IssuerChain]>,
-    certificates: BTreeMap<Box<str>, Stored>,
+    certificates: BTreeMap<Box<str>, CertificateSlot>,
     /// The change of a certificate that was not committed yet.
-    pending: Option<Pending>,
+    pending: Option<PendingCertificate>,
     /// Files of authorities and of revocation lists.
-    authorities: BTreeMap<Box<str>, Known>,
+    authorities: BTreeMap<Box<str>, KnownFile>,
     /// crt-lists and directories.
-    lists: BTreeMap<Box<str>, Kept>,
+    lists: BTreeMap<Box<str>, ServedList>,
     /// Keys of tickets by file, in order.
     ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
-    pending_authorities: Option<Waiting>,
-    pending_revocations: Option<Waiting>,
+    pending_authorities: Option<PendingChange>,
+    pending_revocations: Option<PendingChange>,
 }
 
 impl Files {
     // Whoever panicked while holding the lock left whole entries behind.
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, FilesInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl Files {
     pub fn keep(&self, certificate: Arc<Certificate>) -> Arc<Certificate> {
         let mut inner = self.inner();
         let name = certificate.name.clone();
-        let stored = inner.certificates.entry(name).or_insert_with(|| Stored::of(&certificate));
+        let stored = inner.certificates.entry(name).or_insert_with(|| CertificateSlot::of(&certificate));
         stored.certificate.clone().unwrap_or(certificate)
     }
 

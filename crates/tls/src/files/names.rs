@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Files;
 use crate::engine::key::KeyKind;
-use crate::entry::Entry;
+use crate::entry::CertificateEntry;
 use crate::tickets::TicketKeys;
-use crate::x509::Facts;
+use crate::x509::CertificateFields;
 
 /// A name that a `bind` line serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct LineNames {
 }
 
 /// The names of an entry.
-fn names_of(place: u32, entry: &Entry) -> Vec<ServedName> {
+fn names_of(place: u32, entry: &CertificateEntry) -> Vec<ServedName> {
     let certificate = &entry.certificate;
     let all = if entry.filters.is_empty() { &certificate.names[..] } else { &entry.filters[..] };
     let excluded: Vec<Box<str>> = entry
@@ -52,7 +52,7 @@ fn names_of(place: u32, entry: &Entry) -> Vec<ServedName> {
     }
     names.sort_unstable();
     names.dedup();
-    let facts = certificate.chain.first().and_then(|der| Facts::parse(der).ok());
+    let facts = certificate.chain.first().and_then(|der| CertificateFields::parse(der).ok());
     let validity = facts.map_or((0, 0), |facts| facts.validity());
     let kind = match certificate.kind() {
         KeyKind::Rsa => "rsa",
@@ -74,7 +74,7 @@ impl Files {
     /// The names of all `bind` lines, in the order of the configuration.
     pub fn names(&self) -> Vec<LineNames> {
         let lines = self.inner().users.lines.clone();
-        let names = |line: &super::Line| {
+        let names = |line: &super::BindLine| {
             let entries = line.acceptor.entries();
             let mut names: Vec<ServedName> =
                 entries.iter().flat_map(|(place, entry)| names_of(*place, entry)).collect();
@@ -88,7 +88,7 @@ impl Files {
             });
             names
         };
-        let of = |line: super::Line| {
+        let of = |line: super::BindLine| {
             let names = names(&line);
             LineNames { frontend: line.frontend, place: line.place, names }
         };

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use base::support::Support;
+use base::keyword_support::Support;
 
 use crate::ciphers::{self, Unsupported};
 use crate::engine::provider::{has_group, has_suite};
-use crate::entry::Options;
+use crate::entry::EntryOptions;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
@@ -36,8 +36,8 @@ pub struct ListOption {
 
 /// What a word does.
 enum Apply {
-    Bare(fn(&mut Change<'_>)),
-    Value(fn(&mut Change<'_>, &str) -> Result<(), String>),
+    Bare(fn(&mut OptionChange<'_>)),
+    Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
     /// It says something of the certificate: [`update_mode`], and `config` of orders and stores.
     OfCertificate,
     /// It names a file of the certificate, which is read with the configuration alone.
@@ -46,8 +46,8 @@ enum Apply {
 }
 
 /// Options on their way to what a line says of them.
-struct Change<'a> {
-    options: Options,
+struct OptionChange<'a> {
+    options: EntryOptions,
     files: [Option<Box<str>>; 3],
     file: FileOf<'a>,
 }
@@ -82,9 +82,9 @@ pub static TABLE: &[ListOption] = &[
     row("alpn",           "<protocols>",  "the protocols offered, preferred first",        Apply::Value(|c, v| { c.options.alpn = protocols(v)?; Ok(()) })),
     row("ca-file",        "<file>",       "who may sign certificates of clients",          Apply::Value(|c, v| c.trust(0, v))),
     row("ca-verify-file", "<file>",       "more of them, whose names clients are not told", Apply::Value(|c, v| c.trust(1, v))),
-    row("ciphers",        "<ciphers>",    "suites up to TLS 1.2, in OpenSSL's notation",   Apply::Value(|c, v| { c.options.parameters.suites12 = List::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
-    row("ciphersuites",   "<suites>",     "suites of TLS 1.3",                             Apply::Value(|c, v| { c.options.parameters.suites13 = List::Ciphersuites.read(v)?; Ok(()) })),
-    row("client-sigalgs", "<sigalgs>",    "what keys of clients may sign with",            Apply::Value(|c, v| { c.options.parameters.peer_sigalgs = List::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
+    row("ciphers",        "<ciphers>",    "suites up to TLS 1.2, in OpenSSL's notation",   Apply::Value(|c, v| { c.options.parameters.suites12 = OptionList::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
+    row("ciphersuites",   "<suites>",     "suites of TLS 1.3",                             Apply::Value(|c, v| { c.options.parameters.suites13 = OptionList::Ciphersuites.read(v)?; Ok(()) })),
+    row("client-sigalgs", "<sigalgs>",    "what keys of clients may sign with",            Apply::Value(|c, v| { c.options.parameters.peer_sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
     row("crl-file",       "<file>",       "certificates that were revoked",                Apply::Value(|c, v| c.trust(2, v))),
     row("curves",         "<curves>",     "groups for the exchange of keys, preferred first", Apply::Value(curves)),
     row("ecdhe",          "<curve>",      "the same, for one",                             Apply::Value(curves)),
@@ -92,7 +92,7 @@ pub static TABLE: &[ListOption] = &[
     row("no-alpn",        "",             "offers no protocol",                            Apply::Bare(|c| c.options.alpn.clear())),
     row("no-ca-names",    "",             "clients are not told whom to have a certificate of", Apply::Bare(|c| c.options.verify.hides_names = true)),
     row("npn",            "<protocols>",  "gone: `alpn` took its place",                   Apply::Gone("'npn' : library does not support TLS NPN extension")),
-    row("sigalgs",        "<sigalgs>",    "what our key signs with",                       Apply::Value(|c, v| { c.options.parameters.sigalgs = List::Sigalgs.read(v)?; Ok(()) })),
+    row("sigalgs",        "<sigalgs>",    "what our key signs with",                       Apply::Value(|c, v| { c.options.parameters.sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })),
     row("ssl-max-ver",    "<version>",    "the newest version",                            Apply::Value(|c, v| { c.options.parameters.max = version(v)?; Ok(()) })),
     row("ssl-min-ver",    "<version>",    "the oldest version",                            Apply::Value(|c, v| { c.options.parameters.min = version(v)?; Ok(()) })),
     row("verify",         "none | optional | required", "whether clients need a certificate", Apply::Value(|c, v| { c.options.verify.mode = verify(v)?; Ok(()) })),
@@ -117,12 +117,12 @@ pub fn list_option(word: &str) -> Option<&'static ListOption> {
 /// # Errors
 /// A word is not known, or what it says cannot be had.
 pub fn override_options(
-    base: &Options,
+    base: &EntryOptions,
     words: &[&str],
     file: FileOf<'_>,
     trust: TrustOf<'_>,
-) -> Result<Options, String> {
-    let mut change = Change { options: base.clone(), files: base.verify.trust.files.clone(), file };
+) -> Result<EntryOptions, String> {
+    let mut change = OptionChange { options: base.clone(), files: base.verify.trust.files.clone(), file };
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
         let Some(row) = list_option(word) else { return Err(format!("unknown ssl keyword {word}")) };
@@ -137,7 +137,7 @@ pub fn override_options(
             Apply::Gone(why) => return Err(why.to_owned()),
         }
     }
-    let Change { mut options, files, .. } = change;
+    let OptionChange { mut options, files, .. } = change;
     let parameters = &mut options.parameters;
     if parameters.sigalgs != base.parameters.sigalgs && parameters.peer_sigalgs == base.parameters.sigalgs {
         // Nobody said what clients sign with.
@@ -153,15 +153,15 @@ pub fn override_options(
     Ok(options)
 }
 
-impl Change<'_> {
+impl OptionChange<'_> {
     fn trust(&mut self, place: usize, name: &str) -> Result<(), String> {
         self.files[place] = Some((self.file)(place, name)?);
         Ok(())
     }
 }
 
-fn curves(change: &mut Change<'_>, value: &str) -> Result<(), String> {
-    change.options.parameters.groups = List::Curves.read(value)?;
+fn curves(change: &mut OptionChange<'_>, value: &str) -> Result<(), String> {
+    change.options.parameters.groups = OptionList::Curves.read(value)?;
     Ok(())
 }
 
@@ -235,14 +235,14 @@ pub fn protocols(list: &str) -> Result<Vec<Box<[u8]>>, String> {
 }
 
 #[derive(Clone, Copy)]
-enum List {
+enum OptionList {
     Ciphers,
     Ciphersuites,
     Curves,
     Sigalgs,
 }
 
-impl List {
+impl OptionList {
     fn read(self, words: &str) -> Result<Vec<u16>, String> {
         let read = match self {
             Self::Ciphers => ciphers::ciphers(words),

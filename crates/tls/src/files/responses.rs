@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::clock::WallTime;
 
-use super::{Files, Inner};
+use super::{Files, FilesInner};
 use crate::ocsp::{self, Response};
 use crate::store::Certificate;
 
@@ -25,7 +25,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Inner {
+impl FilesInner {
     fn answers(&self) -> impl Iterator<Item = Answered> {
         self.certificates.iter().filter_map(|(name, stored)| {
             let certificate = stored.certificate.as_ref()?;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use base::clock::WallTime;
 
-use super::{Files, Inner};
+use super::{Files, FilesInner};
 use crate::ocsp::{self, Response};
 use crate::store::Certificate;
-use crate::x509::Facts;
+use crate::x509::CertificateFields;
 
 /// How long before an answer ends the next one is asked for, in seconds.
 const MARGIN: i64 = 60;
@@ -42,7 +42,7 @@ impl Default for UpdateSettings {
 
 /// What came of a question, with more words where there are some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub enum UpdateOutcome {
     /// There was none yet.
     #[default]
     Unknown,
@@ -58,7 +58,7 @@ pub enum Outcome {
     Insertion(String),
 }
 
-impl Outcome {
+impl UpdateOutcome {
     /// The number and the text of it (management manual, 9.3 `show ssl ocsp-updates`).
     pub fn facts(&self) -> (u8, String) {
         let more = |text: &str, why: &str| {
@@ -91,7 +91,7 @@ pub struct Update {
     /// How many questions came to nothing.
     pub failures: u32,
     /// What came of the last question.
-    pub outcome: Outcome,
+    pub outcome: UpdateOutcome,
 }
 
 /// A question that is due.
@@ -116,8 +116,8 @@ pub(super) struct Updates {
     pub(super) settings: UpdateSettings,
     /// `on` or `off` of certificates by name, where one of them is said; for the rest, that they are
     /// used without a word.
-    modes: BTreeMap<Box<str>, Mode>,
-    entries: BTreeMap<String, Entry>,
+    modes: BTreeMap<Box<str>, UpdateMode>,
+    entries: BTreeMap<String, UpdateEntry>,
     wake: Option<Wake>,
 }
 
@@ -128,14 +128,14 @@ impl std::fmt::Debug for Updates {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mode {
+struct UpdateMode {
     said: Option<bool>,
     /// Whether a `crt-store` says it, for whoever uses the certificate without a word.
     of_store: bool,
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct UpdateEntry {
     update: Update,
     /// How many questions came to nothing since the last answer that was stapled.
     in_vain: u32,
@@ -151,7 +151,7 @@ fn word(mode: bool) -> &'static str {
 
 impl Updates {
     /// The rest of a message about a certificate that is used with two minds.
-    fn conflict(&self, before: Mode, said: Option<bool>) -> String {
+    fn conflict(&self, before: UpdateMode, said: Option<bool>) -> String {
         let tell = |said: Option<bool>| match said {
             Some(mode) => format!("'{}'", word(mode)),
             None => format!("'default' (ocsp-update.mode {})", word(self.settings.default)),
@@ -176,17 +176,17 @@ impl Updates {
 /// What is asked about a certificate: its identifier, whom, and the question.
 fn question(certificate: &Certificate) -> Option<(String, String, Vec<u8>)> {
     let (own, issuer) = (certificate.chain.first()?, certificate.issuer_der()?);
-    let uri = Facts::parse(own).ok()?.ocsp_uri()?.to_owned();
+    let uri = CertificateFields::parse(own).ok()?.ocsp_uri()?.to_owned();
     let id = ocsp::certificate_id(own, issuer)?.iter().map(|byte| format!("{byte:02x}")).collect();
     Some((id, uri, ocsp::request(own, issuer)?))
 }
 
-impl Inner {
+impl FilesInner {
     /// Notes what is said of a certificate where it is used; `of_store` where it is loaded.
     pub(super) fn note_mode(&mut self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
         let updates = &mut self.updates;
         let Some(before) = updates.modes.get(name).copied() else {
-            updates.modes.insert(name.into(), Mode { said, of_store });
+            updates.modes.insert(name.into(), UpdateMode { said, of_store });
             return Ok(());
         };
         let effective = |said: Option<bool>| said.unwrap_or(updates.settings.default);
@@ -246,7 +246,7 @@ impl Inner {
             }
             let next = certificate.ocsp.as_ref().map_or(now, |response| self.updates.after(response, now));
             let update = Update { id: id.clone(), certificate: name, next, ..Update::default() };
-            self.updates.entries.insert(id, Entry { update, ..Entry::default() });
+            self.updates.entries.insert(id, UpdateEntry { update, ..UpdateEntry::default() });
         }
     }
 }
@@ -306,10 +306,10 @@ impl Files {
 
     /// Takes the answer to a question: believes it or not, and staples it at once everywhere. Checks
     /// signatures, and makes what shows the certificate anew: not on a worker's turn.
-    pub fn take_update(&self, due: &Due, answer: &[u8]) -> Outcome {
+    pub fn take_update(&self, due: &Due, answer: &[u8]) -> UpdateOutcome {
         let now = WallTime::now().seconds;
         let Some(certificate) = self.certificate(&due.certificate) else {
-            return Outcome::Insertion("the certificate was removed".to_owned());
+            return UpdateOutcome::Insertion("the certificate was removed".to_owned());
         };
         let check = || {
             let response = Response::parse(answer)?;
@@ -321,16 +321,16 @@ impl Files {
             response.verify(issuer, now)
         };
         if let Err(why) = check() {
-            return Outcome::Check(why.to_owned());
+            return UpdateOutcome::Check(why.to_owned());
         }
         match self.set_response(answer) {
-            Ok(()) => Outcome::Updated,
-            Err(why) => Outcome::Insertion(why),
+            Ok(()) => UpdateOutcome::Updated,
+            Err(why) => UpdateOutcome::Insertion(why),
         }
     }
 
     /// Notes what came of a question; gives what there is to tell of it.
-    pub fn end_update(&self, id: &str, outcome: Outcome, now: i64) -> Option<Update> {
+    pub fn end_update(&self, id: &str, outcome: UpdateOutcome, now: i64) -> Option<Update> {
         let mut inner = self.inner();
         let name = inner.updates.entries.get(id)?.update.certificate.clone();
         let stored = inner.certificates.get(&name).and_then(|stored| stored.certificate.as_ref());
@@ -339,7 +339,7 @@ impl Files {
         let max_delay = inner.updates.settings.max_delay;
         let entry = inner.updates.entries.get_mut(id)?;
         let update = &mut entry.update;
-        if outcome == Outcome::Updated {
+        if outcome == UpdateOutcome::Updated {
             update.successes = update.successes.saturating_add(1);
             (entry.in_vain, update.last) = (0, Some(now));
             update.next = next.unwrap_or(now + max_delay);
@@ -377,11 +377,11 @@ impl Files {
         })?;
         let fresh = || {
             let update = Update { id: id.clone(), certificate: name.into(), ..Update::default() };
-            Entry { update, is_once: true, ..Entry::default() }
+            UpdateEntry { update, is_once: true, ..UpdateEntry::default() }
         };
         let entry = inner.updates.entries.entry(id.clone()).or_insert_with(fresh);
         entry.update.next = WallTime::now().seconds;
-        entry.update.outcome = Outcome::Unknown;
+        entry.update.outcome = UpdateOutcome::Unknown;
         inner.wake();
         Ok(())
     }

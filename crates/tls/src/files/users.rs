@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use crate::acceptor::Acceptor;
-use crate::connector::{Connecting, Connector, Current};
-use crate::entry::{Entry, Options, Prepared};
+use crate::connector::{Connecting, Connector, ConnectorState};
+use crate::entry::{CertificateEntry, EntryOptions, PreparedEntry};
 use crate::settings::Trust;
 
 /// A `bind` line with TLS.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct BindLine {
     /// The name of its frontend.
     pub frontend: Box<str>,
     /// Where it stands: `file:line`.
@@ -18,19 +18,19 @@ pub struct Line {
     /// Its certificates.
     pub acceptor: Arc<Acceptor>,
     /// What it says itself, which lines of its crt-lists may override.
-    pub options: Arc<Options>,
+    pub options: Arc<EntryOptions>,
 }
 
 /// Everybody.
 #[derive(Debug, Default)]
 pub(super) struct Users {
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<BindLine>,
     servers: Vec<Weak<Connector>>,
 }
 
 /// Why a commit changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failed {
+pub enum CommitFailed {
     /// It did not begin; what was to be committed waits on.
     Refused(String),
     /// Somebody could not use it; it was thrown away.
@@ -62,7 +62,11 @@ impl Users {
     }
 
     /// Whether an entry or a server is so.
-    pub(super) fn any(&self, entry: impl Fn(&Entry) -> bool, server: impl Fn(&Connecting) -> bool) -> bool {
+    pub(super) fn any(
+        &self,
+        entry: impl Fn(&CertificateEntry) -> bool,
+        server: impl Fn(&Connecting) -> bool,
+    ) -> bool {
         self.lines.iter().any(|line| line.acceptor.entries().iter().any(|(_, one)| entry(one)))
             || self.servers().any(|connector| server(&connector.connecting()))
     }
@@ -70,7 +74,7 @@ impl Users {
     /// Makes everything anew that `entry` and `server` give other contents.
     pub(super) fn prepare(
         &self,
-        entry: Changed<'_, Entry>,
+        entry: Changed<'_, CertificateEntry>,
         server: Changed<'_, Connecting>,
     ) -> Result<Swap, String> {
         let mut swap = Swap::default();
@@ -91,13 +95,13 @@ impl Users {
 }
 
 /// Entries of a listener by their places.
-type Entries = Vec<(u32, Prepared)>;
+type Entries = Vec<(u32, PreparedEntry)>;
 
 /// What was made anew and is to be put in place.
 #[derive(Debug, Default)]
 pub(super) struct Swap {
     lines: Vec<(Arc<Acceptor>, Entries)>,
-    servers: Vec<(Arc<Connector>, Current)>,
+    servers: Vec<(Arc<Connector>, ConnectorState)>,
 }
 
 impl Swap {
@@ -117,14 +121,14 @@ impl Swap {
 }
 
 /// What there was, and what was made of each; `None` where nothing changes.
-type Made<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
+type RemadeEntries<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
 
 /// Whom lines trust after a change, each made once: what was shared stays shared.
 pub(super) struct Remade<F> {
     /// Whom to trust instead; `None` where nothing changes.
     again: F,
-    trusts: Made<Trust>,
-    options: Made<Options>,
+    trusts: RemadeEntries<Trust>,
+    options: RemadeEntries<EntryOptions>,
 }
 
 impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
@@ -136,7 +140,7 @@ impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
         once(&self.trusts, old, || (self.again)(old))
     }
 
-    pub(super) fn options(&self, old: &Arc<Options>) -> Option<Arc<Options>> {
+    pub(super) fn options(&self, old: &Arc<EntryOptions>) -> Option<Arc<EntryOptions>> {
         once(&self.options, old, || {
             let mut options = (**old).clone();
             options.verify.trust = self.trust(&old.verify.trust)?;
@@ -146,7 +150,7 @@ impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
 }
 
 /// What was made of `old` before, or what `make` makes of it.
-fn once<T>(made: &Made<T>, old: &Arc<T>, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
+fn once<T>(made: &RemadeEntries<T>, old: &Arc<T>, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
     let known = made.borrow().iter().find(|(one, _)| Arc::ptr_eq(one, old)).map(|(_, new)| new.clone());
     known.unwrap_or_else(|| {
         let new = make();

@@ -4,21 +4,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::entry::Prepared;
+use crate::entry::PreparedEntry;
 
 /// A listener, and a name in lower case.
-type Key = (u64, Box<str>);
+type CacheKey = (u64, Box<str>);
 
 /// A certificate is served for so many seconds, then made anew: long before it expires.
 const SERVED: i64 = super::LIFETIME / 2;
 
 /// One that was made.
 #[derive(Debug)]
-struct Made {
+struct GeneratedCertificate {
     /// Whose key and options it has: it is of no use once another stands there.
-    base: Arc<Prepared>,
+    base: Arc<PreparedEntry>,
     /// What serves it.
-    prepared: Arc<Prepared>,
+    prepared: Arc<PreparedEntry>,
     /// When it was made, in seconds since 1970.
     since: i64,
 }
@@ -28,14 +28,14 @@ struct Made {
 #[derive(Debug)]
 pub struct Cache {
     most: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedCertificate>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    all: HashMap<Key, (u64, Made)>,
+struct CachedCertificate {
+    all: HashMap<CacheKey, (u64, GeneratedCertificate)>,
     /// By when they were asked for.
-    order: BTreeMap<u64, Key>,
+    order: BTreeMap<u64, CacheKey>,
     /// The number of the next question.
     next: u64,
 }
@@ -61,11 +61,11 @@ impl Cache {
         &self,
         listener: u64,
         name: &str,
-        base: &Arc<Prepared>,
+        base: &Arc<PreparedEntry>,
         now: i64,
-    ) -> Option<Arc<Prepared>> {
+    ) -> Option<Arc<PreparedEntry>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept { all, order, next } = &mut *kept;
+        let CachedCertificate { all, order, next } = &mut *kept;
         let key = (listener, Box::from(name));
         let (asked, made) = all.get_mut(&key)?;
         if !Arc::ptr_eq(&made.base, base) || !(0..SERVED).contains(&(now - made.since)) {
@@ -84,17 +84,17 @@ impl Cache {
         &self,
         listener: u64,
         name: &str,
-        base: &Arc<Prepared>,
-        prepared: &Arc<Prepared>,
+        base: &Arc<PreparedEntry>,
+        prepared: &Arc<PreparedEntry>,
         now: i64,
     ) {
         if self.most == 0 {
             return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept { all, order, next } = &mut *kept;
-        let key: Key = (listener, name.into());
-        let made = Made { base: base.clone(), prepared: prepared.clone(), since: now };
+        let CachedCertificate { all, order, next } = &mut *kept;
+        let key: CacheKey = (listener, name.into());
+        let made = GeneratedCertificate { base: base.clone(), prepared: prepared.clone(), since: now };
         if let Some((asked, _)) = all.insert(key.clone(), (*next, made)) {
             order.remove(&asked);
         }
@@ -110,13 +110,18 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Options};
-    use crate::made::temporary;
+    use crate::entry::{CertificateEntry, EntryOptions};
+    use crate::keygen::temporary;
 
-    fn prepared() -> Arc<Prepared> {
+    fn prepared() -> Arc<PreparedEntry> {
         let certificate = Arc::new(temporary("a.test").unwrap());
-        let options = Arc::new(Options::default());
-        Arc::new(Prepared::new(Entry { certificate, filters: Vec::new(), is_default: false, options }))
+        let options = Arc::new(EntryOptions::default());
+        Arc::new(PreparedEntry::new(CertificateEntry {
+            certificate,
+            filters: Vec::new(),
+            is_default: false,
+            options,
+        }))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use aws_lc_rs::digest;
 use base::clock::Date;
 
 use crate::der::{self, Der, put};
-use crate::x509::{Facts, key_parts};
+use crate::x509::{CertificateFields, key_parts};
 
 /// The longest common name (RFC 5280, appendix A).
 const COMMON_NAME_MAX: usize = 64;
@@ -40,7 +40,7 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    pub(super) fn of(own: &Facts<'_>) -> Option<Self> {
+    pub(super) fn of(own: &CertificateFields<'_>) -> Option<Self> {
         let name = own.subject();
         let names = Der(name).take(der::SEQUENCE)?.0;
         let mut parts = Vec::new();

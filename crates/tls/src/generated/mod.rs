@@ -17,7 +17,7 @@ use base::clock::WallTime;
 pub use cache::Cache;
 
 use crate::store::Certificate;
-use crate::x509::Facts;
+use crate::x509::CertificateFields;
 use contents::Issuer;
 use signer::Signer;
 
@@ -43,7 +43,8 @@ impl Authority {
     /// Its key signs no certificates here, in a few words.
     pub fn new(own: &Certificate) -> Result<Self, &'static str> {
         let der = own.chain.first().ok_or("there is no certificate")?;
-        let issuer = Issuer::of(&Facts::parse(der)?).ok_or("the name of its subject cannot be read")?;
+        let issuer =
+            Issuer::of(&CertificateFields::parse(der)?).ok_or("the name of its subject cannot be read")?;
         Ok(Self { chain: own.chain.clone(), issuer, signer: Signer::new(&own.key)? })
     }
 
@@ -52,7 +53,7 @@ impl Authority {
         let mut serial = [0; 16];
         rand::fill(&mut serial).ok()?;
         let now = WallTime::now().seconds;
-        let key = Facts::parse(base.chain.first()?).ok()?.key_info().to_vec();
+        let key = CertificateFields::parse(base.chain.first()?).ok()?.key_info().to_vec();
         let validity = (now - BEFORE, now + LIFETIME);
         let text =
             contents::to_be_signed(&self.issuer, name, serial, validity, &key, self.signer.algorithm())?;
@@ -80,7 +81,7 @@ pub(crate) fn is_host(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::{Curve, NewKey, key};
+    use crate::keygen::{Curve, NewKey, key};
     use crate::verify_chain;
     use crate::{PrivateKey, Trust};
 
@@ -108,7 +109,7 @@ mod tests {
             let made = Authority::new(&own).unwrap().make("a.test", &base).unwrap();
             assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));
             assert_eq!((&*made.names[0], made.chain.len()), ("a.test", 2));
-            let facts = Facts::parse(&made.chain[0]).unwrap();
+            let facts = CertificateFields::parse(&made.chain[0]).unwrap();
             assert_eq!(facts.version(), 3, "{kind:?}");
             let trust = Trust { authorities: own.chain.clone(), ..Trust::default() };
             let now = WallTime::now().seconds;
@@ -122,8 +123,8 @@ mod tests {
         let own = authority(NewKey::Ecdsa(Curve::P256));
         let name = format!("{}.test", "a".repeat(60));
         let made = Authority::new(&own).unwrap().make(&name, &own).unwrap();
-        let facts = Facts::parse(&made.chain[0]).unwrap();
-        assert_eq!(facts.subject(), Facts::parse(&own.chain[0]).unwrap().subject());
+        let facts = CertificateFields::parse(&made.chain[0]).unwrap();
+        assert_eq!(facts.subject(), CertificateFields::parse(&own.chain[0]).unwrap().subject());
         assert!(facts.is_for(&name));
     }
 

@@ -18,14 +18,14 @@ use openssl::x509::X509;
 use super::verify::{self, Decision};
 use super::{error, keys};
 use crate::engine::key_log;
-use crate::engine::side::{Asked, Served};
+use crate::engine::side::{ServedCertificate, ServerLineOptions};
 use crate::engine::verify::trusted_with;
 use crate::error::Error;
 use crate::hello::pieces;
-use crate::judge::Judge;
 use crate::ocsp;
 use crate::settings::{Legacy, Parameters, VerifyMode};
 use crate::tickets::Resumption;
+use crate::verify_policy::Judge;
 use crate::{TLS13, names, suites};
 
 /// The best group for Diffie-Hellman's exchange where no other is asked for, as in HAProxy.
@@ -33,9 +33,9 @@ const DH_BITS: u16 = 2048;
 
 /// What a listener says with one certificate.
 #[derive(Clone)]
-pub(crate) struct ServerSide(Arc<Server>);
+pub(crate) struct ServerSide(Arc<LegacyServer>);
 
-struct Server {
+struct LegacyServer {
     context: SslContext,
     verify: Option<(SslVerifyMode, Arc<Judge>)>,
 }
@@ -51,7 +51,7 @@ impl ServerSide {
     /// What OpenSSL says against it.
     pub(crate) fn new(
         parameters: &Parameters,
-        served: &Served<'_>,
+        served: &ServedCertificate<'_>,
         staple: Option<&ocsp::Response>,
         resumption: &Resumption,
     ) -> Result<Self, String> {
@@ -60,7 +60,7 @@ impl ServerSide {
 
     fn make(
         parameters: &Parameters,
-        served: &Served<'_>,
+        served: &ServedCertificate<'_>,
         staple: Option<&ocsp::Response>,
         resumption: &Resumption,
     ) -> Result<Self, ErrorStack> {
@@ -100,7 +100,7 @@ impl ServerSide {
             let judge = Judge::of_clients(trusted, served.verify);
             (mode, Arc::new(judge.taking_weak(takes_weak(parameters))))
         });
-        Ok(Self(Arc::new(Server { context: context.build(), verify })))
+        Ok(Self(Arc::new(LegacyServer { context: context.build(), verify })))
     }
 
     /// One connection.
@@ -129,11 +129,11 @@ impl fmt::Debug for ClientSide {
 impl ClientSide {
     /// # Errors
     /// What OpenSSL says against it.
-    pub(crate) fn new(parameters: &Parameters, asked: &Asked<'_>) -> Result<Self, String> {
+    pub(crate) fn new(parameters: &Parameters, asked: &ServerLineOptions<'_>) -> Result<Self, String> {
         Self::make(parameters, asked).map_err(|stack| error::text(&stack))
     }
 
-    fn make(parameters: &Parameters, asked: &Asked<'_>) -> Result<Self, ErrorStack> {
+    fn make(parameters: &Parameters, asked: &ServerLineOptions<'_>) -> Result<Self, ErrorStack> {
         let mut context = builder(SslMethod::tls_client(), parameters, &parameters.peer_sigalgs)?;
         if let Some((chain, key)) = asked.own {
             show(&mut context, chain, key.der())?;

@@ -7,7 +7,7 @@ use openssl::sign::Signer;
 use openssl::x509::X509;
 
 use super::is_montgomery;
-use crate::engine::key::{Facts, KeyKind, PrivateKey};
+use crate::engine::key::{KeyFacts, KeyKind, PrivateKey};
 
 /// A private key of whatever kind: PKCS #8, PKCS #1, SEC 1 or DSA's own form, as DER.
 pub(super) fn private(der: &[u8]) -> Option<PKey<Private>> {
@@ -20,7 +20,7 @@ pub(crate) fn open_key(pem: &str, passphrase: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What is known of a private key. `None` for a key that signs nothing here.
-pub(crate) fn facts(der: &[u8]) -> Option<Facts> {
+pub(crate) fn facts(der: &[u8]) -> Option<KeyFacts> {
     let key = private(der)?;
     let kind = match key.id() {
         Id::RSA | Id::RSA_PSS => KeyKind::Rsa,
@@ -30,7 +30,7 @@ pub(crate) fn facts(der: &[u8]) -> Option<Facts> {
         _ => return None,
     };
     let (public, pkcs8) = (key.public_key_to_der().ok()?, key.private_key_to_pkcs8().ok()?);
-    Some(Facts { kind, public: public.into(), pkcs8: pkcs8.into() })
+    Some(KeyFacts { kind, public: public.into(), pkcs8: pkcs8.into() })
 }
 
 /// The signature of an RSA or ECDSA key over the SHA-256 digest of `message`.

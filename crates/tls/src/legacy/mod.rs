@@ -1,7 +1,7 @@
 //! All of OpenSSL is named in this module and those below it: what rustls does not do, TLS 1.0 and
 //! 1.1, suites without ECDHE, small keys.
 //!
-//! A [`Link`] makes the handshake and stays for all records: OpenSSL does not hand out its keys.
+//! A [`LegacyLink`] makes the handshake and stays for all records: OpenSSL does not hand out its keys.
 //! It has no socket; bytes go through the connection's own buffers. Which lines come here is
 //! decided in `config`, which clients in [`crate::acceptor`]. Called by [`crate::session`].
 
@@ -18,14 +18,14 @@ use openssl::pkey::Id;
 use openssl::provider::Provider;
 use openssl::ssl::{ErrorCode, Ssl, SslRef, SslStream, SslVersion};
 
-use crate::buffer::Waiting;
+use crate::buffer::PendingBytes;
 use crate::error::{Error, Reason};
 use crate::record::{self, PLAINTEXT_MAX};
 use crate::{TLS12, names};
 
 pub(crate) use context::{ClientSide, ServerSide};
 pub(crate) use keys::{certificate_text, facts as key_facts, open_key, sign};
-use verify::{Decision, State};
+use verify::{Decision, DecisionState};
 
 /// Whether it is built in.
 pub const BUILT_IN: bool = true;
@@ -63,7 +63,7 @@ pub fn load_provider(path: Option<&str>, name: &str) -> Result<(), String> {
 }
 
 /// A connection whose handshake and records OpenSSL makes.
-pub(crate) struct Link {
+pub(crate) struct LegacyLink {
     stream: SslStream<Wire>,
     is_server: bool,
     decision: Arc<Decision>,
@@ -79,11 +79,11 @@ pub(crate) struct Link {
 /// What stands for the socket.
 #[derive(Debug, Default)]
 struct Wire {
-    incoming: Waiting,
+    incoming: PendingBytes,
     /// How much of that OpenSSL may see: all during the handshake, one whole record at a time
     /// behind it, so that what is left begins with a record.
     window: usize,
-    outgoing: Waiting,
+    outgoing: PendingBytes,
 }
 
 impl Read for Wire {
@@ -109,7 +109,7 @@ impl Write for Wire {
 }
 
 /// What a handshake came to.
-pub(crate) struct Told {
+pub(crate) struct HandshakeResult {
     pub(crate) version: u16,
     pub(crate) suite: u16,
     /// 0 where no key was exchanged.
@@ -120,14 +120,14 @@ pub(crate) struct Told {
 }
 
 /// What reading came to.
-pub(crate) struct Seen {
+pub(crate) struct ReadOutcome {
     /// So many bytes of plaintext.
     pub(crate) filled: usize,
     /// Whether the peer's close_notify came behind them, or what was wrong with what did.
     pub(crate) closed: Result<bool, Reason>,
 }
 
-impl Link {
+impl LegacyLink {
     /// The side of a server; `received` begins with the ClientHello.
     pub(crate) fn server(side: &ServerSide, received: &[u8]) -> Result<Self, Error> {
         let (mut ssl, decision) = side.begin()?;
@@ -167,7 +167,7 @@ impl Link {
             Ok(()) => self.check_decision().map(|()| true),
             Err(error) if error.code() == ErrorCode::WANT_READ => Ok(false),
             Err(error) => {
-                if let State::Refused(code) = self.decision.state() {
+                if let DecisionState::Refused(code) = self.decision.state() {
                     verify::put_alert(code, &mut out[start..]);
                 }
                 Err(error::of(&error))
@@ -179,18 +179,18 @@ impl Link {
     fn check_decision(&self) -> Result<(), Error> {
         let ssl = self.stream.ssl();
         let undecided = self.decision.is_due()
-            && self.decision.state() == State::Open
+            && self.decision.state() == DecisionState::Open
             && !ssl.session_reused()
             && ssl.peer_certificate().is_some();
         if undecided { Err(Error::handshake(Reason::CertificateVerifyFailed)) } else { Ok(()) }
     }
 
     /// What was negotiated.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> HandshakeResult {
         let ssl = self.stream.ssl();
         let version = version_of(ssl);
         let suite = ssl.current_cipher().map(|cipher| u16::from_be_bytes(cipher.protocol_id()));
-        Told {
+        HandshakeResult {
             version,
             suite: suite.unwrap_or(0),
             group: if version > TLS12 { self.group() } else { self.group },
@@ -228,7 +228,7 @@ impl Link {
 
     /// Opens records into `room`, which is not empty, as far as both go. What has to be answered is
     /// appended to `unsent`, after an error too.
-    pub(crate) fn read(&mut self, room: &mut [u8], unsent: &mut Waiting) -> Seen {
+    pub(crate) fn read(&mut self, room: &mut [u8], unsent: &mut PendingBytes) -> ReadOutcome {
         let mut filled = 0;
         let closed = loop {
             if filled == room.len() {
@@ -251,7 +251,7 @@ impl Link {
         };
         let closed = closed.and_then(|closed| self.let_go().map(|()| closed));
         self.take_outgoing(unsent);
-        Seen { filled, closed }
+        ReadOutcome { filled, closed }
     }
 
     /// Sends what was held while the server renegotiated, if that is over.
@@ -306,7 +306,7 @@ impl Link {
         }
     }
 
-    fn take_outgoing(&mut self, unsent: &mut Waiting) {
+    fn take_outgoing(&mut self, unsent: &mut PendingBytes) {
         let outgoing = &mut self.stream.get_mut().outgoing;
         unsent.append(outgoing.bytes());
         outgoing.consume(usize::MAX);
@@ -353,7 +353,7 @@ impl Link {
     }
 
     /// Appends close_notify to `unsent`, once.
-    pub(crate) fn close(&mut self, unsent: &mut Waiting) {
+    pub(crate) fn close(&mut self, unsent: &mut PendingBytes) {
         let _ = self.stream.shutdown();
         self.take_outgoing(unsent);
     }

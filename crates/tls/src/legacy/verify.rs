@@ -13,10 +13,10 @@ use openssl::sign::Verifier;
 use openssl::ssl::{Ssl, SslVerifyMode};
 use openssl::x509::{X509StoreContextRef, X509VerifyResult};
 
-use crate::judge::Judge;
 use crate::record::ALERT;
 use crate::verify::Signed;
 use crate::verify_code::{self as code, VerifyCode};
+use crate::verify_policy::Judge;
 use crate::{der, engine};
 
 /// What verification came to in one connection. Written by the thread whose turn the connection
@@ -29,7 +29,7 @@ pub(super) struct Decision {
 
 /// A decision, or none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum DecisionState {
     Open,
     Good,
     Refused(VerifyCode),
@@ -48,11 +48,11 @@ impl Decision {
         self.is_due
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> DecisionState {
         match self.state.load(Relaxed) {
-            OPEN => State::Open,
-            GOOD => State::Good,
-            number => State::Refused(VerifyCode(number)),
+            OPEN => DecisionState::Open,
+            GOOD => DecisionState::Good,
+            number => DecisionState::Refused(VerifyCode(number)),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn ask(
 ) {
     ssl.set_verify_callback(mode, move |is_well, context| {
         // Each chain is decided about: a server that renegotiates may show another one.
-        let is_refused = matches!(decision.state(), State::Refused(_));
+        let is_refused = matches!(decision.state(), DecisionState::Refused(_));
         if !is_refused && is_well && context.error_depth() == 0 {
             let number = match verify(&judge, name.as_deref(), context) {
                 Ok(()) => GOOD,
@@ -75,7 +75,7 @@ pub(super) fn ask(
             };
             decision.state.store(number, Relaxed);
         }
-        let goes_on = !matches!(decision.state(), State::Refused(_));
+        let goes_on = !matches!(decision.state(), DecisionState::Refused(_));
         context.set_error(if goes_on {
             X509VerifyResult::OK
         } else {

@@ -1,15 +1,15 @@
 //! What a connection carries: opening what was received, sealing what is sent, and what of both has
 //! to wait. Called by `net::Stream`.
 
-use super::{Ended, Phase, Session, Stage};
+use super::{HandshakePhase, LegacyStage, PeerEnd, Session};
 use crate::TLS13;
-use crate::error::{Error, Kind, Reason};
+use crate::error::{Error, FailureKind, Reason};
 use crate::record;
-use crate::records::Seen;
+use crate::records::RecordKind;
 
 /// What [`Session::open`] gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedData {
     /// How many bytes of plaintext stand at the start of the room.
     pub filled: usize,
     /// Whether nothing more will come.
@@ -33,7 +33,7 @@ impl Session {
     }
 
     /// How the peer's side ended.
-    pub fn ended(&self) -> Ended {
+    pub fn ended(&self) -> PeerEnd {
         self.ended
     }
 
@@ -58,11 +58,11 @@ impl Session {
         };
         !self.plain.is_empty()
             || (!self.kept.is_empty() && whole())
-            || self.ended != Ended::No
+            || self.ended != PeerEnd::No
             || match &self.phase {
-                Phase::Legacy(link, _) => link.has_waiting(),
+                HandshakePhase::Legacy(link, _) => link.has_waiting(),
                 // That it failed, behind what came before.
-                Phase::Failed(_) => true,
+                HandshakePhase::Failed(_) => true,
                 _ => false,
             }
     }
@@ -85,18 +85,19 @@ impl Session {
     ///
     /// # Errors
     /// The connection is broken; an alert for the peer is among the unsent bytes.
-    pub fn open(&mut self, received: &mut [u8], room: &mut [u8]) -> Result<Opened, Error> {
+    pub fn open(&mut self, received: &mut [u8], room: &mut [u8]) -> Result<OpenedData, Error> {
         let mut filled = self.plain.take(room);
         let mut rest = received;
         let mut result = Ok(());
         let records = match &mut self.phase {
-            Phase::Established(records) => records,
-            Phase::Legacy(..) => return self.open_legacy(rest, room, filled),
-            Phase::Handshake(_) => return self.open_early(rest, room, filled),
+            HandshakePhase::Established(records) => records,
+            HandshakePhase::Legacy(..) => return self.open_legacy(rest, room, filled),
+            HandshakePhase::Handshake(_) => return self.open_early(rest, room, filled),
             _ => return Err(Error::fatal(Reason::InternalError)),
         };
         // An empty room asks whether there is data: one record of it is enough to know.
-        while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == Ended::No {
+        while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == PeerEnd::No
+        {
             let framed = match record::frame(rest) {
                 Ok(Some(framed)) if framed.length <= rest.len() => framed,
                 Ok(_) => break,
@@ -108,15 +109,15 @@ impl Session {
             let (one, behind) = std::mem::take(&mut rest).split_at_mut(framed.length);
             rest = behind;
             match records.open(one, &mut room[filled..], &mut self.unsent) {
-                Ok(Seen::Filled(n)) => filled += n,
-                Ok(Seen::InPlace(text)) => {
+                Ok(RecordKind::Filled(n)) => filled += n,
+                Ok(RecordKind::InPlace(text)) => {
                     let n = text.len().min(room.len() - filled);
                     room[filled..filled + n].copy_from_slice(&text[..n]);
                     filled += n;
                     self.plain.append(&text[n..]);
                 }
-                Ok(Seen::Nothing) => {}
-                Ok(Seen::Close) => self.ended = Ended::Cleanly,
+                Ok(RecordKind::Nothing) => {}
+                Ok(RecordKind::Close) => self.ended = PeerEnd::Cleanly,
                 Err(reason) => {
                     result = Err(reason);
                     break;
@@ -129,22 +130,22 @@ impl Session {
                 records.alert(2, alert, &mut self.unsent);
             }
             let _ = self.details.broken.set(error);
-            self.phase = Phase::Failed(error);
+            self.phase = HandshakePhase::Failed(error);
             // What came before the failure is still to be had.
-            return if filled > 0 { Ok(Opened { filled, is_end: false }) } else { Err(error) };
+            return if filled > 0 { Ok(OpenedData { filled, is_end: false }) } else { Err(error) };
         }
-        if self.ended == Ended::No {
+        if self.ended == PeerEnd::No {
             debug_assert!(self.kept.is_empty(), "what was kept comes first");
             self.kept.append(rest);
         }
-        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+        Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
     /// As [`open`](Self::open) with OpenSSL, of which `filled` bytes are in the room already. It
     /// keeps what was received itself.
     #[inline(never)]
-    fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
-        let Phase::Legacy(link, _) = &mut self.phase else {
+    fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<OpenedData, Error> {
+        let HandshakePhase::Legacy(link, _) = &mut self.phase else {
             return Err(Error::fatal(Reason::InternalError));
         };
         link.receive(received);
@@ -153,16 +154,16 @@ impl Session {
         let asks = room.is_empty() && self.plain.is_empty();
         let space = if asks { &mut one[..] } else { &mut room[filled..] };
         let mut read = 0;
-        if self.ended == Ended::No && !space.is_empty() {
+        if self.ended == PeerEnd::No && !space.is_empty() {
             let seen = link.read(space, &mut self.unsent);
             read = seen.filled;
             match seen.closed {
                 Ok(false) => {}
-                Ok(true) => self.ended = Ended::Cleanly,
+                Ok(true) => self.ended = PeerEnd::Cleanly,
                 Err(reason) => {
                     let error = broken(reason);
                     let _ = self.details.broken.set(error);
-                    self.phase = Phase::Failed(error);
+                    self.phase = HandshakePhase::Failed(error);
                     // What came before the failure is still to be had.
                     if filled + read == 0 {
                         return Err(error);
@@ -176,15 +177,15 @@ impl Session {
         } else {
             filled + read
         };
-        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+        Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
     /// As [`open`](Self::open) while the handshake goes on.
     #[inline(never)]
-    fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
+    fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<OpenedData, Error> {
         self.handshake(received)?;
         let filled = filled + self.plain.take(&mut room[filled..]);
-        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+        Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
     /// Plaintext that was opened before: how much of `room` it fills.
@@ -201,16 +202,16 @@ impl Session {
     /// The session failed before, or is not established.
     pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
         match &mut self.phase {
-            Phase::Established(records) => {
+            HandshakePhase::Established(records) => {
                 records.seal(first, second, usize::from(self.limits.max_record), out)
             }
-            Phase::Legacy(link, Stage::Established) => {
+            HandshakePhase::Legacy(link, LegacyStage::Established) => {
                 link.write(first, second, usize::from(self.limits.max_record), out)
             }
-            Phase::Handshake(handshake) if handshake.is_early() => {
+            HandshakePhase::Handshake(handshake) if handshake.is_early() => {
                 handshake.seal(first, second, usize::from(self.limits.max_record), out)
             }
-            Phase::Failed(error) => Err(*error),
+            HandshakePhase::Failed(error) => Err(*error),
             _ => Err(Error::fatal(Reason::InternalError)),
         }
     }
@@ -219,8 +220,8 @@ impl Session {
     /// ones.
     pub fn close(&mut self) {
         match &mut self.phase {
-            Phase::Established(records) => records.close(&mut self.unsent),
-            Phase::Legacy(link, Stage::Established) => link.close(&mut self.unsent),
+            HandshakePhase::Established(records) => records.close(&mut self.unsent),
+            HandshakePhase::Legacy(link, LegacyStage::Established) => link.close(&mut self.unsent),
             _ => {}
         }
     }
@@ -229,7 +230,7 @@ impl Session {
     /// there is none: before TLS 1.3. Keys that have sealed much are replaced without being told.
     pub fn renew_key(&mut self, asks: bool) -> bool {
         match &mut self.phase {
-            Phase::Established(records) if self.details.version == TLS13 => {
+            HandshakePhase::Established(records) if self.details.version == TLS13 => {
                 records.update(asks, &mut self.unsent).is_ok()
             }
             _ => false,
@@ -239,6 +240,7 @@ impl Session {
 
 /// What an established connection fails with.
 fn broken(reason: Reason) -> Error {
-    let kind = if reason == Reason::NoRenegotiation { Kind::Renegotiation } else { Kind::Fatal };
+    let kind =
+        if reason == Reason::NoRenegotiation { FailureKind::Renegotiation } else { FailureKind::Fatal };
     Error { kind, reason, verify: 0 }
 }

@@ -8,66 +8,66 @@ mod data;
 
 use std::sync::Arc;
 
-use crate::acceptor::{Acceptor, Chosen};
-use crate::buffer::Waiting;
-use crate::captured::Keep;
-use crate::connector::{Connector, Side};
-use crate::details::{Details, Lacks};
-use crate::engine::provider::has_suite;
-use crate::engine::{self, Facts, Finished, Handshake};
-use crate::error::{Error, Kind, Reason};
+use crate::acceptor::{Acceptor, Engine, ServerConfig};
+use crate::buffer::PendingBytes;
+use crate::capture::Keep;
+use crate::connector::{Connector, HandshakeEngine};
+use crate::deframer::Deframer;
+use crate::details::Details;
+use crate::engine::{self, Finished, Handshake, HandshakeFacts};
+use crate::error::{Error, FailureKind, Reason};
 use crate::finished::Overheard;
-use crate::hello::{Arriving, Hello, numbers};
-use crate::judge::Outcome;
-use crate::places::Place;
+use crate::hello::Hello;
+use crate::limit::ConnectionPermit;
 use crate::records::Records;
 use crate::settings::Limits;
-use crate::{TLS10, TLS12, TLS13, judge, legacy, names, record};
+use crate::verify_policy::VerifyOutcome;
+use crate::{TLS13, legacy, record, verify_policy};
 
-pub use data::Opened;
+pub use data::OpenedData;
 
 /// A TLS connection.
 pub struct Session {
-    phase: Phase,
+    phase: HandshakePhase,
     /// Ciphertext that was received and is not opened.
-    kept: Waiting,
+    kept: PendingBytes,
     /// Plaintext that the caller had no room for.
-    plain: Waiting,
+    plain: PendingBytes,
     /// Ciphertext that was not sent.
-    unsent: Waiting,
+    unsent: PendingBytes,
     /// Shared with those who tell of it once the handshake is over.
     details: Arc<Details>,
     limits: Limits,
     keep: Keep,
     /// Counts this one among those that live.
-    _place: Place,
+    _place: ConnectionPermit,
     is_client: bool,
     /// What is listened to until the handshake is over.
     overheard: Option<Box<Overheard>>,
-    ended: Ended,
+    ended: PeerEnd,
 }
 
 /// How far a session is.
-enum Phase {
+enum HandshakePhase {
     /// Waits for the whole ClientHello.
-    Hello(Arc<Acceptor>, Arriving),
+    Hello(Arc<Acceptor>, Deframer),
     Handshake(Box<Handshake>),
     Established(Box<Records>),
     /// The handshake, and later all records, with OpenSSL.
-    Legacy(Box<legacy::Link>, Stage),
+    Legacy(Box<legacy::LegacyLink>, LegacyStage),
     Failed(Error),
 }
 
 /// How far a connection is that OpenSSL makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum LegacyStage {
     Handshake,
     Established,
 }
 
 /// How the peer's side ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ended {
+pub enum PeerEnd {
     /// It did not.
     #[default]
     No,
@@ -80,11 +80,13 @@ pub enum Ended {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let phase = match &self.phase {
-            Phase::Hello(..) => "hello",
-            Phase::Handshake(_) => "handshake",
-            Phase::Established(_) | Phase::Legacy(_, Stage::Established) => "established",
-            Phase::Legacy(_, Stage::Handshake) => "handshake",
-            Phase::Failed(_) => "failed",
+            HandshakePhase::Hello(..) => "hello",
+            HandshakePhase::Handshake(_) => "handshake",
+            HandshakePhase::Established(_) | HandshakePhase::Legacy(_, LegacyStage::Established) => {
+                "established"
+            }
+            HandshakePhase::Legacy(_, LegacyStage::Handshake) => "handshake",
+            HandshakePhase::Failed(_) => "failed",
         };
         f.debug_struct("Session").field("phase", &phase).finish_non_exhaustive()
     }
@@ -98,9 +100,9 @@ impl Session {
 
     /// The side of a listener, of whose client some bytes were received already, in the place that
     /// was taken for it.
-    pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<Place>) -> Self {
-        let hello = Phase::Hello(acceptor.clone(), Arriving::begun(received));
-        let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(Place::force));
+    pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<ConnectionPermit>) -> Self {
+        let hello = HandshakePhase::Hello(acceptor.clone(), Deframer::with(received));
+        let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(ConnectionPermit::force));
         session.keep(acceptor.keep());
         session
     }
@@ -120,17 +122,20 @@ impl Session {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_early(connector: &Connector, name: Option<&str>, early: bool) -> Result<Self, Error> {
-        let place = Place::take().ok_or(Error { kind: Kind::TooMany, reason: Reason::None, verify: 0 })?;
-        engine::kept::begin_turn(Outcome::default(), 0);
+        let place = ConnectionPermit::take().ok_or(Error {
+            kind: FailureKind::TooMany,
+            reason: Reason::None,
+            verify: 0,
+        })?;
+        engine::session_extras::begin_turn(VerifyOutcome::default(), 0);
         let phase = match &*connector.side(name) {
-            Side::Rustls(side) => {
-                Handshake::client(side, name, early).map(|one| Phase::Handshake(Box::new(one)))
+            HandshakeEngine::Rustls(side) => {
+                Handshake::client(side, name, early).map(|one| HandshakePhase::Handshake(Box::new(one)))
             }
-            Side::OpenSsl(side) => {
-                legacy::Link::client(side, name).map(|link| Phase::Legacy(Box::new(link), Stage::Handshake))
-            }
+            HandshakeEngine::OpenSsl(side) => legacy::LegacyLink::client(side, name)
+                .map(|link| HandshakePhase::Legacy(Box::new(link), LegacyStage::Handshake)),
         };
-        let (_, group) = engine::kept::end_turn();
+        let (_, group) = engine::session_extras::end_turn();
         let mut session = Self::new(phase?, connector.limits(), place);
         let details = session.details_mut();
         (details.sni, details.group) = (name.map(Box::from), group);
@@ -149,19 +154,19 @@ impl Session {
         }
     }
 
-    fn new(phase: Phase, limits: Limits, place: Place) -> Self {
+    fn new(phase: HandshakePhase, limits: Limits, place: ConnectionPermit) -> Self {
         Self {
-            is_client: !matches!(phase, Phase::Hello(..)),
+            is_client: !matches!(phase, HandshakePhase::Hello(..)),
             phase,
-            kept: Waiting::default(),
-            plain: Waiting::default(),
-            unsent: Waiting::default(),
+            kept: PendingBytes::default(),
+            plain: PendingBytes::default(),
+            unsent: PendingBytes::default(),
             details: Arc::default(),
             limits,
             keep: Keep::default(),
             _place: place.begin(),
             overheard: None,
-            ended: Ended::No,
+            ended: PeerEnd::No,
         }
     }
 
@@ -172,15 +177,15 @@ impl Session {
     /// The handshake failed.
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
-        engine::kept::begin_turn(self.details.verify, self.details.group);
+        engine::session_extras::begin_turn(self.details.verify, self.details.group);
         engine::key_log::want_secrets(self.keep.session || self.keep.finished || self.keep.secrets);
         let mut result = self.advance(received, &mut out);
-        let (outcome, group) = engine::kept::end_turn();
+        let (outcome, group) = engine::session_extras::end_turn();
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
-        details.root = judge::take_root().or(details.root.take());
+        details.root = verify_policy::take_root().or(details.root.take());
         // A session of TLS 1.2 that is resumed exchanges no key: the group is that of the session.
-        if !matches!(self.phase, Phase::Established(_) | Phase::Legacy(..))
+        if !matches!(self.phase, HandshakePhase::Established(_) | HandshakePhase::Legacy(..))
             || (details.group == 0 && details.is_resumed)
         {
             details.group = group;
@@ -216,14 +221,15 @@ impl Session {
     }
 
     fn fail(&mut self, error: Error) {
-        let suite = if let Phase::Handshake(handshake) = &self.phase { handshake.suite() } else { 0 };
+        let suite =
+            if let HandshakePhase::Handshake(handshake) = &self.phase { handshake.suite() } else { 0 };
         let details = self.details_mut();
         details.failure = Some(error);
         // In TLS 1.2 a suite counts only once the handshake is over.
         if details.version == TLS13 {
             details.suite = suite;
         }
-        self.phase = Phase::Failed(error);
+        self.phase = HandshakePhase::Failed(error);
     }
 
     /// Nobody else has them before the handshake is over.
@@ -233,8 +239,8 @@ impl Session {
 
     fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         match &mut self.phase {
-            Phase::Hello(acceptor, arriving) => {
-                match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details), self.keep) {
+            HandshakePhase::Hello(acceptor, deframer) => {
+                match begin(acceptor, deframer, received, Arc::make_mut(&mut self.details), self.keep) {
                     Ok(None) => return Ok(false),
                     Ok(Some(phase)) => self.phase = phase,
                     Err(error) => {
@@ -244,31 +250,31 @@ impl Session {
                 }
                 self.advance(&[], out)
             }
-            Phase::Handshake(handshake) => {
+            HandshakePhase::Handshake(handshake) => {
                 let complete = handshake.advance(received, out)?;
                 self.take_early()?;
                 self.conclude(complete)
             }
-            Phase::Legacy(link, stage @ Stage::Handshake) => {
+            HandshakePhase::Legacy(link, stage @ LegacyStage::Handshake) => {
                 if !link.handshake(received, out)? {
                     return Ok(false);
                 }
-                let legacy::Told { version, suite, group, alpn, is_resumed, peer } = link.told();
-                *stage = Stage::Established;
+                let legacy::HandshakeResult { version, suite, group, alpn, is_resumed, peer } = link.told();
+                *stage = LegacyStage::Established;
                 let details = Arc::make_mut(&mut self.details);
                 (details.version, details.suite, details.group) = (version, suite, group);
                 (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
                 Ok(true)
             }
-            Phase::Established(_) | Phase::Legacy(_, Stage::Established) => Ok(true),
-            Phase::Failed(error) => Err(*error),
+            HandshakePhase::Established(_) | HandshakePhase::Legacy(_, LegacyStage::Established) => Ok(true),
+            HandshakePhase::Failed(error) => Err(*error),
         }
     }
 
     /// Takes what a client sent before the end of its handshake. Where it may be served, what is
     /// known of the client is told now.
     fn take_early(&mut self) -> Result<(), Error> {
-        let Phase::Handshake(handshake) = &mut self.phase else { return Ok(()) };
+        let HandshakePhase::Handshake(handshake) = &mut self.phase else { return Ok(()) };
         if !handshake.has_early() {
             return Ok(());
         }
@@ -276,7 +282,7 @@ impl Session {
         if self.details.early.came() {
             return Ok(());
         }
-        let Facts { version, suite, group, alpn, is_resumed, peer } = handshake.facts()?;
+        let HandshakeFacts { version, suite, group, alpn, is_resumed, peer } = handshake.facts()?;
         let pending = handshake.is_early();
         let details = self.details_mut();
         (details.version, details.suite, details.group) = (version, suite, group);
@@ -290,8 +296,8 @@ impl Session {
         if !complete {
             return Ok(false);
         }
-        let failed = Phase::Failed(Error::handshake(Reason::InternalError));
-        let Phase::Handshake(handshake) = std::mem::replace(&mut self.phase, failed) else {
+        let failed = HandshakePhase::Failed(Error::handshake(Reason::InternalError));
+        let HandshakePhase::Handshake(handshake) = std::mem::replace(&mut self.phase, failed) else {
             return Err(Error::handshake(Reason::InternalError));
         };
         let was_early = handshake.is_early();
@@ -312,7 +318,7 @@ impl Session {
         (details.version, details.suite, details.group) = (version, suite, group);
         (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
         if !is_resumed && details.peer.is_empty() {
-            engine::kept::forget_outcome();
+            engine::session_extras::forget_outcome();
         }
         // rustls tells this secret whenever a session is resumed, OpenSSL where there is such data.
         let said_early = details.early.came() || was_early;
@@ -321,15 +327,15 @@ impl Session {
         }
         details.early.settle();
         if refused_early {
-            return Err(Error { kind: Kind::EarlyData, reason: Reason::None, verify: 0 });
+            return Err(Error { kind: FailureKind::EarlyData, reason: Reason::None, verify: 0 });
         }
         if details.is_challenge {
             // The client has seen what it wanted to see.
-            self.ended = Ended::Cleanly;
+            self.ended = PeerEnd::Cleanly;
         } else {
             self.kept.append(&rest);
         }
-        self.phase = Phase::Established(Box::new(Records::new(
+        self.phase = HandshakePhase::Established(Box::new(Records::new(
             seal,
             open,
             kernel,
@@ -341,7 +347,10 @@ impl Session {
 
     /// Whether the handshake is complete.
     pub fn is_established(&self) -> bool {
-        matches!(self.phase, Phase::Established(_) | Phase::Legacy(_, Stage::Established))
+        matches!(
+            self.phase,
+            HandshakePhase::Established(_) | HandshakePhase::Legacy(_, LegacyStage::Established)
+        )
     }
 
     /// Whether data go either way though the handshake is not complete. Of a listener: a client's
@@ -349,7 +358,7 @@ impl Session {
     /// client alone. Of a client: what is sent now may be refused, and then was not served.
     #[inline]
     pub fn is_early(&self) -> bool {
-        matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_early())
+        matches!(&self.phase, HandshakePhase::Handshake(handshake) if handshake.is_early())
     }
 
     /// What was negotiated.
@@ -360,28 +369,28 @@ impl Session {
     /// Why it failed, if it did.
     pub fn failure(&self) -> Option<Error> {
         match &self.phase {
-            Phase::Failed(error) => Some(*error),
+            HandshakePhase::Failed(error) => Some(*error),
             _ => None,
         }
     }
 
     /// Notes that the transport ended. `true` where the peer had said so before.
     pub fn transport_ended(&mut self) -> bool {
-        if self.ended == Ended::No {
-            self.ended = Ended::Cut;
+        if self.ended == PeerEnd::No {
+            self.ended = PeerEnd::Cut;
         }
-        self.ended == Ended::Cleanly
+        self.ended == PeerEnd::Cleanly
     }
 
     /// Why a handshake failed whose transport ended.
     pub fn cut_off(&mut self, failed: bool) -> Error {
-        let said_nothing = matches!(&self.phase, Phase::Hello(_, arriving) if arriving.is_empty());
+        let said_nothing = matches!(&self.phase, HandshakePhase::Hello(_, deframer) if deframer.is_empty());
         let kind = match failed {
-            true => Kind::Abort,
-            false if said_nothing => Kind::Empty,
-            false => Kind::Handshake,
+            true => FailureKind::Abort,
+            false if said_nothing => FailureKind::Empty,
+            false => FailureKind::Handshake,
         };
-        let reason = if kind == Kind::Handshake { Reason::UnexpectedEof } else { Reason::None };
+        let reason = if kind == FailureKind::Handshake { Reason::UnexpectedEof } else { Reason::None };
         let error = Error { kind, reason, verify: 0 };
         self.fail(error);
         error
@@ -393,50 +402,31 @@ impl Session {
     }
 }
 
-/// Chooses a certificate and an engine, and begins the handshake, once the whole ClientHello is
-/// there.
+/// Begins the handshake with the engine that `acceptor` chooses, once the ClientHello is complete.
 fn begin(
     acceptor: &Acceptor,
-    arriving: &mut Arriving,
+    deframer: &mut Deframer,
     received: &[u8],
     details: &mut Details,
     keep: Keep,
-) -> Result<Option<Phase>, Error> {
-    let Some(body) = arriving.take(received).map_err(Error::handshake)? else { return Ok(None) };
-    let hello = Hello::parse(body).map_err(Error::handshake)?;
-    if let Some(captured) = &mut details.captured {
+) -> Result<Option<HandshakePhase>, Error> {
+    let Some(message) = deframer.push(received).map_err(Error::handshake)? else { return Ok(None) };
+    let hello = Hello::parse(message).map_err(Error::handshake)?;
+    let mut captured = details.captured.take();
+    if let Some(captured) = &mut captured {
         captured.note_hello(&hello, keep);
     }
-    details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
-    let chosen = acceptor.choose(&hello, details);
-    let is_too_old = matches!(&chosen, Err(error) if error.reason == Reason::UnsupportedProtocol);
-    if is_too_old || matches!(chosen, Ok(Chosen::Rustls(_))) {
-        details.lacks = lacks(&hello);
-    }
-    let chosen = chosen?;
-    if matches!(details.lacks, Some(Lacks::Suite(_))) {
-        // rustls would look for other faults first.
-        return Err(Error::handshake(Reason::NoSharedCipher));
-    }
-    let received = std::mem::take(arriving).into_received();
-    Ok(Some(match chosen {
-        Chosen::Rustls(side) => Phase::Handshake(Box::new(Handshake::server(&side, received)?)),
-        Chosen::OpenSsl(side) => {
-            Phase::Legacy(Box::new(legacy::Link::server(&side, &received)?), Stage::Handshake)
-        }
+    let chosen = acceptor.choose(&hello);
+    *details = Details { captured, ..chosen.details };
+    let ServerConfig(engine) = chosen.config?;
+    let received = std::mem::take(deframer).into_received();
+    Ok(Some(match engine {
+        Engine::Rustls(side) => HandshakePhase::Handshake(Box::new(Handshake::server(&side, received)?)),
+        Engine::OpenSsl(side) => HandshakePhase::Legacy(
+            Box::new(legacy::LegacyLink::server(&side, &received)?),
+            LegacyStage::Handshake,
+        ),
     }))
-}
-
-/// What a client has instead, if it has nothing of what rustls has.
-fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
-    let version = hello.version_up_to(TLS13);
-    if version == TLS13 || (version == TLS12 && numbers(hello.suites).any(has_suite)) {
-        return None;
-    }
-    if version < TLS12 {
-        return (version >= TLS10).then_some(Lacks::Version(version));
-    }
-    numbers(hello.suites).find(|suite| names::suite_name(*suite).is_some()).map(Lacks::Suite)
 }
 
 fn fatal_alert(alert: u8) -> [u8; 7] {

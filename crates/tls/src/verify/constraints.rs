@@ -5,11 +5,11 @@ use x509_parser::oid_registry::OID_X509_COMMON_NAME;
 use x509_parser::x509::X509Name;
 
 use super::parsed::Parsed;
-use super::{Forgive, Refused, fault};
+use super::{Forgive, VerifyRefused, fault};
 use crate::verify_code::{self as code, VerifyCode};
 
 /// Checks the names of each certificate against the constraints of all above it.
-pub(super) fn check(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), Refused> {
+pub(super) fn check(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     if all.iter().skip(1).all(|one| one.name_constraints().is_none()) {
         return Ok(());
     }
@@ -37,12 +37,12 @@ fn judge(
     excluded: &[GeneralSubtree<'_>],
 ) -> Option<VerifyCode> {
     let certificate = own.certificate();
-    let mut names: Vec<Name<'_>> = Vec::new();
+    let mut names: Vec<ConstrainedName<'_>> = Vec::new();
     let subject = certificate.subject();
     if subject.iter().next().is_some() {
-        names.push(Name::Directory(subject));
+        names.push(ConstrainedName::Directory(subject));
         for email in subject.iter_email() {
-            names.push(Name::Email(email.as_str().ok()?));
+            names.push(ConstrainedName::Email(email.as_str().ok()?));
         }
     }
     let mut has_dns = false;
@@ -50,14 +50,14 @@ fn judge(
         if let ParsedExtension::SubjectAlternativeName(alternatives) = extension.parsed_extension() {
             for name in &alternatives.general_names {
                 has_dns |= matches!(name, GeneralName::DNSName(_));
-                names.push(Name::of(name));
+                names.push(ConstrainedName::of(name));
             }
         }
     }
     if depth == 0 && !has_dns {
         // A common name that looks like a host's counts as one where no other does.
         let common = subject.iter_by_oid(&OID_X509_COMMON_NAME).filter_map(|name| name.as_str().ok());
-        names.extend(common.filter(|name| is_host(name)).map(Name::Dns));
+        names.extend(common.filter(|name| is_host(name)).map(ConstrainedName::Dns));
     }
     names.iter().find_map(|name| name.judge(permitted, excluded))
 }
@@ -70,7 +70,7 @@ fn is_host(name: &str) -> bool {
     name.contains('.') && name.split('.').all(is_label)
 }
 
-enum Name<'a> {
+enum ConstrainedName<'a> {
     Directory(&'a X509Name<'a>),
     Dns(&'a str),
     Email(&'a str),
@@ -79,7 +79,7 @@ enum Name<'a> {
     Other,
 }
 
-impl<'a> Name<'a> {
+impl<'a> ConstrainedName<'a> {
     fn of(name: &'a GeneralName<'a>) -> Self {
         match name {
             GeneralName::DirectoryName(name) => Self::Directory(name),

@@ -53,13 +53,13 @@ pub(crate) struct Trusted {
 
 /// A fault was not forgiven.
 #[derive(Debug)]
-pub(crate) struct Refused;
+pub(crate) struct VerifyRefused;
 
 /// Told of each fault with its depth, counted from the peer's certificate: whether to go on.
 pub(crate) type Forgive<'a> = &'a mut dyn FnMut(VerifyCode, usize) -> bool;
 
-fn fault(forgive: Forgive<'_>, code: VerifyCode, depth: usize) -> Result<(), Refused> {
-    if forgive(code, depth) { Ok(()) } else { Err(Refused) }
+fn fault(forgive: Forgive<'_>, code: VerifyCode, depth: usize) -> Result<(), VerifyRefused> {
+    if forgive(code, depth) { Ok(()) } else { Err(VerifyRefused) }
 }
 
 impl Trusted {
@@ -97,7 +97,7 @@ impl Trusted {
         purpose: Purpose,
         now: i64,
         forgive: Forgive<'_>,
-    ) -> Result<Arc<[u8]>, Refused> {
+    ) -> Result<Arc<[u8]>, VerifyRefused> {
         let Some(own) = Parsed::new(own) else {
             return fault(forgive, code::UNSPECIFIED, 0).map(|()| own.into());
         };
@@ -118,7 +118,12 @@ impl Trusted {
     }
 
     /// From the top down: each signature with the key above, then the dates.
-    fn check_signatures(&self, chain: &Chain<'_>, now: i64, forgive: Forgive<'_>) -> Result<(), Refused> {
+    fn check_signatures(
+        &self,
+        chain: &Chain<'_>,
+        now: i64,
+        forgive: Forgive<'_>,
+    ) -> Result<(), VerifyRefused> {
         let all = &chain.certificates;
         for depth in (0..all.len()).rev() {
             let own = &all[depth];
@@ -150,7 +155,7 @@ impl Trusted {
 
 /// Critical extensions, authorities that are none, what certificates may be used for, and lengths
 /// of paths.
-fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) -> Result<(), Refused> {
+fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     let mut below = 0;
     for (depth, own) in all.iter().enumerate() {
         if own.has_unknown_critical() {
@@ -178,7 +183,7 @@ fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) 
 }
 
 /// Keys and digests that are too weak for OpenSSL's security level 2.
-fn check_strength(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), Refused> {
+fn check_strength(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     for (depth, own) in all.iter().enumerate() {
         if own.has_weak_key() {
             fault(forgive, if depth == 0 { code::EE_KEY_TOO_SMALL } else { code::CA_KEY_TOO_SMALL }, depth)?;

@@ -9,7 +9,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::parsed::{Parsed, is_signed};
-use super::{Check, Forgive, Refused, Signed, fault};
+use super::{Check, Forgive, Signed, VerifyRefused, fault};
 use crate::verify_code as code;
 
 /// The lists that a line names, by the DER of their issuer.
@@ -38,7 +38,7 @@ impl Lists {
         now: i64,
         check: Check,
         forgive: Forgive<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), VerifyRefused> {
         if !self.wanted {
             return Ok(());
         }
@@ -82,7 +82,7 @@ fn check_list(
     depth: usize,
     check: Check,
     forgive: Forgive<'_>,
-) -> Result<(), Refused> {
+) -> Result<(), VerifyRefused> {
     if issuer.subject() != list.issuer().as_raw() {
         return fault(forgive, code::UNABLE_TO_GET_CRL_ISSUER, depth);
     }

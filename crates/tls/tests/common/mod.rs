@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tls::{Acceptor, Certificate, Connecting, Connector, Entry, Error, Listening, Options, Session, Trust};
+use tls::{
+    Acceptor, Certificate, CertificateEntry, Connecting, Connector, EntryOptions, Error, Listening, Session,
+    Trust,
+};
 
 /// An authority.
 pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
@@ -51,16 +54,16 @@ pub(crate) fn certificate(pem: &str) -> Arc<Certificate> {
     Arc::new(Certificate::from_pem("test.pem", pem.as_bytes()).unwrap())
 }
 
-pub(crate) fn entry(certificate: Arc<Certificate>, options: &Arc<Options>) -> Entry {
-    Entry { certificate, filters: Vec::new(), is_default: false, options: options.clone() }
+pub(crate) fn entry(certificate: Arc<Certificate>, options: &Arc<EntryOptions>) -> CertificateEntry {
+    CertificateEntry { certificate, filters: Vec::new(), is_default: false, options: options.clone() }
 }
 
-pub(crate) fn listening(entries: Vec<Entry>) -> Listening {
+pub(crate) fn listening(entries: Vec<CertificateEntry>) -> Listening {
     Listening { entries, ..Listening::default() }
 }
 
 /// A listener with one certificate.
-pub(crate) fn acceptor(authority: &Authority, options: Options) -> Arc<Acceptor> {
+pub(crate) fn acceptor(authority: &Authority, options: EntryOptions) -> Arc<Acceptor> {
     let certificate = certificate(&authority.issue(&["a.test"], |_| {}));
     Arc::new(Acceptor::new(listening(vec![entry(certificate, &Arc::new(options))])).unwrap())
 }

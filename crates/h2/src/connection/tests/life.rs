@@ -7,7 +7,7 @@ use crate::fault::{Breach, Reason};
 use crate::{Counts, OpenError, Phase};
 
 fn goaways(side: &mut Side) -> Vec<(u32, Code)> {
-    let of = |(header, payload): &(Header, Vec<u8>)| {
+    let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
         let code = || Code::from_number(crate::frame::number(&payload[4..]));
         (header.kind == kind::GOAWAY).then(|| (crate::frame::number(payload), code()))
     };
@@ -170,7 +170,7 @@ fn goaway_of_a_server_tells_which_requests_may_be_sent_again() {
     );
     assert!(By::Goaway.is_unprocessed(Code::RefusedStream));
     assert!(By::Peer.is_unprocessed(Code::RefusedStream) && !By::Peer.is_unprocessed(Code::Cancel));
-    assert_eq!(side.engine.open(&Head::new(), crate::message::Scheme::Http, true), Err(OpenError::Ending));
+    assert_eq!(side.engine.open(&Head::new(), fields::Scheme::Http, true), Err(OpenError::Ending));
     side.feed(&answer(1, "200", true, &[]));
     assert!(matches!(side.events()[..], [Event::Head { .. }]));
     side.frames();
@@ -189,12 +189,12 @@ fn a_client_opens_as_many_streams_as_the_peer_lets_it() {
     side.request(b"GET", true);
     let mut head = Head::new();
     head.start_request(b"GET", b"/");
-    assert_eq!(side.engine.open(&head, crate::message::Scheme::Http, true), Err(OpenError::Full));
+    assert_eq!(side.engine.open(&head, fields::Scheme::Http, true), Err(OpenError::Full));
     side.engine.release(key);
     assert_eq!(side.engine.free(), 1);
     assert_eq!(side.request(b"GET", true).id(), 5);
     side.engine.streams.last = 0x7fff_ffff;
-    assert_eq!(side.engine.open(&head, crate::message::Scheme::Http, true), Err(OpenError::Ending));
+    assert_eq!(side.engine.open(&head, fields::Scheme::Http, true), Err(OpenError::Ending));
 }
 
 #[test]

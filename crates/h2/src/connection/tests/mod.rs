@@ -14,15 +14,15 @@ use http::Head;
 
 use super::{Connection, Role};
 use crate::fault::Closed;
-use crate::frame::{HEADER, Header, PREFACE, flag, kind};
+use crate::frame::{FrameHeader, HEADER, PREFACE, flag, kind};
 use crate::limits::Config;
-use crate::{Code, Event, Key};
+use crate::{Code, Event, StreamKey};
 
 pub(super) type Engine = Connection<Vec<u8>>;
 
 /// A frame with its header.
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let header = Header { length: payload.len(), kind, flags, stream };
+    let header = FrameHeader { length: payload.len(), kind, flags, stream };
     [&header.bytes(), payload].concat()
 }
 
@@ -143,11 +143,11 @@ impl Side {
     }
 
     /// The same as frames.
-    pub(super) fn frames(&mut self) -> Vec<(Header, Vec<u8>)> {
+    pub(super) fn frames(&mut self) -> Vec<(FrameHeader, Vec<u8>)> {
         let all = self.bytes();
         let mut rest = all.strip_prefix(&PREFACE[..]).unwrap_or(&all);
         let mut frames = Vec::new();
-        while let Some(header) = Header::read(rest) {
+        while let Some(header) = FrameHeader::read(rest) {
             frames.push((header, rest[HEADER..HEADER + header.length].to_vec()));
             rest = &rest[HEADER + header.length..];
         }
@@ -157,7 +157,7 @@ impl Side {
 
     /// The codes that streams were reset with since the last look at the frames.
     pub(super) fn resets(&mut self) -> Vec<(u32, Code)> {
-        let of = |(header, payload): &(Header, Vec<u8>)| {
+        let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
             (header.kind == kind::RST_STREAM)
                 .then(|| (header.stream, Code::from_number(crate::frame::number(payload))))
         };
@@ -165,7 +165,7 @@ impl Side {
     }
 
     /// The key of a stream that the last events opened.
-    pub(super) fn opened(&mut self) -> Key {
+    pub(super) fn opened(&mut self) -> StreamKey {
         let events = self.events();
         let key = events.iter().rev().find_map(|event| match event {
             Event::Head { key, .. } => Some(*key),
@@ -175,17 +175,17 @@ impl Side {
     }
 
     /// A request from here, as a client.
-    pub(super) fn request(&mut self, method: &[u8], end: bool) -> Key {
+    pub(super) fn request(&mut self, method: &[u8], end: bool) -> StreamKey {
         let mut head = Head::new();
         head.start_request(method, b"/");
         head.append(b"host", b"a");
-        let key = self.engine.open(&head, crate::message::Scheme::Http, end).expect("a stream can be opened");
+        let key = self.engine.open(&head, fields::Scheme::Http, end).expect("a stream can be opened");
         self.engine.check_invariants();
         key
     }
 
     /// A response from here, as a server.
-    pub(super) fn respond(&mut self, key: Key, end: bool) {
+    pub(super) fn respond(&mut self, key: StreamKey, end: bool) {
         let mut head = Head::new();
         head.start_response(200, None);
         self.engine.send_head(key, &head, end);

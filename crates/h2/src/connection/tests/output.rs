@@ -1,11 +1,12 @@
 //! The output: its bound, gathered payloads, and whose turn it is.
 
+use fields::Priority;
+
 use super::*;
 use crate::limits;
-use crate::message::Priority;
 
 /// A server with so many requests, large windows and nothing in the output.
-fn serving(requests: u32) -> (Side, Vec<Key>) {
+fn serving(requests: u32) -> (Side, Vec<StreamKey>) {
     let mut side = Side::server();
     side.feed(&frame(kind::SETTINGS, 0, 0, &setting(4, 1 << 30)));
     side.feed(&frame(kind::WINDOW_UPDATE, 0, 0, &number(1 << 30)));
@@ -35,7 +36,7 @@ fn share(side: &mut Side, rounds: usize) -> Vec<(u32, usize)> {
 }
 
 /// All have more than the output takes: they wait.
-fn start(side: &mut Side, keys: &[Key]) {
+fn start(side: &mut Side, keys: &[StreamKey]) {
     let body = vec![0; 1 << 20];
     for key in keys {
         assert!(side.engine.send_data(*key, &body, false) < body.len());

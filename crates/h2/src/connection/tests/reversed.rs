@@ -36,7 +36,7 @@ fn the_side_that_dialled_begins_with_the_preface_and_serves_the_streams_of_the_o
     let mut head = Head::new();
     head.start_request(b"GET", b"/");
     head.append(b"host", b"a");
-    let key = accepted.engine.open(&head, crate::message::Scheme::Http, true).expect("a stream");
+    let key = accepted.engine.open(&head, fields::Scheme::Http, true).expect("a stream");
     assert_eq!(key.id(), 1);
     talk(&mut dialled, &mut accepted);
     let Some(Event::Head { key, end: true, .. }) = dialled.events().pop() else { panic!("a request") };

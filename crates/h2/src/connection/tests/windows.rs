@@ -6,7 +6,7 @@ use crate::settings::WINDOW_DEFAULT;
 
 /// WINDOW_UPDATE frames among those that wait: stream and increment.
 fn updates(side: &mut Side) -> Vec<(u32, u32)> {
-    let of = |(header, payload): &(Header, Vec<u8>)| {
+    let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
         (header.kind == kind::WINDOW_UPDATE).then(|| (header.stream, crate::frame::number(payload)))
     };
     side.frames().iter().filter_map(of).collect()
@@ -88,7 +88,7 @@ fn padding_is_charged_and_given_back() {
     for _ in 0..8000 {
         let payload = [&[255][..], &[0; 255], b"x"].concat();
         side.feed(&frame(kind::DATA, flag::PADDED, 1, &payload));
-        let key = Key { slot: 0, id: 1 };
+        let key = StreamKey { slot: 0, id: 1 };
         side.engine.consume(key, 1);
         side.frames();
     }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use plan::proxy::Reuse;
-use plan::spoe::{Agent, Engine};
+use plan::spoe::{Agent, SpoeEngine};
 use runtime::timer::{Timer, now_ms, now_us};
-use sample::track::Event;
+use sample::track::CountedEvent;
 use spop::{Config, Refusal, Status};
-use state::Answer;
-use state::sessions::{Activity, Entry};
+use state::AttemptOutcome;
+use state::sessions::{Activity, SessionEntry};
 
-use super::backend::{Asked, note, note_server, of_answer, of_question, stand_in};
-use super::failure::Failure;
+use super::backend::{AgentQuery, note, note_server, of_answer, of_question, stand_in};
+use super::failure::SpoeFailure;
 use super::service;
 use crate::client::{Client, Watch};
 use crate::exchange::{Exchange, sockets};
@@ -25,8 +25,8 @@ use crate::fault::Fault;
 use crate::routing::assign::{self, Lease};
 use crate::routing::{attempt, connect, retry, route, stick};
 use crate::server::agents::{NoAnswer, Question};
-use crate::server::local::{LocalProxy, LocalServer};
-use crate::server::pool::Ask;
+use crate::server::per_worker::{LocalProxy, LocalServer};
+use crate::server::pool::PoolQuery;
 
 /// Questions that a connection has at a time: as many as HAProxy's had waiting.
 const PIPELINED: u16 = 20;
@@ -38,14 +38,14 @@ const PIPELINED: u16 = 20;
 pub(super) async fn ask(
     client: &mut Client,
     x: &Exchange,
-    engine: &Arc<Engine>,
+    engine: &Arc<SpoeEngine>,
     messages: &[u8],
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, SpoeFailure> {
     let agent = &engine.agent;
     let backend = client.worker.local(agent.backend);
     let leaving = x.backend.as_ref().is_some_and(|backend| x.aborts_on_close(client, backend));
     let is_seen = backend.prepared().sees_questions();
-    let asked = Asked { agent, backend: &backend, messages, leaving, is_seen };
+    let asked = AgentQuery { agent, backend: &backend, messages, leaving, is_seen };
     // What is known of reaching the agent is not the stream's.
     let mut own = Exchange::take();
     let theirs = client.entry.watched();
@@ -59,9 +59,9 @@ pub(super) async fn ask(
 /// Waits as long as the agent's `timeout processing` says, and the stream that asks lasts.
 async fn in_time<T>(
     agent: &Agent,
-    theirs: &Entry,
-    asking: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+    theirs: &SessionEntry,
+    asking: impl Future<Output = Result<T, SpoeFailure>>,
+) -> Result<T, SpoeFailure> {
     let timer = Timer::new();
     timer.set_after(now_ms(), agent.timeout);
     let mut asking = pin!(asking);
@@ -70,17 +70,17 @@ async fn in_time<T>(
             return Poll::Ready(outcome);
         }
         if let Poll::Ready(why) = theirs.poll_killed(context) {
-            return Poll::Ready(Err(Failure::Stream(Fault::of_kill(why))));
+            return Poll::Ready(Err(SpoeFailure::Stream(Fault::of_kill(why))));
         }
-        timer.poll_expired(context).map(|()| Err(Failure::LATE))
+        timer.poll_expired(context).map(|()| Err(SpoeFailure::LATE))
     })
     .await
 }
 
 /// A session of the backend.
-struct Counted(Rc<LocalProxy>);
+struct SessionGuard(Rc<LocalProxy>);
 
-impl Counted {
+impl SessionGuard {
     fn new(backend: &Rc<LocalProxy>) -> Self {
         let traffic = &backend.state.backend.mine().traffic;
         traffic.sessions.up();
@@ -90,16 +90,20 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         self.0.state.backend.mine().traffic.sessions.down();
     }
 }
 
 /// Tries servers as often as the backend allows.
-async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Result<Vec<u8>, Failure> {
+async fn reach(
+    client: &mut Client,
+    own: &mut Exchange,
+    asked: AgentQuery<'_>,
+) -> Result<Vec<u8>, SpoeFailure> {
     let backend = asked.backend;
-    let _counted = Counted::new(backend);
+    let _counted = SessionGuard::new(backend);
     own.txn.is_http = true;
     // Who asks an agent twice may have it count twice.
     own.choice.never_early = true;
@@ -121,7 +125,7 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
             Some(lease) => lease,
             None => {
                 let assigned = assign::assign(client, own, backend, avoid.as_deref());
-                assigned.await.map_err(Failure::of_fault)?
+                assigned.await.map_err(SpoeFailure::of_fault)?
             }
         };
         attempt::count_attempt(own, &lease);
@@ -138,10 +142,10 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
             || !retry::is_affordable(own, backend);
         attempt::count_failure(backend, &lease, fault, last);
         if last {
-            return Err(Failure::of_fault(fault));
+            return Err(SpoeFailure::of_fault(fault));
         }
         let target = retry::before_retry(client, own, backend, lease, fault).await;
-        (kept, avoid) = target.map_err(Failure::of_fault)?.parts();
+        (kept, avoid) = target.map_err(SpoeFailure::of_fault)?.parts();
     }
 }
 
@@ -149,13 +153,13 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
 fn conclude(
     client: &Client,
     own: &mut Exchange,
-    asked: Asked<'_>,
+    asked: AgentQuery<'_>,
     lease: Lease,
     outcome: Result<Vec<u8>, Without>,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, SpoeFailure> {
     match outcome {
         Ok(answer) => {
-            lease.answered(Answer::Good);
+            lease.answered(AttemptOutcome::Good);
             attempt::tell(lease.server(), Ok(()));
             count(client, own, asked, &answer, Some(lease.server()));
             if asked.is_seen {
@@ -165,8 +169,8 @@ fn conclude(
         }
         Err(Without::Answer(none)) => {
             // What does not fit is no fault of the server's.
-            lease.answered(if none == NoAnswer::TooBig { Answer::Good } else { Answer::Bad });
-            Err(Failure::of(none))
+            lease.answered(if none == NoAnswer::TooBig { AttemptOutcome::Good } else { AttemptOutcome::Bad });
+            Err(SpoeFailure::of(none))
         }
         Err(Without::Rules(failure)) => {
             lease.gave_up();
@@ -176,7 +180,13 @@ fn conclude(
 }
 
 /// Counts the bytes of a question that was answered, and of its answer.
-fn count(client: &Client, own: &Exchange, asked: Asked<'_>, answer: &[u8], server: Option<&LocalServer>) {
+fn count(
+    client: &Client,
+    own: &Exchange,
+    asked: AgentQuery<'_>,
+    answer: &[u8],
+    server: Option<&LocalServer>,
+) {
     let backend = &asked.backend.state.backend.mine().traffic;
     let server = server.map(|server| &server.state.counters.mine().traffic);
     for traffic in [Some(backend), server].into_iter().flatten() {
@@ -184,7 +194,7 @@ fn count(client: &Client, own: &Exchange, asked: Asked<'_>, answer: &[u8], serve
         traffic.bytes_out.add(answer.len() as u64);
     }
     if asked.is_seen {
-        note(client, own, Event::BytesOut(answer.len() as u64));
+        note(client, own, CountedEvent::BytesOut(answer.len() as u64));
     }
 }
 
@@ -193,7 +203,7 @@ enum Without {
     /// The server, or the connection to it.
     Answer(NoAnswer),
     /// Rules of the backend.
-    Rules(Failure),
+    Rules(SpoeFailure),
 }
 
 /// Asks one server. A connection that stood idle may have ended without our knowing: then once more
@@ -204,7 +214,7 @@ enum Without {
 async fn attempt(
     client: &mut Client,
     own: &mut Exchange,
-    asked: Asked<'_>,
+    asked: AgentQuery<'_>,
     lease: &Lease,
 ) -> Result<Result<Vec<u8>, Without>, Fault> {
     let none = |none| Ok(Err(Without::Answer(none)));
@@ -242,15 +252,15 @@ async fn attempt(
 async fn question(
     client: &mut Client,
     own: &mut Exchange,
-    asked: Asked<'_>,
+    asked: AgentQuery<'_>,
     server: &Rc<LocalServer>,
     fresh: bool,
 ) -> Result<Question, Fault> {
-    let Asked { agent, backend, .. } = asked;
+    let AgentQuery { agent, backend, .. } = asked;
     // Engines have connections of their own: their handshakes differ.
     let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
     let reuse = if backend.reuse == Reuse::Never { Reuse::Never } else { Reuse::Always };
-    let ask = Ask { key: &key, reuse, first: false };
+    let ask = PoolQuery { key: &key, reuse, first: false };
     let shared = if fresh { None } else { client.worker.agents.share(server, ask) };
     if let Some(question) = shared {
         server.state.counters.mine().reuses.add(1);
@@ -270,7 +280,7 @@ async fn question(
 /// Waits for the answer, at most as long as the server may be silent.
 async fn wait(
     client: &mut Client,
-    asked: Asked<'_>,
+    asked: AgentQuery<'_>,
     question: &mut Question,
 ) -> Result<Result<(), NoAnswer>, Fault> {
     client.entry.activity.set(Activity::Response);

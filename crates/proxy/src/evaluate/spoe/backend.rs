@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use base::clock::WallTime;
 use plan::spoe::Agent;
-use rules::{Final, Hold, Outcome, RuleSet, ScriptCall, Service, Stage};
+use rules::{Final, Hold, RuleOutcome, RuleSet, ScriptCall, Service, Stage};
 use runtime::Local;
 use runtime::timer::{now_ms, now_us};
-use sample::track::{self, Event};
+use sample::track::{self, CountedEvent};
 use sample::{Accepted, Ends, Env, LogOrigin, LogProfile, Session};
 use spop::kind;
 use state::sessions::{self, Activity};
 
-use super::failure::Failure;
+use super::failure::SpoeFailure;
 use crate::client::{Client, StandIn, Watch};
-use crate::evaluate::about::About;
 use crate::evaluate::resolve;
-use crate::evaluate::script::{self, Verdict};
-use crate::exchange::sockets::Sockets;
+use crate::evaluate::rule_context::RuleContext;
+use crate::evaluate::script::{self, ActionVerdict};
+use crate::exchange::sockets::StreamSockets;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 use crate::log::{Maker, Report};
 use crate::server::agents::Question;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// The level of what `do-log` writes.
 const INFO: u8 = 6;
 
 /// A question on its way.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct AgentQuery<'a> {
     pub(super) agent: &'a Agent,
     /// Where the agent's servers are.
     pub(super) backend: &'a Rc<LocalProxy>,
@@ -45,7 +45,7 @@ pub(super) struct Asked<'a> {
     pub(super) is_seen: bool,
 }
 
-impl Asked<'_> {
+impl AgentQuery<'_> {
     /// How many bytes the question has for statistics, and for rules: as in HAProxy, the type of the
     /// frame is part of it.
     pub(super) fn length(&self) -> u64 {
@@ -55,8 +55,8 @@ impl Asked<'_> {
 
 /// Gives the question an entry of its own in the place of the client's, and a session where something
 /// looks at it.
-pub(super) fn stand_in<'c>(client: &'c mut Client, asked: Asked<'_>) -> StandIn<'c> {
-    let Asked { agent, backend, .. } = asked;
+pub(super) fn stand_in<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> StandIn<'c> {
+    let AgentQuery { agent, backend, .. } = asked;
     let frontend = Local::new(agent.frontend.clone());
     let entry = sessions::register(&frontend, None, None, now_ms());
     entry.activity.set(Activity::Request);
@@ -83,11 +83,11 @@ pub(super) fn stand_in<'c>(client: &'c mut Client, asked: Asked<'_>) -> StandIn<
 pub(super) async fn of_question(
     client: &mut Client,
     own: &mut Exchange,
-    asked: Asked<'_>,
-) -> Result<Option<Arc<ScriptCall>>, Failure> {
-    let Asked { agent, backend, messages, .. } = asked;
+    asked: AgentQuery<'_>,
+) -> Result<Option<Arc<ScriptCall>>, SpoeFailure> {
+    let AgentQuery { agent, backend, messages, .. } = asked;
     if messages.len() > agent.frame_size as usize {
-        return Err(Failure::TOO_BIG);
+        return Err(SpoeFailure::TOO_BIG);
     }
     own.txn.id = client.worker.stream_id();
     let times = &mut own.txn.times;
@@ -100,15 +100,16 @@ pub(super) async fn of_question(
     if backend.tcp_request.is_empty() {
         return Ok(None);
     }
-    let mut rules = Rules::new(&backend.tcp_request, backend.request_inspect_delay, About::Connection);
+    let mut rules =
+        RunningRules::new(&backend.tcp_request, backend.request_inspect_delay, RuleContext::Connection);
     let service = loop {
         match rules.run(client, own, asked).await? {
-            Ended::Passes => break None,
-            Ended::Served(call) => break Some(call),
-            Ended::Wants => rules.pause(client, asked).await?,
+            SpoeRulesEnd::Passes => break None,
+            SpoeRulesEnd::Served(call) => break Some(call),
+            SpoeRulesEnd::Wants => rules.pause(client, asked).await?,
         }
     };
-    note(client, own, Event::BytesIn(asked.length()));
+    note(client, own, CountedEvent::BytesIn(asked.length()));
     Ok(service)
 }
 
@@ -120,17 +121,17 @@ pub(super) async fn of_question(
 pub(super) async fn of_answer(
     client: &mut Client,
     own: &mut Exchange,
-    asked: Asked<'_>,
+    asked: AgentQuery<'_>,
     question: &mut Question,
-) -> Result<(), Failure> {
+) -> Result<(), SpoeFailure> {
     let backend = asked.backend;
     if backend.tcp_response.is_empty() {
         return Ok(());
     }
-    let about = About::Reply { held: 0 };
-    let mut rules = Rules::new(&backend.tcp_response, backend.response_inspect_delay, about);
+    let about = RuleContext::Reply { held: 0 };
+    let mut rules = RunningRules::new(&backend.tcp_response, backend.response_inspect_delay, about);
     let mut is_answered = false;
-    while let Ended::Wants = rules.run(client, own, asked).await? {
+    while let SpoeRulesEnd::Wants = rules.run(client, own, asked).await? {
         if is_answered {
             rules.pause(client, asked).await?;
             continue;
@@ -146,14 +147,14 @@ pub(super) async fn of_answer(
             // Whoever waits for the answer hears of it.
             Ok(Err(_)) => return Ok(()),
             Err(Fault::ServerTimeout) => {}
-            Err(fault) => return Err(Failure::of_fault(fault)),
+            Err(fault) => return Err(SpoeFailure::of_fault(fault)),
         }
     }
     Ok(())
 }
 
 /// Counts in what rules track.
-pub(super) fn note(client: &Client, own: &Exchange, event: Event) {
+pub(super) fn note(client: &Client, own: &Exchange, event: CountedEvent) {
     track::note(&client.session, &own.txn.trackers, event, now_ms());
 }
 
@@ -163,7 +164,7 @@ pub(super) fn note_server(own: &mut Exchange, server: &LocalServer) {
 }
 
 /// How running a rule set ended.
-enum Ended {
+enum SpoeRulesEnd {
     /// It lets the question pass.
     Passes,
     /// A service of a script answers it.
@@ -173,24 +174,24 @@ enum Ended {
 }
 
 /// A rule set at work.
-struct Rules<'a> {
+struct RunningRules<'a> {
     all: &'a RuleSet,
     /// Which of them is next.
     next: usize,
     /// Until when they may wait, in ms of the worker's clock.
     until: u64,
-    about: About<'a>,
+    about: RuleContext<'a>,
 }
 
-impl<'a> Rules<'a> {
-    fn new(all: &'a RuleSet, delay: Option<Duration>, about: About<'a>) -> Self {
+impl<'a> RunningRules<'a> {
+    fn new(all: &'a RuleSet, delay: Option<Duration>, about: RuleContext<'a>) -> Self {
         Self { all, next: 0, until: delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64), about }
     }
 
     /// Lets the time pass for which rules may wait: there is nothing more to come.
-    async fn pause(&self, client: &mut Client, asked: Asked<'_>) -> Result<(), Failure> {
+    async fn pause(&self, client: &mut Client, asked: AgentQuery<'_>) -> Result<(), SpoeFailure> {
         let left = Duration::from_millis(self.until.saturating_sub(now_ms()));
-        client.pause(left, asked.leaving).await.map_err(Failure::of_fault)
+        client.pause(left, asked.leaving).await.map_err(SpoeFailure::of_fault)
     }
 
     /// Runs them as far as what is here allows.
@@ -201,8 +202,8 @@ impl<'a> Rules<'a> {
         &mut self,
         client: &mut Client,
         own: &mut Exchange,
-        asked: Asked<'_>,
-    ) -> Result<Ended, Failure> {
+        asked: AgentQuery<'_>,
+    ) -> Result<SpoeRulesEnd, SpoeFailure> {
         // What they look at is no message of HTTP.
         own.txn.is_http = false;
         let outcome = self.go_on(client, own, asked).await;
@@ -214,52 +215,57 @@ impl<'a> Rules<'a> {
         &mut self,
         client: &mut Client,
         own: &mut Exchange,
-        asked: Asked<'_>,
-    ) -> Result<Ended, Failure> {
+        asked: AgentQuery<'_>,
+    ) -> Result<SpoeRulesEnd, SpoeFailure> {
         loop {
             let (outcome, next) = step(client, own, self.all, self.next, self.until);
             self.next = next;
             match outcome {
-                Outcome::Done | Outcome::Accept => return Ok(Ended::Passes),
-                Outcome::Wait => return Ok(Ended::Wants),
-                Outcome::Hold(Hold::Script(call)) => {
+                RuleOutcome::Done | RuleOutcome::Accept => return Ok(SpoeRulesEnd::Passes),
+                RuleOutcome::Wait => return Ok(SpoeRulesEnd::Wants),
+                RuleOutcome::Hold(Hold::Script(call)) => {
                     let begun = script::begin(client, own, &self.about, &call);
                     let verdict = match begun {
                         Ok(verdict) => verdict,
                         Err(begun) => {
                             let went_on = script::go_on(client, own, &mut self.about, &call, begun);
-                            Box::pin(went_on).await.map_err(Failure::of_stop)?
+                            Box::pin(went_on).await.map_err(SpoeFailure::of_stop)?
                         }
                     };
                     match verdict {
-                        Verdict::Next => {}
-                        Verdict::Accept => return Ok(Ended::Passes),
-                        Verdict::Final(verdict) => return self.conclude(own, asked.backend, verdict),
-                        Verdict::Stop(stop) => return Err(Failure::of_stop(stop)),
+                        ActionVerdict::Next => {}
+                        ActionVerdict::Accept => return Ok(SpoeRulesEnd::Passes),
+                        ActionVerdict::Final(verdict) => return self.conclude(own, asked.backend, verdict),
+                        ActionVerdict::Stop(stop) => return Err(SpoeFailure::of_stop(stop)),
                     }
                 }
-                Outcome::Hold(Hold::Resolve { section, name, prefer, var }) => {
-                    let wanted = resolve::Question { section, name, prefer, var };
+                RuleOutcome::Hold(Hold::Resolve { section, name, prefer, var }) => {
+                    let wanted = resolve::ResolveQuestion { section, name, prefer, var };
                     let resolved = resolve::resolve(client, own, wanted, asked.leaving);
-                    resolved.await.map_err(Failure::of_fault)?;
+                    resolved.await.map_err(SpoeFailure::of_fault)?;
                 }
-                Outcome::Hold(Hold::Log { origin, profile }) => {
+                RuleOutcome::Hold(Hold::Log { origin, profile }) => {
                     log(client, own, asked.agent, origin, profile.as_deref());
                 }
                 // What marks the packets of a client, and engines that ask about a stream: a question
                 // has neither.
-                Outcome::Hold(_) => {}
-                Outcome::Final(verdict) => return self.conclude(own, asked.backend, verdict),
+                RuleOutcome::Hold(_) => {}
+                RuleOutcome::Final(verdict) => return self.conclude(own, asked.backend, verdict),
             }
         }
     }
 
     /// What a final verdict makes of the question.
-    fn conclude(&self, own: &Exchange, backend: &LocalProxy, verdict: Final) -> Result<Ended, Failure> {
+    fn conclude(
+        &self,
+        own: &Exchange,
+        backend: &LocalProxy,
+        verdict: Final,
+    ) -> Result<SpoeRulesEnd, SpoeFailure> {
         match verdict {
             // It cannot become anything else.
-            Final::SwitchMode(_) => return Ok(Ended::Passes),
-            Final::Service(Service::Script(call)) => return Ok(Ended::Served(call)),
+            Final::SwitchMode(_) => return Ok(SpoeRulesEnd::Passes),
+            Final::Service(Service::Script(call)) => return Ok(SpoeRulesEnd::Served(call)),
             _ => {}
         }
         if self.about.is_response() && !matches!(verdict, Final::CloseServer) {
@@ -268,7 +274,7 @@ impl<'a> Rules<'a> {
                 server.counters.mine().traffic.denied_responses.add(1);
             }
         }
-        Err(Failure::BROKEN)
+        Err(SpoeFailure::BROKEN)
     }
 }
 
@@ -285,9 +291,15 @@ fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profil
 }
 
 /// Runs `rules` from number `start` on, until something is to be done. All of the bytes are here.
-fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, until: u64) -> (Outcome, usize) {
+fn step(
+    client: &Client,
+    own: &mut Exchange,
+    rules: &RuleSet,
+    start: usize,
+    until: u64,
+) -> (RuleOutcome, usize) {
     let now_ms = now_ms();
-    let sockets = Sockets::of(client, own);
+    let sockets = StreamSockets::of(client, own);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &client.session,

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::server::agents::NoAnswer;
 
 /// Why there is no answer.
-pub(super) enum Failure {
+pub(super) enum SpoeFailure {
     /// It is the stream that ended.
     Stream(Fault),
     /// The agent's, by the number that `option set-on-error` gives.
@@ -21,7 +21,7 @@ const TOO_BIG: u32 = 3;
 /// What is added to a status of the protocol.
 const OF_PROTOCOL: u32 = 256;
 
-impl Failure {
+impl SpoeFailure {
     /// There was no answer in time.
     pub(super) const LATE: Self = Self::Agent(LATE);
     /// What is to be told does not fit in a frame.

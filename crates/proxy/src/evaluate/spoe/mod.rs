@@ -13,7 +13,7 @@ mod variables;
 use std::sync::Arc;
 
 use plan::Proxy;
-use plan::spoe::{Engine, Event, Message, Sending};
+use plan::spoe::{MessageEvent, Sending, SpoeEngine, SpoeMessage};
 use runtime::timer::now_us;
 use sample::Env;
 use sample::expression::Expression;
@@ -23,9 +23,9 @@ use spop::{Data, Messages};
 use crate::client::Client;
 use crate::exchange::view::{self, holds};
 use crate::exchange::{Engaged, Exchange, Stop};
-use crate::log::Line;
+use crate::log::LogLine;
 use crate::message::upload;
-use failure::Failure;
+use failure::SpoeFailure;
 
 /// Fetches of payload, which is shortened to fit in a frame.
 const PARTIAL: [&str; 5] = ["req.body", "res.body", "req.payload", "res.payload", "payload"];
@@ -53,7 +53,7 @@ async fn start(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let mut engaged = Engaged::default();
     engaged.add(&client.frontend);
     x.engaged = Some(Box::new(engaged));
-    happen(client, x, Event::ClientSession).await
+    happen(client, x, MessageEvent::ClientSession).await
 }
 
 /// The stream has its backend.
@@ -70,12 +70,12 @@ pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
 /// # Errors
 /// The stream ended meanwhile.
 #[cold]
-pub(crate) async fn on(client: &mut Client, x: &mut Exchange, event: Event) -> Result<(), Stop> {
+pub(crate) async fn on(client: &mut Client, x: &mut Exchange, event: MessageEvent) -> Result<(), Stop> {
     Box::pin(happen(client, x, event)).await
 }
 
 #[cold]
-async fn happen(client: &mut Client, x: &mut Exchange, event: Event) -> Result<(), Stop> {
+async fn happen(client: &mut Client, x: &mut Exchange, event: MessageEvent) -> Result<(), Stop> {
     if client.worker.shared.plan.variables.wants_bodies() && !event.is_of_response() {
         upload::look(client, x);
     }
@@ -113,9 +113,9 @@ async fn process(
     client: &mut Client,
     x: &mut Exchange,
     at: usize,
-    engine: &Arc<Engine>,
+    engine: &Arc<SpoeEngine>,
     what: (&str, &str),
-    messages: &[Message],
+    messages: &[SpoeMessage],
 ) -> Result<(), Stop> {
     let mut said = view::with(client, x, |env| said(messages, env));
     if said.is_empty() {
@@ -130,8 +130,8 @@ async fn process(
             view::with(client, x, |env| variables::apply(&answer, &engine.agent, client, env));
             Ok(())
         }
-        Err(Failure::Stream(fault)) => return Err(fault.into()),
-        Err(Failure::Agent(code)) => Err(code),
+        Err(SpoeFailure::Stream(fault)) => return Err(fault.into()),
+        Err(SpoeFailure::Agent(code)) => Err(code),
     };
     conclude(client, x, at, engine, took, outcome);
     log(client, x, engine, what, took, outcome);
@@ -143,7 +143,7 @@ fn conclude(
     client: &Client,
     x: &mut Exchange,
     at: usize,
-    engine: &Engine,
+    engine: &SpoeEngine,
     took: u64,
     outcome: Result<(), u32>,
 ) {
@@ -173,7 +173,7 @@ fn conclude(
 fn log(
     client: &Client,
     x: &Exchange,
-    engine: &Engine,
+    engine: &SpoeEngine,
     (kind, name): (&str, &str),
     took: u64,
     outcome: Result<(), u32>,
@@ -182,7 +182,7 @@ fn log(
     if agent.loggers.is_empty() || agent.only_errors && outcome.is_ok() {
         return;
     }
-    let sum = |of: fn(&plan::spoe::Counts) -> u64| engine.counts.all().map(of).sum::<u64>();
+    let sum = |of: fn(&plan::spoe::SpoeCounts) -> u64| engine.counts.all().map(of).sum::<u64>();
     let (errors, processed) = (sum(|counts| counts.errors.get()), sum(|counts| counts.processed.get()));
     let status = outcome.err().unwrap_or(0);
     let text = format!(
@@ -191,12 +191,12 @@ fn log(
     );
     let level = if outcome.is_ok() { NOTICE } else { WARNING };
     let worker = &client.worker;
-    let line = Line::own(level, &client.frontend.log_tag, text.as_bytes());
+    let line = LogLine::own(level, &client.frontend.log_tag, text.as_bytes());
     worker.outbox.borrow_mut().send_all(&worker.shared, &agent.loggers, &line);
 }
 
 /// The messages whose conditions hold, with what they tell.
-fn said(messages: &[Message], env: &Env<'_>) -> Messages {
+fn said(messages: &[SpoeMessage], env: &Env<'_>) -> Messages {
     let mut said = Messages::default();
     for message in messages.iter().filter(|message| holds(message.condition.as_ref(), env)) {
         said.begin(&message.name);

@@ -5,16 +5,16 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use lua::{Answer, Step, Wait};
+use lua::{CallStep, Wait, WaitAnswer};
 use rules::ScriptCall;
 use runtime::timer::now_ms;
 
-use super::backend::Asked;
-use super::failure::Failure;
+use super::backend::AgentQuery;
+use super::failure::SpoeFailure;
 use crate::client::{Client, Watch};
 use crate::evaluate::{script, service};
 use crate::exchange::Exchange;
-use crate::exchange::scripting::{self, Service};
+use crate::exchange::scripting::{self, ScriptService};
 use crate::fault::Fault;
 
 /// Has the service answer.
@@ -24,15 +24,15 @@ use crate::fault::Fault;
 pub(super) async fn answer(
     client: &mut Client,
     own: &mut Exchange,
-    asked: Asked<'_>,
+    asked: AgentQuery<'_>,
     call: Arc<ScriptCall>,
-) -> Result<Vec<u8>, Failure> {
-    let mut service = Service::new(call);
+) -> Result<Vec<u8>, SpoeFailure> {
+    let mut service = ScriptService::new(call);
     service.input.extend_from_slice(&own.request_body.seen);
     scripting::of(own).service = Some(service);
     // What it speaks over is a stream of TCP.
     own.txn.is_http = false;
-    let mut answer = Answer::Nothing;
+    let mut answer = WaitAnswer::Nothing;
     loop {
         let step = service::step(client, own, Some(answer));
         let service = scripting::of(own).service.as_mut();
@@ -41,12 +41,12 @@ pub(super) async fn answer(
             return Ok(sent);
         }
         answer = match step {
-            Some(Step::Wait(Wait::Input(time))) => wait_in_vain(client, asked, time).await?,
-            Some(Step::Wait(wait)) => {
+            Some(CallStep::Wait(Wait::Input(time))) => wait_in_vain(client, asked, time).await?,
+            Some(CallStep::Wait(wait)) => {
                 let waited = script::await_for(client, asked.leaving, wait);
-                waited.await.map_err(Failure::of_stop)?
+                waited.await.map_err(SpoeFailure::of_stop)?
             }
-            Some(Step::Done(_) | Step::Failed(_)) | None => return Err(Failure::BROKEN),
+            Some(CallStep::Done(_) | CallStep::Failed(_)) | None => return Err(SpoeFailure::BROKEN),
         };
     }
 }
@@ -55,7 +55,11 @@ pub(super) async fn answer(
 ///
 /// # Errors
 /// It would wait longer than a server may be silent.
-async fn wait_in_vain(client: &mut Client, asked: Asked<'_>, time: Option<u64>) -> Result<Answer, Failure> {
+async fn wait_in_vain(
+    client: &mut Client,
+    asked: AgentQuery<'_>,
+    time: Option<u64>,
+) -> Result<WaitAnswer, SpoeFailure> {
     client.timer.set_after(now_ms(), asked.backend.timeouts.server);
     if let Some(time) = time {
         client.timer.set(now_ms().saturating_add(time));
@@ -63,8 +67,8 @@ async fn wait_in_vain(client: &mut Client, asked: Asked<'_>, time: Option<u64>) 
     let watch = Watch { leaving: asked.leaving, late: Fault::ServerTimeout };
     let waited: Result<(), Fault> = client.wait(watch, |_, _| Poll::Pending).await;
     match waited {
-        Err(Fault::ServerTimeout) if time.is_some() => Ok(Answer::Nothing),
-        Err(fault) => Err(Failure::of_fault(fault)),
-        Ok(()) => Ok(Answer::Nothing),
+        Err(Fault::ServerTimeout) if time.is_some() => Ok(WaitAnswer::Nothing),
+        Err(fault) => Err(SpoeFailure::of_fault(fault)),
+        Ok(()) => Ok(WaitAnswer::Nothing),
     }
 }

@@ -11,26 +11,26 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use ::spop::{Config, Refusal, Status};
-use runtime::trace::{self, Level, spop};
+use runtime::trace::{self, TraceLevel, spop};
 use sample::Endpoint;
 
-use super::local::LocalServer;
-use super::pool::Ask;
-use super::sharing::{Carrier, List, Opened, Share};
+use super::per_worker::LocalServer;
+use super::pool::PoolQuery;
+use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::points;
 pub(crate) use crate::stream::spop::NoAnswer;
 use crate::stream::spop::{Engine, Stream};
 
 /// A connection that questions share.
-type Shared = Carrier<Engine, ()>;
+type AgentConnection = Carrier<Engine, ()>;
 
 /// The connections of one worker to agents.
 #[derive(Default)]
-pub(crate) struct Agents(List<Engine, ()>);
+pub(crate) struct Agents(ConnectionList<Engine, ()>);
 
 /// A question's share of a connection.
 pub(crate) struct Question {
-    share: Share<Engine, ()>,
+    share: Share<Engine, (), Stream>,
     /// Whether the connection stood idle before, and may have ended without our knowing.
     is_reused: bool,
     /// The number of its stream, 0 before it is asked.
@@ -39,19 +39,24 @@ pub(crate) struct Question {
 
 impl Agents {
     /// A connection that has room for a question, if there is one that this may use.
-    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Question> {
+    pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Question> {
         let carrier = self.0.share(server, ask)?;
         let is_reused = carrier.connection.engine.borrow().live() == 0;
         Some(Question { share: Share::new(carrier), is_reused, number: 0 })
     }
 
     /// Makes a connection of a socket; its first question comes back.
-    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: Config) -> Question {
-        let Opened { socket, preamble, key, ends, for_one, mut open } = opened;
-        open.source = trace::Source::Spop;
+    pub(crate) fn begin(self: &Rc<Self>, opened: OpenedConnection, config: Config) -> Question {
+        let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
+        open.source = trace::TraceSource::Spop;
         let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
-        tell(&shared, 0, (spop::CONNECTION_NEW | spop::TX_HELLO, Level::User), "new connection to an agent");
+        tell(
+            &shared,
+            0,
+            (spop::CONNECTION_NEW | spop::TX_HELLO, TraceLevel::User),
+            "new connection to an agent",
+        );
         self.0.add(&shared);
         // Before the task begins: a connection that is to have a question is not idle.
         let question = Question { share: Share::new(shared.clone()), is_reused: false, number: 0 };
@@ -71,7 +76,7 @@ impl Agents {
 }
 
 impl Question {
-    /// Asks it: messages as [`spop::Messages`] writes them.
+    /// Asks it: messages as [`spop::message::Messages`] writes them.
     ///
     /// # Errors
     /// It cannot be asked over this connection.
@@ -79,7 +84,7 @@ impl Question {
         let stream = Stream::ask(&self.share.carrier.connection, messages)?;
         self.number = if trace::any() { stream.facts().id } else { 0 };
         self.share.begin(stream);
-        self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, Level::User, "asking a question");
+        self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, TraceLevel::User, "asking a question");
         Ok(())
     }
 
@@ -93,14 +98,14 @@ impl Question {
             None => Poll::Ready(Err(NoAnswer::Ended(Status::IO))),
         };
         if let Poll::Ready(Err(_)) = polled {
-            self.tell(spop::STREAM_ERROR, Level::Error, "a question has no answer");
+            self.tell(spop::STREAM_ERROR, TraceLevel::Error, "a question has no answer");
         }
         polled
     }
 
     /// The answer, once it is there.
     pub(crate) fn answer(&self) -> &[u8] {
-        self.share.received()
+        self.share.stream.as_ref().map_or(&[][..], Stream::received)
     }
 
     /// Questions asked over its connection so far, this one included.
@@ -124,7 +129,7 @@ impl Question {
     }
 
     #[track_caller]
-    fn tell(&self, events: u64, level: Level, message: &str) {
+    fn tell(&self, events: u64, level: TraceLevel, message: &str) {
         tell(&self.share.carrier, self.number, (events, level), message);
     }
 }
@@ -132,7 +137,7 @@ impl Question {
 impl Drop for Question {
     fn drop(&mut self) {
         if self.number > 0 {
-            self.tell(spop::STREAM_END, Level::User, "question over");
+            self.tell(spop::STREAM_END, TraceLevel::User, "question over");
         }
     }
 }
@@ -141,6 +146,6 @@ impl Drop for Question {
 /// 0 for none.
 #[inline]
 #[track_caller]
-fn tell(shared: &Rc<Shared>, number: u32, what: (u64, Level), message: &str) {
+fn tell(shared: &Rc<AgentConnection>, number: u32, what: (u64, TraceLevel), message: &str) {
     points::agent(&shared.open.server.state, (points::number(&**shared), number.into()), what, message);
 }

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use ::spop::Event;
 use net::Stream as Socket;
 use runtime::Buffer;
-use runtime::trace::{Level, spop};
+use runtime::trace::{TraceLevel, spop};
 
-use super::{Agents, Shared, tell};
-use crate::server::sharing::{Idle, send, take_turn};
+use super::{AgentConnection, Agents, tell};
+use crate::server::shared::{Idle, send, take_turn};
 
 /// Why a connection ends.
 enum End {
@@ -22,7 +22,12 @@ enum End {
 }
 
 /// Serves the socket of a connection until it ends.
-pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket, mut preamble: Vec<u8>) {
+pub(super) async fn run(
+    all: Rc<Agents>,
+    shared: Rc<AgentConnection>,
+    mut socket: Socket,
+    mut preamble: Vec<u8>,
+) {
     let (mut idle, mut input) = (Idle::default(), None);
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
@@ -43,7 +48,7 @@ pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket,
     shared.connection.put_end_of_all();
     if matches!(end, End::Word) {
         shared.connection.engine.borrow_mut().finish();
-        tell(&shared, 0, (spop::TX_DISCONNECT, Level::User), "leaving an agent");
+        tell(&shared, 0, (spop::TX_DISCONNECT, TraceLevel::User), "leaving an agent");
         // A socket that takes nothing does without.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
@@ -56,7 +61,7 @@ pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket,
 
 /// Whether the connection is of no more use: it has nothing to do, and is not kept; or the agent
 /// does not answer.
-fn rest(all: &Agents, shared: &Shared, idle: &mut Idle, context: &mut Context<'_>) -> Poll<End> {
+fn rest(all: &Agents, shared: &AgentConnection, idle: &mut Idle, context: &mut Context<'_>) -> Poll<End> {
     let engine = shared.connection.engine.borrow();
     // An answer that was not read yet lies in its question's place.
     let (held, is_stuck) = (engine.held(), engine.is_stuck());
@@ -73,7 +78,7 @@ fn rest(all: &Agents, shared: &Shared, idle: &mut Idle, context: &mut Context<'_
 
 /// Reads once, and puts what came where it belongs; whether there was anything.
 fn receive(
-    shared: &Rc<Shared>,
+    shared: &Rc<AgentConnection>,
     socket: &mut Socket,
     input: &mut Option<Buffer>,
     context: &mut Context<'_>,
@@ -96,7 +101,7 @@ fn receive(
     outcome
 }
 
-fn take_in(shared: &Rc<Shared>, mut bytes: &[u8]) -> Result<(), End> {
+fn take_in(shared: &Rc<AgentConnection>, mut bytes: &[u8]) -> Result<(), End> {
     let connection = &shared.connection;
     loop {
         let received = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Word);
@@ -104,7 +109,7 @@ fn take_in(shared: &Rc<Shared>, mut bytes: &[u8]) -> Result<(), End> {
             tell(
                 shared,
                 0,
-                (spop::CONNECTION_ERROR, Level::Error),
+                (spop::CONNECTION_ERROR, TraceLevel::Error),
                 "an agent ends its connection, or has to",
             );
         }
@@ -112,9 +117,9 @@ fn take_in(shared: &Rc<Shared>, mut bytes: &[u8]) -> Result<(), End> {
         bytes = &bytes[used..];
         match event {
             None => return Ok(()),
-            Some(Event::Ready) => tell(shared, 0, (spop::RX_HELLO, Level::Proto), "an agent is ready"),
+            Some(Event::Ready) => tell(shared, 0, (spop::RX_HELLO, TraceLevel::Proto), "an agent is ready"),
             Some(Event::Ack { key }) => {
-                tell(shared, key.stream(), (spop::RX_ACK, Level::Proto), "an answer was received");
+                tell(shared, key.stream(), (spop::RX_ACK, TraceLevel::Proto), "an answer was received");
                 connection.put(key, connection.engine.borrow().payload(), true);
             }
             Some(Event::TooBig { key }) => connection.put_refused(key),

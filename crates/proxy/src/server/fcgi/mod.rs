@@ -15,11 +15,10 @@ use base::clock::WallTime;
 use http::{BodyLength, Head, KnownName, Method, ParseError};
 use runtime::trace;
 
-use super::h1::{NoHead, Refused};
-use super::local::LocalServer;
-use super::pool::Ask;
-use super::sharing::{Carrier, List, Opened, Share};
-use crate::flow::{Sink, Source};
+use super::h1::{NoHead, NotExpressible};
+use super::per_worker::LocalServer;
+use super::pool::PoolQuery;
+use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::stream;
 use crate::stream::fastcgi::{Engine, Stream};
 
@@ -27,21 +26,21 @@ use crate::stream::fastcgi::{Engine, Stream};
 pub(crate) type Say = Box<dyn Fn(&[u8])>;
 
 /// A connection that requests share.
-type Shared = Carrier<Engine, ()>;
+type FcgiConnection = Carrier<Engine, ()>;
 
 /// The connections of one worker that speak FastCGI.
 #[derive(Default)]
-pub(crate) struct Applications(List<Engine, ()>);
+pub(crate) struct Applications(ConnectionList<Engine, ()>);
 
 /// A request's share of a connection.
-pub(crate) struct Request {
+pub(crate) struct FcgiStream {
     share: Share<Engine, ()>,
-    /// Why it cannot be said in FastCGI.
-    refused: Option<Refused>,
+    /// The parameters to send, or why the request cannot be expressed in FastCGI.
+    parameters: Result<Option<Parameters>, NotExpressible>,
     method: Method,
 }
 
-impl Deref for Request {
+impl Deref for FcgiStream {
     type Target = Share<Engine, ()>;
 
     fn deref(&self) -> &Self::Target {
@@ -49,7 +48,7 @@ impl Deref for Request {
     }
 }
 
-impl DerefMut for Request {
+impl DerefMut for FcgiStream {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.share
     }
@@ -58,19 +57,24 @@ impl DerefMut for Request {
 impl Applications {
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
-    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
-        self.0.share(server, ask).map(Request::begin)
+    pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<FcgiStream>> {
+        self.0.share(server, ask).map(FcgiStream::begin)
     }
 
     /// Makes a connection of a socket; its first request comes back.
-    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: Config, say: Say) -> Box<Request> {
-        let Opened { socket, preamble, key, ends, for_one, mut open } = opened;
-        open.source = trace::Source::Fcgi;
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        opened: OpenedConnection,
+        config: Config,
+        say: Say,
+    ) -> Box<FcgiStream> {
+        let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
+        open.source = trace::TraceSource::Fcgi;
         let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         self.0.add(&shared);
         // Before the task begins: a connection that is to serve a request is not idle.
-        let request = Request::begin(shared.clone());
+        let request = FcgiStream::begin(shared.clone());
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble, say));
         request
     }
@@ -86,33 +90,34 @@ impl Applications {
     }
 }
 
-impl Request {
-    fn begin(shared: Rc<Shared>) -> Box<Self> {
-        Box::new(Self { share: Share::new(shared), refused: None, method: Method::Other })
+impl FcgiStream {
+    fn begin(shared: Rc<FcgiConnection>) -> Box<Self> {
+        Box::new(Self { share: Share::new(shared), parameters: Ok(None), method: Method::Other })
     }
 
-    /// Begins the request with its parameters; with `ends` it has no body. Where that is not
-    /// possible any more, the next call tells.
-    pub(crate) fn send_head(&mut self, parameters: &Parameters, method: Method, ends: bool) {
+    /// Makes the request's `parameters` ready to be sent; whether the request can be expressed in
+    /// FastCGI. If not, [`poll_head`](Self::poll_head) returns the error.
+    pub(crate) fn prepare(
+        &mut self,
+        method: Method,
+        parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
+    ) -> bool {
         self.method = method;
-        if let Ok(stream) = Stream::open(&self.carrier.connection, parameters, method, ends) {
+        // FastCGI has no tunnels.
+        let parameters = if method == Method::Connect { Err(NotExpressible::Head) } else { parameters() };
+        self.parameters = parameters.map(Some);
+        self.parameters.is_ok()
+    }
+
+    /// Sends the prepared parameters; with `ends` the request has no body. If the connection takes no
+    /// more requests, [`poll_head`](Self::poll_head) returns the error.
+    pub(crate) fn start(&mut self, ends: bool) {
+        let Ok(parameters) = &mut self.parameters else { return };
+        if let Some(parameters) = parameters.take()
+            && let Ok(stream) = Stream::open(&self.share.carrier.connection, &parameters, self.method, ends)
+        {
             self.share.begin(stream);
         }
-    }
-
-    /// The request cannot be said in FastCGI.
-    pub(crate) fn refuse(&mut self, why: Refused) {
-        self.refused = Some(why);
-    }
-
-    /// Where the body of the response comes from.
-    pub(crate) fn source(&mut self) -> Source<'_> {
-        self.share.stream.as_mut().map_or(Source::Gone, Source::Fcgi)
-    }
-
-    /// Where the body of the request goes.
-    pub(crate) fn sink(&mut self) -> Sink<'_> {
-        self.share.stream.as_mut().map_or(Sink::Gone, Sink::Fcgi)
     }
 
     /// Takes the head of the response, once it is there. Its date is said where the application does
@@ -123,7 +128,8 @@ impl Request {
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let method = self.method;
         let Some(stream) = &mut self.share.stream else {
-            return Poll::Ready(Err(self.refused.map_or(NoHead::Refused, NoHead::Unspeakable)));
+            let refused = self.parameters.as_ref().err();
+            return Poll::Ready(Err(refused.map_or(NoHead::Refused, |why| NoHead::Unspeakable(*why))));
         };
         let polled = stream.poll_head(context, head).map_err(|none| match none {
             stream::NoHead::Refused => NoHead::Refused,

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::fcgi::Event;
 use net::Stream as Socket;
-use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
 
-use super::{Applications, Say, Shared};
-use crate::server::sharing::{Idle, send, take_turn};
+use super::{Applications, FcgiConnection, Say};
+use crate::server::shared::{Idle, send, take_turn};
+use crate::stream::fastcgi::Reader;
+use crate::stream::{Driver as _, Failure, Notice, Received};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,17 +30,17 @@ enum End {
 /// Serves the socket of a connection until it ends.
 pub(super) async fn run(
     all: Rc<Applications>,
-    shared: Rc<Shared>,
+    shared: Rc<FcgiConnection>,
     mut socket: Socket,
     mut preamble: Vec<u8>,
     say: Say,
 ) {
-    let (mut rest, mut input) = (Rest::default(), None);
+    let (mut rest, mut reader) = (Rest::default(), Reader::default());
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
         let turn = take_turn(context, |context| {
             shared.connection.take_touched();
-            let received = receive(&shared, &mut socket, &mut input, &say, context);
+            let received = receive(&shared, &mut socket, &mut reader, &say, context);
             send(&shared.connection, &mut socket, &mut preamble, context).map_err(|_| End::Socket)?;
             // What was sent makes room for those that wait.
             shared.connection.wake_writable();
@@ -65,63 +65,30 @@ pub(super) async fn run(
 
 /// Reads once, and puts what came where it belongs; whether there was anything.
 fn receive(
-    shared: &Shared,
+    shared: &FcgiConnection,
     socket: &mut Socket,
-    input: &mut Option<Buffer>,
+    reader: &mut Reader,
     say: &Say,
     context: &mut Context<'_>,
 ) -> Result<bool, End> {
     let connection = &shared.connection;
-    if connection.engine.borrow().must_drain() {
-        return Ok(false);
-    }
-    if input.is_none() && socket.poll_read_ready(context).is_pending() {
-        return Ok(false);
-    }
-    let buffer = input.get_or_insert_with(Buffer::for_body);
-    buffer.compact();
-    let read = socket.poll_read(context, buffer.room());
-    let n = match read {
-        Poll::Ready(Ok(n)) if n > 0 => n,
-        Poll::Ready(_) => return Err(End::Socket),
-        Poll::Pending => {
-            if buffer.is_empty() {
-                *input = None;
-            }
-            return Ok(false);
-        }
-    };
-    buffer.fill(n);
-    let mut used = 0;
-    loop {
-        let bytes = &buffer.filled()[used..];
-        let (taken, event) = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Protocol)?;
-        match event {
-            None => {
-                buffer.consume(used + taken);
-                break;
-            }
-            Some(event) => happen(shared, event, bytes, say),
-        }
-        used += taken;
-    }
-    if buffer.is_empty() {
-        *input = None;
-    }
-    Ok(true)
-}
-
-fn happen(shared: &Shared, event: Event, bytes: &[u8], say: &Say) {
-    let connection = &shared.connection;
-    match event {
-        Event::Head { key } => connection.put_head(key),
-        Event::Data { key, range } => connection.put(key, bytes.get(range).unwrap_or_default(), false),
-        Event::End { key, trailers: false } => connection.put_end(key, None),
-        Event::End { key, trailers: true } => {
-            connection.put_end(key, Some(connection.engine.borrow_mut().head_mut()));
-        }
-        Event::Broken { key, how } => connection.put_broken(key, how),
-        Event::Message => say(connection.engine.borrow().message()),
+    let taken = reader.take_in(
+        connection,
+        socket,
+        context,
+        || false,
+        |notice| match notice {
+            Notice::Head { key, .. } => connection.put_head(key),
+            Notice::Message => say(connection.engine.borrow().message()),
+            // FastCGI has none of these.
+            Notice::Refused | Notice::GoingAway | Notice::Settings => {}
+        },
+    );
+    match taken {
+        Ok(Received::Nothing) => Ok(false),
+        Ok(Received::Bytes) => Ok(true),
+        Ok(Received::End) | Err(Failure::Socket) => Err(End::Socket),
+        Err(Failure::Protocol) => Err(End::Protocol),
     }
 }
 
@@ -136,7 +103,7 @@ struct Rest {
 
 impl Rest {
     /// Whether the connection is of no more use.
-    fn poll(&mut self, all: &Applications, shared: &Shared, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, all: &Applications, shared: &FcgiConnection, context: &mut Context<'_>) -> Poll<End> {
         let engine = shared.connection.engine.borrow();
         let is_free = shared.waiting.get() == 0 && engine.is_forgotten();
         let (forgotten, aborted) = (engine.streams() > 0, engine.has_aborted());

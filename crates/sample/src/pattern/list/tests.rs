@@ -1,7 +1,7 @@
 use super::*;
 
 fn map(lines: &[(&str, &str)]) -> Arc<List> {
-    let list = List::new(Origin::Virtual("virt@m".into()), 0, true, Entries::default());
+    let list = List::new(ListOrigin::Virtual("virt@m".into()), 0, true, Entries::default());
     lines.iter().for_each(|(key, value)| list.add(key.as_bytes(), Some(value.as_bytes())));
     Arc::new(list)
 }
@@ -13,8 +13,8 @@ fn look(view: &View, key: &str) -> Option<String> {
 #[test]
 fn each_view_sees_what_is_changed() {
     let list = map(&[("a", "1"), ("/x", "2")]);
-    let exact = View::new(Arc::clone(&list), Method::Str, false).unwrap();
-    let prefix = View::new(Arc::clone(&list), Method::Beg, false).unwrap();
+    let exact = View::new(Arc::clone(&list), MatchMethod::Str, false).unwrap();
+    let prefix = View::new(Arc::clone(&list), MatchMethod::Beg, false).unwrap();
     list.set_or_add(b"/xy", b"3");
     list.set_or_add(b"a", b"4");
     assert_eq!((look(&exact, "a").as_deref(), look(&exact, "/xyz")), (Some("4"), None));
@@ -32,9 +32,9 @@ fn each_view_sees_what_is_changed() {
 #[test]
 fn what_a_method_cannot_take_is_refused_in_a_file_and_never_matches_when_added() {
     let list = map(&[("10.0.0.0/8", "1")]);
-    let view = View::new(Arc::clone(&list), Method::Ip, false).unwrap();
+    let view = View::new(Arc::clone(&list), MatchMethod::Ip, false).unwrap();
     list.add(b"nonsense", Some(b"2"));
-    assert!(View::new(Arc::clone(&list), Method::Int, false).unwrap_err().contains("10.0.0.0/8"));
+    assert!(View::new(Arc::clone(&list), MatchMethod::Int, false).unwrap_err().contains("10.0.0.0/8"));
     let address = Value::ip(std::net::IpAddr::from([10, 1, 2, 3]));
     assert_eq!(view.lookup(&address, |value| value.to_vec()).as_deref(), Some(&b"1"[..]));
     assert!(list.remove(b"nonsense") && list.remove(b"10.0.0.0/8") && !view.matches(&address));
@@ -43,7 +43,7 @@ fn what_a_method_cannot_take_is_refused_in_a_file_and_never_matches_when_added()
 #[test]
 fn workers_that_look_while_another_changes_see_the_one_or_the_other() {
     let list = map(&[("k", "aa")]);
-    let view = View::new(Arc::clone(&list), Method::Str, false).unwrap();
+    let view = View::new(Arc::clone(&list), MatchMethod::Str, false).unwrap();
     std::thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {

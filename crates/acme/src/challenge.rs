@@ -1,0 +1,166 @@
+//! Challenges made ready and taken away again: tokens in a map, certificates for TLS, records of
+//! DNS that somebody else sets.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base::clock::now_ms;
+use plan::acme::{AcmeOrder, Challenge};
+use runtime::timer;
+use tls::challenges::{Challenges, name_of};
+use tokio::task::spawn_blocking;
+
+use crate::context::OrderContext;
+use crate::engine::ToMeet;
+use crate::jws::{AccountKey, base64url};
+use crate::{dns, event};
+
+/// How long the runtime socket is waited for.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// What answers challenges until it is dropped.
+#[derive(Default)]
+pub(crate) struct ChallengeGuard {
+    tokens: Vec<(Arc<sample::pattern::List>, String)>,
+    names: Vec<(Arc<Challenges>, String)>,
+}
+
+impl Drop for ChallengeGuard {
+    fn drop(&mut self) {
+        for (map, token) in &self.tokens {
+            map.remove(token.as_bytes());
+        }
+        for (challenges, name) in &self.names {
+            challenges.remove(name);
+        }
+    }
+}
+
+/// Makes the challenges of an order ready, and waits until they are.
+///
+/// # Errors
+/// They cannot be.
+pub(crate) async fn meet(
+    desk: &Rc<OrderContext>,
+    order: &AcmeOrder,
+    key: &AccountKey,
+    account: &str,
+    all: &[ToMeet],
+) -> Result<ChallengeGuard, String> {
+    let mut met = ChallengeGuard::default();
+    match order.section.challenge {
+        Challenge::Http => {
+            for (map, one) in order.section.map.iter().flat_map(|map| all.iter().map(move |one| (map, one))) {
+                map.set_or_add(one.token.as_bytes(), key.thumbprint().as_bytes());
+                met.tokens.push((map.clone(), one.token.clone()));
+            }
+        }
+        Challenge::TlsAlpn => {
+            for one in all {
+                let (name, certificate) = certificate(one).await?;
+                let challenges = desk.plan.tls.challenges();
+                challenges.put(&name, &certificate)?;
+                met.names.push((challenges.clone(), name));
+            }
+        }
+        Challenge::Dns | Challenge::DnsPersist => by_dns(desk, order, key, account, all).await?,
+    }
+    Ok(met)
+}
+
+/// The certificate for a challenge by TLS, and the name that clients ask for.
+async fn certificate(one: &ToMeet) -> Result<(String, tls::Certificate), String> {
+    let address: Option<IpAddr> = if one.is_address { one.name.parse().ok() } else { None };
+    let name = address.map_or_else(|| one.name.clone(), name_of);
+    let (own, authorization) = (name.clone(), one.authorization.clone());
+    let made = spawn_blocking(move || {
+        let sum = digest(&SHA256, authorization.as_bytes());
+        tls::keygen::validation(&own, address, sum.as_ref())
+    });
+    Ok((name, made.await.map_err(|error| error.to_string())??))
+}
+
+/// The name of a challenge's record, and what it says.
+fn record(challenge: Challenge, one: &ToMeet, account: &str) -> (String, String) {
+    if challenge == Challenge::Dns {
+        let sum = base64url(digest(&SHA256, one.authorization.as_bytes()));
+        return (format!("_acme-challenge.{}", one.name), sum);
+    }
+    let issuer = one.issuers.first().map_or("", String::as_str);
+    (format!("_validation-persist.{}", one.name), format!("{issuer}; accounturi={account}"))
+}
+
+/// Asks for records, and waits for what the section says.
+async fn by_dns(
+    desk: &Rc<OrderContext>,
+    order: &AcmeOrder,
+    key: &AccountKey,
+    account: &str,
+    all: &[ToMeet],
+) -> Result<(), String> {
+    let section = &order.section;
+    let records: Vec<_> = all.iter().map(|one| record(section.challenge, one, account)).collect();
+    let stays = section.challenge == Challenge::DnsPersist;
+    // A record that stays may be there already.
+    if stays && are_there(desk, &records, stays).await {
+        return Ok(());
+    }
+    let ready = section.ready;
+    if ready.cli {
+        order.state.wait_for(all.iter().map(|one| Box::from(&*one.name)).collect());
+    }
+    for (one, (name, text)) in all.iter().zip(&records) {
+        desk.write(&event::deploy(order, key.thumbprint(), one, text));
+        state::events::ordered(&order.certificate, || {
+            Some(event::record(order, key.thumbprint(), one, text))
+        });
+        let kind = section.challenge.name();
+        let how = if ready.cli {
+            let (certificate, domain) = (&order.certificate, &one.name);
+            format!(
+                " and use the \"acme challenge_ready {certificate} domain {domain}\" command over the CLI"
+            )
+        } else {
+            String::new()
+        };
+        desk.say(order, 5, &format!("{kind} requires to set the \"{name}\" TXT record to \"{text}\"{how}"));
+    }
+    if ready.cli {
+        let told = timer::timeout(PATIENCE, poll_fn(|context| order.state.poll_ready(context)));
+        told.await.map_err(|_| "nobody said that the challenges are ready.".to_owned())?;
+    }
+    if ready.delay {
+        timer::sleep(section.dns_delay).await;
+    }
+    if !ready.dns {
+        return Ok(());
+    }
+    let pause = section.dns_delay.max(Duration::from_secs(1));
+    let end = now_ms() + u64::try_from(section.dns_timeout.as_millis()).unwrap_or(u64::MAX / 2);
+    while !are_there(desk, &records, stays).await {
+        if now_ms() + u64::try_from(pause.as_millis()).unwrap_or(u64::MAX / 2) > end {
+            return Err("the TXT records were not seen in time (`dns-timeout`).".to_owned());
+        }
+        timer::sleep(pause).await;
+    }
+    Ok(())
+}
+
+/// Whether name servers have all the records; of those that stay, any that name is enough.
+async fn are_there(desk: &Rc<OrderContext>, records: &[(String, String)], stays: bool) -> bool {
+    let sections = &desk.plan.resolvers;
+    let Some(section) = sections.iter().find(|section| *section.state.name == *"default") else {
+        return false;
+    };
+    for (name, text) in records {
+        let found = dns::texts(section, name).await;
+        if !found.iter().any(|own| stays || own == text.as_bytes()) {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,133 @@
+//! Counters of rare events, each of one place in the code (management guide, `debug counters`): what went
+//! wrong where, for whoever looks for the cause of a fault.
+//!
+//! A counter is a static beside the code that notes it, made by [`event_counter!`](crate::event_counter!), and stands in the
+//! list of its crate (`rare`): the lists are all that there is to show. Written by any thread, on paths that are
+//! seldom taken.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// What kind of event it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A fault of the program.
+    Bug,
+    /// What should not happen, and was dealt with.
+    Check,
+    /// What happens seldom.
+    Count,
+    /// What a peer did that it should not.
+    Glitch,
+}
+
+impl EventKind {
+    /// The word that shows it, which in lower case chooses it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bug => "BUG",
+            Self::Check => "CHK",
+            Self::Count => "CNT",
+            Self::Glitch => "GLT",
+        }
+    }
+}
+
+/// Whether events of the kind [`EventKind::Count`] are counted. Written by the runtime socket.
+static COUNTS: AtomicBool = AtomicBool::new(true);
+
+/// Switches the counting of events of the kind [`EventKind::Count`].
+pub fn switch(on: bool) {
+    COUNTS.store(on, Relaxed);
+}
+
+/// One place in the code.
+#[derive(Debug)]
+pub struct EventCounter {
+    kind: EventKind,
+    file: &'static str,
+    line: u32,
+    function: &'static str,
+    text: &'static str,
+    count: AtomicU64,
+}
+
+/// The counter of a place in the code: its kind, its function, and what happens there.
+#[macro_export]
+macro_rules! event_counter {
+    ($kind:ident, $function:expr, $text:expr) => {
+        $crate::event_counter::EventCounter::new(
+            $crate::event_counter::EventKind::$kind,
+            (file!(), line!()),
+            $function,
+            $text,
+        )
+    };
+}
+
+impl EventCounter {
+    /// Made by [`event_counter!`](crate::event_counter!), which knows the place.
+    pub const fn new(
+        kind: EventKind,
+        (file, line): (&'static str, u32),
+        function: &'static str,
+        text: &'static str,
+    ) -> Self {
+        Self { kind, file, line, function, text, count: AtomicU64::new(0) }
+    }
+
+    /// Counts one event.
+    #[cold]
+    pub fn note(&self) {
+        if self.kind != EventKind::Count || COUNTS.load(Relaxed) {
+            self.count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> EventKind {
+        self.kind
+    }
+
+    /// How many there were since the start, or since the last reset.
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.count.store(0, Relaxed);
+    }
+}
+
+impl fmt::Display for EventCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, file, line, function, text, .. } = self;
+        write!(f, "{:<10} {} {file}:{line} {function}: {text}", self.count(), kind.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SELDOM: EventCounter = event_counter!(Count, "some_function()", "something seldom");
+    static WRONG: EventCounter = event_counter!(Glitch, "other_function()", "something wrong");
+
+    #[test]
+    fn events_are_counted_shown_with_their_place_and_forgotten() {
+        SELDOM.note();
+        WRONG.note();
+        switch(false);
+        SELDOM.note();
+        WRONG.note();
+        switch(true);
+        let line = line!() - 11;
+        let file = file!();
+        let shown = format!("1          CNT {file}:{line} some_function(): something seldom");
+        assert_eq!(SELDOM.to_string(), shown);
+        assert_eq!((SELDOM.count(), WRONG.count()), (1, 2));
+        WRONG.reset();
+        assert_eq!(WRONG.count(), 0);
+    }
+}

@@ -1,0 +1,149 @@
+//! What lives on when a plan takes the place of another: a proxy, server, listener, table or ring
+//! that both have is one and the same thing, with all that was counted and set meanwhile.
+//!
+//! Called where these are made. What cannot change in one of them (the mode of a proxy, say) makes
+//! it another: the old one ends with the last who uses it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::now_ms;
+use plan::{Plan, Proxy};
+use state::proxy::ProxySeed;
+use state::server::ServerSeed;
+use state::table::{Table, TableSettings};
+use state::{Listener, Ring, Server};
+
+use crate::draft::settings::ProxySettings;
+use crate::draft::tls::TlsDefaults;
+use crate::resolve::PendingProxy;
+use crate::resolve::server_line::ServerLine;
+
+/// The proxy of the previous plan with that name and those sides.
+fn former<'a>(previous: &'a Plan, name: &str, (frontend, backend): (bool, bool)) -> Option<&'a Arc<Proxy>> {
+    let is = |proxy: &&Arc<Proxy>| {
+        let state = &proxy.state;
+        *state.name == *name
+            && (state.is_frontend, state.is_backend) == (frontend, backend)
+            && !state.removed.load(Relaxed)
+    };
+    let found = match backend {
+        true => previous.backend(name).filter(is),
+        false => previous.frontend(name).filter(is),
+    };
+    // Sections that only work like proxies are found by no name.
+    found.or_else(|| previous.proxies.iter().filter(|proxy| proxy.is_hidden()).find(is))
+}
+
+/// The number that a proxy without one of its own has already.
+pub(super) fn number_of_proxy(settings: &ProxySettings<'_>, previous: Option<&Plan>) -> Option<u32> {
+    let former = former(previous?, settings.name, (settings.is_frontend(), settings.is_backend()))?;
+    Some(former.state.id).filter(|_| !former.state.forced_id.load(Relaxed))
+}
+
+/// Whether a proxy of the previous plan has that number.
+pub(super) fn has_number(previous: Option<&Plan>, id: u32) -> bool {
+    previous.is_some_and(|plan| plan.proxies.iter().any(|proxy| proxy.state.id == id))
+}
+
+/// The state of a proxy.
+pub(super) fn proxy(seed: ProxySeed, guid: Option<&str>, previous: Option<&Plan>) -> Arc<state::Proxy> {
+    let former = previous.and_then(|plan| former(plan, &seed.name, (seed.is_frontend, seed.is_backend)));
+    if let Some(own) = former.map(|proxy| &proxy.state)
+        && own.may_become(&seed)
+        && own.guid.get().map(|own| &**own) == guid
+    {
+        own.renew(seed);
+        return own.clone();
+    }
+    Arc::new(state::Proxy::new(seed))
+}
+
+/// The servers that the state of a proxy has already.
+pub(super) fn servers(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> Vec<Arc<Server>> {
+    // A proxy that is new has none.
+    match previous {
+        Some(_) => proxy.state.servers.load().to_vec(),
+        None => Vec::new(),
+    }
+}
+
+/// The state of a server among those of `former`; `Err` with what makes a new one. Where its line
+/// names a host as before, its address stays as it was found.
+pub(super) fn server(
+    mut seed: ServerSeed,
+    guid: Option<&str>,
+    host: Option<&str>,
+    former: &[Arc<Server>],
+) -> Result<Arc<Server>, ServerSeed> {
+    let Some(own) = former.iter().find(|own| *own.name == *seed.name) else { return Err(seed) };
+    let named = own.fqdn.load_full();
+    let record = own.srv_record.get();
+    let same_host = match (host, record, &named) {
+        (None, None, None) => true,
+        (Some(host), Some(record), _) => **record == *host,
+        (Some(host), None, Some(named)) => ***named == *host,
+        _ => false,
+    };
+    if host.is_some() && same_host {
+        seed.address = own.configured().address.clone();
+    }
+    let is_same = own.may_become(&seed)
+        && (same_host || record.is_none() && host.is_none_or(|host| !host.starts_with('_')))
+        && own.guid.get().map(|own| &**own) == guid;
+    if !is_same {
+        return Err(seed);
+    }
+    own.renew(seed, now_ms());
+    Ok(own.clone())
+}
+
+/// What the connections to a server depend on, as one number: its line, what it has of its backend, and
+/// in TLS of the global section.
+pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &TlsDefaults<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    line.statement.words.iter().for_each(|word| word.as_str().hash(&mut hasher));
+    proxy.settings.default_server_lines.hash(&mut hasher);
+    format!("{:?}", proxy.settings.source).hash(&mut hasher);
+    proxy.settings.mode.name().hash(&mut hasher);
+    if line.draft.tls.enabled {
+        defaults.for_servers().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The state of a listener: that of the same address among those of `former`.
+pub(super) fn listener(new: &mut Arc<Listener>, former: &[Arc<Listener>]) {
+    let is = |own: &&Arc<Listener>| {
+        (own.id, &own.name, &own.address, own.maxconn) == (new.id, &new.name, &new.address, new.maxconn)
+            && own.counters.get().is_some() == new.counters.get().is_some()
+            && own.guid.get() == new.guid.get()
+    };
+    if let Some(own) = former.iter().find(is) {
+        *new = own.clone();
+    }
+}
+
+/// A table.
+pub(super) fn table(settings: TableSettings, previous: Option<&Plan>) -> Arc<Table> {
+    let is = |table: &&Arc<Table>| table.settings == settings && table.write_to.get().is_none();
+    let own = previous.and_then(|plan| plan.tables.iter().find(is));
+    own.cloned().unwrap_or_else(|| Table::new(settings))
+}
+
+/// The store of a cache: what is in it stays where its section says the same.
+pub(super) fn cache(settings: cache::CacheSettings, previous: Option<&Plan>) -> Arc<cache::Store> {
+    let own = previous.and_then(|plan| plan.caches.iter().find(|store| store.settings == settings));
+    own.cloned().unwrap_or_else(|| cache::Store::new(settings))
+}
+
+/// A ring.
+pub(super) fn ring(new: Ring, previous: Option<&Plan>) -> Arc<Ring> {
+    let is = |ring: &&Arc<Ring>| {
+        (&ring.name, &ring.description, ring.max_length, ring.size(), ring.stamp)
+            == (&new.name, &new.description, new.max_length, new.size(), new.stamp)
+    };
+    let own = previous.and_then(|plan| plan.rings.iter().find(is));
+    own.cloned().unwrap_or_else(|| Arc::new(new))
+}

@@ -1,0 +1,185 @@
+//! The plan in use around a server or a backend that is added to it: what its expressions and lines
+//! may name. Called where the names of a configuration are gathered, and where servers are
+//! finished.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use diag::{Diagnostic, Span};
+use plan::mail::Mailers;
+use plan::{Global, Plan, Resolvers};
+use runtime::placement::Placement;
+use sample::Acls;
+use sample::Place;
+
+use sample::pattern::PatternSets;
+use sample::scope::{Names, Scope};
+use sample::vars::Variables;
+use state::Mode;
+
+use crate::draft::row::Outcome;
+use crate::resolve::log::LogNames;
+use crate::resolve::names::NameTable;
+
+/// The plan, and what expressions compiled now ask of it.
+pub(crate) struct Around<'a> {
+    plan: &'a Plan,
+    /// The lists that there are now.
+    lists: &'a PatternSets,
+    variables: RefCell<Variables>,
+    patterns: RefCell<PatternSets>,
+    acls: Acls,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) fn new(plan: &'a Plan, lists: &'a PatternSets) -> Self {
+        Self {
+            plan,
+            lists,
+            variables: RefCell::new(plan.variables.aside()),
+            patterns: RefCell::default(),
+            acls: Acls::new(),
+        }
+    }
+
+    /// What the global section said.
+    pub(crate) fn global(&self) -> Global {
+        self.plan.global.clone()
+    }
+
+    /// The variables that there are, in slots of their own.
+    pub(crate) fn variables(&self) -> Variables {
+        self.plan.variables.aside()
+    }
+
+    /// The lists of patterns: a file that is read already is not read again.
+    pub(crate) fn patterns(&self) -> PatternSets {
+        self.lists.clone()
+    }
+
+    /// `mailers` sections.
+    pub(crate) fn mailers(&self) -> Vec<Arc<Mailers>> {
+        self.plan.mailers.clone()
+    }
+
+    /// Scripts.
+    pub(crate) fn lua(&self) -> Option<Arc<lua::Program>> {
+        self.plan.lua.clone()
+    }
+
+    /// The stores of `cache` sections.
+    pub(crate) fn caches(&self) -> Vec<Arc<cache::Store>> {
+        self.plan.caches.clone()
+    }
+
+    /// `resolvers` sections.
+    pub(crate) fn resolvers(&self) -> Vec<Arc<Resolvers>> {
+        self.plan.resolvers.clone()
+    }
+
+    /// The files of TLS that are in use.
+    pub(crate) fn tls(&self) -> Arc<tls::files::Files> {
+        self.plan.tls.clone()
+    }
+
+    /// Makes known what the plan in use names.
+    pub(crate) fn lend_names(&self, names: &mut NameTable<'_>, log: &mut LogNames) {
+        for proxy in self.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
+            let (name, state) = (&proxy.state.name, &proxy.state);
+            if state.is_frontend {
+                names.frontends.entry(name.clone()).or_insert_with(|| state.clone());
+            }
+        }
+        for name in self.plan.backends.names() {
+            let Some(index) = self.plan.backends.get(&name) else { continue };
+            let proxy = &self.plan.proxies[index];
+            names.backends.entry(name.clone()).or_insert_with(|| proxy.state.clone());
+            log.backends.entry(name).or_insert((index, proxy.mode));
+        }
+        let sections = self.plan.proxies.iter().filter_map(|proxy| proxy.ring.as_deref());
+        for settings in sections {
+            log.rings.insert(settings.ring.name.clone(), settings.clone());
+        }
+        for ring in &self.plan.rings {
+            if let Some(settings) = log.rings.get_mut(&ring.name) {
+                settings.ring = ring.clone();
+            }
+            names.rings.insert(ring.name.clone(), ring.clone());
+        }
+        for table in &self.plan.tables {
+            names.tables.insert(table.name().into(), table.clone());
+        }
+        names.certificates = self.plan.certificates.clone();
+    }
+
+    /// Where the workers are.
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.plan.global.placement
+    }
+
+    /// Whether the plan in use has that backend: a server is added to it then, and not itself.
+    pub(crate) fn has(&self, backend: &str) -> bool {
+        self.plan.backend(backend).is_some()
+    }
+
+    /// Whether that backend runs an application.
+    pub(crate) fn runs_app(&self, backend: &str) -> bool {
+        self.plan.backend(backend).is_some_and(|proxy| proxy.fcgi.is_some())
+    }
+
+    /// What expressions of a server of that backend mean, or of its checks.
+    pub(crate) fn scope(&self, backend: &str, mode: Mode, place: Place) -> Scope<'_> {
+        Scope {
+            names: self,
+            variables: &self.variables,
+            patterns: &self.patterns,
+            acls: &self.acls,
+            proxy: self.plan.backend(backend).map(|proxy| &proxy.state),
+            mode,
+            place,
+            inherited: false,
+        }
+    }
+
+    /// Refuses what the plan in use does not have: slots were handed out and measurements chosen
+    /// when it was resolved.
+    pub(crate) fn suffices(&self, span: Span) -> Outcome {
+        match self.variables.borrow().beyond(&self.plan.variables) {
+            Some(what) => Err(Diagnostic::alert(&what).at(span).haproxy(what)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Names for Around<'_> {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
+    fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
+        let found = self.plan.backend(name)?;
+        found.state.referenced.store(true, Relaxed);
+        Some(found.state.clone())
+    }
+
+    fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {
+        self.plan.frontend(name).map(|proxy| proxy.state.clone())
+    }
+
+    fn table(&self, name: &str) -> Option<Arc<state::table::Table>> {
+        self.plan.tables.iter().find(|table| table.name() == name).cloned()
+    }
+
+    fn stick_counters(&self) -> u32 {
+        self.plan.global.tune.stick_counters
+    }
+
+    fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
+        self.plan.rings.iter().find(|ring| *ring.name == *name).cloned()
+    }
+}

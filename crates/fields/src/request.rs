@@ -1,0 +1,255 @@
+//! Requests: from a field section to a head (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1, RFC 8441).
+
+use http::{Head, KnownName, Method, StartLineRoom, is_host_value, is_line, target_stop, uri};
+
+use crate::coding::{Field, FieldSource};
+use crate::name::{FieldName, Pseudo};
+use crate::priority::Priority;
+use crate::read::{self, is_connection_specific, push, trim};
+use crate::{Cause, Refusal, Rules};
+
+/// Properties of a request that its head does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Request {
+    /// An extended CONNECT (RFC 8441), which the head represents as an HTTP/1 upgrade.
+    pub protocol: bool,
+    /// Its `priority` field.
+    pub priority: Option<Priority>,
+}
+
+/// Reads the field section of a request into `head` and replaces its content. `end_stream`: the
+/// stream ends with the section.
+///
+/// - The version is [`FieldSource::VERSION`]. With `:authority` the target has absolute form, as the
+///   `url` fetch shows it; HTTP/1 servers get only the path if the scheme is http or https
+///   ([`Head::plain_target`]). `Host` is set from `:authority` and replaces one that was received.
+///   Without `:authority` the target is the path, and `Host` is unchanged.
+/// - A default port is removed from both, as in HTTP/1.
+/// - Several `cookie` fields are joined into one.
+/// - [`Head::request_body`] is the announced length, nothing if the stream ends here, or otherwise
+///   [`http::BodyLength::UntilClose`], meaning the end of the stream. CONNECT has no body: data that
+///   follow belong to the tunnel.
+/// - An extended CONNECT becomes GET with `Upgrade: <protocol>` and `Connection: upgrade`, without
+///   `Sec-WebSocket-Key`: the HTTP/1 side adds a key and checks the response to it. The response to
+///   the client is written as 200 ([`crate::write_response`]).
+///
+/// # Errors
+/// [`Refusal::Coding`] if the section cannot be decoded, [`Refusal::Message`] if the request is
+/// malformed.
+pub fn read_request<S: FieldSource>(
+    source: S,
+    end_stream: bool,
+    rules: &Rules,
+    head: &mut Head,
+) -> Result<Request, Refusal<S::Error>> {
+    head.start_multiplexed(S::VERSION, false);
+    let mut reader = Reader { head, rules, parts: Parts::default(), state: State::default() };
+    read::section(source, rules, &mut reader, Reader::pseudo, Reader::field)?;
+    Ok(reader.finish(end_stream)?)
+}
+
+/// The pseudo-fields of a request.
+#[derive(Default)]
+struct Parts {
+    method: Option<StartLineRoom>,
+    scheme: Option<StartLineRoom>,
+    authority: Option<StartLineRoom>,
+    path: Option<StartLineRoom>,
+    protocol: Option<StartLineRoom>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The start line is complete: regular fields follow.
+    started: bool,
+    /// `cookie` fields that are not joined yet.
+    cookies: u32,
+    request: Request,
+}
+
+struct Reader<'a> {
+    head: &'a mut Head,
+    rules: &'a Rules,
+    parts: Parts,
+    state: State,
+}
+
+impl Reader<'_> {
+    fn pseudo(&mut self, name: Pseudo, value: &[u8]) -> Result<(), Cause> {
+        let part = Some(self.head.keep(value));
+        match name {
+            Pseudo::Method => self.parts.method = part,
+            Pseudo::Scheme => self.parts.scheme = part,
+            Pseudo::Authority => self.parts.authority = part,
+            Pseudo::Path => self.parts.path = part,
+            Pseudo::Protocol if self.rules.connect_protocol => self.parts.protocol = part,
+            Pseudo::Protocol | Pseudo::Status => return Err(Cause::PseudoUnknown),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn field(&mut self, field: &Field<'_>) -> Result<(), Cause> {
+        if !self.state.started {
+            self.start()?;
+        }
+        let FieldName::Known(known) = field.name else { return push(self.head, field) };
+        match known {
+            KnownName::Cookie => {
+                self.state.cookies += 1;
+                let crumb = trim(field.value);
+                return if self.head.push_crumb(crumb, field.never_indexed) {
+                    Ok(())
+                } else {
+                    Err(Cause::Value)
+                };
+            }
+            KnownName::Host => return self.host(field),
+            KnownName::Te if trim(field.value) != b"trailers" => return Err(Cause::Te),
+            KnownName::Priority => self.state.request.priority = Some(Priority::parse(field.value)),
+            _ if is_connection_specific(known) => return Err(Cause::ConnectionSpecific),
+            _ => {}
+        }
+        push(self.head, field)
+    }
+
+    /// `Host`: ignored if there is an `:authority` (RFC 9113 section 8.3.1). Several must be equal.
+    fn host(&mut self, field: &Field<'_>) -> Result<(), Cause> {
+        let value = trim(field.value);
+        if self.parts.authority.is_some() {
+            return if is_line(value) { Ok(()) } else { Err(Cause::Value) };
+        }
+        if let Some(first) = self.head.get_known(KnownName::Host) {
+            return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
+        }
+        // An HTTP/2 server gets it as `:authority`.
+        if !value.is_empty() && !is_authority(value) {
+            return Err(Cause::Host);
+        }
+        push(self.head, field)
+    }
+
+    /// Makes the start line from the pseudo-fields, which are complete.
+    #[inline(never)]
+    fn start(&mut self) -> Result<(), Cause> {
+        self.state.started = true;
+        let method = self.parts.method.ok_or(Cause::PseudoSet)?;
+        if !self.head.set_method_part(method) || self.head.part(method) == b"PRI" {
+            return Err(Cause::Method);
+        }
+        let Parts { scheme, authority, path, protocol, .. } = self.parts;
+        let connect = self.head.method_id() == Method::Connect;
+        match (connect, protocol, scheme, authority, path) {
+            (false, None, Some(scheme), authority, Some(path)) => self.usual(scheme, authority, path),
+            (true, None, None, Some(authority), None) => self.tunnel(authority),
+            (true, Some(_), Some(scheme), Some(authority), Some(path)) => {
+                self.state.request.protocol = true;
+                self.head.set_method(b"GET");
+                self.usual(scheme, Some(authority), path)
+            }
+            _ => Err(Cause::PseudoSet),
+        }
+    }
+
+    fn usual(
+        &mut self,
+        scheme: StartLineRoom,
+        authority: Option<StartLineRoom>,
+        path: StartLineRoom,
+    ) -> Result<(), Cause> {
+        let asterisk = self.check_path(path)?;
+        let default = uri::default_port(self.head.part(scheme));
+        if default.is_none() && !is_scheme(self.head.part(scheme)) {
+            return Err(Cause::Scheme);
+        }
+        let Some(mut authority) = authority else {
+            self.head.set_target_part(path);
+            return Ok(());
+        };
+        let whole = self.head.part(authority);
+        let (host, port) = uri::split_port(whole);
+        if !is_authority(whole) {
+            return Err(Cause::Authority);
+        }
+        if port.is_some_and(|port| port.is_empty() || default == Some(port)) {
+            authority = self.head.cut(authority, host.len());
+        }
+        let path = if asterisk { self.head.cut(path, 0) } else { path };
+        self.head.set_absolute_target(scheme, authority, path, default.is_some());
+        self.head.push_part(KnownName::Host, authority);
+        Ok(())
+    }
+
+    /// Whether the path is the asterisk, which OPTIONS alone may have. Bytes above 127 pass, as in
+    /// HAProxy.
+    fn check_path(&self, path: StartLineRoom) -> Result<bool, Cause> {
+        let bytes = self.head.part(path);
+        if bytes == b"*" && self.head.method_id() == Method::Options {
+            return Ok(true);
+        }
+        if bytes.first() != Some(&b'/') {
+            return Err(Cause::Path);
+        }
+        let mut at = target_stop(bytes, 0);
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                0x80.. => {}
+                b'#' if self.rules.relaxed => {}
+                b'#' => return Err(Cause::Fragment),
+                _ => return Err(Cause::Path),
+            }
+            at = target_stop(bytes, at + 1);
+        }
+        Ok(false)
+    }
+
+    /// CONNECT: host and port, and nothing else (RFC 9113 section 8.5).
+    fn tunnel(&mut self, authority: StartLineRoom) -> Result<(), Cause> {
+        let whole = self.head.part(authority);
+        let (_, port) = uri::split_port(whole);
+        let number = port.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());
+        if !is_authority(whole) || number.is_none() {
+            return Err(Cause::Authority);
+        }
+        self.head.set_target_part(authority);
+        self.head.push_part(KnownName::Host, authority);
+        Ok(())
+    }
+
+    /// All fields are there.
+    fn finish(mut self, ends: bool) -> Result<Request, Cause> {
+        if !self.state.started {
+            self.start()?;
+        }
+        if self.state.cookies > 1 {
+            self.head.join_cookies();
+        }
+        if let Some(protocol) = self.parts.protocol {
+            // HTTP/2 does not run inside a stream (RFC 9113 section 3.1).
+            let asked = self.head.part(protocol);
+            let is_http = [&b"h2c"[..], b"h2"].iter().any(|own| http::eq_ignore_case(asked, own));
+            if is_http || !self.head.ask_upgrade(protocol) {
+                return Err(Cause::Protocol);
+            }
+        }
+        let tunnel = self.state.request.protocol || self.head.method_id() == Method::Connect;
+        match self.head.frame_by_stream(ends, tunnel) {
+            Ok(()) => Ok(self.state.request),
+            Err(_) => Err(Cause::ContentLength),
+        }
+    }
+}
+
+/// Whether the bytes are a host, with a port or without, in one reading alone: what one reader takes for
+/// the port, another might take for a part of the host.
+fn is_authority(whole: &[u8]) -> bool {
+    let (host, _) = uri::split_port(whole);
+    let is_alone = !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'));
+    is_alone && is_host_value(whole)
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(bytes: &[u8]) -> bool {
+    let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+    bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(part)
+}

@@ -1,0 +1,148 @@
+//! One request: its tries, and within each the connection, the request's bytes, the response.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use net::{Dial, Stream, Target};
+use runtime::timer;
+use tls::Keep;
+
+use crate::error::{Error, ErrorKind};
+use crate::message::{Request, Response};
+use crate::read::ResponseReader;
+use crate::settings::ClientSettings;
+use crate::url::{Url, UrlHost};
+
+/// How long to wait after a refused connection before the next try, as a backend with `retries`
+/// does; less where connecting may not take as long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Sends `request` and waits for the whole response. Runs on a worker, whose time it takes for
+/// nothing but its own bytes; dropped, it closes its connection.
+///
+/// Connections that fail are tried again; so are requests that may be repeated where the server
+/// said nothing before it closed.
+///
+/// # Errors
+/// Why there is no response, of the last try. A response is none of these whatever its status.
+pub async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
+    let overdue = Error::new(ErrorKind::Timeout, "the time for the whole request is over");
+    timer::timeout(settings.total_timeout, tries(settings, request)).await.unwrap_or(Err(overdue))
+}
+
+async fn tries(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
+    let proxy = settings.proxy.filter(|_| !request.url.is_tls);
+    let bytes = request.write(proxy.is_some())?;
+    let method = http::Method::from_bytes(request.method.as_bytes());
+    let address = match (&settings.connect_to, proxy, &request.url.host) {
+        (Some(target), ..) => target.clone(),
+        (None, Some(address), _) => Target::Ip(address),
+        (None, None, UrlHost::Ip(address)) => Target::Ip(SocketAddr::new(*address, request.url.port)),
+        (None, None, UrlHost::Name(name)) => {
+            Target::Ip(SocketAddr::new(settings.names.address(name).await?, request.url.port))
+        }
+    };
+    let mut left = settings.retries;
+    loop {
+        let (error, goes_again) = match connect(settings, &request.url, &address).await {
+            Ok(mut stream) => match exchange(settings, method, &bytes, &mut stream).await {
+                Ok(response) => return Ok(response),
+                Err((error, heard)) => {
+                    let silent = !heard && matches!(error.kind, ErrorKind::Broken);
+                    (error, silent && method.is_idempotent())
+                }
+            },
+            Err(error) => {
+                let goes_again = matches!(error.kind, ErrorKind::Connect | ErrorKind::Timeout);
+                if goes_again && left > 0 {
+                    timer::sleep(PAUSE.min(settings.connect_timeout)).await;
+                }
+                (error, goes_again)
+            }
+        };
+        if !goes_again || left == 0 {
+            return Err(error);
+        }
+        left -= 1;
+    }
+}
+
+async fn connect(settings: &ClientSettings, url: &Url, target: &Target) -> Result<Stream, Error> {
+    let shown = || match target {
+        Target::Ip(address) => address.to_string(),
+        other => format!("{other:?}"),
+    };
+    let connected = timer::timeout(settings.connect_timeout, async {
+        let made = Dial::default().connect(target).await;
+        let mut stream =
+            made.map_err(|error| Error::new(ErrorKind::Connect, format!("{}: {error}", shown())))?;
+        if url.is_tls {
+            handshake(settings, url, &mut stream).await?;
+        }
+        Ok(stream)
+    });
+    let overdue = || Error::new(ErrorKind::Timeout, format!("no connection to {} in time", shown()));
+    connected.await.unwrap_or_else(|_| Err(overdue()))
+}
+
+async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) -> Result<(), Error> {
+    let failed = |cause: &dyn std::fmt::Display| Error::new(ErrorKind::Tls, cause);
+    let Some(secure) = &settings.secure else {
+        return Err(failed(&"there is nobody to trust, so https is not asked"));
+    };
+    let name = match &url.host {
+        UrlHost::Name(name) => Some(&**name),
+        UrlHost::Ip(_) => None,
+    };
+    stream.connect_tls(&secure.connector, name, Keep::default()).map_err(|error| failed(&error))?;
+    poll_fn(|context| stream.poll_handshake(context)).await.map_err(|error| failed(&error))?;
+    // The chain was judged, but a name only where one was sent.
+    if let (true, UrlHost::Ip(address)) = (secure.verifies, &url.host) {
+        let own = stream.tls().and_then(|tls| tls.details().peer.first().cloned());
+        let facts = own.as_deref().and_then(|own| tls::x509::CertificateFields::parse(own).ok());
+        if !facts.is_some_and(|facts| facts.has_address(*address)) {
+            return Err(failed(&format!("the server's certificate is not for {address}")));
+        }
+    }
+    Ok(())
+}
+
+/// Sends and receives on a connection. With an error: whether the server had said anything.
+async fn exchange(
+    settings: &ClientSettings,
+    method: http::Method,
+    bytes: &[u8],
+    stream: &mut Stream,
+) -> Result<Response, (Error, bool)> {
+    let written = timer::timeout(settings.idle_timeout, write(stream, bytes)).await;
+    match written {
+        Ok(Ok(())) => {}
+        // It may have said why before it closed.
+        Ok(Err(error)) if is_closed(&error) => {}
+        Ok(Err(error)) => return Err((Error::new(ErrorKind::Broken, error), false)),
+        Err(_) => {
+            return Err((Error::new(ErrorKind::Timeout, "the server does not take the request"), false));
+        }
+    }
+    let mut reader = ResponseReader::new(settings, stream);
+    let read = reader.response(method).await;
+    let heard = reader.heard();
+    stream.close();
+    read.map_err(|error| (error, heard))
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+async fn write(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < bytes.len() {
+        at += poll_fn(|context| stream.poll_write(context, &bytes[at..])).await?;
+    }
+    poll_fn(|context| stream.poll_flush(context)).await?;
+    stream.push();
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! An HTTP/1.1 client for what the process itself wants to know of others: one request, one
+//! response, one connection (manual, 3.10).
+//!
+//! [`send`] runs as a local task of a worker. It resolves the name, connects, speaks TLS where the
+//! URL says so, and gives the whole response or the reason why there is none, within the limits of
+//! [`ClientSettings`]. It follows no redirects, keeps no connection and knows nothing of who calls it:
+//! whoever has an address of HTTP to ask.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod exchange;
+mod message;
+mod names;
+mod read;
+mod settings;
+mod url;
+
+pub use error::{Error, ErrorKind};
+pub use exchange::send;
+pub use message::{Request, Response};
+pub use names::Names;
+pub use settings::{ClientSettings, Secure};
+pub use url::{Url, UrlError, UrlHost};

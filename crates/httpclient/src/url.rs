@@ -1,0 +1,182 @@
+//! Where a request goes: `http://host:port/path?query`, or with `https`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Who is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum UrlHost {
+    /// An address.
+    Ip(IpAddr),
+    /// A name, in lower case.
+    Name(Box<str>),
+}
+
+impl fmt::Display for UrlHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Ip(address) => address.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A URL of `http` or `https`, without a fragment and without a user.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Url {
+    /// Whether it is `https`.
+    pub is_tls: bool,
+    /// Who is asked.
+    pub host: UrlHost,
+    /// Its port, said or not.
+    pub port: u16,
+    path: Box<str>,
+}
+
+/// A text is no URL that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UrlError(&'static str);
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+impl Url {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// Another scheme, no host, a port that is none, a user, or a character that no URL has.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(UrlError("a URL has no blanks and no characters outside of ASCII"));
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(UrlError("not http:// or https://"))?;
+        let is_tls = match scheme {
+            scheme if scheme.eq_ignore_ascii_case("http") => false,
+            scheme if scheme.eq_ignore_ascii_case("https") => true,
+            _ => return Err(UrlError("not http:// or https://")),
+        };
+        let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(UrlError("a user in the URL is not supported"));
+        }
+        let (host, port) = host_and_port(authority)?;
+        let path = match path.as_bytes().first() {
+            Some(b'/') => path.into(),
+            _ => format!("/{path}").into(),
+        };
+        Ok(Self { is_tls, host, port: port.unwrap_or(default_port(is_tls)), path })
+    }
+
+    /// The path and what follows it, as a request line has it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Host and port as the `Host` header has them: a usual port is left out.
+    pub(crate) fn host_header(&self) -> String {
+        if self.port == default_port(self.is_tls) {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.host_header(), self.path)
+    }
+}
+
+fn default_port(is_tls: bool) -> u16 {
+    if is_tls { 443 } else { 80 }
+}
+
+fn host_and_port(authority: &str) -> Result<(UrlHost, Option<u16>), UrlError> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (address, behind) = rest.split_once(']').ok_or(UrlError("a '[' without its ']'"))?;
+            let address: Ipv6Addr =
+                address.parse().map_err(|_| UrlError("no IPv6 address between brackets"))?;
+            let port = behind.strip_prefix(':');
+            if port.is_none() && !behind.is_empty() {
+                return Err(UrlError("something behind ']' that is no port"));
+            }
+            (UrlHost::Ip(address.into()), port)
+        }
+        None => {
+            let (name, port) =
+                authority.split_once(':').map_or((authority, None), |(name, port)| (name, Some(port)));
+            (host(name)?, port)
+        }
+    };
+    let port = match port {
+        None | Some("") => None,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(digits.parse().ok().filter(|port| *port != 0).ok_or(UrlError("a port is 1 to 65535"))?)
+        }
+        Some(_) => return Err(UrlError("a port is 1 to 65535")),
+    };
+    Ok((host, port))
+}
+
+fn host(name: &str) -> Result<UrlHost, UrlError> {
+    if let Ok(address) = name.parse() {
+        return Ok(UrlHost::Ip(IpAddr::V4(address)));
+    }
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if name.is_empty() || name.len() > 253 || !name.bytes().all(fits) {
+        return Err(UrlError("a host's name has letters, digits, '-', '_' and '.'"));
+    }
+    Ok(UrlHost::Name(name.to_ascii_lowercase().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart_and_written_again() {
+        for (text, again) in [
+            ("http://a.test", "http://a.test/"),
+            ("HTTPS://A.Test:443/B?c=/d#e", "https://a.test/B?c=/d"),
+            ("http://a.test:8080?x", "http://a.test:8080/?x"),
+            ("https://[::1]:8443/", "https://[::1]:8443/"),
+            ("http://[2001:DB8::1]", "http://[2001:db8::1]/"),
+            ("http://127.0.0.1:/x", "http://127.0.0.1/x"),
+        ] {
+            assert_eq!(Url::parse(text).map(|url| url.to_string()), Ok(again.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for text in [
+            "",
+            "a.test",
+            "ldap://a.test/",
+            "http://",
+            "http:///x",
+            "http://a b/",
+            "http://a.test:0/",
+            "http://a.test:65536/",
+            "http://a.test:+1/",
+            "http://user@a.test/",
+            "http://[::1/",
+            "http://[::1]x/",
+            "http://[a]/",
+            "http://a.test/\r\nx",
+            "http://a%20b/",
+        ] {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Names that scripts say while they run: fetches and converters with their arguments, variables,
+//! proxies. What they mean is worked out once and kept, within a bound.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
+
+use crate::host::ScriptHost;
+use crate::inbox::Inbox;
+use crate::settings::{LuaSettings, Stderr};
+use crate::state::print;
+use sample::pattern::{List, PatternSets};
+use sample::scope::Directory;
+use sample::script_functions::{CalledConvert, CalledFetch};
+use sample::vars::{Var, Variables, find_process_variable};
+use sample::{Acls, Names, Place, Scope};
+use state::Mode;
+use state::table::Table;
+
+/// So many uses of fetches, of converters and of variables are kept ready.
+const KEPT: usize = 1024;
+
+/// So many variables may be named that the configuration does not name.
+const NAMED: usize = 4096;
+
+/// What names mean once the configuration is read.
+#[derive(Debug)]
+pub struct KnownNames {
+    /// Proxies.
+    pub directory: Arc<Directory>,
+    /// Stick tables.
+    pub tables: HashMap<Box<str>, Arc<Table>>,
+    /// How many counters may be tracked.
+    pub stick_counters: u32,
+    /// The variables of the configuration.
+    pub variables: Variables,
+    /// Its pattern lists, to which functions that run before the first connection may add maps.
+    pub lists: Mutex<Arc<PatternSets>>,
+    /// The e-mails of proxies that send any, by their names.
+    pub mailing: HashMap<Box<str>, Mailing>,
+}
+
+impl KnownNames {
+    /// The pattern list of that name or number.
+    pub(crate) fn list(&self, name: &str) -> Option<Arc<List>> {
+        locked(&self.lists).find(name)
+    }
+}
+
+/// The e-mails of a proxy, for scripts that send them (`email-alert`, `mailers` sections).
+#[derive(Debug, Clone)]
+pub struct Mailing {
+    /// Whether each check is told (`option log-health-checks`).
+    pub tells_checks: bool,
+    /// The least severe syslog level that is told.
+    pub level: u8,
+    /// The mail servers: names and addresses.
+    pub servers: Vec<(Box<str>, SocketAddr)>,
+    /// How long handing an e-mail over may take.
+    pub limit: Duration,
+    /// How mail servers are greeted; `None` for the machine's own name.
+    pub hello: Option<Box<str>>,
+    /// Who writes.
+    pub from: Box<str>,
+    /// To whom.
+    pub to: Box<str>,
+}
+
+impl Names for KnownNames {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
+    fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
+        self.directory.backends.get(name).cloned()
+    }
+
+    fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {
+        self.directory.frontends.get(name).cloned()
+    }
+
+    fn directory(&self) -> Option<Arc<Directory>> {
+        Some(self.directory.clone())
+    }
+
+    fn table(&self, name: &str) -> Option<Arc<Table>> {
+        self.tables.get(name).cloned()
+    }
+
+    fn stick_counters(&self) -> u32 {
+        self.stick_counters
+    }
+}
+
+/// What the states of a program share of this.
+#[derive(Default)]
+pub(crate) struct SharedNames {
+    known: OnceLock<KnownNames>,
+    /// Who does for scripts what they cannot; there is nobody while files are being loaded.
+    host: OnceLock<Box<dyn ScriptHost>>,
+    to_loggers: bool,
+    to_stderr: Stderr,
+    /// Whether scripts send the e-mails about servers.
+    sends_mail: AtomicBool,
+    /// The queues of events that scripts subscribed to.
+    inboxes: Mutex<Vec<Weak<Inbox>>>,
+    scope: Mutex<OwnScope>,
+}
+
+impl std::fmt::Debug for SharedNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// In what names are compiled: the variables of the configuration and those that scripts add.
+#[derive(Debug, Default)]
+struct OwnScope {
+    variables: RefCell<Variables>,
+    patterns: RefCell<PatternSets>,
+    added: usize,
+}
+
+impl SharedNames {
+    pub(crate) fn new(settings: &LuaSettings) -> Self {
+        Self { to_loggers: settings.to_loggers, to_stderr: settings.to_stderr, ..Self::default() }
+    }
+
+    /// Who does for scripts what they cannot, from now on.
+    pub(crate) fn serve(&self, host: Box<dyn ScriptHost>) {
+        // Told once, when the workers start.
+        let _ = self.host.set(host);
+    }
+
+    /// Who does.
+    pub(crate) fn host(&self) -> Option<&dyn ScriptHost> {
+        self.host.get().map(|host| &**host)
+    }
+
+    /// Logs a message that is of no request, where the settings say.
+    pub(crate) fn tell(&self, level: u8, text: &[u8]) {
+        let taken = self.to_loggers && self.host().is_some_and(|host| host.log(level, text));
+        if self.to_stderr == Stderr::On || self.to_stderr == Stderr::Auto && !taken {
+            print(level, text);
+        }
+    }
+
+    /// Notes a queue of events.
+    pub(crate) fn keep_inbox(&self, inbox: &Arc<Inbox>) {
+        let mut inboxes = locked(&self.inboxes);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(inbox));
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn close_inboxes(&self) {
+        locked(&self.inboxes).drain(..).filter_map(|inbox| inbox.upgrade()).for_each(|inbox| inbox.end());
+    }
+
+    /// Scripts send the e-mails about servers (`core.use_native_mailers_config`).
+    pub(crate) fn use_mailers(&self) {
+        self.sends_mail.store(true, Relaxed);
+    }
+
+    /// Whether they do.
+    pub(crate) fn sends_mail(&self) -> bool {
+        self.sends_mail.load(Relaxed)
+    }
+
+    /// The e-mails of a proxy, where scripts send them.
+    pub(crate) fn mailing(&self, proxy: &str) -> Option<&Mailing> {
+        self.known().filter(|_| self.sends_mail())?.mailing.get(proxy)
+    }
+
+    /// What names mean from now on.
+    pub(crate) fn know(&self, known: KnownNames) {
+        *self.scope().variables.borrow_mut() = known.variables.aside();
+        // Told once, when the configuration is read.
+        let _ = self.known.set(known);
+    }
+
+    /// These are the pattern lists from now on.
+    pub(crate) fn know_lists(&self, lists: Arc<PatternSets>) {
+        if let Some(known) = self.known() {
+            *locked(&known.lists) = lists;
+        }
+    }
+
+    /// What names mean, once that is known.
+    pub(crate) fn known(&self) -> Option<&KnownNames> {
+        self.known.get()
+    }
+
+    fn scope(&self) -> MutexGuard<'_, OwnScope> {
+        locked(&self.scope)
+    }
+
+    fn compile<T>(&self, make: impl FnOnce(&Scope<'_>) -> Result<T, String>) -> Result<T, String> {
+        let known = self.known().ok_or("the configuration is not read yet")?;
+        let own = self.scope();
+        make(&Scope {
+            names: known,
+            variables: &own.variables,
+            patterns: &own.patterns,
+            acls: &Acls::default(),
+            proxy: None,
+            mode: Mode::Http,
+            place: Place::HttpRequest,
+            inherited: false,
+        })
+    }
+
+    pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
+        let mut own = self.scope();
+        let is_named = match name.strip_prefix("proc.") {
+            Some(name) => find_process_variable(name).is_some(),
+            None => own.variables.borrow().names_one(name),
+        };
+        if !is_named && (!adds || own.added >= NAMED) {
+            return None;
+        }
+        own.added += usize::from(!is_named);
+        own.variables.borrow_mut().resolve(name).ok()
+    }
+}
+
+/// What one state keeps.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) shared: Arc<SharedNames>,
+    kept: Mutex<CachedName>,
+}
+
+#[derive(Debug, Default)]
+struct CachedName {
+    variables: HashMap<Box<str>, Var>,
+    fetches: HashMap<Box<[String]>, Arc<CalledFetch>>,
+    converts: HashMap<Box<[String]>, Arc<CalledConvert>>,
+}
+
+impl Called {
+    pub(crate) fn new(shared: Arc<SharedNames>) -> Self {
+        Self { shared, kept: Mutex::default() }
+    }
+
+    /// The fetch that `words` name, the first its name, the others its arguments.
+    pub(crate) fn fetch(&self, words: Vec<String>) -> Result<Arc<CalledFetch>, String> {
+        let mut kept = locked(&self.kept);
+        if let Some(known) = kept.fetches.get(&*words) {
+            return Ok(known.clone());
+        }
+        let made = self.shared.compile(|scope| CalledFetch::new(&words[0], &words[1..], scope))?;
+        let made = Arc::new(made);
+        keep(&mut kept.fetches, words.into(), made.clone());
+        Ok(made)
+    }
+
+    /// The converter that `words` name.
+    pub(crate) fn convert(&self, words: Vec<String>) -> Result<Arc<CalledConvert>, String> {
+        let mut kept = locked(&self.kept);
+        if let Some(known) = kept.converts.get(&*words) {
+            return Ok(known.clone());
+        }
+        let made = self.shared.compile(|scope| CalledConvert::new(&words[0], &words[1..], scope))?;
+        let made = Arc::new(made);
+        keep(&mut kept.converts, words.into(), made.clone());
+        Ok(made)
+    }
+
+    /// The variable of that name; one that nothing names yet where `adds`, as long as there is room.
+    pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
+        let mut kept = locked(&self.kept);
+        if let Some(known) = kept.variables.get(name) {
+            return Some(known.clone());
+        }
+        let var = self.shared.variable(name, adds)?;
+        keep(&mut kept.variables, name.into(), var.clone());
+        Some(var)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Keeps a value; of very many different ones none are kept any more.
+fn keep<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, value: V) {
+    if map.len() < KEPT {
+        map.insert(key, value);
+    }
+}

@@ -1,0 +1,91 @@
+//! A client's connection, from accept to close: PROXY header, TLS handshake, session rules, and the
+//! rest between requests.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::rc::{Rc, Weak};
+
+use net::Stream;
+use runtime::Boxed;
+use runtime::timer::Timer;
+use runtime::worker::ConnectionGuard;
+use sample::Session;
+use state::sessions::RegisteredSession;
+
+use super::{Client, Downstream, Link};
+use crate::flow::Socket;
+use crate::server::per_worker::LocalProxy;
+use crate::worker::Worker;
+
+/// A client's connection: link, deadline, entry in the register, and its socket.
+///
+/// It is a [`Client`] with the socket as its side, in the same box. Serving a request therefore
+/// lends the box ([`into_client`](Self::into_client)) instead of moving its content, and rules see
+/// the connection as they see the client of a request.
+pub(crate) struct Connection(Boxed<Client>);
+
+impl Connection {
+    /// Begins a connection. A TLS handshake takes `tls_place`, if the number of these is limited.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        frontend: Rc<LocalProxy>,
+        stream: Stream,
+        session: Session,
+        entry: RegisteredSession,
+        load: ConnectionGuard,
+        tls_place: Option<tls::ConnectionPermit>,
+    ) -> Self {
+        Self(Boxed::new(Client {
+            timer: Timer::new(),
+            idle_from: session.accepted_us,
+            entry,
+            side: Downstream::Socket(Socket::new(stream)),
+            tls_place,
+            link: Rc::new(Link {
+                session,
+                frontend,
+                worker,
+                private: RefCell::default(),
+                last_server: RefCell::new(Weak::new()),
+                _load: load,
+            }),
+        }))
+    }
+
+    /// The client of a request that has the whole connection.
+    #[inline]
+    pub(crate) fn into_client(self) -> Boxed<Client> {
+        self.0
+    }
+
+    /// Takes the connection back from such a request.
+    #[inline]
+    pub(crate) fn of_client(client: Boxed<Client>) -> Self {
+        debug_assert!(matches!(client.side, Downstream::Socket(_)), "a stream is not a connection");
+        Self(client)
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&mut self) -> &mut Socket {
+        match &mut self.0.side {
+            Downstream::Socket(socket) => socket,
+            Downstream::Stream(_) => unreachable!("a connection is made of a socket"),
+        }
+    }
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    #[inline]
+    fn deref(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl DerefMut for Connection {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.0
+    }
+}

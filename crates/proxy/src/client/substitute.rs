@@ -1,0 +1,67 @@
+//! A stream of the proxy's own in the place of a client's. What is asked on behalf of a client is a
+//! stream of its own: `show sess` has a line for it, and rules of where it goes see nothing of the
+//! client's session, and count nothing in it. Used by `evaluate::spoe`.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use runtime::worker::ConnectionGuard;
+use sample::Session;
+use state::sessions::RegisteredSession;
+
+use super::{Client, Link};
+
+/// A client that has another entry, and perhaps another session, until this is dropped.
+pub(crate) struct StandIn<'a> {
+    client: &'a mut Client,
+    /// What it had before.
+    entry: Option<RegisteredSession>,
+    link: Option<Rc<Link>>,
+}
+
+impl Client {
+    /// Has `entry` stand in for the client's own, and `session`, which no listener accepted, where
+    /// something looks at it.
+    pub(crate) fn stand_in(&mut self, entry: RegisteredSession, session: Option<Session>) -> StandIn<'_> {
+        let entry = Some(std::mem::replace(&mut self.entry, entry));
+        let link = session.map(|session| {
+            debug_assert!(session.listener.is_nobody(), "it would give back places that it never took");
+            let own = Rc::new(Link {
+                session,
+                frontend: self.frontend.clone(),
+                worker: self.worker.clone(),
+                private: RefCell::default(),
+                last_server: RefCell::default(),
+                _load: ConnectionGuard::none(),
+            });
+            std::mem::replace(&mut self.link, own)
+        });
+        StandIn { client: self, entry, link }
+    }
+}
+
+impl Deref for StandIn<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client
+    }
+}
+
+impl DerefMut for StandIn<'_> {
+    fn deref_mut(&mut self) -> &mut Client {
+        self.client
+    }
+}
+
+impl Drop for StandIn<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.client.entry = entry;
+        }
+        if let Some(link) = self.link.take() {
+            self.client.link = link;
+        }
+    }
+}

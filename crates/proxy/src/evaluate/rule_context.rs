@@ -1,0 +1,99 @@
+//! What a rule set is about, for who runs it and for what its rules run.
+
+use plan::Proxy;
+
+use crate::client::Client;
+use crate::exchange::{Exchange, Stop};
+use crate::message::inspect;
+use crate::server::Upstream;
+
+/// What a rule set is about.
+pub(super) enum RuleContext<'a> {
+    /// A connection before its first byte.
+    Connection,
+    /// An HTTP request, as rules of this proxy see it.
+    Request(&'a Proxy),
+    /// An HTTP response from there, as rules of this proxy see it.
+    Response(&'a Proxy, &'a mut Upstream),
+    /// An HTTP response, as `tcp-response content` rules see it, looked at again until this instant.
+    ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
+    /// A response that a cache has, as rules of this proxy see it.
+    Cached(&'a Proxy),
+    /// The response that the client is about to get, of whose body so much is in the buffer.
+    Reply { held: usize },
+    /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
+    Content { proxy: &'a Proxy, until: u64 },
+    /// What the client of a TCP stream has sent so far, looked at again until this instant or until
+    /// no more can come.
+    Stream { proxy: &'a Proxy, until: u64, complete: bool },
+    /// What the server of a TCP stream has sent so far.
+    Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
+}
+
+impl RuleContext<'_> {
+    /// Whether it is about a response.
+    pub(super) fn is_response(&self) -> bool {
+        match self {
+            Self::Response(..)
+            | Self::ResponseContent { .. }
+            | Self::Cached(_)
+            | Self::Reply { .. }
+            | Self::Answer { .. } => true,
+            Self::Connection | Self::Request(_) | Self::Content { .. } | Self::Stream { .. } => false,
+        }
+    }
+
+    /// Whose rules they are, where that matters.
+    pub(super) fn proxy(&self) -> Option<&Proxy> {
+        match self {
+            Self::Request(proxy)
+            | Self::Content { proxy, .. }
+            | Self::Response(proxy, _)
+            | Self::Cached(proxy)
+            | Self::ResponseContent { proxy, .. }
+            | Self::Stream { proxy, .. }
+            | Self::Answer { proxy, .. } => Some(proxy),
+            Self::Connection | Self::Reply { .. } => None,
+        }
+    }
+}
+
+/// Waits for more bytes of a stream of TCP, or until no more can come.
+///
+/// # Errors
+/// An operator ended the stream.
+pub(super) async fn wait_for_bytes(
+    client: &mut Client,
+    x: &mut Exchange,
+    about: &mut RuleContext<'_>,
+) -> Result<(), Stop> {
+    match about {
+        RuleContext::Stream { until, complete, .. } => {
+            *complete = !inspect::more_of_request(client, x, *until).await?;
+        }
+        RuleContext::Answer { proxy, upstream, until, complete } => {
+            *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The longest that the head may become by rewriting: what the body leaves of a buffer.
+pub(super) fn longest_head(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> usize {
+    let held = match about {
+        RuleContext::Response(_, upstream) | RuleContext::ResponseContent { upstream, .. } => {
+            upstream.received().len()
+        }
+        RuleContext::Reply { held } => *held,
+        _ => client.side.received().len(),
+    };
+    let tune = &client.worker.shared.plan.global.tune;
+    let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
+    (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held))
+}
+
+/// Whether the client's leaving ends a wait in this set.
+pub(super) fn watches(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> bool {
+    about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
+}

@@ -1,0 +1,34 @@
+//! The engines that ask agents about an exchange or a TCP stream (SPOE), and what became of that so
+//! far. `evaluate::spoe` asks.
+
+use std::sync::Arc;
+
+use plan::Proxy;
+use plan::spoe::SpoeEngine;
+
+/// The engines, the frontend's first.
+#[derive(Default)]
+pub(crate) struct Engaged(pub(crate) Vec<EngagedEngine>);
+
+/// One of them.
+pub(crate) struct EngagedEngine {
+    pub(crate) engine: Arc<SpoeEngine>,
+    /// Whether it asks no more: something went wrong.
+    pub(crate) is_off: bool,
+    /// How long it took in all, in ms.
+    pub(crate) total_ms: u64,
+}
+
+impl Engaged {
+    /// Adds the engines of a proxy.
+    pub(crate) fn add(&mut self, proxy: &Proxy) {
+        let own =
+            |engine: &Arc<SpoeEngine>| EngagedEngine { engine: engine.clone(), is_off: false, total_ms: 0 };
+        self.0.extend(proxy.engines.iter().map(own));
+    }
+
+    /// Where an engine stands.
+    pub(crate) fn position(&self, engine: &Arc<SpoeEngine>) -> Option<usize> {
+        self.0.iter().position(|own| Arc::ptr_eq(&own.engine, engine))
+    }
+}

@@ -1,0 +1,115 @@
+//! Idle connections lent to health checks, and those that checks opened and leave to requests
+//! (`check-reuse-pool`).
+//!
+//! A check asks as the first request of a client's connection would: what it sent cannot be sent
+//! again. It counts neither as a request nor as a connection of one. Called by the binary, for
+//! `health`, on the worker that the check runs on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use net::Stream;
+use plan::proxy::Reuse;
+use plan::server::UseSource;
+use plan::{Proxy, ServerSettings};
+use sample::Endpoint;
+
+use crate::flow::Socket;
+use crate::routing::connect::set_options;
+use crate::routing::takeover::{has_idle_elsewhere, take_over};
+use crate::server::h1::{Connection, PoolKey};
+use crate::server::per_worker::LocalServer;
+use crate::server::pool::PoolQuery;
+use crate::server::{Open, Upstream};
+use crate::worker::{Worker, current};
+
+/// An idle connection on loan: closed when it is dropped.
+pub struct Lent(Box<Connection>);
+
+impl Lent {
+    /// The connection.
+    pub fn stream(&mut self) -> &mut Stream {
+        &mut self.0.socket.stream
+    }
+
+    /// Ends the loan: nothing is outstanding on it.
+    pub fn give_back(self) {
+        if let Some(worker) = current() {
+            worker.pools.put(self.0);
+        }
+    }
+}
+
+/// Takes an idle connection to `server` of the backend, one that requests of the connection name
+/// `name` may use; empty for those that have none.
+pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
+    let (worker, local) = find(backend, server)?;
+    let key = key(name);
+    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: true };
+    let mut idle = worker.pools.take(&local, ask);
+    if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
+        idle = match take_over(&worker, &local, ask, false).await {
+            Some(Upstream::Socket(connection)) => Some(connection),
+            Some(Upstream::Stream(_)) | None => None,
+        };
+    }
+    let mut connection = idle?;
+    connection.send_at_once();
+    connection.uses += 1;
+    Some(Lent(connection))
+}
+
+/// Keeps a connection that a check opened when the address of `server` had changed `moves` times,
+/// on which nothing is outstanding.
+pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: Stream, moves: u32) {
+    let Some((worker, local)) = find(backend, server) else { return stream.reset_on_close() };
+    let limit = local.state.maxconn.load(std::sync::atomic::Ordering::Relaxed);
+    let open = match local.strict_maxconn && limit > 0 {
+        true => Open::within(&local, limit),
+        false => Some(Open::new(&local)),
+    };
+    let Some(mut open) = open.filter(|_| backend.reuse != Reuse::Never) else {
+        return stream.reset_on_close();
+    };
+    open.moves = moves;
+    set_options(&stream, backend);
+    let asked = worker.shared.plan.variables.wants_backend_source();
+    let ours = stream.local().filter(|_| asked).map_or(Endpoint::Local, Endpoint::Ip);
+    let ends = Some((ours, stream.peer().map_or(Endpoint::Local, Endpoint::Ip)));
+    worker.pools.put(Box::new(Connection {
+        socket: Socket::new(stream),
+        key: key(name),
+        uses: 1,
+        glitches: 0,
+        private: false,
+        ends,
+        late_nodelay: false,
+        open,
+    }));
+}
+
+/// The server on the calling worker, if its connections are not told apart by clients.
+pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
+    let own_source = |source: &plan::server::SourceAddress| {
+        matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
+    };
+    if server.state.port_offset().is_some()
+        || server.state.is_unspecified()
+        || !server.source.as_ref().is_none_or(own_source)
+    {
+        return None;
+    }
+    let worker = current()?;
+    // The check may be one of another plan, and its place another's by now.
+    worker.shared.proxies.get(backend.index)?;
+    let local = worker.local(backend.index).server(server.index)?;
+    Arc::ptr_eq(&local.state, &server.state).then_some((worker, local))
+}
+
+/// The key of requests that differ by nothing but the name (`connect::pool_key`).
+pub(super) fn key(name: &str) -> PoolKey {
+    match name {
+        "" => PoolKey::default(),
+        _ => [b"\0", name.as_bytes()].concat().into(),
+    }
+}

@@ -1,0 +1,83 @@
+//! TLS on a connection to a server: the name that the server is sent, and the handshake.
+
+use std::task::{Context, ready};
+
+use net::Stream;
+use plan::server::{ServerName, ServerTls};
+use plan::{Proxy, ServerSettings};
+use sample::{ConnectionError, Env};
+
+use crate::client::Client;
+use crate::exchange::{Exchange, view};
+use crate::fault::Fault;
+use crate::observe;
+use crate::routing::connect_wait::reach;
+
+/// The name that this server is sent in TLS for this request.
+pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Vec<u8>> {
+    let tls = settings.speaks_tls()?;
+    let ServerName::Expression(expression) = &tls.name else { return None };
+    let mut name = Vec::new();
+    view::with(client, x, |env: &Env<'_>| expression.eval_into(env, &mut name));
+    (!name.is_empty()).then_some(name)
+}
+
+/// Whether this request may be sent before the server has said anything (`allow-0rtt`): where the
+/// client sent it so itself, or where it can be sent again and `retry-on 0rtt-rejected` says that
+/// it is to be. Of our own accord none is that does something (RFC 8470, 4).
+pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: &ServerTls) -> bool {
+    let by_us = || {
+        use http::Method::{Get, Head, Options, Trace};
+        backend.retry_on.zero_rtt_rejected
+            && x.is_kept()
+            && matches!(x.txn.request.method_id(), Get | Head | Options | Trace)
+    };
+    tls.early && x.txn.is_http && !x.choice.never_early && (client.side.is_early() || by_us())
+}
+
+/// Sends `preamble`, what comes before TLS, and makes the handshake, all within the time that is
+/// left to connect; what is `early` may be sent before its end. Where a client is to be watched (`option abortonclose`), its leaving ends the
+/// attempt.
+pub(super) async fn begin(
+    client: &mut Client,
+    x: &mut Exchange,
+    stream: &mut Stream,
+    connector: &tls::Connector,
+    (name, mut preamble, early): (Option<&[u8]>, &[u8], bool),
+    watch: bool,
+) -> Result<(), Fault> {
+    // What is no text is no name of a host either.
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    let failed = |error: tls::Error| match error.kind {
+        // Nothing of the server's.
+        tls::FailureKind::TooMany => Fault::Internal,
+        kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
+    };
+    let variables = &client.worker.shared.plan.variables;
+    let keep = tls::Keep {
+        session: variables.wants_tls_session(),
+        finished: variables.wants_tls_finished(),
+        ..tls::Keep::default()
+    };
+    let mut begun = false;
+    let step = |context: &mut Context<'_>| {
+        while !preamble.is_empty() {
+            let written = ready!(stream.poll_write(context, preamble));
+            let written =
+                written.map_err(|error| Fault::ConnectFailed(ConnectionError::of_kernel(&error)))?;
+            preamble = &preamble[written..];
+        }
+        if !std::mem::replace(&mut begun, true) {
+            stream.connect_tls_early(connector, name, keep, early).map_err(failed)?;
+        }
+        stream.poll_early_handshake(context).map_err(failed)
+    };
+    let reached = reach(client, x, watch, step).await;
+    observe::server_tls(client, x, stream, reached.as_ref().err().copied());
+    reached?;
+    if stream.tls().is_some_and(|session| !session.details().is_resumed) {
+        let counters = client.worker.shared.process.counters.mine();
+        counters.server_key_rate.tick(runtime::timer::now_ms());
+    }
+    Ok(())
+}

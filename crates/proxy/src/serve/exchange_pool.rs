@@ -1,0 +1,142 @@
+//! Requests in progress: their futures live in boxes that are used again, so that a connection at
+//! rest is small and a warm request allocates nothing.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use runtime::pools::Pool;
+use runtime::profile;
+use runtime::usage::Measured;
+use runtime::watchdog::{self, TaskName};
+use runtime::{Boxed, Boxes};
+
+use crate::client::{Client, Connection};
+use crate::exchange::{Arrival, Next};
+
+/// Serves requests: the steps of [`http`](super::http), with the type of their future.
+pub(crate) trait Serve {
+    /// Serves one request; returns its client.
+    type Exchange: Future<Output = (Boxed<Client>, Next)>;
+
+    /// Begins to serve the next request of `client`.
+    fn serve(&self, client: Boxed<Client>, arrival: Arrival) -> Self::Exchange;
+}
+
+impl<M, F> Serve for M
+where
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
+{
+    type Exchange = F;
+
+    #[inline]
+    fn serve(&self, client: Boxed<Client>, arrival: Arrival) -> F {
+        self(client, arrival)
+    }
+}
+
+/// A box for the future of a request.
+type Slot<F> = Pin<Box<Option<F>>>;
+
+/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
+/// worker.
+pub(crate) struct Exchanges<S: Serve> {
+    server: S,
+    free: RefCell<Vec<Slot<S::Exchange>>>,
+    /// How many boxes were made.
+    made: Cell<usize>,
+    /// For the clients of streams, which are as many; that of a connection has a box of its own.
+    clients: Boxes<Client>,
+}
+
+impl<S: Serve> Exchanges<S> {
+    pub(super) fn new(server: S) -> Self {
+        Self { server, free: RefCell::new(Vec::new()), made: Cell::new(0), clients: Boxes::default() }
+    }
+
+    /// What `show pools` tells of the boxes.
+    pub(super) fn pool(&self) -> Pool {
+        let free = self.free.borrow().len();
+        Pool { name: "exchange", size: size_of::<Option<S::Exchange>>(), allocated: self.made.get(), free }
+    }
+
+    /// What `show pools` tells of the boxes of streams.
+    pub(super) fn stream_pool(&self) -> Pool {
+        self.clients.pool("stream")
+    }
+
+    /// Serves a request.
+    // Begins before it is awaited: a connection at rest has the room of this future too.
+    pub(super) fn run(
+        &self,
+        connection: Connection,
+        arrival: Arrival,
+    ) -> impl Future<Output = (Connection, Next)> {
+        let mut running = self.begin(connection.into_client(), arrival);
+        async move {
+            let (client, next) = poll_fn(|context| running.poll(context)).await;
+            self.end(running);
+            (Connection::of_client(client), next)
+        }
+    }
+
+    /// Begins with a request, in a box that is free.
+    #[inline]
+    pub(super) fn begin(&self, client: Boxed<Client>, arrival: Arrival) -> RunningRequest<S::Exchange> {
+        let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            self.made.set(self.made.get() + 1);
+            Box::pin(None)
+        });
+        let task = task_of(&client);
+        slot.set(Some(self.server.serve(client, arrival)));
+        // Boxed for the same reason.
+        let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
+        RunningRequest { slot, task, measure }
+    }
+
+    /// As [`begin`](Self::begin), with one stream of a connection as the client.
+    pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> RunningRequest<S::Exchange> {
+        self.begin(self.clients.put(client), arrival)
+    }
+
+    /// Takes back the boxes of a stream that is over.
+    pub(super) fn end_stream(&self, client: Boxed<Client>, running: RunningRequest<S::Exchange>) {
+        self.clients.take_back(client);
+        self.end(running);
+    }
+
+    /// Takes the box back.
+    #[inline]
+    pub(super) fn end(&self, running: RunningRequest<S::Exchange>) {
+        let mut slot = running.slot;
+        slot.set(None);
+        self.free.borrow_mut().push(slot);
+    }
+}
+
+/// A request in progress.
+pub(super) struct RunningRequest<F> {
+    slot: Slot<F>,
+    task: TaskName,
+    measure: Option<Box<Measured>>,
+}
+
+impl<F: Future> RunningRequest<F> {
+    #[inline]
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        match (self.slot.as_mut().as_pin_mut(), &mut self.measure) {
+            (Some(future), None) => watchdog::during(self.task, || future.poll(context)),
+            (Some(future), Some(measure)) => {
+                watchdog::during(self.task, || measure.poll(context, |context| future.poll(context)))
+            }
+            (None, _) => Poll::Pending,
+        }
+    }
+}
+
+/// What a watchdog is told of the connection's turns.
+pub(super) fn task_of(connection: &Client) -> TaskName {
+    TaskName::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
+}

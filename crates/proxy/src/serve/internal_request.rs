@@ -1,0 +1,95 @@
+//! Requests of the proxy's own beside those of clients: each has a client that sends what is given to
+//! it and takes nothing. Called by `revalidate` and `mirror`.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::thread::LocalKey;
+
+use runtime::Boxed;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::client::Client;
+use crate::flow::{Coding, Tapped};
+
+/// One that is on its way. Nobody waits for it, so that no limit of connections bounds how many there
+/// are.
+pub(super) struct InternalRequest(&'static LocalKey<Cell<usize>>);
+
+impl InternalRequest {
+    /// One more of those that `running` counts on the calling worker, unless there are `most`.
+    pub(super) fn begin(running: &'static LocalKey<Cell<usize>>, most: usize) -> Option<Self> {
+        (running.get() < most).then(|| {
+            running.set(running.get() + 1);
+            Self(running)
+        })
+    }
+}
+
+impl Drop for InternalRequest {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// What a client sends.
+pub(super) enum InternalBody {
+    /// All of it is here.
+    Whole(Vec<u8>),
+    /// Another request's, as it comes.
+    Coming(Rc<Tapped>, Coding),
+}
+
+/// So much of a body that comes waits in a socket, apart from what waits before it.
+const IN_SOCKET: usize = 64 * 1024;
+
+/// A client like `client` that sends `body` and takes nothing.
+///
+/// # Errors
+/// There is no descriptor to spare.
+pub(super) fn client(client: &Client, body: InternalBody) -> io::Result<Boxed<Client>> {
+    let (own, other) = UnixStream::pair()?;
+    own.set_nonblocking(true)?;
+    other.set_nonblocking(true)?;
+    if let InternalBody::Coming(..) = body {
+        rustix::net::sockopt::set_socket_send_buffer_size(&other, IN_SOCKET)?;
+    }
+    let other = tokio::net::UnixStream::from_std(other)?;
+    tokio::task::spawn_local(feed(other, body));
+    Ok(client.aside(own))
+}
+
+/// Sends the body, and takes what nobody wants, to its end. A body that is cut ends with the
+/// connection.
+async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
+    let sent = match body {
+        InternalBody::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
+        InternalBody::Coming(body, coding) => pass(&mut stream, &body, coding).await.is_ok(),
+    };
+    if !sent {
+        return;
+    }
+    let mut bytes = vec![0; 16 * 1024];
+    while matches!(stream.read(&mut bytes).await, Ok(read) if read > 0) {}
+}
+
+/// Sends a body as it comes.
+///
+/// # Errors
+/// It was cut, or nobody takes it.
+async fn pass(stream: &mut tokio::net::UnixStream, body: &Tapped, coding: Coding) -> io::Result<()> {
+    let (mut piece, mut coded) = (Vec::new(), Vec::new());
+    while poll_fn(|context| body.poll_take(context, &mut piece)).await {
+        coded.clear();
+        coding.write(&piece, &mut coded);
+        stream.write_all(&coded).await?;
+    }
+    if body.is_cut() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    coded.clear();
+    coding.finish(&mut None, &mut coded);
+    stream.write_all(&coded).await
+}

@@ -1,0 +1,133 @@
+//! Which streams of a connection have something to do: each has a waker of its own, and the task of
+//! the connection polls those that were woken, first come first served.
+//!
+//! Wakers may be called by other threads. While the task runs nobody wakes it: it looks here again
+//! before it rests.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+/// The streams of one connection that were woken.
+#[derive(Default)]
+pub(super) struct WakeQueue {
+    state: Mutex<WakeState>,
+}
+
+#[derive(Default)]
+struct WakeState {
+    woken: VecDeque<u32>,
+    owner: Option<Waker>,
+    is_running: bool,
+}
+
+/// The waker of one stream.
+pub(super) struct StreamWaker {
+    ready: Arc<WakeQueue>,
+    index: u32,
+    is_woken: AtomicBool,
+}
+
+impl WakeQueue {
+    // A waker runs no code of ours that could panic within: the state is good either way.
+    fn state(&self) -> MutexGuard<'_, WakeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task begins to run, and is woken by `owner` afterwards.
+    pub(super) fn enter(&self, owner: &Waker) {
+        let mut state = self.state();
+        state.is_running = true;
+        if !state.owner.as_ref().is_some_and(|known| known.will_wake(owner)) {
+            state.owner = Some(owner.clone());
+        }
+    }
+
+    /// The task rests; at once again if a stream was woken meanwhile.
+    pub(super) fn leave(&self) {
+        let mut state = self.state();
+        state.is_running = false;
+        if !state.woken.is_empty()
+            && let Some(owner) = &state.owner
+        {
+            owner.wake_by_ref();
+        }
+    }
+
+    /// Whether a stream was woken.
+    pub(super) fn is_any(&self) -> bool {
+        !self.state().woken.is_empty()
+    }
+
+    /// The number of the next stream that was woken.
+    pub(super) fn next(&self) -> Option<usize> {
+        self.state().woken.pop_front().map(|index| index as usize)
+    }
+}
+
+impl StreamWaker {
+    /// The waker of the stream with this number.
+    pub(super) fn new(ready: &Arc<WakeQueue>, index: usize) -> Arc<Self> {
+        Arc::new(Self { ready: ready.clone(), index: index as u32, is_woken: AtomicBool::new(false) })
+    }
+
+    /// The stream is about to be polled: it may be woken anew.
+    pub(super) fn clear(&self) {
+        self.is_woken.store(false, Ordering::Release);
+    }
+}
+
+impl Wake for StreamWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut state = self.ready.state();
+        state.woken.push_back(self.index);
+        if !state.is_running
+            && let Some(owner) = &state.owner
+        {
+            owner.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    struct Counted(AtomicUsize);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_stream_is_woken_once_until_it_is_polled_and_its_task_only_while_it_rests() {
+        let (ready, counted) = (Arc::new(WakeQueue::default()), Arc::new(Counted(AtomicUsize::new(0))));
+        let slots: Vec<_> = (0..3).map(|index| StreamWaker::new(&ready, index)).collect();
+        ready.enter(&Waker::from(counted.clone()));
+        for slot in [&slots[2], &slots[0], &slots[2]] {
+            slot.wake_by_ref();
+        }
+        assert_eq!(counted.0.load(Ordering::Relaxed), 0);
+        assert_eq!([ready.next(), ready.next(), ready.next()], [Some(2), Some(0), None]);
+        slots[2].wake_by_ref();
+        assert!(!ready.is_any(), "not polled yet");
+        slots[2].clear();
+        slots[2].wake_by_ref();
+        ready.leave();
+        assert_eq!(counted.0.load(Ordering::Relaxed), 1, "woken as it came to rest");
+        assert_eq!(ready.next(), Some(2));
+        slots[1].wake_by_ref();
+        assert_eq!(counted.0.load(Ordering::Relaxed), 2);
+    }
+}

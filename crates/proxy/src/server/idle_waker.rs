@@ -1,0 +1,110 @@
+//! Tells the sweeper of idle connections which servers something happened at, so that it looks at
+//! those alone.
+//!
+//! A waker has to be `Send`, although everything here happens on one worker: the locks are never
+//! waited for, and none is taken by a request. Called by `pool`.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+/// The place of a server: its backend's, and its own in it.
+pub(crate) type ServerPosition = (usize, usize);
+
+/// What all bells of a worker ring.
+#[derive(Debug, Default)]
+pub(crate) struct Board(Mutex<Rung>);
+
+#[derive(Debug, Default)]
+struct Rung {
+    places: Vec<ServerPosition>,
+    sweeper: Option<Waker>,
+}
+
+/// The bell of one server: the waker that its idle connections are registered with.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    /// Rung, and not looked after yet.
+    rung: AtomicBool,
+    place: ServerPosition,
+    board: Arc<Board>,
+}
+
+impl Board {
+    fn rung(&self) -> MutexGuard<'_, Rung> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task to wake.
+    pub(crate) fn set_sweeper(&self, waker: &Waker) {
+        let mut rung = self.rung();
+        if !rung.sweeper.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            rung.sweeper = Some(waker.clone());
+        }
+    }
+
+    /// Wakes the sweeper without a server: the time to purge has changed.
+    pub(crate) fn wake_sweeper(&self) {
+        if let Some(sweeper) = &self.rung().sweeper {
+            sweeper.wake_by_ref();
+        }
+    }
+
+    /// The places that were rung for since the last call, in `places`, whose memory is kept for the
+    /// next.
+    pub(crate) fn take(&self, places: &mut Vec<ServerPosition>) {
+        places.clear();
+        std::mem::swap(places, &mut self.rung().places);
+    }
+}
+
+impl Bell {
+    /// The bell of the server at `place`.
+    pub(crate) fn new(place: ServerPosition, board: &Arc<Board>) -> Arc<Bell> {
+        Arc::new(Bell { rung: AtomicBool::new(false), place, board: Arc::clone(board) })
+    }
+
+    /// Lets it ring again: called before its server's connections are looked at.
+    pub(crate) fn reset(&self) {
+        self.rung.store(false, Relaxed);
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.rung.swap(true, Relaxed) {
+            return;
+        }
+        let mut rung = self.board.rung();
+        rung.places.push(self.place);
+        if let Some(sweeper) = &rung.sweeper {
+            sweeper.wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_is_noted_once_until_it_is_looked_at() {
+        let board = Arc::new(Board::default());
+        let (one, other) = (Bell::new((0, 1), &board), Bell::new((2, 3), &board));
+        let wakers = [Waker::from(one.clone()), Waker::from(other.clone())];
+        for waker in [&wakers[0], &wakers[1], &wakers[0]] {
+            waker.wake_by_ref();
+        }
+        let mut places = vec![(9, 9)];
+        board.take(&mut places);
+        assert_eq!(places, [(0, 1), (2, 3)]);
+        one.reset();
+        wakers.iter().for_each(Waker::wake_by_ref);
+        board.take(&mut places);
+        assert_eq!(places, [(0, 1)], "the other was not looked at");
+    }
+}

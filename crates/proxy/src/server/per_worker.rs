@@ -1,0 +1,201 @@
+//! Proxies and servers as one worker holds them.
+//!
+//! What all workers share of the plan is counted by each worker once, when it first has to do with
+//! it; its tasks count among themselves ([`Local`]). A request therefore takes and gives back a
+//! proxy and a server without a write that another worker would see. A server that a task holds
+//! keeps its place (`plan::servers`), also across a wait.
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plan::{Proxy, ServerSettings};
+use runtime::Local;
+use state::{Listener, Process};
+
+use crate::shared::{PreparedProxy, Shared};
+
+/// A proxy.
+pub(crate) struct LocalProxy {
+    shared: Arc<Shared>,
+    plan: Arc<Proxy>,
+    /// What it is now.
+    pub(crate) held: Local<state::Proxy>,
+    /// Its listeners, those of them that had a connection here, by the number of their `bind` line.
+    listeners: RefCell<Vec<Option<Local<Listener>>>>,
+    /// Its servers, those of them that had a request here, by place.
+    servers: RefCell<Vec<Option<Rc<LocalServer>>>>,
+}
+
+impl Deref for LocalProxy {
+    type Target = Proxy;
+
+    #[inline]
+    fn deref(&self) -> &Proxy {
+        &self.plan
+    }
+}
+
+/// A server.
+pub(crate) struct LocalServer {
+    settings: Arc<ServerSettings>,
+    /// What it is now.
+    pub(crate) held: Local<state::Server>,
+    /// The number of its backend.
+    pub(crate) backend: usize,
+    pub(crate) process: Arc<Process>,
+}
+
+impl Deref for LocalServer {
+    type Target = ServerSettings;
+
+    #[inline]
+    fn deref(&self) -> &ServerSettings {
+        &self.settings
+    }
+}
+
+impl LocalServer {
+    /// Whether both are the same server.
+    #[inline]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        // Of two plans it is the same if nothing that connections depend on has changed.
+        Arc::ptr_eq(&self.settings, &other.settings)
+            || (Arc::ptr_eq(self.held.shared(), other.held.shared()) && self.print == other.print)
+    }
+
+    /// Whether one more idle connection to it is kept (manual, 5.2 `pool-max-conn` and
+    /// `pool-purge-delay`, 3.2 `tune.pool-low-fd-ratio`).
+    #[inline]
+    pub(crate) fn keeps_idle(&self) -> bool {
+        let (limit, counters) = (self.pool_max_conn, &self.state.counters);
+        (limit < 0 || (state::counters::current(counters, |shard| shard.idle.get()) as i64) < limit)
+            // Without a delay they would all be purged at once.
+            && !self.pool_purge_delay.is_zero()
+            && !self.process.uses(&self.process.idle_from_fds)
+    }
+}
+
+impl LocalProxy {
+    fn new(shared: &Arc<Shared>, index: usize) -> Self {
+        let plan = &shared.proxies[index].plan;
+        Self {
+            plan: plan.clone(),
+            held: Local::new(plan.state.clone()),
+            listeners: RefCell::default(),
+            servers: RefCell::default(),
+            shared: shared.clone(),
+        }
+    }
+
+    /// What was prepared from it.
+    #[inline]
+    pub(crate) fn prepared(&self) -> &PreparedProxy {
+        &self.shared.proxies[self.plan.index]
+    }
+
+    /// The listener of its `bind` line `number`.
+    pub(crate) fn listener(&self, number: usize) -> Local<Listener> {
+        let mut all = self.listeners.borrow_mut();
+        if all.len() <= number {
+            all.resize_with(number + 1, || None);
+        }
+        all[number].get_or_insert_with(|| Local::new(self.plan.binds[number].listener.clone())).clone()
+    }
+
+    /// The server at `place`; `None` where there never was one.
+    #[inline]
+    pub(crate) fn server(&self, place: usize) -> Option<Rc<LocalServer>> {
+        if let Some(Some(known)) = self.servers.borrow().get(place) {
+            return Some(known.clone());
+        }
+        self.learn(place)
+    }
+
+    #[cold]
+    fn learn(&self, place: usize) -> Option<Rc<LocalServer>> {
+        let settings = self.plan.servers.get(place)?.shared();
+        let known = Rc::new(LocalServer {
+            held: Local::new(settings.state.clone()),
+            backend: self.plan.index,
+            process: self.shared.process.clone(),
+            settings,
+        });
+        // One that was removed is held by those alone who still mean it.
+        if !known.state.removed.load(Relaxed) {
+            let mut all = self.servers.borrow_mut();
+            if all.len() <= place {
+                all.resize_with(place + 1, || None);
+            }
+            all[place] = Some(known.clone());
+        }
+        Some(known)
+    }
+}
+
+/// A worker's proxies, those of them that it had to do with, by number.
+pub(crate) struct Locals {
+    shared: Arc<Shared>,
+    proxies: RefCell<Vec<Option<Rc<LocalProxy>>>>,
+}
+
+impl Locals {
+    /// None yet.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, proxies: RefCell::default() }
+    }
+
+    /// The proxy `index` of the plan.
+    #[inline]
+    pub(crate) fn proxy(&self, index: usize) -> Rc<LocalProxy> {
+        if let Some(Some(known)) = self.proxies.borrow().get(index) {
+            return known.clone();
+        }
+        self.learn(index)
+    }
+
+    #[cold]
+    fn learn(&self, index: usize) -> Rc<LocalProxy> {
+        let known = Rc::new(LocalProxy::new(&self.shared, index));
+        let mut all = self.proxies.borrow_mut();
+        if all.len() <= index {
+            all.resize_with(index + 1, || None);
+        }
+        all[index] = Some(known.clone());
+        known
+    }
+
+    /// The server at `place` of backend `backend`, if a request went there.
+    pub(crate) fn known_server(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
+        let proxies = self.proxies.borrow();
+        let servers = proxies.get(backend)?.as_ref()?.servers.borrow();
+        servers.get(place)?.clone()
+    }
+
+    /// All servers that requests went to.
+    pub(crate) fn known_servers(&self) -> Vec<Rc<LocalServer>> {
+        let mut all = Vec::new();
+        for proxy in self.proxies.borrow().iter().flatten() {
+            all.extend(proxy.servers.borrow().iter().flatten().cloned());
+        }
+        all
+    }
+
+    /// Shows all servers that requests went to, until `look` says that it has seen enough.
+    pub(crate) fn each_server(&self, mut look: impl FnMut(&LocalServer) -> bool) {
+        for proxy in self.proxies.borrow().iter().flatten() {
+            if !proxy.servers.borrow().iter().flatten().all(|server| look(server)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes out the server at `place` of backend `backend` if it was removed.
+    pub(crate) fn forget(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
+        let proxy = self.proxies.borrow().get(backend)?.clone()?;
+        let mut servers = proxy.servers.borrow_mut();
+        servers.get_mut(place)?.take_if(|server| server.state.removed.load(Relaxed))
+    }
+}

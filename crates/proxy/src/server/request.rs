@@ -1,0 +1,203 @@
+//! A request on a connection that it shares with others, whichever protocol the server speaks. A new
+//! protocol is a new variant here.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::fcgi::Parameters;
+use http::{BodyLength, Head, Method};
+use runtime::Buffer;
+use sample::{Endpoint, StreamFacts};
+
+use super::h1::{NoHead, NotExpressible};
+use super::per_worker::LocalServer;
+use super::{fcgi, h2};
+use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::stream::WireProtocol;
+
+/// A request on a shared connection.
+pub(crate) enum Request {
+    H2(h2::BoxedRequest),
+    Fcgi(Box<fcgi::FcgiStream>),
+}
+
+/// Calls the same on every variant.
+macro_rules! each {
+    ($any:expr, $request:ident => $call:expr) => {
+        match $any {
+            Self::H2($request) => $call,
+            Self::Fcgi($request) => $call,
+        }
+    };
+}
+
+impl Request {
+    /// The protocol of its connection.
+    pub(crate) fn protocol(&self) -> WireProtocol {
+        match self {
+            Self::H2(_) => WireProtocol::Http2,
+            Self::Fcgi(_) => WireProtocol::FastCgi,
+        }
+    }
+
+    /// Whether the protocol can switch to another (upgrades, WebSocket).
+    pub(crate) fn can_upgrade(&self) -> bool {
+        match self {
+            Self::H2(_) => true,
+            Self::Fcgi(_) => false,
+        }
+    }
+
+    /// Prepares a head that needs more than the fields of the request: FastCGI's `parameters`. Returns
+    /// whether the protocol can express the request; if not, [`poll_head`](Self::poll_head) returns
+    /// the error.
+    pub(crate) fn prepare(
+        &mut self,
+        method: Method,
+        parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
+    ) -> bool {
+        match self {
+            Self::H2(_) => true,
+            Self::Fcgi(request) => request.prepare(method, parameters),
+        }
+    }
+
+    /// Sends the head of a prepared request, or holds it until the connection has room for it. With
+    /// `ends` nothing follows of its body of this `length`.
+    pub(crate) fn send_head(&mut self, head: &Head, length: BodyLength, ends: bool) {
+        match self {
+            Self::H2(request) => request.start(head, length, ends),
+            Self::Fcgi(request) => request.start(ends),
+        }
+    }
+
+    /// Whether the head was not sent yet.
+    #[inline]
+    pub(crate) fn holds_head(&self) -> bool {
+        match self {
+            Self::H2(request) => request.holds_head(),
+            Self::Fcgi(_) => false,
+        }
+    }
+
+    /// Sends a held head once that is possible.
+    pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
+        match self {
+            Self::H2(request) => request.poll_open(context),
+            Self::Fcgi(_) => Poll::Ready(()),
+        }
+    }
+
+    /// Notes that no response came in time.
+    pub(crate) fn note_timeout(&mut self) {
+        match self {
+            Self::H2(request) => request.note_timeout(),
+            Self::Fcgi(_) => {}
+        }
+    }
+
+    /// Takes the head of the next response.
+    ///
+    /// # Errors
+    /// None will come.
+    pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
+        each!(self, request => request.poll_head(context, head))
+    }
+
+    /// How the body of the response ends. A body of unknown length ends with the stream and counts as
+    /// chunked.
+    pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
+        each!(self, request => request.body_length(head, method))
+    }
+
+    /// Abandons the request: the server is told that its response is no longer wanted.
+    pub(crate) fn cancel(&mut self) {
+        match self {
+            Self::H2(request) => request.cancel(),
+            // Dropping it aborts it.
+            Self::Fcgi(_) => {}
+        }
+    }
+
+    /// Violations of the protocol that were tolerated on its connection.
+    pub(crate) fn glitches(&self) -> u32 {
+        match self {
+            Self::H2(request) => request.glitches(),
+            Self::Fcgi(_) => 0,
+        }
+    }
+
+    /// The server.
+    pub(crate) fn server(&self) -> &Rc<LocalServer> {
+        each!(self, request => request.server())
+    }
+
+    /// Requests sent over its connection so far, including this one.
+    pub(crate) fn uses(&self) -> u32 {
+        each!(self, request => request.uses())
+    }
+
+    /// The local and the remote end of its connection.
+    pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
+        each!(self, request => request.ends())
+    }
+
+    /// The TLS parameters of its connection.
+    pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
+        each!(self, request => request.tls())
+    }
+
+    /// The descriptor of its connection.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        each!(self, request => request.descriptor())
+    }
+
+    /// Number, limits, and the code of a reset of its stream.
+    pub(crate) fn facts(&self) -> StreamFacts {
+        each!(self, request => request.facts())
+    }
+
+    /// Received bytes of the response's body that were not taken yet.
+    pub(crate) fn received(&self) -> &[u8] {
+        each!(self, request => request.received())
+    }
+
+    /// Whether the response is complete, and the rest of its body is in [`received`](Self::received).
+    pub(crate) fn is_ended(&self) -> bool {
+        each!(self, request => request.is_ended())
+    }
+
+    /// The buffer of received bytes; `None` without a stream.
+    pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
+        each!(self, request => request.input())
+    }
+
+    /// Receives more of the response's body: 0 at its end.
+    ///
+    /// # Errors
+    /// The response is cut off, or there is no stream.
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        each!(self, request => request.poll_fill(context))
+    }
+
+    /// Has `flow` take in the received bytes of the body.
+    ///
+    /// # Errors
+    /// None that a body could cause.
+    pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
+        each!(self, request => request.admit(flow))
+    }
+
+    /// The source of the response's body.
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        each!(self, request => request.source())
+    }
+
+    /// The sink of the request's body.
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        each!(self, request => request.sink())
+    }
+}

@@ -1,0 +1,377 @@
+//! Connections to servers that requests of several clients share, whichever protocol is spoken on
+//! them: which request may use one, what a request has of it, those of one worker, and how long one
+//! is kept that nobody uses.
+//!
+//! What a protocol adds stands in its own file ([`h2`](super::h2), [`fcgi`](super::fcgi)), beside
+//! the task that owns the socket.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use net::Stream as Socket;
+use runtime::timer::{Timer, now_ms};
+use runtime::{Buffer, turns};
+use sample::{Endpoint, StreamFacts};
+
+use super::h1::PoolKey;
+use super::open_count::Open;
+use super::per_worker::LocalServer;
+use super::pool::PoolQuery;
+use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::stream::{Any, Connection, Protocol};
+
+/// What is known of a connection when it is opened.
+pub(crate) struct OpenedConnection {
+    pub(crate) socket: Socket,
+    /// What is sent before anything else (PROXY protocol).
+    pub(crate) preamble: Vec<u8>,
+    pub(crate) key: PoolKey,
+    pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// Whether it serves one request alone (`http-reuse never`).
+    pub(crate) for_one: bool,
+    pub(crate) open: Open,
+}
+
+/// A connection that requests share, with what its protocol adds.
+pub(crate) struct Carrier<E: Protocol, X> {
+    pub(super) connection: Rc<Connection<E>>,
+    pub(super) key: PoolKey,
+    /// Requests sent over it so far.
+    pub(super) uses: Cell<u32>,
+    /// Requests that have it and have not begun yet.
+    pub(super) waiting: Cell<u32>,
+    /// Whether it takes no more requests: it ends once those that it has are over.
+    pub(super) is_leaving: Cell<bool>,
+    pub(super) ends: Option<(Endpoint, Endpoint)>,
+    pub(super) tls: Option<Arc<tls::Details>>,
+    pub(super) open: Open,
+    pub(super) own: X,
+}
+
+/// What a protocol adds to a connection.
+pub(crate) trait ProtocolState {
+    /// Whether nothing keeps the connection from taking one more request.
+    fn is_free(&self) -> bool {
+        true
+    }
+}
+
+impl ProtocolState for () {}
+
+impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
+    /// One that has no request yet.
+    pub(super) fn new(
+        (socket, engine): (&Socket, E),
+        uses: u32,
+        key: PoolKey,
+        ends: Option<(Endpoint, Endpoint)>,
+        open: Open,
+        own: X,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            connection: Connection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some()),
+            key,
+            uses: Cell::new(uses),
+            waiting: Cell::new(0),
+            is_leaving: Cell::new(false),
+            ends,
+            tls: socket.tls().map(|session| session.details().clone()),
+            open,
+            own,
+        })
+    }
+
+    /// Whether it takes one more request.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_leaving.get()
+            && self.own.is_free()
+            && self.open.is_current()
+            && !self.connection.is_crowded()
+            && self.connection.engine.borrow().free() > self.waiting.get() as usize
+            && (self.open.server.max_reuse < 0 || i64::from(self.uses.get()) <= self.open.server.max_reuse)
+    }
+
+    /// Whether what asks may use it at all.
+    pub(super) fn may_serve(&self, server: &LocalServer, ask: PoolQuery<'_>) -> bool {
+        ask.least_uses().is_some_and(|least| self.uses.get() >= least)
+            && self.open.server.is(server)
+            && *self.key == *ask.key
+    }
+}
+
+/// The connections of one worker that speak one protocol.
+pub(super) struct ConnectionList<E: Protocol, X>(RefCell<Vec<Weak<Carrier<E, X>>>>);
+
+impl<E: Protocol, X> Default for ConnectionList<E, X> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
+    /// Takes one in.
+    pub(super) fn add(&self, one: &Rc<Carrier<E, X>>) {
+        let mut all = self.0.borrow_mut();
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Rc::downgrade(one));
+    }
+
+    /// One that has room for a request, if there is any that this may use.
+    #[inline]
+    pub(super) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Rc<Carrier<E, X>>> {
+        if self.0.borrow().is_empty() { None } else { self.find(server, ask, |_| true) }
+    }
+
+    /// The same of those that are `wanted`.
+    pub(super) fn find(
+        &self,
+        server: &LocalServer,
+        ask: PoolQuery<'_>,
+        wanted: impl Fn(&Carrier<E, X>) -> bool,
+    ) -> Option<Rc<Carrier<E, X>>> {
+        let all = self.0.borrow();
+        all.iter()
+            .filter_map(Weak::upgrade)
+            .find(|one| one.may_serve(server, ask) && wanted(one) && one.has_room())
+    }
+
+    /// Shows all of them.
+    pub(super) fn each(&self, look: impl FnMut(Rc<Carrier<E, X>>)) {
+        self.0.borrow().iter().filter_map(Weak::upgrade).for_each(look);
+    }
+
+    /// Has all of them end once their requests are over: they are of an older plan.
+    pub(super) fn retire(&self) {
+        self.each(|one| {
+            one.is_leaving.set(true);
+            one.connection.touch();
+        });
+    }
+
+    /// Has those to a server end that are idle, and tells those that are not.
+    pub(super) fn look(&self, server: &LocalServer) {
+        self.each(|one| {
+            if one.open.server.is(server) {
+                one.connection.touch();
+            }
+        });
+    }
+
+    /// How many lead to this server.
+    fn count(&self, server: &LocalServer) -> usize {
+        self.0.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
+    }
+}
+
+/// What a request has of a connection.
+///
+/// `S` is the stream: [`Any`] for HTTP messages.
+pub(crate) struct Share<E: Protocol, X, S = Any> {
+    pub(super) carrier: Rc<Carrier<E, X>>,
+    /// Its stream, once its head was sent.
+    pub(super) stream: Option<S>,
+    /// Which of its connection's requests it is.
+    uses: u32,
+}
+
+impl<E: Protocol, X, S> Share<E, X, S> {
+    /// One that has not begun yet.
+    pub(super) fn new(carrier: Rc<Carrier<E, X>>) -> Self {
+        carrier.waiting.set(carrier.waiting.get() + 1);
+        carrier.uses.set(carrier.uses.get() + 1);
+        let uses = carrier.uses.get();
+        Self { carrier, stream: None, uses }
+    }
+
+    /// It has begun.
+    pub(super) fn begin(&mut self, stream: impl Into<S>) {
+        self.carrier.waiting.set(self.carrier.waiting.get() - 1);
+        self.stream = Some(stream.into());
+    }
+
+    /// Where it leads.
+    pub(crate) fn server(&self) -> &Rc<LocalServer> {
+        &self.carrier.open.server
+    }
+
+    /// Requests sent over its connection so far, this one included.
+    pub(crate) fn uses(&self) -> u32 {
+        self.uses
+    }
+
+    /// Our end of its connection and theirs.
+    pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
+        self.carrier.ends
+    }
+
+    /// What is known of TLS on its connection.
+    pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
+        self.carrier.tls.as_ref()
+    }
+
+    /// The kernel's number of its connection.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.carrier.connection.descriptor
+    }
+}
+
+impl<E: Protocol, X> Share<E, X> {
+    /// Number, limits, and the code of a reset of its stream.
+    pub(crate) fn facts(&self) -> StreamFacts {
+        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
+        self.stream.as_ref().map_or(none, Any::facts)
+    }
+
+    /// The source of the response's body.
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        self.stream.as_mut().map_or(Source::Gone, Source::Stream)
+    }
+
+    /// The sink of the request's body.
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        self.stream.as_mut().map_or(Sink::Gone, Sink::Stream)
+    }
+
+    /// The buffer of what was received, where there is a stream.
+    pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
+        self.stream.as_mut().map(Any::input)
+    }
+
+    /// Receives more of the response's body: 0 at its end.
+    ///
+    /// # Errors
+    /// The response is broken off, or there is none.
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Some(stream) => stream.poll_fill(context),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Has `flow` take in what is here of the body.
+    ///
+    /// # Errors
+    /// None that a body could bring.
+    pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
+        let input = self.stream.as_mut().and_then(|stream| stream.input_slot().as_mut());
+        input.map_or(Ok(()), |input| flow.admit(input))
+    }
+
+    /// What was received and nobody has taken yet.
+    pub(crate) fn received(&self) -> &[u8] {
+        self.stream.as_ref().map_or(&[][..], Any::received)
+    }
+
+    /// Whether the rest of the response is empty, without trailers.
+    pub(crate) fn has_no_rest(&self) -> bool {
+        self.stream.as_ref().is_none_or(Any::has_no_rest)
+    }
+
+    /// Whether all of the response has come, and lies in what was received.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.stream.as_ref().is_none_or(Any::is_ended)
+    }
+}
+
+impl<E: Protocol, X, S> Drop for Share<E, X, S> {
+    fn drop(&mut self) {
+        if self.stream.is_none() {
+            self.carrier.waiting.set(self.carrier.waiting.get().saturating_sub(1));
+        }
+        // Its stream is released behind this; the connection may then be idle.
+        self.carrier.connection.touch();
+    }
+}
+
+/// Sends the `preamble`, then as much of the output as the socket takes.
+///
+/// # Errors
+/// As [`Protocol::send`].
+pub(super) fn send<E: Protocol>(
+    connection: &Connection<E>,
+    socket: &mut Socket,
+    preamble: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> io::Result<()> {
+    while !preamble.is_empty() {
+        match socket.poll_write(context, preamble) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(Ok(n)) => drop(preamble.drain(..n)),
+            Poll::Ready(Err(error)) => return Err(error),
+        }
+    }
+    connection.send(socket, context).map(drop)
+}
+
+/// Steps in a row before others of the worker have their turn.
+const TURN: u32 = 8;
+
+/// Takes steps, each of which says whether there may be more to do, until there is not or the turn is
+/// over.
+///
+/// # Errors
+/// Why the connection ends.
+pub(super) fn take_turn<End>(
+    context: &mut Context<'_>,
+    mut step: impl FnMut(&mut Context<'_>) -> Result<bool, End>,
+) -> Result<(), End> {
+    for _ in 0..TURN {
+        if !step(context)? {
+            return Ok(());
+        }
+    }
+    turns::yield_turn(context);
+    Ok(())
+}
+
+/// Whether a connection has nothing to do, and how long that may last (`pool-purge-delay`).
+#[derive(Default)]
+pub(super) struct Idle {
+    timer: Timer,
+    is_idle: bool,
+}
+
+impl Idle {
+    /// It has something to do, or has ended.
+    pub(super) fn end(&mut self, server: &LocalServer) {
+        if std::mem::take(&mut self.is_idle) {
+            server.state.counters.mine().idle.down();
+        }
+    }
+
+    /// It has nothing to do; ready where it is of no more use.
+    pub(super) fn poll<E: Protocol, X: ProtocolState>(
+        &mut self,
+        carrier: &Carrier<E, X>,
+        all: &ConnectionList<E, X>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let server = &carrier.open.server;
+        // Whoever brings connections cannot know that a check has found the server down.
+        let is_left = match server.is_reverse {
+            true => server.state.admin().in_maintenance(),
+            false => !server.state.is_up(),
+        };
+        if !carrier.has_room() || is_left || (!self.is_idle && !server.keeps_idle()) {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut self.is_idle, true) {
+            server.state.counters.mine().idle.up();
+            self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
+        }
+        while self.timer.poll_expired(context).is_ready() {
+            // One is always kept, and so is what could not be opened again.
+            if all.count(server) > 1 && !server.is_reverse {
+                return Poll::Ready(());
+            }
+            carrier.connection.shrink();
+            self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,184 @@
+//! Reading a connection that carries many streams, whichever protocol it speaks: what its driver
+//! receives goes into the places of the streams, and the owner of the connection decides on the
+//! rest. Callers: `serve::multiplexed`, `serve::reversal`, `server::carriers`, `server::fcgi`.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::task::Context;
+
+use super::{Connection, Messages, NoHead, Protocol, Reset};
+
+/// What happens on a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event<K> {
+    /// A request, of a stream that it opens, or a response, in [`Messages::head_mut`]; with `end` the
+    /// message is complete.
+    Head { key: K, end: bool },
+    /// A part of a body: a `range` of what the driver received, for [`Driver::put`]. With `end` the
+    /// message is complete.
+    Data { key: K, range: Range<usize>, end: bool },
+    /// Trailers, in [`Messages::head_mut`], and the end of the message.
+    Trailers { key: K },
+    /// The end of the message.
+    End { key: K },
+    /// The stream ended before its message; `why` is the error of a request that waits for a head.
+    Reset { key: K, reset: Reset, why: NoHead },
+    /// The engine refused a stream that the peer opened.
+    Refused,
+    /// The peer accepts no more streams.
+    GoingAway,
+    /// The peer's settings arrived: limits may have changed.
+    Settings,
+    /// The peer answered a ping.
+    Pong,
+    /// The peer sent a message for the logs, which the engine holds.
+    Message,
+}
+
+/// An event that does not concern an open stream alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notice<K> {
+    /// As [`Event::Head`].
+    Head { key: K, end: bool },
+    /// As [`Event::Refused`].
+    Refused,
+    /// As [`Event::GoingAway`].
+    GoingAway,
+    /// As [`Event::Settings`].
+    Settings,
+    /// As [`Event::Message`].
+    Message,
+}
+
+/// The result of [`Driver::receive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// Nothing.
+    Nothing,
+    /// Bytes, for [`Driver::next`].
+    Bytes,
+    /// The end of what the peer sends.
+    End,
+}
+
+/// Why [`Driver::take_in`] ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The socket failed.
+    Socket,
+    /// The peer violated the protocol.
+    Protocol,
+}
+
+/// Feeds an engine with what is received on a socket.
+pub(crate) trait Driver {
+    /// The engine.
+    type Engine: Messages;
+    /// A violation of the protocol that ends the connection.
+    type Broken: Debug;
+
+    /// Reads once, unless something is left of the last read. `busy` says whether the worker is so
+    /// busy that connections with too many glitches are ended.
+    ///
+    /// # Errors
+    /// The socket's.
+    fn receive(
+        &mut self,
+        connection: &Connection<Self::Engine>,
+        socket: &mut net::Stream,
+        context: &mut Context<'_>,
+        busy: impl FnOnce() -> bool,
+    ) -> io::Result<Received>;
+
+    /// The next event of what was received, `None` when nothing is left of it for this turn.
+    ///
+    /// # Errors
+    /// The connection is over.
+    fn next(&mut self, connection: &Connection<Self::Engine>) -> Result<Option<EventOf<Self>>, Self::Broken>;
+
+    /// Puts the payload of the last event into the place of its stream.
+    fn put(
+        &mut self,
+        connection: &Connection<Self::Engine>,
+        key: KeyOf<Self>,
+        range: Range<usize>,
+        is_last: bool,
+    );
+
+    /// Keeps what follows the last event for the next [`receive`](Self::receive).
+    fn pause(&mut self);
+
+    /// Whether the next [`receive`](Self::receive) has something to return without a read.
+    fn is_fresh(&self) -> bool;
+
+    /// Puts what concerns streams into their places, up to the next event that does not.
+    ///
+    /// # Errors
+    /// The connection is over.
+    fn advance(
+        &mut self,
+        connection: &Connection<Self::Engine>,
+    ) -> Result<Option<Notice<KeyOf<Self>>>, Self::Broken> {
+        while let Some(event) = self.next(connection)? {
+            let notice = match event {
+                Event::Head { key, end } => Notice::Head { key, end },
+                Event::Refused => Notice::Refused,
+                Event::GoingAway => Notice::GoingAway,
+                Event::Settings => Notice::Settings,
+                Event::Message => Notice::Message,
+                Event::Data { key, range, end } => {
+                    self.put(connection, key, range, end);
+                    continue;
+                }
+                Event::Trailers { key } => {
+                    connection.put_end(key, Some(connection.engine.borrow_mut().head_mut()));
+                    continue;
+                }
+                Event::End { key } => {
+                    connection.put_end(key, None);
+                    continue;
+                }
+                Event::Reset { key, reset, why } => {
+                    connection.put_reset(key, reset, why);
+                    continue;
+                }
+                Event::Pong => continue,
+            };
+            return Ok(Some(notice));
+        }
+        Ok(None)
+    }
+
+    /// Reads once and deals with all of it: streams get what concerns them, `notice` the rest.
+    /// Stops early while a request is behind with its heads.
+    ///
+    /// # Errors
+    /// The connection is over.
+    fn take_in(
+        &mut self,
+        connection: &Connection<Self::Engine>,
+        socket: &mut net::Stream,
+        context: &mut Context<'_>,
+        busy: impl FnOnce() -> bool,
+        mut notice: impl FnMut(Notice<KeyOf<Self>>),
+    ) -> Result<Received, Failure> {
+        let received = self.receive(connection, socket, context, busy).map_err(|_| Failure::Socket)?;
+        if received != Received::Bytes {
+            return Ok(received);
+        }
+        while let Some(event) = self.advance(connection).map_err(|_| Failure::Protocol)? {
+            notice(event);
+            if connection.is_crowded() {
+                self.pause();
+                break;
+            }
+        }
+        Ok(Received::Bytes)
+    }
+}
+
+/// What the engine of a driver calls a stream.
+pub(crate) type KeyOf<D> = <<D as Driver>::Engine as Protocol>::Key;
+/// An event of a driver.
+pub(crate) type EventOf<D> = Event<KeyOf<D>>;

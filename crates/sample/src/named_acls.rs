@@ -1,0 +1,71 @@
+//! ACLs by name, as expressions see them: a list of tests. `acl` compiles the tests.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::env::Env;
+use crate::place::Columns;
+
+/// Results of a test. AND and OR of results are the bitwise operations.
+pub(crate) const FAIL: u8 = 0;
+/// Not known yet: more bytes may change the result.
+pub(crate) const MISS: u8 = 1;
+/// Matched.
+pub(crate) const PASS: u8 = 3;
+
+/// One compiled line of an ACL.
+pub trait AclTest: Debug + Send + Sync {
+    /// Tests the values of its expression until one matches: [`FAIL`], [`MISS`] or [`PASS`].
+    fn test(&self, env: &Env<'_>) -> u8;
+    /// The name of its fetch.
+    fn keyword(&self) -> &'static str;
+    /// The places in which its fetch may be used.
+    fn columns(&self) -> Columns;
+    /// Whether its fetch reads the bytes of a connection (manual, 7.3.5).
+    fn reads_bytes(&self) -> bool;
+}
+
+/// An ACL: the tests declared under one name. It matches if one of them does.
+pub type Acl = Arc<[Arc<dyn AclTest>]>;
+
+/// An ACL of one test.
+pub(crate) fn single(test: impl AclTest + 'static) -> Acl {
+    Arc::from([Arc::new(test) as Arc<dyn AclTest>])
+}
+
+/// A condition that an argument names: `acl(…)`, `when(acl,…)`.
+pub trait Predicate: Debug + Send + Sync {
+    /// Whether it holds. A result that more bytes may change counts as no.
+    fn holds(&self, env: &Env<'_>) -> bool;
+}
+
+/// The ACLs of a proxy, by name.
+#[derive(Debug, Default)]
+pub struct Acls {
+    named: HashMap<Box<str>, Acl>,
+}
+
+impl Acls {
+    /// An empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a test to the ACL `name`, which is created if it does not exist.
+    pub fn add(&mut self, name: Box<str>, test: impl AclTest + 'static) {
+        let test: Arc<dyn AclTest> = Arc::new(test);
+        let acl = self.named.entry(name).or_insert_with(|| Arc::from([]));
+        *acl = acl.iter().cloned().chain([test]).collect();
+    }
+
+    /// The ACL `name`, if it was declared.
+    pub fn get(&self, name: &str) -> Option<Acl> {
+        self.named.get(name).cloned()
+    }
+
+    /// The declared names, for suggestions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(|name| &**name)
+    }
+}

@@ -1,0 +1,174 @@
+//! What fetches and converters read of an entry of a stick table, and what they change.
+
+use state::table::{DataType, EntryValues};
+
+/// A fact of an entry: which numbers it is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// What is stored.
+    Stored(DataType),
+    /// Bytes in units of 1,024.
+    Kilobytes(DataType),
+    /// Bytes in a period.
+    BytesRate(DataType),
+    /// A general purpose counter.
+    Gpc,
+    /// How often one was incremented in a period.
+    GpcRate,
+    /// A general purpose tag.
+    Gpt,
+    /// A counter after it was incremented.
+    Increment,
+    /// A counter before it was set to 0.
+    Clear,
+    /// How many track it.
+    Trackers,
+}
+
+/// Where counters and tags are stored: the arrays, or what was before there were arrays, which stand
+/// for each other's first elements.
+const GPC: [(DataType, DataType); 2] =
+    [(DataType::Gpc0, DataType::Gpc0Rate), (DataType::Gpc1, DataType::Gpc1Rate)];
+
+/// Which counters a keyword means: `gpc0` and `gpc1` may be elements of the arrays, an element of an
+/// array is only that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// `gpc0`, `gpc1`, `gpt0`.
+    Named(u32),
+    /// An element of `gpc`, `gpc_rate` or `gpt`.
+    Of(u32),
+}
+
+impl Element {
+    fn counter(self, view: &EntryValues<'_>) -> (DataType, u32) {
+        self.place(view, |number| GPC[number].0, DataType::Gpc)
+    }
+
+    fn rate(self, view: &EntryValues<'_>) -> (DataType, u32) {
+        self.place(view, |number| GPC[number].1, DataType::GpcRate)
+    }
+
+    fn tag(self, view: &EntryValues<'_>) -> (DataType, u32) {
+        self.place(view, |_| DataType::Gpt0, DataType::Gpt)
+    }
+
+    fn place(
+        self,
+        view: &EntryValues<'_>,
+        named: impl Fn(usize) -> DataType,
+        array: DataType,
+    ) -> (DataType, u32) {
+        match self {
+            Self::Named(number) if view.table().column(named(number as usize & 1)).is_some() => {
+                (named(number as usize & 1), 0)
+            }
+            Self::Named(number) | Self::Of(number) => (array, number),
+        }
+    }
+}
+
+impl Fact {
+    /// Whether it changes the entry, which is made if it is not there.
+    pub(crate) fn changes(self) -> bool {
+        matches!(self, Self::Increment | Self::Clear)
+    }
+
+    /// It, of an entry; `None` where the table does not store it.
+    pub(crate) fn of(self, view: &EntryValues<'_>, element: Element, now_ms: u64) -> Option<i64> {
+        let get = |(data, element)| view.get(data, element, now_ms);
+        let value = match self {
+            Self::Stored(data) => get((data, 0))?,
+            Self::Kilobytes(data) => get((data, 0))? >> 10,
+            Self::BytesRate(data) => get((data, 0))? * u64::from(view.table().settings.bytes_factor),
+            Self::Gpc => get(element.counter(view))?,
+            Self::GpcRate => get(element.rate(view))?,
+            Self::Gpt => get(element.tag(view))?,
+            Self::Trackers => u64::from(view.holders()),
+            Self::Increment => return increment(view, element, 1, now_ms),
+            Self::Clear => {
+                let (data, number) = element.counter(view);
+                let before = view.swap(data, number, 0)?;
+                view.touch(now_ms);
+                u64::from(before)
+            }
+        };
+        Some(value as i64)
+    }
+}
+
+/// Adds to a counter and to its rate, as far as they are stored; gives the counter, or else the events
+/// of the rate's current period.
+pub fn increment(view: &EntryValues<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
+    let add = |(data, number)| view.add(data, number, u64::from(amount), now_ms);
+    let rate = add(element.rate(view));
+    let counter = add(element.counter(view));
+    let value = counter.or(rate)?;
+    view.touch(now_ms);
+    Some(value as i64)
+}
+
+/// Sets a tag.
+pub fn tag(view: &EntryValues<'_>, element: Element, value: u32, now_ms: u64) {
+    let (data, number) = element.tag(view);
+    if view.set(data, number, value.into(), now_ms) {
+        view.touch(now_ms);
+    }
+}
+
+/// Every fact that is a keyword, by the number that its functions are made for.
+pub(crate) const FACTS: [Fact; 24] = [
+    Fact::BytesRate(DataType::BytesInRate),
+    Fact::BytesRate(DataType::BytesOutRate),
+    Fact::Clear,
+    Fact::Stored(DataType::ConnCnt),
+    Fact::Stored(DataType::ConnCur),
+    Fact::Stored(DataType::ConnRate),
+    Fact::Gpc,
+    Fact::Gpt,
+    Fact::Stored(DataType::GlitchCnt),
+    Fact::Stored(DataType::GlitchRate),
+    Fact::GpcRate,
+    Fact::Stored(DataType::HttpErrCnt),
+    Fact::Stored(DataType::HttpErrRate),
+    Fact::Stored(DataType::HttpFailCnt),
+    Fact::Stored(DataType::HttpFailRate),
+    Fact::Stored(DataType::HttpReqCnt),
+    Fact::Stored(DataType::HttpReqRate),
+    Fact::Increment,
+    Fact::Kilobytes(DataType::BytesInCnt),
+    Fact::Kilobytes(DataType::BytesOutCnt),
+    Fact::Stored(DataType::SessCnt),
+    Fact::Stored(DataType::SessRate),
+    Fact::Trackers,
+    Fact::Stored(DataType::ServerId),
+];
+
+/// Numbers of [`FACTS`].
+#[allow(missing_docs)]
+pub(crate) mod number {
+    pub(crate) const BYTES_IN_RATE: usize = 0;
+    pub(crate) const BYTES_OUT_RATE: usize = 1;
+    pub(crate) const CLEAR: usize = 2;
+    pub(crate) const CONN_CNT: usize = 3;
+    pub(crate) const CONN_CUR: usize = 4;
+    pub(crate) const CONN_RATE: usize = 5;
+    pub(crate) const GPC: usize = 6;
+    pub(crate) const GPT: usize = 7;
+    pub(crate) const GLITCH_CNT: usize = 8;
+    pub(crate) const GLITCH_RATE: usize = 9;
+    pub(crate) const GPC_RATE: usize = 10;
+    pub(crate) const HTTP_ERR_CNT: usize = 11;
+    pub(crate) const HTTP_ERR_RATE: usize = 12;
+    pub(crate) const HTTP_FAIL_CNT: usize = 13;
+    pub(crate) const HTTP_FAIL_RATE: usize = 14;
+    pub(crate) const HTTP_REQ_CNT: usize = 15;
+    pub(crate) const HTTP_REQ_RATE: usize = 16;
+    pub(crate) const INCREMENT: usize = 17;
+    pub(crate) const KBYTES_IN: usize = 18;
+    pub(crate) const KBYTES_OUT: usize = 19;
+    pub(crate) const SESS_CNT: usize = 20;
+    pub(crate) const SESS_RATE: usize = 21;
+    pub(crate) const TRACKERS: usize = 22;
+    pub(crate) const SERVER_ID: usize = 23;
+}

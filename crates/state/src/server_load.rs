@@ -1,0 +1,168 @@
+//! What request tasks write of a server while they use it: how many it serves, its connections, how
+//! long its answers take.
+//!
+//! It stands apart from the rest of the server, and those of servers made one after the other stand
+//! together: a balancer that compares servers at random then finds most of them in the cache,
+//! whatever their number.
+
+use std::ops::Deref;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+use crate::latency::Latency;
+use crate::recent::Recent;
+
+/// On lines of its own: every worker that uses the server writes it on each request.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ServerLoad {
+    pub(crate) count: AtomicU32,
+    /// Connections to it now, used and idle. Written when one is opened and when it is closed.
+    pub open: AtomicU32,
+    /// How long its answers take. Written by request tasks of backends that balance by it.
+    pub latency: Latency,
+    /// Requests of the last second. Written by request tasks of backends that balance by it.
+    pub recent: Recent,
+}
+
+impl Deref for ServerLoad {
+    type Target = AtomicU32;
+
+    #[inline]
+    fn deref(&self) -> &AtomicU32 {
+        &self.count
+    }
+}
+
+/// How many stand together.
+const CHUNK: usize = 64;
+
+#[derive(Debug)]
+struct Chunk([ServerLoad; CHUNK]);
+
+/// The place of one [`ServerLoad`] among those it stands with, which live as long as any of them.
+#[derive(Debug, Clone)]
+pub struct ServerLoadSlot {
+    chunk: Arc<Chunk>,
+    at: usize,
+}
+
+impl Deref for ServerLoadSlot {
+    type Target = ServerLoad;
+
+    #[inline]
+    fn deref(&self) -> &ServerLoad {
+        &self.chunk.0[self.at % CHUNK]
+    }
+}
+
+/// Those of several servers, by number. Servers made one after the other, as a backend's are, are
+/// found by arithmetic on a list of chunks short enough to stay in the nearest cache: a list of
+/// places would be one more line to fetch on each look.
+#[derive(Debug)]
+pub struct LoadGroup {
+    chunks: Box<[Arc<Chunk>]>,
+    /// Where in the first chunk the first one is.
+    offset: usize,
+    /// How many follow each other so.
+    run: usize,
+    /// The others: of servers added later.
+    rest: Box<[ServerLoadSlot]>,
+}
+
+impl LoadGroup {
+    /// A row of these places.
+    pub fn new(places: impl IntoIterator<Item = ServerLoadSlot>) -> Self {
+        let places: Vec<ServerLoadSlot> = places.into_iter().collect();
+        let offset = places.first().map_or(0, |place| place.at);
+        let mut chunks: Vec<Arc<Chunk>> = Vec::new();
+        let mut run = 0;
+        for place in &places {
+            let expected = offset + run;
+            if place.at != expected % CHUNK {
+                break;
+            }
+            if expected / CHUNK == chunks.len() {
+                chunks.push(place.chunk.clone());
+            } else if !chunks.last().is_some_and(|chunk| Arc::ptr_eq(chunk, &place.chunk)) {
+                break;
+            }
+            run += 1;
+        }
+        Self { chunks: chunks.into(), offset, run, rest: places.into_iter().skip(run).collect() }
+    }
+}
+
+impl std::ops::Index<usize> for LoadGroup {
+    type Output = ServerLoad;
+
+    #[inline]
+    fn index(&self, number: usize) -> &ServerLoad {
+        if number >= self.run {
+            return &self.rest[number - self.run];
+        }
+        let at = self.offset + number;
+        &self.chunks[at / CHUNK].0[at % CHUNK]
+    }
+}
+
+/// A server's own [`ServerLoad`], also held by its balancers.
+#[derive(Debug, Clone)]
+pub struct CountedLoad(pub ServerLoadSlot);
+
+impl Default for CountedLoad {
+    /// The next place of the chunk that is being filled. Taken once a server, at boot or by the
+    /// runtime socket.
+    fn default() -> Self {
+        static FILLING: Mutex<Option<ServerLoadSlot>> = Mutex::new(None);
+        let mut filling = FILLING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let next = match filling.take() {
+            Some(last) if last.at + 1 < CHUNK => ServerLoadSlot { chunk: last.chunk, at: last.at + 1 },
+            _ => ServerLoadSlot {
+                chunk: Arc::new(Chunk(std::array::from_fn(|_| ServerLoad::default()))),
+                at: 0,
+            },
+        };
+        *filling = Some(next.clone());
+        Self(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn every_server_counts_for_itself() {
+        let all: Vec<CountedLoad> = (0..3 * CHUNK).map(|_| CountedLoad::default()).collect();
+        for (number, one) in all.iter().enumerate() {
+            one.0.store(number as u32, Relaxed);
+        }
+        let same = all[5].clone();
+        assert!(all.iter().enumerate().all(|(number, one)| one.0.load(Relaxed) == number as u32));
+        same.0.fetch_add(1, Relaxed);
+        assert_eq!(all[5].0.load(Relaxed), 6);
+    }
+
+    #[test]
+    fn a_row_finds_each_of_its_own_whatever_came_between() {
+        let mut random = fastrand::Rng::with_seed(4);
+        // Other tests make servers of their own meanwhile: runs break off anywhere.
+        let made: Vec<CountedLoad> = (0..5 * CHUNK).map(|_| CountedLoad::default()).collect();
+        for step in 0..3 {
+            let start = random.usize(..2 * CHUNK);
+            let mut chosen: Vec<&CountedLoad> = made[start..].iter().collect();
+            (0..step).for_each(|_| {
+                let gap = random.usize(..chosen.len());
+                chosen.remove(gap);
+            });
+            let row = LoadGroup::new(chosen.iter().map(|one| one.0.clone()));
+            for (number, one) in chosen.iter().enumerate() {
+                assert!(std::ptr::eq(&row[number], &*one.0), "{number} from {start} on, {step} left out");
+            }
+        }
+        let none = LoadGroup::new([]);
+        assert_eq!((none.run, none.rest.len()), (0, 0));
+    }
+}

@@ -1,0 +1,71 @@
+//! Servers that have the state of another one (manual, 5.2 `track`).
+//!
+//! A server knows the server that it tracks; the backend of the tracked server has the list of the
+//! trackers. Written when a configuration is resolved and when a server is added at run time, read
+//! when the state of a server changes.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+use crate::proxy::{Proxy, Tracker};
+use crate::server::Server;
+
+impl Proxy {
+    /// Records that `server` of `backend` tracks `tracked` of this backend. Returns `false` if it tracks
+    /// a server already.
+    pub(crate) fn add_tracker(
+        &self,
+        tracked: &Arc<Server>,
+        backend: &Arc<Self>,
+        server: &Arc<Server>,
+    ) -> bool {
+        if server.tracked.load().is_some() {
+            return false;
+        }
+        server.tracked.store(Some(tracked.clone()));
+        let tracker = Tracker {
+            tracked: Arc::downgrade(tracked),
+            backend: Arc::downgrade(backend),
+            server: Arc::downgrade(server),
+        };
+        let mut trackers = self.trackers.lock().unwrap_or_else(PoisonError::into_inner);
+        trackers.retain(|tracker| tracker.server.strong_count() > 0);
+        trackers.push(tracker);
+        true
+    }
+
+    /// The servers that track `tracked`, with their backends. The one declared last comes first, as in
+    /// HAProxy's messages.
+    pub fn trackers(&self, tracked: &Server) -> Vec<(Arc<Self>, Arc<Server>)> {
+        let trackers = self.trackers.lock().unwrap_or_else(PoisonError::into_inner);
+        trackers
+            .iter()
+            .rev()
+            .filter(|tracker| std::ptr::eq(tracker.tracked.as_ptr(), tracked))
+            .filter_map(|tracker| tracker.backend.upgrade().zip(tracker.server.upgrade()))
+            .filter(|(_, server)| !server.removed.load(Relaxed))
+            .collect()
+    }
+
+    /// Whether the configuration names `server`, or another server tracks it.
+    pub fn refers_to(&self, server: &Server) -> bool {
+        server.referenced.load(Relaxed) || !self.trackers(server).is_empty()
+    }
+}
+
+impl Server {
+    /// The server that this one tracks.
+    pub fn tracked(&self) -> Option<Arc<Self>> {
+        self.tracked.load_full()
+    }
+
+    /// The server at the end of the chain, which is the one that is checked; `None` if this one
+    /// tracks none.
+    pub fn watched(&self) -> Option<Arc<Self>> {
+        let mut last = self.tracked()?;
+        while let Some(next) = last.tracked() {
+            last = next;
+        }
+        Some(last)
+    }
+}

@@ -1,0 +1,278 @@
+//! What a handshake said, for the fetches that show it (`ssl_fc_client_random`,
+//! `ssl_fc_cipherlist_bin`, logs of keys, JA3 …).
+
+use base::hash::xxh64;
+
+use crate::hello::{Hello, extensions};
+
+/// What is to be kept of a handshake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// So many bytes of the lists of the ClientHello (`tune.ssl.capture-buffer-size`); 0 for none.
+    pub lists: usize,
+    /// Random bytes, identifiers and the keys of sessions.
+    pub session: bool,
+    /// The Finished messages.
+    pub finished: bool,
+    /// The secrets that traffic can be read with (`tune.ssl.keylog`).
+    pub secrets: bool,
+}
+
+impl Keep {
+    /// Whether anything is to be kept.
+    pub fn is_any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// What either wants.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            lists: self.lists.max(other.lists),
+            session: self.session || other.session,
+            finished: self.finished || other.finished,
+            secrets: self.secrets || other.secrets,
+        }
+    }
+}
+
+/// What is kept of a handshake.
+#[derive(Clone, Debug, Default)]
+pub struct CapturedHandshake {
+    /// The lists of the ClientHello; `None` on a client's side, and where they are not to be kept.
+    pub lists: Option<Box<Lists>>,
+    /// The random bytes of the client (`ssl_fc_client_random`); 0 before they are known.
+    pub client_random: [u8; 32],
+    /// The random bytes of the server.
+    pub server_random: [u8; 32],
+    /// The identifier that the server gave the session (`ssl_fc_session_id`).
+    pub session_id: Box<[u8]>,
+    /// The key of the session (`ssl_fc_session_key`): the master secret of TLS 1.2, in TLS 1.3 what
+    /// a ticket resumes the session with. Empty where there is none.
+    pub session_key: Box<[u8]>,
+    /// The Finished messages of the client and of the server (`ssl_fc_unique_id`), where they are
+    /// kept.
+    pub finished: [Box<[u8]>; 2],
+    /// Secrets, where they are kept (`ssl_fc_client_traffic_secret_0` …).
+    pub secrets: Vec<Secret>,
+    /// What the server sent before its hello was there to the end.
+    begin: Vec<u8>,
+}
+
+/// A secret of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secret {
+    /// Its name in files of `SSLKEYLOGFILE`: `CLIENT_TRAFFIC_SECRET_0`; the master secret of TLS
+    /// 1.2 is `CLIENT_RANDOM`.
+    pub label: Box<str>,
+    /// The secret.
+    pub bytes: Box<[u8]>,
+}
+
+/// The lists of a ClientHello, numbers of two bytes each but for the formats of points. Only the
+/// first bytes of all together are kept; what does not fit is missing at the end.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// The version before extensions (`ssl_fc_protocol_hello_id`).
+    pub version: u16,
+    /// XXH64 of all suites, also of those that are not kept (`ssl_fc_cipherlist_xxh`).
+    pub suites_hash: u64,
+    bytes: Vec<u8>,
+    /// Where each list ends in `bytes`, by [`CapturedList`].
+    ends: [usize; 6],
+}
+
+/// One of the lists, in the order in which they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturedList {
+    /// Cipher suites.
+    Suites,
+    /// Types of extensions.
+    Extensions,
+    /// Groups, which once were elliptic curves.
+    Groups,
+    /// Formats of points on curves, a byte each.
+    PointFormats,
+    /// Versions.
+    Versions,
+    /// Signature schemes.
+    Signatures,
+}
+
+const SUPPORTED_GROUPS: u16 = 10;
+const POINT_FORMATS: u16 = 11;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+impl Lists {
+    /// Keeps up to `most` bytes of what `hello` has.
+    pub fn new(hello: &Hello<'_>, most: usize) -> Self {
+        let suites_hash = xxh64(hello.suites, 0);
+        let mut lists = Self { version: hello.legacy_version, suites_hash, ..Self::default() };
+        lists.push(CapturedList::Suites, hello.suites, most);
+        // What an extension says is not looked at once there is no room for its type.
+        let [mut groups, mut formats, mut versions, mut signatures]: [&[u8]; 4] = [&[]; 4];
+        for (kind, data) in extensions(hello.extensions).flatten() {
+            if lists.bytes.len() + 2 > most {
+                break;
+            }
+            lists.bytes.extend_from_slice(&kind.to_be_bytes());
+            match kind {
+                SUPPORTED_GROUPS => groups = data.get(2..).unwrap_or_default(),
+                POINT_FORMATS => formats = data.get(1..).unwrap_or_default(),
+                SUPPORTED_VERSIONS => versions = data.get(1..).unwrap_or_default(),
+                SIGNATURE_ALGORITHMS => signatures = data.get(2..).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        lists.push(CapturedList::Extensions, &[], most);
+        lists.push(CapturedList::Groups, groups, most);
+        lists.push(CapturedList::PointFormats, formats, most);
+        lists.push(CapturedList::Versions, versions, most);
+        lists.push(CapturedList::Signatures, signatures, most);
+        lists.bytes.shrink_to_fit();
+        lists
+    }
+
+    fn push(&mut self, list: CapturedList, bytes: &[u8], most: usize) {
+        let room = most.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.ends[list as usize] = self.bytes.len();
+    }
+
+    /// A list, as far as it is kept.
+    pub fn get(&self, list: CapturedList) -> &[u8] {
+        let start = (list as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[list as usize]]
+    }
+}
+
+/// A ServerHello, and a request for another ClientHello before it, are over by then.
+const BEGIN_MAX: usize = 1 << 16;
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+
+/// The random of a ServerHello that only asks for another ClientHello (RFC 8446, 4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+impl CapturedHandshake {
+    /// Notes what a ClientHello says.
+    pub(crate) fn note_hello(&mut self, hello: &Hello<'_>, keep: Keep) {
+        self.client_random = hello.random.try_into().unwrap_or_default();
+        self.lists = (keep.lists > 0).then(|| Box::new(Lists::new(hello, keep.lists)));
+    }
+
+    /// Notes what the ClientHello at the front of `sent` says, on a client's side.
+    pub(crate) fn note_own_hello(&mut self, sent: &[u8]) {
+        if let [HANDSHAKE, _, _, _, _, CLIENT_HELLO, _, _, _, _, _, rest @ ..] = sent
+            && let Some((random, _)) = rest.split_first_chunk()
+            && self.client_random == [0; 32]
+        {
+            self.client_random = *random;
+        }
+    }
+
+    /// Notes what a ServerHello says, which comes in `records` and those before them.
+    pub(crate) fn note_server(&mut self, records: &[u8]) {
+        if self.server_random != [0; 32] || self.begin.len() > BEGIN_MAX {
+            return;
+        }
+        self.begin.extend_from_slice(records);
+        let mut rest = &*self.begin;
+        while let [kind, _, _, high, low, behind @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            let Some((record, behind)) = behind.split_at_checked(length) else { return };
+            if *kind == HANDSHAKE
+                && let [SERVER_HELLO, _, _, _, _, _, hello @ ..] = record
+                && let Some((random, id)) = hello.split_first_chunk::<32>()
+                && *random != RETRY
+            {
+                let id = id.split_first().and_then(|(length, id)| id.get(..usize::from(*length)));
+                (self.server_random, self.session_id) = (*random, id.unwrap_or_default().into());
+                self.begin = Vec::new();
+                return;
+            }
+            rest = behind;
+        }
+    }
+
+    /// Notes the secrets that became known.
+    pub(crate) fn note_secrets(&mut self, secrets: Vec<Secret>, keep: Keep) {
+        for secret in secrets {
+            if matches!(&*secret.label, MASTER | TICKET) {
+                self.session_key = secret.bytes.clone();
+            }
+            if keep.secrets && &*secret.label != TICKET {
+                self.secrets.push(secret);
+            }
+        }
+    }
+
+    /// Forgets the secret of that name.
+    pub(crate) fn forget(&mut self, label: &str) {
+        self.secrets.retain(|one| &*one.label != label);
+    }
+
+    /// The secret of that name.
+    pub fn secret(&self, label: &str) -> Option<&[u8]> {
+        self.secrets.iter().find(|one| &*one.label == label).map(|one| &*one.bytes)
+    }
+}
+
+/// What the master secret of TLS 1.2 is called.
+const MASTER: &str = "CLIENT_RANDOM";
+/// What a ticket of TLS 1.3 resumes its session with is called here.
+pub(crate) const TICKET: &str = "ticket";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_kept_in_order_as_far_as_there_is_room() {
+        let extension = |kind: u8, data: &[u8]| [&[0, kind, 0, data.len() as u8], data].concat();
+        let extensions = [
+            extension(10, &[0, 4, 0, 29, 0, 23]),
+            extension(11, &[2, 0, 1]),
+            extension(43, &[2, 3, 4]),
+            extension(13, &[0, 2, 4, 3]),
+        ]
+        .concat();
+        let hello = Hello {
+            legacy_version: 0x0303,
+            suites: &[0x13, 1, 0x13, 2],
+            extensions: &extensions,
+            ..Hello::default()
+        };
+        let all = [
+            CapturedList::Suites,
+            CapturedList::Extensions,
+            CapturedList::Groups,
+            CapturedList::PointFormats,
+            CapturedList::Versions,
+            CapturedList::Signatures,
+        ];
+        let kept = |most| {
+            let lists = Lists::new(&hello, most);
+            assert_eq!((lists.version, lists.suites_hash), (0x0303, xxh64(hello.suites, 0)));
+            all.map(|list| lists.get(list).to_vec())
+        };
+        let whole: [&[u8]; 6] =
+            [&[0x13, 1, 0x13, 2], &[0, 10, 0, 11, 0, 43, 0, 13], &[0, 29, 0, 23], &[0, 1], &[3, 4], &[4, 3]];
+        assert_eq!(kept(22), whole.map(<[u8]>::to_vec));
+        for most in 0..22 {
+            let lists = kept(most);
+            assert!(lists.concat().len() <= most);
+            assert!(lists.iter().zip(whole).all(|(kept, whole)| whole.starts_with(kept)), "{most}");
+        }
+        assert_eq!(kept(3), [&[0x13, 1, 0x13][..], &[], &[], &[], &[], &[]].map(<[u8]>::to_vec));
+        // One byte is left for the groups, whose extension there was room for.
+        assert_eq!(kept(7)[1..3], [vec![0, 10], vec![0]]);
+        assert_eq!(kept(5)[1..3], [vec![], vec![]]);
+    }
+}

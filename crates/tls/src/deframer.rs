@@ -1,0 +1,82 @@
+//! Extraction of the ClientHello from TLS records, of which it may take many (RFC 8446 section 5.1).
+//!
+//! Called by [`crate::session`] before an engine is chosen, and unaware of the contents of the message.
+
+use crate::error::Reason;
+use crate::hello::Hello;
+use crate::record;
+
+/// The most bytes of records, headers included, that a ClientHello may arrive in.
+const RECEIVED_MAX: usize = 1 << 18;
+
+/// Joins records until the ClientHello is complete. The cost is linear in the bytes received, however
+/// small the pieces are.
+#[derive(Debug, Default)]
+pub struct Deframer {
+    /// All records. The engine that continues the handshake gets them.
+    received: Vec<u8>,
+    /// The offset of the first record that is not in `message`.
+    next: usize,
+    /// The payload of the records.
+    message: Vec<u8>,
+}
+
+impl Deframer {
+    /// A deframer that has `received` some bytes already. They are processed by the next call of
+    /// [`push`](Self::push).
+    pub fn with(received: &[u8]) -> Self {
+        Self { received: received.to_vec(), ..Self::default() }
+    }
+
+    /// Adds received bytes. Returns the ClientHello with its handshake header once it is complete.
+    ///
+    /// # Errors
+    /// The bytes are not a ClientHello in records, or exceed the limits.
+    pub fn push(&mut self, received: &[u8]) -> Result<Option<&[u8]>, Reason> {
+        self.received.extend_from_slice(received);
+        if self.received.len() > RECEIVED_MAX {
+            return Err(Reason::PacketLengthTooLong);
+        }
+        loop {
+            if let Some(length) = Hello::length(&self.message)?
+                && self.message.len() >= length
+            {
+                return Ok(self.message.get(..length));
+            }
+            let rest = &self.received[self.next..];
+            let framed = record::frame(rest).map_err(|reason| plain_text(&self.received, reason))?;
+            let Some(framed) = framed else { return Ok(None) };
+            if framed.content != record::HANDSHAKE {
+                return Err(Reason::UnexpectedMessage);
+            }
+            if framed.length == record::HEADER {
+                return Err(Reason::BadPacket);
+            }
+            let Some(payload) = rest.get(record::HEADER..framed.length) else { return Ok(None) };
+            self.message.extend_from_slice(payload);
+            self.next += framed.length;
+        }
+    }
+
+    /// Whether nothing was received.
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// All bytes that were received.
+    pub fn into_received(self) -> Vec<u8> {
+        self.received
+    }
+}
+
+/// Replaces `reason` if the client sent plain HTTP, for which OpenSSL has reasons of its own.
+fn plain_text(received: &[u8], reason: Reason) -> Reason {
+    let begins = |words: &[&str]| words.iter().any(|word| received.starts_with(word.as_bytes()));
+    if begins(&["GET ", "POST ", "HEAD ", "PUT "]) {
+        Reason::HttpRequest
+    } else if begins(&["CONNE"]) {
+        Reason::HttpsProxyRequest
+    } else {
+        reason
+    }
+}

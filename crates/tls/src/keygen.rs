@@ -1,0 +1,199 @@
+//! Keys, requests and certificates made here: what an ACME client needs (configuration manual,
+//! 12.8).
+//!
+//! Making an RSA key takes up to seconds: callers do it on a thread of its own.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base::clock::{Date, WallTime};
+use rcgen::{
+    CertificateParams, CustomExtension, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_RSA_SHA256, RsaKeySize,
+    SanType, SignatureAlgorithm, date_time_ymd,
+};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+use crate::engine::key::PrivateKey;
+use crate::load_error::LoadError;
+use crate::store::Certificate;
+use crate::x509::CertificateFields;
+
+/// A kind of key to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewKey {
+    /// RSA of 2048, 3072 or 4096 bits.
+    Rsa(u16),
+    /// ECDSA over a curve.
+    Ecdsa(Curve),
+}
+
+/// A curve for ECDSA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Curve {
+    /// P-256.
+    P256,
+    /// P-384.
+    #[default]
+    P384,
+    /// P-521.
+    P521,
+}
+
+/// Makes a key.
+///
+/// # Errors
+/// It cannot be made, or RSA keys of that size are not.
+pub fn key(kind: NewKey) -> Result<PrivateKey, String> {
+    let made = match kind {
+        NewKey::Rsa(bits) => {
+            let size = match bits {
+                2048 => RsaKeySize::_2048,
+                3072 => RsaKeySize::_3072,
+                4096 => RsaKeySize::_4096,
+                _ => return Err(format!("an RSA key of {bits} bits is not made here")),
+            };
+            KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size)
+        }
+        NewKey::Ecdsa(curve) => KeyPair::generate_for(match curve {
+            Curve::P256 => &PKCS_ECDSA_P256_SHA256,
+            Curve::P384 => &PKCS_ECDSA_P384_SHA384,
+            Curve::P521 => &PKCS_ECDSA_P521_SHA512,
+        }),
+    };
+    let made = made.map_err(|error| error.to_string())?;
+    PrivateKey::from_der(made.serialized_der()).map_err(str::to_owned)
+}
+
+/// Whether RSA keys of so many bits are made.
+pub fn makes_rsa(bits: u16) -> bool {
+    matches!(bits, 2048 | 3072 | 4096)
+}
+
+/// What signs with a key that was made or loaded.
+fn signer(key: &PrivateKey) -> Result<KeyPair, String> {
+    let der = PrivatePkcs8KeyDer::from(key.pkcs8());
+    let kinds: [&'static SignatureAlgorithm; 4] =
+        [&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ECDSA_P521_SHA512, &PKCS_RSA_SHA256];
+    let mut signers = kinds.iter().filter_map(|kind| KeyPair::from_pkcs8_der_and_sign_algo(&der, kind).ok());
+    signers.next().ok_or_else(|| "no certificate can be asked for with this kind of key".to_owned())
+}
+
+fn named(names: &[Box<str>], addresses: &[IpAddr]) -> Result<CertificateParams, String> {
+    let mut params = CertificateParams::new(Vec::new()).map_err(|error| error.to_string())?;
+    for name in names {
+        let name = name.to_string().try_into().map_err(|_| format!("`{name}` is no name of a host"))?;
+        params.subject_alt_names.push(SanType::DnsName(name));
+    }
+    params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
+    params.distinguished_name = DistinguishedName::new();
+    Ok(params)
+}
+
+/// The longest common name that certificates have (RFC 5280, appendix A).
+const COMMON_NAME_MAX: usize = 64;
+
+/// A request for a certificate (PKCS #10) as DER. The first name is its common name.
+///
+/// # Errors
+/// A name is none, or the key is of a kind that does not sign here.
+pub fn request(key: &PrivateKey, names: &[Box<str>], addresses: &[IpAddr]) -> Result<Vec<u8>, String> {
+    let mut params = named(names, addresses)?;
+    if let Some(first) = names.first().filter(|name| name.len() <= COMMON_NAME_MAX) {
+        params.distinguished_name.push(DnType::CommonName, &**first);
+    }
+    let made = params.serialize_request(&signer(key)?).map_err(|error| error.to_string())?;
+    Ok(made.der().to_vec())
+}
+
+/// The name of temporary certificates.
+const EXPIRED: &str = "expired";
+
+/// A certificate that stands where another is still to come. Nobody takes it: it has expired.
+///
+/// # Errors
+/// It cannot be made.
+pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
+    let make = || {
+        let key = key(NewKey::Ecdsa(Curve::P256))?;
+        let mut params = named(&[], &[])?;
+        params.distinguished_name.push(DnType::CommonName, EXPIRED);
+        let now = WallTime::now().seconds;
+        let day = |ago: i64| {
+            let date = Date::utc(now - ago * 86_400);
+            date_time_ymd(date.year, date.month, date.day)
+        };
+        (params.not_before, params.not_after) = (day(2), day(1));
+        let made = params.self_signed(&signer(&key)?).map_err(|error| error.to_string())?;
+        Ok((Arc::from(made.der().as_ref()), key))
+    };
+    let failed =
+        |error: String| LoadError::new(name, format!("no temporary certificate can be made: {error}"));
+    let (certificate, key) = make().map_err(failed)?;
+    Certificate::new(name, vec![certificate], key)
+}
+
+/// Whether a certificate is one that [`temporary`] made.
+pub fn is_temporary(certificate: &Certificate) -> bool {
+    let facts = certificate.chain.first().and_then(|der| CertificateFields::parse(der).ok());
+    facts.is_some_and(|facts| {
+        let name = facts.subject();
+        facts.is_self_issued() && name.windows(EXPIRED.len()).any(|part| part == EXPIRED.as_bytes())
+    })
+}
+
+/// The certificate that answers a challenge by TLS (RFC 8737, 3) for a name or an address: it holds
+/// the digest of what authorizes it.
+///
+/// # Errors
+/// It cannot be made.
+pub fn validation(name: &str, address: Option<IpAddr>, digest: &[u8]) -> Result<Certificate, String> {
+    let key = key(NewKey::Ecdsa(Curve::P256))?;
+    let mut params = match address {
+        Some(address) => named(&[], &[address])?,
+        None => named(&[name.into()], &[])?,
+    };
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let made = params.self_signed(&signer(&key)?).map_err(|error| error.to_string())?;
+    Certificate::new(name, vec![made.der().as_ref().into()], key).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use x509_parser::certification_request::X509CertificationRequest;
+    use x509_parser::prelude::FromDer;
+
+    use super::*;
+
+    #[test]
+    fn requests_name_what_was_asked_for() {
+        for kind in [
+            NewKey::Ecdsa(Curve::P256),
+            NewKey::Ecdsa(Curve::P384),
+            NewKey::Ecdsa(Curve::P521),
+            NewKey::Rsa(2048),
+        ] {
+            let own = key(kind).unwrap();
+            let address = "192.0.2.1".parse().unwrap();
+            let der = request(&own, &["a.test".into(), "*.b.test".into()], &[address]).unwrap();
+            let (rest, read) = X509CertificationRequest::from_der(&der).unwrap();
+            assert!(rest.is_empty(), "{kind:?}");
+            let subject = read.certification_request_info.subject.to_string();
+            assert_eq!(subject, "CN=a.test");
+            let text = format!("{:?}", read.requested_extensions().unwrap().collect::<Vec<_>>());
+            assert!(text.contains("*.b.test") && text.contains("192, 0, 2, 1"), "{text}");
+        }
+        assert!(key(NewKey::Rsa(1024)).is_err());
+    }
+
+    #[test]
+    fn a_temporary_certificate_has_expired() {
+        let made = temporary("a.pem").unwrap();
+        let facts = CertificateFields::parse(&made.chain[0]).unwrap();
+        let (from, until) = facts.validity();
+        assert!(from < until && until < WallTime::now().seconds);
+        assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));
+        assert!(is_temporary(&made));
+    }
+}

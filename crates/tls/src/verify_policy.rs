@@ -1,0 +1,141 @@
+//! Whether a peer's certificate is good for a line, whichever engine asks.
+//!
+//! Engines ask in the midst of a handshake and take yes or no. What was found, and forgiven, is left
+//! for the connection whose turn it is ([`take_outcome`]), or was left by a session that is resumed.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use base::clock::WallTime;
+
+use crate::error::FailureKind;
+use crate::settings::ClientVerify;
+use crate::verify::{Purpose, Trusted};
+use crate::verify_code::{self as code, VerifyCode};
+use crate::x509;
+
+/// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was
+/// verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyOutcome {
+    /// The last error of all, forgiven or not (`ssl_c_verify`).
+    pub last: VerifyCode,
+    /// The first error above the peer's own certificate (`ssl_c_ca_err`).
+    pub ca: VerifyCode,
+    /// How far above it was (`ssl_c_ca_err_depth`).
+    pub ca_depth: u8,
+    /// The first error of the peer's own certificate (`ssl_c_err`).
+    pub own: VerifyCode,
+    /// What was not forgiven, as HAProxy calls it.
+    pub(crate) refused: Option<FailureKind>,
+}
+
+thread_local! {
+    static OUTCOME: Cell<VerifyOutcome> = const { Cell::new(VerifyOutcome {
+        last: code::OK, ca: code::OK, ca_depth: 0, own: code::OK, refused: None,
+    }) };
+    static ROOT: RefCell<Option<Arc<[u8]>>> = const { RefCell::new(None) };
+}
+
+/// The end of the chain that was verified during the turn that has just ended.
+pub(crate) fn take_root() -> Option<Arc<[u8]>> {
+    ROOT.take()
+}
+
+/// What was found so far.
+pub(crate) fn outcome() -> VerifyOutcome {
+    OUTCOME.get()
+}
+
+pub(crate) fn set_outcome(outcome: VerifyOutcome) {
+    OUTCOME.set(outcome);
+}
+
+/// What was found during the turn that has just ended.
+pub(crate) fn take_outcome() -> VerifyOutcome {
+    OUTCOME.take()
+}
+
+/// Who decides about the peers of a line.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    /// Whom to trust; `None` where anybody is.
+    trusted: Option<Trusted>,
+    of: Of,
+    /// Whether keys and digests may be weak, as on OpenSSL's security levels 0 and 1.
+    takes_weak: bool,
+}
+
+#[derive(Debug)]
+enum Of {
+    Clients(ClientVerify),
+    /// The name that the certificate must have if none was sent (`verifyhost`).
+    Server(Option<Box<str>>),
+}
+
+impl Judge {
+    pub(crate) fn of_clients(trusted: Trusted, verify: &ClientVerify) -> Self {
+        Self { trusted: Some(trusted), of: Of::Clients(verify.clone()), takes_weak: false }
+    }
+
+    pub(crate) fn of_server(trusted: Option<Trusted>, host: Option<&str>) -> Self {
+        Self { trusted, of: Of::Server(host.map(Box::from)), takes_weak: false }
+    }
+
+    /// The same, which lets weak keys and digests pass or not.
+    #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "rustls has one level"))]
+    pub(crate) fn taking_weak(self, takes_weak: bool) -> Self {
+        Self { takes_weak, ..self }
+    }
+
+    /// Verifies a chain, `own` first, and leaves the outcome. `sent` is the name that a server was
+    /// sent.
+    ///
+    /// # Errors
+    /// The fault that was not forgiven.
+    pub(crate) fn verify(&self, own: &[u8], rest: &[&[u8]], sent: Option<&str>) -> Result<(), VerifyCode> {
+        let Some(trusted) = &self.trusted else { return Ok(()) };
+        let purpose = if matches!(self.of, Of::Clients(_)) { Purpose::Client } else { Purpose::Server };
+        let mut outcome = VerifyOutcome::default();
+        let result = trusted.verify(own, rest, purpose, WallTime::now().seconds, &mut |code, depth| {
+            if self.takes_weak && code.is_weakness() {
+                return true;
+            }
+            outcome.last = code;
+            if depth == 0 && outcome.own == code::OK {
+                outcome.own = code;
+            } else if depth > 0 && outcome.ca == code::OK {
+                (outcome.ca, outcome.ca_depth) = (code, u8::try_from(depth).unwrap_or(u8::MAX));
+            }
+            outcome.refused = self.forgives(code, depth).err();
+            outcome.refused.is_none()
+        });
+        OUTCOME.set(outcome);
+        ROOT.set(Some(result.map_err(|_| outcome.last)?));
+        self.check_name(own, sent)
+    }
+
+    fn forgives(&self, code: VerifyCode, depth: usize) -> Result<(), FailureKind> {
+        let (codes, kind) = match (&self.of, depth) {
+            (Of::Server(_), _) => return Err(FailureKind::Handshake),
+            (Of::Clients(verify), 0) => (verify.crt_ignore, FailureKind::CrtFail),
+            (Of::Clients(verify), _) => (verify.ca_ignore, FailureKind::CaFail),
+        };
+        if codes.contains(code) { Ok(()) } else { Err(kind) }
+    }
+
+    fn check_name(&self, own: &[u8], sent: Option<&str>) -> Result<(), VerifyCode> {
+        let (wanted, kind) = match &self.of {
+            Of::Clients(_) => return Ok(()),
+            Of::Server(_) if sent.is_some() => (sent, FailureKind::MismatchSni),
+            Of::Server(host) => (host.as_deref(), FailureKind::Mismatch),
+        };
+        let Some(wanted) = wanted else { return Ok(()) };
+        if x509::CertificateFields::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {
+            return Ok(());
+        }
+        let last = code::HOSTNAME_MISMATCH;
+        OUTCOME.set(VerifyOutcome { last, own: last, refused: Some(kind), ..VerifyOutcome::default() });
+        Err(last)
+    }
+}

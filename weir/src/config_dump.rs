@@ -1,0 +1,285 @@
+//! The running state as a configuration (`show config`, `save config`): what was read, with what was
+//! done to it since. Started from, it gives the same process.
+//!
+//! Told as comments, since no keyword says it: frontends that are disabled, checks that are. Lists of
+//! patterns that were changed are files of their own beside the one that is saved.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plan::source_text::{SourceLine, SourceSection};
+use plan::{Plan, Proxy};
+use sample::pattern::{List, PatternSets};
+use state::proxy::Admission;
+use state::server::ServerAddress;
+use state::{Admin, Server};
+
+/// A configuration that holds what was done to the process. Where `beside` is a file, lists that
+/// were changed are named as [`lists`] says.
+pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<&Path>) -> String {
+    let mut text = String::from("# What was read, and what was done to it at run time.\n");
+    let changed = changed(patterns);
+    if beside.is_none() {
+        for (_, list) in &changed {
+            let name = list.name();
+            let _ = writeln!(text, "# {name} was changed: `save config` writes its entries too.");
+        }
+    }
+    // What `filter spoe` reads stands in files of its own.
+    for section in plan.said.iter().filter(|section| !section.kind.starts_with("spoe-")) {
+        text.push('\n');
+        write_section(section, plan, &mut text);
+    }
+    for proxy in plan.proxies.iter_added().filter(|proxy| !proxy.state.removed.load(Relaxed)) {
+        let Some(added) = &proxy.added else { continue };
+        let _ = write!(text, "\n{added}");
+        if proxy.state.unpublished.load(Relaxed) {
+            text.push_str("    be-unpublished\n");
+        }
+        write_added(proxy, &mut text);
+    }
+    if let Some(beside) = beside {
+        for (number, list) in changed {
+            let new = file_of(beside, number);
+            text = text.replace(list.name(), &new.display().to_string());
+        }
+    }
+    text
+}
+
+/// The files that lists of patterns go to that were changed, where the configuration is saved as
+/// `beside`, and what they hold.
+pub(crate) fn lists(patterns: &PatternSets, beside: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let content = |list: &Arc<List>| {
+        let mut bytes = Vec::new();
+        for line in list.lines(&list.ids()) {
+            bytes.extend_from_slice(&line.key);
+            if let Some(value) = &line.value {
+                bytes.push(b' ');
+                bytes.extend_from_slice(value);
+            }
+            bytes.push(b'\n');
+        }
+        bytes
+    };
+    changed(patterns).into_iter().map(|(number, list)| (file_of(beside, number), content(&list))).collect()
+}
+
+/// Lists of files that were changed since, with their numbers.
+fn changed(patterns: &PatternSets) -> Vec<(u32, Arc<List>)> {
+    let named = |list: &&Arc<List>| list.is_changed() && list.name().starts_with(['/', '.']);
+    patterns.lists().iter().filter(named).map(|list| (list.number(), list.clone())).collect()
+}
+
+fn file_of(beside: &Path, number: u32) -> std::path::PathBuf {
+    let mut name = beside.as_os_str().to_owned();
+    name.push(format!(".list{number}"));
+    name.into()
+}
+
+fn write_section(section: &SourceSection, plan: &Plan, text: &mut String) {
+    text.push_str(&section.title());
+    if !section.from.is_empty() {
+        let _ = write!(text, " from {}", section.from);
+    }
+    text.push('\n');
+    let proxy = match &*section.kind {
+        "backend" | "listen" => plan.backend(&section.name),
+        "frontend" => plan.frontend(&section.name),
+        _ => None,
+    };
+    let maxconn = proxy.and_then(|proxy| changed_limit(proxy));
+    for line in &section.lines {
+        match (proxy, line.keyword) {
+            (Some(proxy), "server") => write_server(line, proxy, text),
+            (Some(proxy), "server-template") => write_template(line, proxy, text),
+            (Some(_), "maxconn") if maxconn.is_some() => {}
+            (Some(_), "be-unpublished") => {}
+            _ => write_line(&line.text, text),
+        }
+    }
+    let Some(proxy) = proxy else { return };
+    if let Some(limit) = maxconn {
+        write_line(&format!("maxconn {limit}"), text);
+    }
+    if proxy.state.is_backend && proxy.state.unpublished.load(Relaxed) {
+        write_line("be-unpublished", text);
+    }
+    if proxy.state.is_frontend && proxy.state.admission() == Admission::Paused {
+        write_line("# `disable frontend` holds it back", text);
+    }
+    write_added(proxy, text);
+}
+
+/// The limit of a frontend's connections, where an operator changed it.
+fn changed_limit(proxy: &Proxy) -> Option<u32> {
+    let now = proxy.state.maxconn.load(Relaxed);
+    (proxy.state.is_frontend && now != proxy.state.configured().maxconn).then_some(now)
+}
+
+fn write_line(line: &str, text: &mut String) {
+    let _ = writeln!(text, "    {line}");
+}
+
+/// Servers that were added at run time.
+fn write_added(proxy: &Proxy, text: &mut String) {
+    for server in proxy.servers.iter_added().filter(|server| !server.state.removed.load(Relaxed)) {
+        if let Some(line) = &server.added {
+            write_changed(&words(line), &server.state, text);
+        }
+    }
+}
+
+/// The server of that name that the configuration had first.
+fn find<'a>(servers: &'a [Arc<Server>], name: &str) -> Option<&'a Arc<Server>> {
+    servers.iter().find(|server| *server.name == *name && !server.dynamic.load(Relaxed))
+}
+
+/// A server's line as it would be now; none where it was removed.
+fn write_server(line: &SourceLine, proxy: &Proxy, text: &mut String) {
+    let words = words(&line.text);
+    let servers = proxy.state.servers.load();
+    match words.get(1).map(|name| find(&servers, name)) {
+        Some(Some(server)) if is_as_said(server) => write_line(&line.text, text),
+        Some(Some(server)) => write_changed(&words, server, text),
+        _ => {}
+    }
+}
+
+/// The servers of a template: as one line where nothing was done to any, else a line each.
+fn write_template(line: &SourceLine, proxy: &Proxy, text: &mut String) {
+    let words = words(&line.text);
+    let (Some(prefix), Some(range)) = (words.get(1), words.get(2)) else { return };
+    let (low, high) = range.split_once('-').unwrap_or(("1", range));
+    let (Ok(low), Ok(high)) = (low.parse::<u32>(), high.parse::<u32>()) else { return };
+    let servers = proxy.state.servers.load();
+    let all: Vec<_> = (low..=high).map(|number| find(&servers, &format!("{prefix}{number}"))).collect();
+    if all.iter().all(|server| server.is_some_and(|server| is_as_said(server))) {
+        return write_line(&line.text, text);
+    }
+    for server in all.into_iter().flatten() {
+        let mut own = vec!["server".to_owned(), server.name.to_string()];
+        own.extend_from_slice(words.get(3..).unwrap_or_default());
+        write_changed(&own, server, text);
+    }
+}
+
+/// Whether nothing was done to a server that its line could say.
+fn is_as_said(server: &Server) -> bool {
+    let said = server.configured();
+    let forced = server.admin().0 & (Admin::FORCED_MAINT | Admin::FORCED_DRAIN);
+    server.user_weight() == said.weight
+        && server.maxconn.load(Relaxed) == said.maxconn
+        && new_address(server).is_none()
+        && forced == if said.disabled { Admin::FORCED_MAINT } else { 0 }
+}
+
+/// The address that an operator gave it.
+fn new_address(server: &Server) -> Option<String> {
+    if server.admin().0 & Admin::FQDN_SET != 0
+        && let Some(name) = server.fqdn.load_full()
+    {
+        return Some(format!("{name}:{}", server.port()));
+    }
+    let named = server.fqdn.load().is_some() || server.srv_record.get().is_some();
+    let now = server.address.load();
+    if named || **now == server.configured().address {
+        return None;
+    }
+    match &**now {
+        ServerAddress::Ip(address) => Some(address.to_string()),
+        ServerAddress::Unix(path) => Some(format!("unix@{}", path.display())),
+        _ => None,
+    }
+}
+
+/// A line with what was done to its server.
+fn write_changed(said: &[String], server: &Server, text: &mut String) {
+    let configured = server.configured();
+    let mut words = said.to_vec();
+    if let (Some(address), Some(word)) = (new_address(server), words.get_mut(2)) {
+        *word = address;
+    }
+    let admin = server.admin().0;
+    let drains = admin & Admin::FORCED_DRAIN != 0;
+    // What drains is told as what it comes to.
+    let weight = if drains { 0 } else { server.user_weight() };
+    if weight != configured.weight {
+        set(&mut words, "weight", &weight.to_string());
+    }
+    let maxconn = server.maxconn.load(Relaxed);
+    if maxconn != configured.maxconn {
+        set(&mut words, "maxconn", &maxconn.to_string());
+    }
+    let mut place = 0;
+    words.retain(|word| {
+        place += 1;
+        place <= 3 || (word != "disabled" && word != "enabled")
+    });
+    match (admin & Admin::FORCED_MAINT != 0, configured.disabled) {
+        (true, _) => words.push("disabled".to_owned()),
+        (false, true) => words.push("enabled".to_owned()),
+        (false, false) => {}
+    }
+    let shown: Vec<String> = words.iter().map(|word| config::shown(word)).collect();
+    write_line(&shown.join(" "), text);
+}
+
+/// Gives a parameter another value, or adds it.
+fn set(words: &mut Vec<String>, name: &str, value: &str) {
+    match words.iter().skip(3).position(|word| word == name).map(|at| at + 4) {
+        Some(at) if at < words.len() => words[at] = value.to_owned(),
+        _ => words.extend([name.to_owned(), value.to_owned()]),
+    }
+}
+
+/// The words of a line that was written with quotes where it needs them.
+fn words(line: &str) -> Vec<String> {
+    let (mut all, mut word, mut begun, mut quoted) = (Vec::new(), String::new(), false, false);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\'' => {
+                quoted = !quoted;
+                begun = true;
+            }
+            '\\' if !quoted => word.extend(characters.next()),
+            ' ' if !quoted => {
+                if std::mem::take(&mut begun) {
+                    all.push(std::mem::take(&mut word));
+                }
+            }
+            other => {
+                word.push(other);
+                begun = true;
+            }
+        }
+    }
+    if begun {
+        all.push(word);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_were_written() {
+        assert_eq!(words("server s 'a b' 'it'\\''s' ''"), ["server", "s", "a b", "it's", ""]);
+        for word in ["plain", "two words", "it's", "#", ""] {
+            assert_eq!(words(&config::shown(word)), [word]);
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_replaced_or_added() {
+        let mut line = words("server weight 127.0.0.1:1 weight 5 check");
+        set(&mut line, "weight", "7");
+        set(&mut line, "maxconn", "3");
+        assert_eq!(line.join(" "), "server weight 127.0.0.1:1 weight 7 check maxconn 3");
+    }
+}

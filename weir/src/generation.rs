@@ -1,0 +1,237 @@
+//! What a plan in use has at work: what its workers share, and on each worker its tasks. A reload
+//! puts another in its place; what is of the process is [`Common`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use diag::Severity;
+use plan::Plan;
+use plan::bind::BindAddress;
+use proxy::{Shared, Worker};
+use tokio::task::AbortHandle;
+
+use crate::emails::Emails;
+use crate::messages::MessageFormat;
+use crate::process_context::Common;
+use crate::services;
+use crate::sockets::{ListeningSocket, SocketOwner};
+use crate::{caches, checks};
+
+/// What a plan has at work.
+pub(crate) struct Generation {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sections: resolvers::Sections,
+    checks: Arc<health::Checks>,
+    /// Whether another plan is in use: its runtime sockets are served by that one's tasks.
+    is_old: Arc<AtomicBool>,
+}
+
+/// The desk of the plan in use.
+pub(crate) struct InUse(ArcSwap<Generation>);
+
+impl InUse {
+    /// That of the first plan.
+    pub(crate) fn new(desk: Arc<Generation>) -> Self {
+        Self(ArcSwap::new(desk))
+    }
+
+    /// The one now.
+    pub(crate) fn desk(&self) -> Arc<Generation> {
+        self.0.load_full()
+    }
+
+    /// What its workers share.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.0.load().shared.clone()
+    }
+
+    /// Puts another in its place; gives the one before.
+    pub(crate) fn replace(&self, desk: Arc<Generation>) -> Arc<Generation> {
+        self.0.swap(desk)
+    }
+}
+
+/// The tasks of a plan on one worker. Dropped when another plan is in use.
+#[derive(Default)]
+struct Tasks {
+    ends: Vec<AbortHandle>,
+    running: Option<health::RunningChecks>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.ends.iter().for_each(AbortHandle::abort);
+    }
+}
+
+thread_local! {
+    /// Those of the calling worker.
+    static TASKS: RefCell<Tasks> = RefCell::default();
+}
+
+impl Generation {
+    /// Prepares a plan, and has the process's messages and commands go by it.
+    ///
+    /// # Errors
+    /// There are no threads left for e-mails.
+    pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Plan>) -> Result<Self, String> {
+        let Common { process, runtime, teller, messages, .. } = common;
+        // Of this plan alone: addresses in it are places.
+        let generation = Arc::new(std::sync::OnceLock::new());
+        let moved = {
+            let generation = generation.clone();
+            Arc::new(move |backend, server| {
+                if let Some(generation) = generation.get().copied() {
+                    tokio::task::spawn_local(proxy::worker::close_idle(generation, backend, server));
+                }
+            })
+        };
+        let tell = resolvers::ResolverCallbacks { notify: teller.notify(*messages), moved };
+        let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
+        let asking = httpclient::ClientSettings::of(&plan, &sections);
+        let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
+        let shared = Arc::new(Shared::new(plan, process.clone(), services));
+        // Set once.
+        let _ = generation.set(shared.generation);
+        if let Some(program) = &shared.plan.lua {
+            program.serve(Box::new(crate::scripts::ProcessHost(Arc::downgrade(&shared), runtime.clone())));
+        }
+        if shared.plan.lua.is_some() {
+            runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
+        }
+        let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
+            .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
+        teller.bind(&shared, emails);
+        if let Some(former) = former {
+            caches::let_go(former, Some(&shared.plan));
+        }
+        caches::serve(&shared, former.is_none(), *messages);
+        let checks = Arc::new(checks::gather(&shared, teller, *messages));
+        crate::servers::keep(&shared, runtime, &checks, &sections);
+        Ok(Self { shared, sections, checks, is_old: Arc::default() })
+    }
+
+    /// Begins what is of the plan on the calling worker: its share of the listeners, its part of the
+    /// checks and of what is done by the way.
+    pub(crate) fn attend(&self, worker: &Rc<Worker>, share: Vec<ListeningSocket>, common: &Arc<Common>) {
+        let mut tasks = Tasks::default();
+        if worker.index == 0 {
+            tasks.ends.extend(ask_about_certificates(&self.shared, &self.sections));
+            tasks.ends.extend(order_certificates(&self.shared, &self.sections, common.messages));
+            tasks.ends.extend(crate::tables::sweep(&self.shared.plan));
+            let notify = common.teller.notify(common.messages);
+            tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
+        }
+        tasks.ends.extend(crate::scripts::start(&self.shared, worker.index));
+        for bound in share {
+            tasks.ends.extend(self.listen(worker, bound, common));
+        }
+        for (frontend, proxy) in
+            self.shared.plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled)
+        {
+            for (number, bind) in proxy.binds.iter().enumerate() {
+                let is_reverse = matches!(bind.address, BindAddress::Reverse(_));
+                if is_reverse && bind.workers.first() == Some(&worker.index) {
+                    let task = proxy::serve::preconnect::keep(worker.clone(), frontend, number);
+                    tokio::task::spawn_local(task);
+                }
+            }
+        }
+        tasks.running = Some(self.checks.start());
+        TASKS.replace(tasks);
+    }
+
+    /// Ends on the calling worker what another plan's desk begins anew.
+    pub(crate) fn leave(&self) {
+        self.is_old.store(true, Relaxed);
+        for socket in &self.shared.plan.global.stats_sockets {
+            socket.listener.wake();
+        }
+        drop(TASKS.take());
+        crate::scripts::stop();
+        self.shared.plan.lua.iter().for_each(|program| program.retire());
+        self.sections.stop();
+    }
+
+    /// Serves a socket. What accepts sees by itself when another plan is in use; what takes
+    /// datagrams is ended.
+    fn listen(
+        &self,
+        worker: &Rc<Worker>,
+        bound: ListeningSocket,
+        common: &Arc<Common>,
+    ) -> Option<AbortHandle> {
+        let messages = common.messages;
+        if let SocketOwner::Datagrams { proxy, .. } = bound.owner {
+            let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
+            let task = tokio::task::spawn_local(async move {
+                if let Err(error) = task.await {
+                    messages.say(Severity::Alert, &format!("cannot receive log messages: {error}"));
+                }
+            });
+            return Some(task.abort_handle());
+        }
+        let listener = match net::Listener::from_fd(bound.socket) {
+            Ok(listener) => listener,
+            Err(error) => {
+                messages.say(Severity::Alert, &format!("cannot watch a listener: {error}"));
+                return None;
+            }
+        };
+        match bound.owner {
+            SocketOwner::Frontend { proxy, bind } => {
+                let task = proxy::serve::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
+                let (exposed, worker) = (common.exposed.clone(), Rc::downgrade(worker));
+                tokio::task::spawn_local(async move {
+                    task.await;
+                    // `shutdown frontend`: the address is free only when no copy of the socket is
+                    // left. Those of a plan that is in use no more are gone already.
+                    if worker.upgrade().is_some_and(|worker| !worker.is_old()) {
+                        exposed.close_of(bound.owner);
+                    }
+                });
+            }
+            SocketOwner::Datagrams { .. } => {}
+            SocketOwner::RuntimeSocket(number) => {
+                let socket = &self.shared.plan.global.stats_sockets[number];
+                let task =
+                    crate::control_socket::serve(common.clone(), socket, listener, self.is_old.clone());
+                tokio::task::spawn_local(task);
+            }
+        }
+        None
+    }
+}
+
+/// Begins the updates of OCSP answers.
+fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) -> Option<AbortHandle> {
+    let plan = &shared.plan;
+    let mut settings = httpclient::ClientSettings::of(plan, sections);
+    settings.proxy = plan.global.ocsp_proxy;
+    let told = shared.clone();
+    let tell = Rc::new(move |level: u8, text: &str| checks::log_global(&told, level, text));
+    let (files, process) = (plan.tls.clone(), shared.process.clone());
+    Some(tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell })).abort_handle())
+}
+
+/// Begins with the orders of certificates.
+fn order_certificates(
+    shared: &Arc<Shared>,
+    sections: &resolvers::Sections,
+    messages: MessageFormat,
+) -> Vec<AbortHandle> {
+    let plan = &shared.plan;
+    let told = Arc::downgrade(shared);
+    let tell = Rc::new(move |level: u8, text: &str| {
+        if level <= 3 {
+            messages.say(Severity::Warning, text);
+        }
+        if let Some(told) = told.upgrade() {
+            checks::log_global(&told, level, text);
+        }
+    });
+    acme::start(plan, &shared.process, httpclient::ClientSettings::of(plan, sections), tell)
+}

@@ -1,0 +1,21 @@
+//! What the process has whatever plan is in use.
+
+use std::sync::Arc;
+
+use control::Runtime;
+use state::Process;
+
+use crate::checks::Teller;
+use crate::hand_over::Exposed;
+use crate::messages::MessageFormat;
+use crate::system;
+
+/// What the process has whatever plan is in use.
+pub(crate) struct Common {
+    pub(crate) process: Arc<Process>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) teller: Teller,
+    pub(crate) exposed: Arc<Exposed>,
+    pub(crate) limits: system::ProcessLimits,
+    pub(crate) messages: MessageFormat,
+}
