@@ -113,8 +113,8 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rows of the table of crates: name and imports.
-fn table(page: &str) -> Vec<(String, BTreeSet<String>)> {
+/// The rows of the table of crates in `ARCHITECTURE.md`: name and imports.
+pub(crate) fn table(page: &str) -> Vec<(String, BTreeSet<String>)> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| {
         let (name, rest) = row.split_once("` |")?;

@@ -2,13 +2,14 @@
 //!
 //! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
 //! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
-//! `deny.toml`; `… untested` lists keywords that work and that no test from outside uses. The tests
-//! of this crate make the same checks: `make lint` runs them.
+//! `deny.toml`; `… links` the links of the documentation; `… untested` lists keywords that work and
+//! that no test from outside uses. The tests of this crate make the same checks: `make lint` runs
+//! them.
 //!
-//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, and
-//! `docs/compatibility.md` from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`:
-//! kind, where, name, signature) and the results of HAProxy's regression tests
-//! (`docs/regression-tests.tsv`).
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables,
+//! `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
+//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and
+//! the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
 #![forbid(unsafe_code)]
 
 mod compatibility;
@@ -16,6 +17,8 @@ mod coverage;
 mod dependencies;
 mod fields;
 mod imports;
+mod links;
+mod map;
 mod modules;
 mod reference;
 
@@ -34,9 +37,10 @@ fn main() -> ExitCode {
         Some("imports") => imports(&root),
         Some("fields") => fields::unread(&root).and_then(|found| none(&found)),
         Some("dependencies") => dependencies::breaches(&root).and_then(|found| none(&found)),
+        Some("links") => links::broken(&root).and_then(|found| none(&found)),
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask imports | fields | dependencies | docs | untested".to_owned()),
+        _ => Err("usage: xtask imports | fields | dependencies | links | docs | untested".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -61,13 +65,14 @@ fn none(found: &[String]) -> Result<(), String> {
 }
 
 /// The generated documents: path and text.
-fn pages(root: &Path) -> Result<[(&'static str, String); 2], String> {
+fn pages(root: &Path) -> Result<[(&'static str, String); 3], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
     let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, coverage::Shown::read(root)?);
     Ok([
         ("docs/compatibility.md", compatibility::page(&list, &results, &shown).0),
         ("docs/keywords.md", reference::page()),
+        ("docs/dev/crates.md", map::page(imports::table(&read("ARCHITECTURE.md")?))),
     ])
 }
 
