@@ -116,6 +116,7 @@ pub(crate) trait Driver {
     ///
     /// # Errors
     /// The connection is over.
+    #[inline]
     fn advance(
         &mut self,
         connection: &Connection<Self::Engine>,

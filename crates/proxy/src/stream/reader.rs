@@ -153,6 +153,7 @@ impl Driver for Reader {
 }
 
 impl From<h2::Event> for ConnectionEvent<StreamKey> {
+    #[inline]
     fn from(event: h2::Event) -> Self {
         match event {
             h2::Event::Head { key, end, .. } => Self::Head { key, end },
