@@ -43,14 +43,15 @@ pub fn read_request<S: FieldSource>(
     head: &mut Head,
 ) -> Result<Request, Refusal<S::Error>> {
     head.start_multiplexed(S::VERSION, false);
-    let mut reader = Reader { head, rules, parts: Parts::default(), state: State::default() };
-    read::section(source, rules, &mut reader, Reader::pseudo, Reader::field)?;
+    let mut reader =
+        RequestReader { head, rules, parts: PseudoFields::default(), state: RequestState::default() };
+    read::section(source, rules, &mut reader, RequestReader::pseudo, RequestReader::field)?;
     Ok(reader.finish(end_stream)?)
 }
 
 /// The pseudo-fields of a request.
 #[derive(Default)]
-struct Parts {
+struct PseudoFields {
     method: Option<StartLineRoom>,
     scheme: Option<StartLineRoom>,
     authority: Option<StartLineRoom>,
@@ -59,7 +60,7 @@ struct Parts {
 }
 
 #[derive(Default)]
-struct State {
+struct RequestState {
     /// The start line is complete: regular fields follow.
     started: bool,
     /// `cookie` fields that are not joined yet.
@@ -67,14 +68,14 @@ struct State {
     request: Request,
 }
 
-struct Reader<'a> {
+struct RequestReader<'a> {
     head: &'a mut Head,
     rules: &'a Rules,
-    parts: Parts,
-    state: State,
+    parts: PseudoFields,
+    state: RequestState,
 }
 
-impl Reader<'_> {
+impl RequestReader<'_> {
     fn pseudo(&mut self, name: Pseudo, value: &[u8]) -> Result<(), Cause> {
         let part = Some(self.head.keep(value));
         match name {
@@ -137,7 +138,7 @@ impl Reader<'_> {
         if !self.head.set_method_part(method) || self.head.part(method) == b"PRI" {
             return Err(Cause::Method);
         }
-        let Parts { scheme, authority, path, protocol, .. } = self.parts;
+        let PseudoFields { scheme, authority, path, protocol, .. } = self.parts;
         let connect = self.head.method_id() == Method::Connect;
         match (connect, protocol, scheme, authority, path) {
             (false, None, Some(scheme), authority, Some(path)) => self.usual(scheme, authority, path),

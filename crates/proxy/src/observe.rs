@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::points::{self, number, of_session};
 use crate::server::Upstream;
 use crate::stream::WireProtocol;
-use crate::stream::h2::Engine;
+use crate::stream::h2::H2Engine;
 
 fn of_exchange(client: &Client, x: &Exchange) -> Keys {
     Keys {
@@ -526,7 +526,7 @@ fn is_over(client: &Client, x: &Exchange) {
 /// Frames that came and were made since the last call, on a connection of a client.
 #[inline]
 #[track_caller]
-pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
+pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<H2Engine>) {
     if trace::is_on(TraceSource::H2) {
         let taken = engine.borrow_mut().take_frames();
         points::frames(&of_session(&client.session), taken, &|out| owner(client, None, out));

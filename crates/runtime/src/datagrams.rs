@@ -114,7 +114,7 @@ impl<M> Batch<M> {
 
 /// The state of a channel. Written by the workers of both ends.
 #[derive(Debug)]
-struct State<M> {
+struct ChannelState<M> {
     waiting: Batch<M>,
     /// Set while the receiver waits.
     waker: Option<Waker>,
@@ -122,13 +122,13 @@ struct State<M> {
 }
 
 #[derive(Debug)]
-struct Shared<M> {
-    state: Mutex<State<M>>,
+struct ChannelShared<M> {
+    state: Mutex<ChannelState<M>>,
     limit: usize,
 }
 
-impl<M> Shared<M> {
-    fn lock(&self) -> MutexGuard<'_, State<M>> {
+impl<M> ChannelShared<M> {
+    fn lock(&self) -> MutexGuard<'_, ChannelState<M>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -146,14 +146,14 @@ impl<M> Shared<M> {
 /// datagram beyond that is never accepted.
 #[must_use]
 pub fn channel<M>(limit: usize) -> (Sender<M>, Receiver<M>) {
-    let state = State { waiting: Batch::default(), waker: None, is_closed: false };
-    let shared = Arc::new(Shared { state: Mutex::new(state), limit });
+    let state = ChannelState { waiting: Batch::default(), waker: None, is_closed: false };
+    let shared = Arc::new(ChannelShared { state: Mutex::new(state), limit });
     (Sender(shared.clone()), Receiver(shared))
 }
 
 /// The sending end. Dropping it ends the receiver after the datagrams that wait.
 #[derive(Debug)]
-pub struct Sender<M>(Arc<Shared<M>>);
+pub struct Sender<M>(Arc<ChannelShared<M>>);
 
 impl<M> Sender<M> {
     /// Moves datagrams from the front of `batch` into the channel, as many as fit, and wakes the
@@ -191,7 +191,7 @@ impl<M> Drop for Sender<M> {
 /// The receiving end, which may move to another worker before its first use. Dropping it closes the
 /// channel and discards the datagrams that wait.
 #[derive(Debug)]
-pub struct Receiver<M>(Arc<Shared<M>>);
+pub struct Receiver<M>(Arc<ChannelShared<M>>);
 
 impl<M> Receiver<M> {
     /// Replaces the contents of `batch` by all datagrams that wait, or waits for some. `false` once

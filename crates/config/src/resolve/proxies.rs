@@ -76,7 +76,7 @@ pub(crate) fn resolve<'a>(
     let peers = peers::peers(place, proxy, &binds, &servers, context);
     refuse_two_ways_of_access(proxy, &rules.stats_rules, context);
     let engines = engines.iter().map(spoe::CompiledEngine::engine).collect();
-    let parts = Parts {
+    let parts = ProxyParts {
         binds,
         order,
         traces,
@@ -100,7 +100,7 @@ pub(crate) fn resolve<'a>(
 }
 
 /// The settings of a proxy that are resolved on their own.
-struct Parts {
+struct ProxyParts {
     binds: Vec<Bind>,
     /// The order of the filters.
     order: Vec<FilterPlaces>,
@@ -123,9 +123,14 @@ struct Parts {
 }
 
 /// Makes the proxy of its parts and of the settings that only change their form.
-fn assemble(place: usize, proxy: &PendingProxy<'_>, parts: Parts, context: &mut ResolveContext<'_>) -> Proxy {
+fn assemble(
+    place: usize,
+    proxy: &PendingProxy<'_>,
+    parts: ProxyParts,
+    context: &mut ResolveContext<'_>,
+) -> Proxy {
     let settings = &proxy.settings;
-    let Parts { rules, formats, .. } = parts;
+    let ProxyParts { rules, formats, .. } = parts;
     let logs_early = formats.are_early(settings, &parts.loggers);
     let request_captures = captures(&rules.request_captures);
     let response_captures = captures(&settings.response_captures);

@@ -52,7 +52,7 @@ pub(crate) fn server_settings<'a>(
             context.diagnostics.push(error);
             Named::default()
         });
-        let parts = Parts { log, check, tls, named };
+        let parts = ServerParts { log, check, tls, named };
         let own = Arc::new(assemble(index, &server, proxy, parts));
         feed(&own, &server.draft, proxy, context);
         settings.push(own);
@@ -74,7 +74,7 @@ struct Line<'l, 'a> {
 }
 
 /// The settings of a server that depend on more than its draft.
-struct Parts {
+struct ServerParts {
     log: Option<LogServer>,
     check: Option<CheckSettings>,
     tls: Option<ServerTls>,
@@ -90,9 +90,14 @@ struct Named {
     track: Option<Tracked>,
 }
 
-fn assemble(index: usize, server: &MadeServer<'_>, proxy: &PendingProxy<'_>, parts: Parts) -> ServerSettings {
+fn assemble(
+    index: usize,
+    server: &MadeServer<'_>,
+    proxy: &PendingProxy<'_>,
+    parts: ServerParts,
+) -> ServerSettings {
     let MadeServer { draft, state, print, .. } = server;
-    let Parts { log, check, tls, named } = parts;
+    let ServerParts { log, check, tls, named } = parts;
     let source = draft.source.as_ref().or(proxy.settings.source.as_ref());
     ServerSettings {
         index,

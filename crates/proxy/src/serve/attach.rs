@@ -20,8 +20,8 @@ use crate::routing::connect::set_options;
 use crate::server::Open;
 use crate::server::h2_pool::Standing;
 use crate::server::per_worker::LocalServer;
-use crate::stream::h2::{Connection, Engine};
-use crate::stream::{Reader, Reset};
+use crate::stream::h2::{H2Connection, H2Engine};
+use crate::stream::{ReceivedBytes, Reset};
 use crate::worker::Worker;
 
 /// Why the client keeps its connection to itself.
@@ -39,9 +39,9 @@ pub(super) async fn attach(mut client: client::ClientConnection, attach: Attach)
     let worker = client.worker.clone();
     let Some(server) = find(&worker, &attach.server) else { return client.side.reset() };
     let config = worker.proxy(server.backend).h2.back.clone();
-    let engine = Engine::reversed(Role::Client, &config);
-    let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
-    let reader = Reader::new(client.socket().input.take());
+    let engine = H2Engine::reversed(Role::Client, &config);
+    let connection = H2Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
+    let reader = ReceivedBytes::new(client.socket().input.take());
     let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
     let mut reversal = Reversal::new(connection, reader, busy_from);
     client.session.http_major.set(2);

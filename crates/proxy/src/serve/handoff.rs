@@ -11,8 +11,8 @@ use runtime::datagrams::Receiver;
 use runtime::worker::ConnectionGuard;
 
 use super::slots::OpenPermit;
-use crate::stream::Reader;
-use crate::stream::h2::Connection;
+use crate::stream::ReceivedBytes;
+use crate::stream::h2::H2Connection;
 use crate::worker::{self, Worker};
 
 /// Starts to serve, as a worker of the plan that the numbers in [`Incoming`] belong to.
@@ -79,8 +79,8 @@ pub(crate) struct AcceptedConnection {
 /// A connection that was opened and brings requests from now on.
 pub(crate) struct Dialled {
     pub(crate) socket: Stream,
-    pub(crate) connection: Rc<Connection>,
-    pub(crate) reader: Reader,
+    pub(crate) connection: Rc<H2Connection>,
+    pub(crate) reader: ReceivedBytes,
     pub(crate) generation: u64,
     pub(crate) frontend: usize,
     pub(crate) bind: usize,

@@ -27,8 +27,8 @@ use super::stream_wakers::{StreamWaker, WakeQueue};
 use crate::client::{self, Client, handshake};
 use crate::exchange::{Arrival, Exchange, report};
 use crate::observe;
-use crate::stream::h2::{Connection, Engine, Stream};
-use crate::stream::{Driver as _, Notice, Ping, Reader, Received, Wish};
+use crate::stream::h2::{H2Connection, H2Engine, H2Stream};
+use crate::stream::{Driver as _, Notice, Ping, Received, ReceivedBytes, Wish};
 use crate::violation;
 
 /// How many streams are polled before what they left is sent.
@@ -46,7 +46,7 @@ const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum FrontEnd {
     /// It was agreed on, by GOAWAY or the client's end of it.
     Agreed,
     /// The client broke the protocol, which it was told.
@@ -65,11 +65,11 @@ enum End {
 struct Front<S: ServeExchange> {
     /// The client's connection, with its socket.
     root: client::ClientConnection,
-    connection: Rc<Connection>,
+    connection: Rc<H2Connection>,
     exchanges: Rc<Exchanges<S>>,
-    reader: Reader,
+    reader: ReceivedBytes,
     /// By the number of the stream's key.
-    streams: Vec<Place<S::Exchange>>,
+    streams: Vec<StreamSeat<S::Exchange>>,
     ready: Arc<WakeQueue>,
     /// How many streams are being served.
     open: usize,
@@ -89,7 +89,7 @@ struct Front<S: ServeExchange> {
 }
 
 /// Where a stream is served, used again by others after it.
-struct Place<F> {
+struct StreamSeat<F> {
     running: Option<RunningRequest<F>>,
     slot: Arc<StreamWaker>,
     waker: Waker,
@@ -113,10 +113,10 @@ pub(crate) fn serve<S: ServeExchange>(
         let (share, connection) = {
             let config = moderated.as_ref().unwrap_or(&client.prepared().h2.front);
             let (share, own) = StreamQuota::take(&client.worker, config).unzip();
-            let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
-            (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
+            let engine = H2Engine::new(Role::Server, own.as_ref().unwrap_or(config));
+            (share, H2Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
         };
-        let reader = Reader::new(client.socket().input.take());
+        let reader = ReceivedBytes::new(client.socket().input.take());
         go_on(client, exchanges, connection, reader).await;
         drop(share);
     }
@@ -127,8 +127,8 @@ pub(crate) fn serve<S: ServeExchange>(
 pub(super) fn go_on<S: ServeExchange>(
     client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
-    connection: Rc<Connection>,
-    reader: Reader,
+    connection: Rc<H2Connection>,
+    reader: ReceivedBytes,
 ) -> impl Future<Output = ()> {
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let front = Front {
@@ -163,12 +163,12 @@ impl<S: ServeExchange> Front<S> {
             observe::frames_of_client(&self.root, &self.connection.engine);
             let end = poll_fn(|context| self.poll(context)).await;
             self.conclude(end).await;
-            observe::h2_ends(&self.root, &end, matches!(end, End::Broken | End::Failed));
+            observe::h2_ends(&self.root, &end, matches!(end, FrontEnd::Broken | FrontEnd::Failed));
             self.counters().connections.down();
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<FrontEnd> {
         self.ready.enter(context.waker());
         self.told.get_or_insert_with(|| shutdown_wakers::tell(context.waker()));
         if self.open == 0 {
@@ -183,7 +183,7 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Takes turns as long as there is something to do.
-    fn turns(&mut self, context: &mut Context<'_>) -> Result<(), End> {
+    fn turns(&mut self, context: &mut Context<'_>) -> Result<(), FrontEnd> {
         let (mut heard, mut polled, mut wrote) = (false, false, false);
         let mut since = None;
         for turn in 1.. {
@@ -215,7 +215,7 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Reads once, and deals with what came; whether anything did.
-    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         if self.is_ended {
             return Ok(false);
         }
@@ -232,7 +232,7 @@ impl<S: ServeExchange> Front<S> {
             }
             Err(error) => {
                 self.root.session.error.set(ConnectionError::of_kernel(&error));
-                return Err(End::Failed);
+                return Err(FrontEnd::Failed);
             }
         }
         let outcome = loop {
@@ -242,7 +242,7 @@ impl<S: ServeExchange> Front<S> {
                 Err(why) => {
                     observe::protocol_broken(&self.root, &why);
                     tell(&self.root, LogErrors::Connection);
-                    break Err(End::Broken);
+                    break Err(FrontEnd::Broken);
                 }
             }
         };
@@ -277,7 +277,7 @@ impl<S: ServeExchange> Front<S> {
         self.is_outdated |= self.root.worker.is_old();
         let mut x = Exchange::take();
         std::mem::swap(&mut x.txn.request, self.connection.engine.borrow_mut().head_mut());
-        let stream = Stream::new(self.connection.clone(), key);
+        let stream = H2Stream::new(self.connection.clone(), key);
         if is_whole {
             self.connection.put_end(key, None);
         }
@@ -296,7 +296,7 @@ impl<S: ServeExchange> Front<S> {
         }
         while self.streams.len() <= index {
             let slot = StreamWaker::new(&self.ready, self.streams.len());
-            self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
+            self.streams.push(StreamSeat { running: None, waker: slot.clone().into(), slot });
         }
         self.streams[index].running = Some(self.exchanges.begin_stream(client, Arrival::Stream(x)));
         self.open += 1;
@@ -325,7 +325,7 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Does what rules of streams wanted of the socket.
-    fn heed_wishes(&mut self) -> Result<(), End> {
+    fn heed_wishes(&mut self) -> Result<(), FrontEnd> {
         let wish = self.connection.take_wish();
         if wish == Wish::default() {
             return Ok(());
@@ -340,21 +340,21 @@ impl<S: ServeExchange> Front<S> {
         match wish.vanish {
             Some(rst_ttl) => {
                 socket.vanish(rst_ttl);
-                Err(End::Vanished)
+                Err(FrontEnd::Vanished)
             }
             None => Ok(()),
         }
     }
 
     /// Writes as much of the output as the socket takes. Returns whether any was written.
-    fn send(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay && !self.is_leaving {
             self.is_leaving = true;
             self.connection.shutdown();
         }
         let connection = self.connection.clone();
-        connection.send(&mut self.root.socket().stream, context).map_err(|_| End::Failed)
+        connection.send(&mut self.root.socket().stream, context).map_err(|_| FrontEnd::Failed)
     }
 
     /// Sets the connection's deadline after a turn.
@@ -389,21 +389,21 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Whether the connection has come to its end.
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<FrontEnd> {
         let engine = self.connection.engine.borrow();
         let is_idle = self.open == 0 && engine.pending() == 0;
         if is_idle && (self.is_ended || engine.is_ours_to_close()) {
-            return Poll::Ready(End::Agreed);
+            return Poll::Ready(FrontEnd::Agreed);
         }
         drop(engine);
         if self.root.poll_killed(context).is_ready() {
-            return Poll::Ready(End::Killed);
+            return Poll::Ready(FrontEnd::Killed);
         }
         if self.open == 0
             && let Some(ping) = &mut self.ping
         {
             if ping.poll_silence(&self.connection, context).is_ready() {
-                return Poll::Ready(End::Late);
+                return Poll::Ready(FrontEnd::Late);
             }
             if let Err(end) = self.send(context) {
                 return Poll::Ready(end);
@@ -415,7 +415,7 @@ impl<S: ServeExchange> Front<S> {
             self.root.timer.set(ends_at);
             ready!(self.root.timer.poll_expired(context));
         }
-        Poll::Ready(End::Late)
+        Poll::Ready(FrontEnd::Late)
     }
 
     /// Gives back the memory that only streams use: there were none for a while.
@@ -425,8 +425,8 @@ impl<S: ServeExchange> Front<S> {
     }
 
     /// Ends the connection: its streams first, each with its own log line.
-    async fn conclude(&mut self, end: End) {
-        if end == End::Late || end == End::Killed {
+    async fn conclude(&mut self, end: FrontEnd) {
+        if end == FrontEnd::Late || end == FrontEnd::Killed {
             self.connection.close(None);
         }
         self.connection.put_end_of_all();
@@ -442,9 +442,9 @@ impl<S: ServeExchange> Front<S> {
         .await;
         match end {
             // What the client was told last must not be overtaken by a reset.
-            End::Broken | End::Late | End::Killed => self.root.linger().await,
-            End::Agreed if !self.is_ended => self.root.linger().await,
-            End::Agreed | End::Failed | End::Vanished => {}
+            FrontEnd::Broken | FrontEnd::Late | FrontEnd::Killed => self.root.linger().await,
+            FrontEnd::Agreed if !self.is_ended => self.root.linger().await,
+            FrontEnd::Agreed | FrontEnd::Failed | FrontEnd::Vanished => {}
         }
     }
 }

@@ -31,8 +31,8 @@ use super::handoff::{self, Dialled, Incoming};
 use super::reversal::Reversal;
 use super::slots::{OpenCount, OpenPermit, PAUSE};
 use crate::log::LogLine;
-use crate::stream::Reader;
-use crate::stream::h2::{Connection, Engine};
+use crate::stream::ReceivedBytes;
+use crate::stream::h2::{H2Connection, H2Engine};
 use crate::worker::Worker;
 
 /// Why none was opened.
@@ -217,10 +217,10 @@ async fn reverse(
         return Err(io::Error::other("the server does not speak HTTP/2"));
     }
     let config = &worker.proxy(frontend).h2.front;
-    let engine = Engine::reversed(Role::Server, config);
-    let connection = Connection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some());
+    let engine = H2Engine::reversed(Role::Server, config);
+    let connection = H2Connection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some());
     let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
-    let mut reversal = Reversal::new(connection, Reader::default(), busy_from);
+    let mut reversal = Reversal::new(connection, ReceivedBytes::default(), busy_from);
     let reversed = poll_fn(|context| reversal.poll(&mut socket, context)).await;
     match reversed {
         Ok(()) => Ok((socket, reversal)),

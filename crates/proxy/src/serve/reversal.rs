@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use h2::Closed;
 use net::Stream as Socket;
 
-use crate::stream::h2::Connection;
-use crate::stream::{ConnectionEvent, Driver as _, Reader, Received};
+use crate::stream::h2::H2Connection;
+use crate::stream::{ConnectionEvent, Driver as _, Received, ReceivedBytes};
 use crate::violation;
 
 /// Why a connection is not reversed.
@@ -24,15 +24,15 @@ pub(super) enum ReversalFailure {
 
 /// A connection that is being reversed.
 pub(super) struct Reversal {
-    pub(super) connection: Rc<Connection>,
-    pub(super) reader: Reader,
+    pub(super) connection: Rc<H2Connection>,
+    pub(super) reader: ReceivedBytes,
     is_settled: bool,
     busy_from: u8,
 }
 
 impl Reversal {
     /// At its beginning.
-    pub(super) fn new(connection: Rc<Connection>, reader: Reader, busy_from: u8) -> Self {
+    pub(super) fn new(connection: Rc<H2Connection>, reader: ReceivedBytes, busy_from: u8) -> Self {
         Self { connection, reader, is_settled: false, busy_from }
     }
 

@@ -18,13 +18,13 @@ use state::counters::Multiplexed as Counters;
 use super::h1::NoHead;
 use super::shared::{Carrier, ProtocolState, Share};
 use crate::stream;
-use crate::stream::h2::{Engine, Stream};
+use crate::stream::h2::{H2Engine, H2Stream};
 
 /// The scheme of requests whose target tells none, as HAProxy says it whatever is spoken.
 const SCHEME: Scheme = Scheme::Https;
 
 /// A connection that requests share.
-pub(crate) type Multiplexed = Carrier<Engine, Http2>;
+pub(crate) type Multiplexed = Carrier<H2Engine, Http2>;
 
 /// What HTTP/2 adds to it.
 pub(crate) struct Http2 {
@@ -98,7 +98,7 @@ struct HeldHead {
 
 /// A request's share of it.
 pub(crate) struct H2Request {
-    share: Share<Engine, Http2>,
+    share: Share<H2Engine, Http2>,
     /// A head that waits to be sent.
     held: Option<Box<HeldHead>>,
     /// Whether it cannot be said in HTTP/2, or not to this server.
@@ -106,7 +106,7 @@ pub(crate) struct H2Request {
 }
 
 impl Deref for H2Request {
-    type Target = Share<Engine, Http2>;
+    type Target = Share<H2Engine, Http2>;
 
     fn deref(&self) -> &Self::Target {
         &self.share
@@ -204,7 +204,7 @@ impl H2Request {
         drop(engine);
         if let Ok(key) = opened {
             carrier.counters().streams.up();
-            let stream = Stream::opened(carrier.connection.clone(), key, ends);
+            let stream = H2Stream::opened(carrier.connection.clone(), key, ends);
             self.share.begin(stream);
         }
     }

@@ -24,15 +24,15 @@ use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use super::shared::{Carrier, ConnectionList, Idle, OpenedConnection, send};
 use crate::points;
-use crate::stream::h2::Engine;
-use crate::stream::{Driver as _, DriverFailure, Notice, Ping, Reader, Received};
+use crate::stream::h2::H2Engine;
+use crate::stream::{Driver as _, DriverFailure, Notice, Ping, Received, ReceivedBytes};
 use crate::violation;
 
 /// A connection that stands already, with nothing outstanding on it.
 pub(crate) struct Standing {
     pub(crate) socket: Socket,
-    pub(crate) engine: Engine,
-    pub(crate) reader: Reader,
+    pub(crate) engine: H2Engine,
+    pub(crate) reader: ReceivedBytes,
     /// Whether the server's settings are known.
     pub(crate) is_settled: bool,
     /// Requests sent over it so far.
@@ -46,7 +46,7 @@ pub(crate) struct Standing {
 
 /// The connections of one worker that requests share.
 pub(crate) struct Carriers {
-    all: ConnectionList<Engine, Http2>,
+    all: ConnectionList<H2Engine, Http2>,
     /// How busy the worker has to be for connections to end that glitch too often, in percent.
     busy_from: u8,
 }
@@ -71,8 +71,8 @@ impl Carriers {
         config: &Arc<::h2::Config>,
     ) -> BoxedRequest {
         let OpenedConnection { socket, preamble, key, ends, for_one, open } = opened;
-        let engine = Engine::new(Role::Client, config);
-        let reader = Reader::default();
+        let engine = H2Engine::new(Role::Client, config);
+        let reader = ReceivedBytes::default();
         let standing =
             Standing { socket, engine, reader, is_settled: false, uses: 0, key, ends, backend, open };
         let (shared, request) = self.start(standing, preamble, H2Request::begin);
@@ -101,7 +101,7 @@ impl Carriers {
         let standing = Standing {
             socket: Socket::attach(stream),
             engine,
-            reader: Reader::default(),
+            reader: ReceivedBytes::default(),
             is_settled,
             uses,
             key: key.into(),
@@ -153,7 +153,7 @@ impl Carriers {
 const TURNS: usize = 16;
 
 /// Why a connection ends.
-enum End {
+enum PooledEnd {
     Socket,
     Protocol,
     Agreed,
@@ -167,7 +167,7 @@ async fn run(
     shared: Rc<Multiplexed>,
     mut socket: Socket,
     mut preamble: Vec<u8>,
-    mut reader: Reader,
+    mut reader: ReceivedBytes,
 ) {
     let mut idle = Idle::default();
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
@@ -180,7 +180,7 @@ async fn run(
                 Err(end) => return Poll::Ready(end),
             };
             if send(&shared.connection, &mut socket, &mut preamble, context).is_err() {
-                return Poll::Ready(End::Socket);
+                return Poll::Ready(PooledEnd::Socket);
             }
             if trace::is_on(TraceSource::H2) {
                 tell_frames(&shared);
@@ -203,15 +203,15 @@ async fn run(
             && let Some(ping) = &mut ping
         {
             if ping.poll_silence(&shared.connection, context).is_ready() {
-                return Poll::Ready(End::Socket);
+                return Poll::Ready(PooledEnd::Socket);
             }
             if send(&shared.connection, &mut socket, &mut preamble, context).is_err() {
-                return Poll::Ready(End::Socket);
+                return Poll::Ready(PooledEnd::Socket);
             }
         }
         if shared.own.leaves_to.borrow().is_some() {
             if may_leave(&shared, &reader, &preamble) {
-                return Poll::Ready(End::Left);
+                return Poll::Ready(PooledEnd::Left);
             }
             // Who asked does not wait for this one.
             shared.own.leaves_to.take();
@@ -220,18 +220,18 @@ async fn run(
             idle.end(&shared.open.server);
             return Poll::Pending;
         }
-        idle.poll(&shared, &all.all, context).map(|()| End::Agreed)
+        idle.poll(&shared, &all.all, context).map(|()| PooledEnd::Agreed)
     })
     .await;
     shared.is_leaving.set(true);
     shared.counters().connections.down();
     idle.end(&shared.open.server);
     shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
-    if matches!(end, End::Left) {
+    if matches!(end, PooledEnd::Left) {
         return leave(shared, socket);
     }
     shared.connection.put_end_of_all();
-    if matches!(end, End::Protocol | End::Agreed) {
+    if matches!(end, PooledEnd::Protocol | PooledEnd::Agreed) {
         // GOAWAY, if there is one; a socket that takes nothing does without.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
@@ -255,7 +255,7 @@ fn tell_frames(shared: &Multiplexed) {
 }
 
 /// Whether nothing is outstanding on it, in either direction.
-fn may_leave(shared: &Rc<Multiplexed>, reader: &Reader, preamble: &[u8]) -> bool {
+fn may_leave(shared: &Rc<Multiplexed>, reader: &ReceivedBytes, preamble: &[u8]) -> bool {
     let is_quiet = reader.is_empty() && preamble.is_empty() && !shared.is_leaving.get();
     is_quiet
         && Rc::strong_count(shared) == 1
@@ -267,7 +267,7 @@ fn may_leave(shared: &Rc<Multiplexed>, reader: &Reader, preamble: &[u8]) -> bool
 fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     let Some(give) = shared.own.leaves_to.take() else { return };
     let config = shared.connection.engine.borrow().config();
-    let engine = shared.connection.engine.replace(Engine::new(Role::Client, &config));
+    let engine = shared.connection.engine.replace(H2Engine::new(Role::Client, &config));
     let (is_settled, uses, ends) = (shared.own.is_settled.get(), shared.uses.get(), shared.ends);
     let (Some(engine), Some(shared)) = (engine.repacked(), Rc::into_inner(shared)) else { return };
     let open = shared.open.hand_over();
@@ -278,10 +278,10 @@ fn leave(shared: Rc<Multiplexed>, socket: Socket) {
 fn receive(
     shared: &Multiplexed,
     socket: &mut Socket,
-    reader: &mut Reader,
+    reader: &mut ReceivedBytes,
     busy_from: u8,
     context: &mut Context<'_>,
-) -> Result<bool, End> {
+) -> Result<bool, PooledEnd> {
     let connection = &shared.connection;
     let busy = || violation::is_busy(busy_from);
     let taken = reader.take_in(connection, socket, context, busy, |notice| match notice {
@@ -303,7 +303,7 @@ fn receive(
     match taken {
         Ok(Received::Nothing) => Ok(false),
         Ok(Received::Bytes) => Ok(true),
-        Ok(Received::End) | Err(DriverFailure::Socket) => Err(End::Socket),
-        Err(DriverFailure::Protocol) => Err(End::Protocol),
+        Ok(Received::End) | Err(DriverFailure::Socket) => Err(PooledEnd::Socket),
+        Err(DriverFailure::Protocol) => Err(PooledEnd::Protocol),
     }
 }

@@ -22,7 +22,7 @@ use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream::{AnyStream, Connection, Protocol};
+use crate::stream::{AnyStream, EngineConnection, Protocol};
 
 /// What is known of a connection when it is opened.
 pub(crate) struct OpenedConnection {
@@ -38,7 +38,7 @@ pub(crate) struct OpenedConnection {
 
 /// A connection that requests share, with what its protocol adds.
 pub(crate) struct Carrier<E: Protocol, X> {
-    pub(super) connection: Rc<Connection<E>>,
+    pub(super) connection: Rc<EngineConnection<E>>,
     pub(super) key: PoolKey,
     /// Requests sent over it so far.
     pub(super) uses: Cell<u32>,
@@ -73,7 +73,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
         own: X,
     ) -> Rc<Self> {
         Rc::new(Self {
-            connection: Connection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some()),
+            connection: EngineConnection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some()),
             key,
             uses: Cell::new(uses),
             waiting: Cell::new(0),
@@ -292,7 +292,7 @@ impl<E: Protocol, X, S> Drop for Share<E, X, S> {
 /// # Errors
 /// As [`Protocol::send`].
 pub(super) fn send<E: Protocol>(
-    connection: &Connection<E>,
+    connection: &EngineConnection<E>,
     socket: &mut Socket,
     preamble: &mut Vec<u8>,
     context: &mut Context<'_>,

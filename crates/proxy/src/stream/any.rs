@@ -22,14 +22,14 @@ pub(crate) enum WireProtocol {
 
 /// A stream of a connection that carries many.
 pub(crate) enum AnyStream {
-    H2(h2::Stream),
-    Fcgi(fastcgi::Stream),
+    H2(h2::H2Stream),
+    Fcgi(fastcgi::FastcgiStream),
 }
 
 /// The incoming half of a stream.
 pub(crate) enum AnyIncoming<'a> {
-    H2(&'a mut h2::Incoming),
-    Fcgi(&'a mut fastcgi::Incoming),
+    H2(&'a mut h2::H2Incoming),
+    Fcgi(&'a mut fastcgi::FastcgiIncoming),
 }
 
 /// Calls the same on every variant.
@@ -253,14 +253,14 @@ impl AnyIncoming<'_> {
     }
 }
 
-impl From<h2::Stream> for AnyStream {
-    fn from(stream: h2::Stream) -> Self {
+impl From<h2::H2Stream> for AnyStream {
+    fn from(stream: h2::H2Stream) -> Self {
         Self::H2(stream)
     }
 }
 
-impl From<fastcgi::Stream> for AnyStream {
-    fn from(stream: fastcgi::Stream) -> Self {
+impl From<fastcgi::FastcgiStream> for AnyStream {
+    fn from(stream: fastcgi::FastcgiStream) -> Self {
         Self::Fcgi(stream)
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::task::Context;
 
-use super::{Connection, Messages, NoHead, Protocol, Reset};
+use super::{EngineConnection, Messages, NoHead, Protocol, Reset};
 
 /// What happens on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(crate) trait Driver {
     /// The socket's.
     fn receive(
         &mut self,
-        connection: &Connection<Self::Engine>,
+        connection: &EngineConnection<Self::Engine>,
         socket: &mut net::Stream,
         context: &mut Context<'_>,
         busy: impl FnOnce() -> bool,
@@ -95,12 +95,15 @@ pub(crate) trait Driver {
     ///
     /// # Errors
     /// The connection is over.
-    fn next(&mut self, connection: &Connection<Self::Engine>) -> Result<Option<EventOf<Self>>, Self::Broken>;
+    fn next(
+        &mut self,
+        connection: &EngineConnection<Self::Engine>,
+    ) -> Result<Option<EventOf<Self>>, Self::Broken>;
 
     /// Puts the payload of the last event into the place of its stream.
     fn put(
         &mut self,
-        connection: &Connection<Self::Engine>,
+        connection: &EngineConnection<Self::Engine>,
         key: KeyOf<Self>,
         range: Range<usize>,
         is_last: bool,
@@ -119,7 +122,7 @@ pub(crate) trait Driver {
     #[inline]
     fn advance(
         &mut self,
-        connection: &Connection<Self::Engine>,
+        connection: &EngineConnection<Self::Engine>,
     ) -> Result<Option<Notice<KeyOf<Self>>>, Self::Broken> {
         while let Some(event) = self.next(connection)? {
             let notice = match event {
@@ -158,7 +161,7 @@ pub(crate) trait Driver {
     /// The connection is over.
     fn take_in(
         &mut self,
-        connection: &Connection<Self::Engine>,
+        connection: &EngineConnection<Self::Engine>,
         socket: &mut net::Stream,
         context: &mut Context<'_>,
         busy: impl FnOnce() -> bool,

@@ -13,15 +13,15 @@ use runtime::Buffer;
 use super::{ConnectionEvent, Driver, Messages, NoHead, Received, Reset};
 
 /// The engine.
-pub(crate) type Engine = fcgi::Connection;
+pub(crate) type FastcgiEngine = fcgi::Connection;
 /// What the requests of one connection share.
-pub(crate) type Connection = super::Connection<Engine>;
+pub(crate) type FastcgiConnection = super::EngineConnection<FastcgiEngine>;
 /// A request. Dropping it aborts what is still open of it.
-pub(crate) type Stream = super::Stream<Engine>;
+pub(crate) type FastcgiStream = super::EngineStream<FastcgiEngine>;
 /// What comes in for a request.
-pub(crate) type Incoming = super::Incoming<Engine>;
+pub(crate) type FastcgiIncoming = super::IncomingHalf<FastcgiEngine>;
 
-impl Messages for Engine {
+impl Messages for FastcgiEngine {
     fn head_mut(&mut self) -> &mut Head {
         self.head_mut()
     }
@@ -42,7 +42,7 @@ impl Messages for Engine {
 
 /// Reads a connection, one buffer at a time.
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct FastcgiReader {
     input: Option<Buffer>,
     /// Where in it the bytes of the last event begin, and those that follow it.
     event: usize,
@@ -50,13 +50,13 @@ pub(crate) struct Reader {
     is_fresh: bool,
 }
 
-impl Driver for Reader {
-    type Engine = Engine;
+impl Driver for FastcgiReader {
+    type Engine = FastcgiEngine;
     type Broken = Closed;
 
     fn receive(
         &mut self,
-        connection: &Connection,
+        connection: &FastcgiConnection,
         socket: &mut net::Stream,
         context: &mut Context<'_>,
         _: impl FnOnce() -> bool,
@@ -86,7 +86,7 @@ impl Driver for Reader {
         }
     }
 
-    fn next(&mut self, connection: &Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
+    fn next(&mut self, connection: &FastcgiConnection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
         let Some(buffer) = &self.input else { return Ok(None) };
         self.event = self.rest;
         let (used, event) = connection.engine.borrow_mut().receive(&buffer.filled()[self.event..])?;
@@ -97,7 +97,7 @@ impl Driver for Reader {
         Ok(event.map(ConnectionEvent::from))
     }
 
-    fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
+    fn put(&mut self, connection: &FastcgiConnection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
         connection.put(key, filled.get(from..to).unwrap_or_default(), is_last);
@@ -113,7 +113,7 @@ impl Driver for Reader {
     }
 }
 
-impl Reader {
+impl FastcgiReader {
     /// Drops the decoded bytes, and the buffer if it is then empty.
     fn consume(&mut self) {
         if let Some(buffer) = &mut self.input {
@@ -144,13 +144,13 @@ impl From<fcgi::Event> for ConnectionEvent<StreamKey> {
     }
 }
 
-impl Stream {
+impl FastcgiStream {
     /// Begins a request; with `ends` it has no body.
     ///
     /// # Errors
     /// There is no place for it any more.
     pub(crate) fn open(
-        connection: &Rc<Connection>,
+        connection: &Rc<FastcgiConnection>,
         parameters: &Parameters,
         method: Method,
         ends: bool,
@@ -184,14 +184,14 @@ mod tests {
             wants_messages: false,
             head: http::ParseOptions::default(),
         };
-        let connection = Connection::new(Engine::new(config), -1, false);
+        let connection = FastcgiConnection::new(FastcgiEngine::new(config), -1, false);
         let parameters = Parameters::new(1024);
-        let mut stream = Stream::open(&connection, &parameters, Method::Get, true).expect("a stream");
+        let mut stream = FastcgiStream::open(&connection, &parameters, Method::Get, true).expect("a stream");
         let mut sent = Vec::new();
         record::write(kind::STDOUT, 1, b"Status: 200\r\n\r\nbody", &mut sent);
         theirs.write_all(&sent).expect("an application");
 
-        let mut reader = Reader::default();
+        let mut reader = FastcgiReader::default();
         let received = poll_fn(|context| match reader.receive(&connection, &mut socket, context, || false) {
             Ok(Received::Nothing) => Poll::Pending,
             other => Poll::Ready(other),

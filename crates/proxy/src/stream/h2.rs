@@ -17,13 +17,13 @@ use super::{Lifecycle, Messages, Protocol, Reset};
 const PARTS: usize = 16;
 
 /// The engine of HTTP/2 over the worker's buffers.
-pub(crate) type Engine = h2::Connection<Buffer>;
+pub(crate) type H2Engine = h2::Connection<Buffer>;
 /// The streams of one connection.
-pub(crate) type Connection = super::Connection<Engine>;
+pub(crate) type H2Connection = super::EngineConnection<H2Engine>;
 /// The incoming half of a stream.
-pub(crate) type Incoming = super::Incoming<Engine>;
+pub(crate) type H2Incoming = super::IncomingHalf<H2Engine>;
 /// A request. Dropping it resets the stream unless it is over.
-pub(crate) type Stream = super::Stream<Engine>;
+pub(crate) type H2Stream = super::EngineStream<H2Engine>;
 
 /// The codes of RFC 9113, 7.
 impl From<Code> for Reset {
@@ -49,7 +49,7 @@ impl From<Reset> for Code {
     }
 }
 
-impl Protocol for Engine {
+impl Protocol for H2Engine {
     type Key = StreamKey;
 
     #[inline]
@@ -110,7 +110,7 @@ impl Protocol for Engine {
     }
 }
 
-impl Messages for Engine {
+impl Messages for H2Engine {
     const SENDS_OWNED: bool = true;
 
     #[inline]
@@ -153,7 +153,7 @@ impl Messages for Engine {
     }
 }
 
-impl Lifecycle for Engine {
+impl Lifecycle for H2Engine {
     fn ping(&mut self) {
         self.ping();
     }

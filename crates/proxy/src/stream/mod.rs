@@ -37,7 +37,7 @@ pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, StreamMailbox};
 pub(crate) use protocol::{Lifecycle, Messages, Protocol};
-pub(crate) use reader::Reader;
+pub(crate) use reader::ReceivedBytes;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;
 
@@ -45,7 +45,7 @@ pub(crate) use wish::Wish;
 const SPARE_HEADS: usize = 16;
 
 /// What the streams of one connection share.
-pub(crate) struct Connection<E: Protocol> {
+pub(crate) struct EngineConnection<E: Protocol> {
     pub(crate) engine: RefCell<E>,
     /// The kernel's number of the socket.
     pub(crate) descriptor: RawFd,
@@ -69,8 +69,8 @@ pub(crate) struct Connection<E: Protocol> {
 }
 
 /// A stream. Dropping it resets what is still open of it and gives its place back.
-pub(crate) struct Stream<E: Protocol> {
-    incoming: Incoming<E>,
+pub(crate) struct EngineStream<E: Protocol> {
+    incoming: IncomingHalf<E>,
     /// Payload received and not used yet; `None` while there is none.
     pub(crate) input: Option<Buffer>,
     /// Whether we said that nothing more comes from us.
@@ -78,14 +78,14 @@ pub(crate) struct Stream<E: Protocol> {
 }
 
 /// What comes in on a stream.
-pub(crate) struct Incoming<E: Protocol> {
-    connection: Rc<Connection<E>>,
+pub(crate) struct IncomingHalf<E: Protocol> {
+    connection: Rc<EngineConnection<E>>,
     key: E::Key,
     /// The reason to give if the stream is dropped before its message is complete.
     reset: Option<Reset>,
 }
 
-impl<E: Protocol> Connection<E> {
+impl<E: Protocol> EngineConnection<E> {
     /// One without streams, on a socket with TLS or without.
     pub(crate) fn new(engine: E, descriptor: RawFd, is_tls: bool) -> Rc<Self> {
         Rc::new(Self {
@@ -233,7 +233,7 @@ impl<E: Protocol> Connection<E> {
     }
 }
 
-impl<E: Messages> Connection<E> {
+impl<E: Messages> EngineConnection<E> {
     /// A head has come: the engine's, which gets memory for the next.
     pub(crate) fn put_head(&self, key: E::Key) {
         let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
@@ -267,7 +267,7 @@ impl<E: Messages> Connection<E> {
     }
 }
 
-impl<E: Lifecycle> Connection<E> {
+impl<E: Lifecycle> EngineConnection<E> {
     /// Adds the counts since the last call to `counters`.
     pub(crate) fn count(&self, counters: &Multiplexed) {
         self.engine.borrow_mut().count(counters);
@@ -284,23 +284,23 @@ impl<E: Lifecycle> Connection<E> {
     }
 }
 
-impl<E: Protocol> Stream<E> {
+impl<E: Protocol> EngineStream<E> {
     /// The stream of `key`, which the peer opened.
-    pub(crate) fn new(connection: Rc<Connection<E>>, key: E::Key) -> Self {
+    pub(crate) fn new(connection: Rc<EngineConnection<E>>, key: E::Key) -> Self {
         Self::begin(connection, key, false)
     }
 
     /// A stream that we opened; with `ended` nothing follows its head.
-    pub(crate) fn opened(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
+    pub(crate) fn opened(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         let stream = Self::begin(connection, key, ended);
         stream.incoming.connection.touch();
         stream
     }
 
     /// The stream of `key`; with `ended` nothing more comes from us.
-    fn begin(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
+    fn begin(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         connection.with_place(key, StreamMailbox::open);
-        Self { incoming: Incoming { connection, key, reset: None }, input: None, ended }
+        Self { incoming: IncomingHalf { connection, key, reset: None }, input: None, ended }
     }
 
     /// Takes the next head that came.
@@ -320,7 +320,7 @@ impl<E: Protocol> Stream<E> {
     }
 
     /// What comes in, and where it is kept until it is used.
-    pub(crate) fn halves(&mut self) -> (&mut Incoming<E>, &mut Option<Buffer>) {
+    pub(crate) fn halves(&mut self) -> (&mut IncomingHalf<E>, &mut Option<Buffer>) {
         (&mut self.incoming, &mut self.input)
     }
 
@@ -403,12 +403,12 @@ impl<E: Protocol> Stream<E> {
     }
 
     /// The connection that it is one of.
-    pub(crate) fn connection(&self) -> &Rc<Connection<E>> {
+    pub(crate) fn connection(&self) -> &Rc<EngineConnection<E>> {
         &self.incoming.connection
     }
 }
 
-impl<E: Messages> Stream<E> {
+impl<E: Messages> EngineStream<E> {
     /// Leaves payload to be sent, as much as is taken now; `is_last` where the message ends behind
     /// all of it.
     ///
@@ -425,7 +425,7 @@ impl<E: Messages> Stream<E> {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let mut taken = 0;
-        let Incoming { connection, key, .. } = &self.incoming;
+        let IncomingHalf { connection, key, .. } = &self.incoming;
         let mut engine = connection.engine.borrow_mut();
         for (piece, ends) in [(first, is_last && second.is_empty()), (second, is_last)] {
             if piece.is_empty() {
@@ -461,7 +461,7 @@ impl<E: Messages> Stream<E> {
 
     /// Sends a head; with `ends` nothing follows it.
     pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
-        let Incoming { connection, key, .. } = &self.incoming;
+        let IncomingHalf { connection, key, .. } = &self.incoming;
         if !self.ended {
             connection.engine.borrow_mut().send_head(*key, head, ends);
             self.ended = ends;
@@ -483,7 +483,7 @@ impl<E: Messages> Stream<E> {
         if self.incoming.with(|place| place.reset).is_some() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let Incoming { connection, key, .. } = &self.incoming;
+        let IncomingHalf { connection, key, .. } = &self.incoming;
         let length = buffer.len();
         let whole = std::mem::replace(buffer, Buffer::none());
         let sent = connection.engine.borrow_mut().send_owned(*key, whole, 0..length, is_last);
@@ -507,7 +507,7 @@ impl<E: Messages> Stream<E> {
     /// Sends trailers, which end the message.
     pub(crate) fn send_trailers(&mut self, trailers: &Head) {
         if !std::mem::replace(&mut self.ended, true) {
-            let Incoming { connection, key, .. } = &self.incoming;
+            let IncomingHalf { connection, key, .. } = &self.incoming;
             connection.engine.borrow_mut().send_trailers(*key, trailers);
             connection.touch();
         }
@@ -522,16 +522,16 @@ impl<E: Messages> Stream<E> {
     /// Sends the end of the message, unless it left with what was written last.
     pub(crate) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
-            let Incoming { connection, key, .. } = &self.incoming;
+            let IncomingHalf { connection, key, .. } = &self.incoming;
             connection.engine.borrow_mut().send_data(*key, &[], true);
             connection.touch();
         }
     }
 }
 
-impl<E: Protocol> Drop for Stream<E> {
+impl<E: Protocol> Drop for EngineStream<E> {
     fn drop(&mut self) {
-        let Incoming { connection, key, reset } = &self.incoming;
+        let IncomingHalf { connection, key, reset } = &self.incoming;
         let was_crowded = connection.with_place(*key, |place| {
             let was_crowded = place.is_crowded();
             place.close();
@@ -545,7 +545,7 @@ impl<E: Protocol> Drop for Stream<E> {
     }
 }
 
-impl<E: Protocol> Incoming<E> {
+impl<E: Protocol> IncomingHalf<E> {
     fn with<R>(&self, with: impl FnOnce(&mut StreamMailbox) -> R) -> R {
         self.connection.with_place(self.key, with)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runtime::timer::{Timer, now_ms};
 
-use super::{Connection, Lifecycle};
+use super::{EngineConnection, Lifecycle};
 
 /// The questions on one connection.
 pub(crate) struct Ping {
@@ -32,7 +32,7 @@ impl Ping {
     /// Ready when the peer did not answer before it was to be asked again.
     pub(crate) fn poll_silence<E: Lifecycle>(
         &mut self,
-        connection: &Connection<E>,
+        connection: &EngineConnection<E>,
         context: &mut Context<'_>,
     ) -> Poll<()> {
         while self.timer.poll_expired(context).is_ready() {

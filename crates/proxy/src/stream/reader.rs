@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use h2::{Closed, StreamKey};
 use runtime::{Buffer, buffer};
 
-use super::h2::{Connection, Engine};
+use super::h2::{H2Connection, H2Engine};
 use super::place::Piece;
 use super::{ConnectionEvent, Driver, NoHead, Received};
 
 /// What was received and not taken apart yet.
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct ReceivedBytes {
     input: Option<Buffer>,
     /// Where the bytes begin that the last event is about, and those after it.
     event: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Reader {
     untold: Option<StreamKey>,
 }
 
-impl Reader {
+impl ReceivedBytes {
     /// Begins with bytes that were received before.
     pub(crate) fn new(input: Option<Buffer>) -> Self {
         let is_fresh = input.as_ref().is_some_and(|input| !input.is_empty());
@@ -51,8 +51,8 @@ impl Reader {
     }
 }
 
-impl Driver for Reader {
-    type Engine = Engine;
+impl Driver for ReceivedBytes {
+    type Engine = H2Engine;
     type Broken = Closed;
 
     fn is_fresh(&self) -> bool {
@@ -61,7 +61,7 @@ impl Driver for Reader {
 
     fn receive(
         &mut self,
-        connection: &Connection,
+        connection: &H2Connection,
         socket: &mut net::Stream,
         context: &mut Context<'_>,
         busy: impl FnOnce() -> bool,
@@ -104,7 +104,7 @@ impl Driver for Reader {
         Ok(Received::Bytes)
     }
 
-    fn next(&mut self, connection: &Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
+    fn next(&mut self, connection: &H2Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
         let Some(buffer) = &mut self.input else { return Ok(None) };
         let mut engine = connection.engine.borrow_mut();
         self.event = self.rest;
@@ -132,7 +132,7 @@ impl Driver for Reader {
 
     /// A stream that has the beginning of a frame is woken once the rest is there, which the next read
     /// finds: two pieces would be sent by two calls.
-    fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
+    fn put(&mut self, connection: &H2Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
         let payload = filled.get(from..to).unwrap_or_default();
@@ -184,7 +184,7 @@ mod tests {
     use h2::{Config, Role};
 
     use super::*;
-    use crate::stream::h2::{Engine, Stream};
+    use crate::stream::h2::{H2Engine, H2Stream};
 
     /// Counts how often it is woken.
     #[derive(Default)]
@@ -209,10 +209,10 @@ mod tests {
 
     /// Reads until something came, and puts it where it belongs; the stream, if one began.
     async fn turn(
-        reader: &mut Reader,
-        connection: &std::rc::Rc<Connection>,
+        reader: &mut ReceivedBytes,
+        connection: &std::rc::Rc<H2Connection>,
         socket: &mut net::Stream,
-    ) -> Option<Stream> {
+    ) -> Option<H2Stream> {
         let received = poll_fn(|context| match reader.receive(connection, socket, context, || false) {
             Ok(Received::Nothing) => Poll::Pending,
             other => Poll::Ready(other),
@@ -221,7 +221,7 @@ mod tests {
         let mut begun = None;
         while let Some(event) = reader.next(connection).expect("no breach") {
             match event {
-                ConnectionEvent::Head { key, .. } => begun = Some(Stream::new(connection.clone(), key)),
+                ConnectionEvent::Head { key, .. } => begun = Some(H2Stream::new(connection.clone(), key)),
                 ConnectionEvent::Data { key, range, end } => reader.put(connection, key, range, end),
                 _ => {}
             }
@@ -234,8 +234,9 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("a socket");
         let mut socket = net::Stream::from_fd(ours.into(), false);
-        let connection = Connection::new(Engine::new(Role::Server, &Arc::new(Config::default())), -1, false);
-        let mut reader = Reader::default();
+        let connection =
+            H2Connection::new(H2Engine::new(Role::Server, &Arc::new(Config::default())), -1, false);
+        let mut reader = ReceivedBytes::default();
         let mut sent = beginning();
         sent.resize(sent.len() + 0x4000, b'x');
         let (first, rest) = sent.split_at(buffer::small_size());

@@ -10,11 +10,11 @@ use spop::{Key, Refusal, Status};
 use super::{NoHead, Reset};
 
 /// The engine.
-pub(crate) type Engine = spop::Connection;
+pub(crate) type SpopEngine = spop::Connection;
 /// What the questions of one connection share.
-pub(crate) type Connection = super::Connection<Engine>;
+pub(crate) type SpopConnection = super::EngineConnection<SpopEngine>;
 /// A question. Dropping it forgets its answer.
-pub(crate) type Stream = super::Stream<Engine>;
+pub(crate) type SpopStream = super::EngineStream<SpopEngine>;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +25,19 @@ pub(crate) enum NoAnswer {
     Ended(Status),
 }
 
-impl Connection {
+impl SpopConnection {
     /// A question was not asked.
     pub(crate) fn put_refused(&self, key: Key) {
         self.with_place(key, |place| place.put_reset(Reset::Internal, NoHead::Refused));
     }
 }
 
-impl Stream {
+impl SpopStream {
     /// Asks a question: messages as [`spop::Messages`] writes them.
     ///
     /// # Errors
     /// It cannot be asked.
-    pub(crate) fn ask(connection: &Rc<Connection>, messages: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn ask(connection: &Rc<SpopConnection>, messages: &[u8]) -> Result<Self, Refusal> {
         let key = connection.engine.borrow_mut().ask(messages)?;
         connection.touch();
         Ok(Self::begin(connection.clone(), key, true))

@@ -19,18 +19,18 @@ use super::pool::PoolQuery;
 use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::points;
 pub(crate) use crate::stream::spop::NoAnswer;
-use crate::stream::spop::{Engine, Stream};
+use crate::stream::spop::{SpopEngine, SpopStream};
 
 /// A connection that questions share.
-type AgentConnection = Carrier<Engine, ()>;
+type AgentConnection = Carrier<SpopEngine, ()>;
 
 /// The connections of one worker to agents.
 #[derive(Default)]
-pub(crate) struct Agents(ConnectionList<Engine, ()>);
+pub(crate) struct Agents(ConnectionList<SpopEngine, ()>);
 
 /// A question's share of a connection.
 pub(crate) struct Question {
-    share: Share<Engine, (), Stream>,
+    share: Share<SpopEngine, (), SpopStream>,
     /// Whether the connection stood idle before, and may have ended without our knowing.
     is_reused: bool,
     /// The number of its stream, 0 before it is asked.
@@ -49,7 +49,7 @@ impl Agents {
     pub(crate) fn begin(self: &Rc<Self>, opened: OpenedConnection, config: Config) -> Question {
         let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
         open.source = trace::TraceSource::Spop;
-        let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
+        let shared = Carrier::new((&socket, SpopEngine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         tell(
             &shared,
@@ -81,7 +81,7 @@ impl Question {
     /// # Errors
     /// It cannot be asked over this connection.
     pub(crate) fn ask(&mut self, messages: &[u8]) -> Result<(), Refusal> {
-        let stream = Stream::ask(&self.share.carrier.connection, messages)?;
+        let stream = SpopStream::ask(&self.share.carrier.connection, messages)?;
         self.number = if trace::any() { stream.facts().id } else { 0 };
         self.share.begin(stream);
         self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, TraceLevel::User, "asking a question");
@@ -105,7 +105,7 @@ impl Question {
 
     /// The answer, once it is there.
     pub(crate) fn answer(&self) -> &[u8] {
-        self.share.stream.as_ref().map_or(&[][..], Stream::received)
+        self.share.stream.as_ref().map_or(&[][..], SpopStream::received)
     }
 
     /// Questions asked over its connection so far, this one included.

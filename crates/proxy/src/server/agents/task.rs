@@ -14,7 +14,7 @@ use super::{AgentConnection, Agents, tell};
 use crate::server::shared::{Idle, send, take_turn};
 
 /// Why a connection ends.
-enum End {
+enum AgentEnd {
     /// The agent's end of it is gone.
     Socket,
     /// There is a last word to be sent.
@@ -34,7 +34,7 @@ pub(super) async fn run(
         let turn = take_turn(context, |context| {
             shared.connection.take_touched();
             let received = receive(&shared, &mut socket, &mut input, context);
-            send(&shared.connection, &mut socket, &mut preamble, context).map_err(|_| End::Socket)?;
+            send(&shared.connection, &mut socket, &mut preamble, context).map_err(|_| AgentEnd::Socket)?;
             received
         });
         if let Err(end) = turn {
@@ -46,7 +46,7 @@ pub(super) async fn run(
     shared.is_leaving.set(true);
     idle.end(&shared.open.server);
     shared.connection.put_end_of_all();
-    if matches!(end, End::Word) {
+    if matches!(end, AgentEnd::Word) {
         shared.connection.engine.borrow_mut().finish();
         tell(&shared, 0, (spop::TX_DISCONNECT, TraceLevel::User), "leaving an agent");
         // A socket that takes nothing does without.
@@ -61,7 +61,12 @@ pub(super) async fn run(
 
 /// Whether the connection is of no more use: it has nothing to do, and is not kept; or the agent
 /// does not answer.
-fn rest(all: &Agents, shared: &AgentConnection, idle: &mut Idle, context: &mut Context<'_>) -> Poll<End> {
+fn rest(
+    all: &Agents,
+    shared: &AgentConnection,
+    idle: &mut Idle,
+    context: &mut Context<'_>,
+) -> Poll<AgentEnd> {
     let engine = shared.connection.engine.borrow();
     // An answer that was not read yet lies in its question's place.
     let (held, is_stuck) = (engine.held(), engine.is_stuck());
@@ -71,9 +76,9 @@ fn rest(all: &Agents, shared: &AgentConnection, idle: &mut Idle, context: &mut C
         return Poll::Pending;
     }
     if is_stuck {
-        return Poll::Ready(End::Word);
+        return Poll::Ready(AgentEnd::Word);
     }
-    idle.poll(shared, &all.0, context).map(|()| End::Word)
+    idle.poll(shared, &all.0, context).map(|()| AgentEnd::Word)
 }
 
 /// Reads once, and puts what came where it belongs; whether there was anything.
@@ -82,7 +87,7 @@ fn receive(
     socket: &mut Socket,
     input: &mut Option<Buffer>,
     context: &mut Context<'_>,
-) -> Result<bool, End> {
+) -> Result<bool, AgentEnd> {
     if input.is_none() && socket.poll_read_ready(context).is_pending() {
         return Ok(false);
     }
@@ -93,7 +98,7 @@ fn receive(
             buffer.fill(n);
             take_in(shared, buffer.filled()).map(|()| true)
         }
-        Poll::Ready(_) => Err(End::Socket),
+        Poll::Ready(_) => Err(AgentEnd::Socket),
         Poll::Pending => Ok(false),
     };
     // The engine keeps what is not whole.
@@ -101,10 +106,10 @@ fn receive(
     outcome
 }
 
-fn take_in(shared: &Rc<AgentConnection>, mut bytes: &[u8]) -> Result<(), End> {
+fn take_in(shared: &Rc<AgentConnection>, mut bytes: &[u8]) -> Result<(), AgentEnd> {
     let connection = &shared.connection;
     loop {
-        let received = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Word);
+        let received = connection.engine.borrow_mut().receive(bytes).map_err(|_| AgentEnd::Word);
         if received.is_err() {
             tell(
                 shared,

@@ -20,28 +20,28 @@ use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::stream;
-use crate::stream::fastcgi::{Engine, Stream};
+use crate::stream::fastcgi::{FastcgiEngine, FastcgiStream};
 
 /// Logs what an application says.
 pub(crate) type Say = Box<dyn Fn(&[u8])>;
 
 /// A connection that requests share.
-type FcgiConnection = Carrier<Engine, ()>;
+type FcgiConnection = Carrier<FastcgiEngine, ()>;
 
 /// The connections of one worker that speak FastCGI.
 #[derive(Default)]
-pub(crate) struct Applications(ConnectionList<Engine, ()>);
+pub(crate) struct Applications(ConnectionList<FastcgiEngine, ()>);
 
 /// A request's share of a connection.
 pub(crate) struct FcgiStream {
-    share: Share<Engine, ()>,
+    share: Share<FastcgiEngine, ()>,
     /// The parameters to send, or why the request cannot be expressed in FastCGI.
     parameters: Result<Option<Parameters>, NotExpressible>,
     method: Method,
 }
 
 impl Deref for FcgiStream {
-    type Target = Share<Engine, ()>;
+    type Target = Share<FastcgiEngine, ()>;
 
     fn deref(&self) -> &Self::Target {
         &self.share
@@ -70,7 +70,7 @@ impl Applications {
     ) -> Box<FcgiStream> {
         let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
         open.source = trace::TraceSource::Fcgi;
-        let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
+        let shared = Carrier::new((&socket, FastcgiEngine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         self.0.add(&shared);
         // Before the task begins: a connection that is to serve a request is not idle.
@@ -114,7 +114,8 @@ impl FcgiStream {
     pub(crate) fn start(&mut self, ends: bool) {
         let Ok(parameters) = &mut self.parameters else { return };
         if let Some(parameters) = parameters.take()
-            && let Ok(stream) = Stream::open(&self.share.carrier.connection, &parameters, self.method, ends)
+            && let Ok(stream) =
+                FastcgiStream::open(&self.share.carrier.connection, &parameters, self.method, ends)
         {
             self.share.begin(stream);
         }

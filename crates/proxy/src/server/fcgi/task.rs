@@ -11,14 +11,14 @@ use runtime::timer::{Timer, now_ms};
 
 use super::{Applications, FcgiConnection, Say};
 use crate::server::shared::{Idle, send, take_turn};
-use crate::stream::fastcgi::Reader;
+use crate::stream::fastcgi::FastcgiReader;
 use crate::stream::{Driver as _, DriverFailure, Notice, Received};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
-enum End {
+enum ApplicationEnd {
     /// The server's end of it is gone.
     Socket,
     /// What came is not FastCGI.
@@ -35,13 +35,14 @@ pub(super) async fn run(
     mut preamble: Vec<u8>,
     say: Say,
 ) {
-    let (mut rest, mut reader) = (Rest::default(), Reader::default());
+    let (mut rest, mut reader) = (Rest::default(), FastcgiReader::default());
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
         let turn = take_turn(context, |context| {
             shared.connection.take_touched();
             let received = receive(&shared, &mut socket, &mut reader, &say, context);
-            send(&shared.connection, &mut socket, &mut preamble, context).map_err(|_| End::Socket)?;
+            send(&shared.connection, &mut socket, &mut preamble, context)
+                .map_err(|_| ApplicationEnd::Socket)?;
             // What was sent makes room for those that wait.
             shared.connection.wake_writable();
             received
@@ -57,8 +58,8 @@ pub(super) async fn run(
     shared.connection.put_end_of_all();
     match end {
         // The application may be at work for nobody still.
-        End::Protocol | End::Agreed => socket.reset_on_close(),
-        End::Socket => {}
+        ApplicationEnd::Protocol | ApplicationEnd::Agreed => socket.reset_on_close(),
+        ApplicationEnd::Socket => {}
     }
     socket.close();
 }
@@ -67,10 +68,10 @@ pub(super) async fn run(
 fn receive(
     shared: &FcgiConnection,
     socket: &mut Socket,
-    reader: &mut Reader,
+    reader: &mut FastcgiReader,
     say: &Say,
     context: &mut Context<'_>,
-) -> Result<bool, End> {
+) -> Result<bool, ApplicationEnd> {
     let connection = &shared.connection;
     let taken = reader.take_in(
         connection,
@@ -87,8 +88,8 @@ fn receive(
     match taken {
         Ok(Received::Nothing) => Ok(false),
         Ok(Received::Bytes) => Ok(true),
-        Ok(Received::End) | Err(DriverFailure::Socket) => Err(End::Socket),
-        Err(DriverFailure::Protocol) => Err(End::Protocol),
+        Ok(Received::End) | Err(DriverFailure::Socket) => Err(ApplicationEnd::Socket),
+        Err(DriverFailure::Protocol) => Err(ApplicationEnd::Protocol),
     }
 }
 
@@ -103,7 +104,12 @@ struct Rest {
 
 impl Rest {
     /// Whether the connection is of no more use.
-    fn poll(&mut self, all: &Applications, shared: &FcgiConnection, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(
+        &mut self,
+        all: &Applications,
+        shared: &FcgiConnection,
+        context: &mut Context<'_>,
+    ) -> Poll<ApplicationEnd> {
         let engine = shared.connection.engine.borrow();
         let is_free = shared.waiting.get() == 0 && engine.is_forgotten();
         let (forgotten, aborted) = (engine.streams() > 0, engine.has_aborted());
@@ -116,15 +122,15 @@ impl Rest {
             return Poll::Pending;
         }
         if !forgotten {
-            return self.idle.poll(shared, &all.0, context).map(|()| End::Agreed);
+            return self.idle.poll(shared, &all.0, context).map(|()| ApplicationEnd::Agreed);
         }
         // Nobody waits for what the application does for a request that was broken off.
         if aborted {
-            return Poll::Ready(End::Agreed);
+            return Poll::Ready(ApplicationEnd::Agreed);
         }
         if !was_waiting {
             self.patience.set_after(now_ms(), Some(PATIENCE));
         }
-        self.patience.poll_expired(context).map(|()| End::Agreed)
+        self.patience.poll_expired(context).map(|()| ApplicationEnd::Agreed)
     }
 }
