@@ -148,7 +148,7 @@ fn strangers(root: &Path) -> Vec<String> {
 }
 
 /// All Rust files of the workspace's crates.
-fn sources(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = CRATES.iter().map(|(_, folder, _)| root.join(folder)).collect();
     while let Some(folder) = folders.pop() {

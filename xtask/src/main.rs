@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
 //! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
-//! `deny.toml`; `… links` the links of the documentation; `… untested` lists keywords that work and
+//! `deny.toml`; `… links` the links of the documentation; `… names` that a type's name is
+//! used for one thing; `… untested` lists keywords that work and
 //! that no test from outside uses. The tests of this crate make the same checks: `make lint` runs
 //! them.
 //!
@@ -20,6 +21,7 @@ mod imports;
 mod links;
 mod map;
 mod modules;
+mod names;
 mod reference;
 
 use std::path::{Path, PathBuf};
@@ -38,9 +40,10 @@ fn main() -> ExitCode {
         Some("fields") => fields::unread(&root).and_then(|found| none(&found)),
         Some("dependencies") => dependencies::breaches(&root).and_then(|found| none(&found)),
         Some("links") => links::broken(&root).and_then(|found| none(&found)),
+        Some("names") => names::ambiguous(&root).and_then(|found| none(&found)),
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask imports | fields | dependencies | links | docs | untested".to_owned()),
+        _ => Err("usage: xtask imports | fields | dependencies | links | names | docs | untested".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

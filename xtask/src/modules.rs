@@ -57,7 +57,7 @@ fn read(folder: &Path, path: &[String]) -> Vec<Module> {
 }
 
 /// A source without comments and without its module of tests.
-fn without_tests(source: &str) -> String {
+pub(crate) fn without_tests(source: &str) -> String {
     let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
     source[..end]
         .lines()
