@@ -13,13 +13,13 @@ const LEVELS: usize = 8;
 /// Updates that are kept for streams which are not open yet.
 const EARLY: usize = 4;
 
-type Ends = [(u32, u32); LEVELS];
+type QueueEnds = [(u32, u32); LEVELS];
 
 /// Queues of streams that may send, one an urgency.
 #[derive(Debug)]
 pub(crate) struct SendQueues {
     /// The first and last of each; none before anything waited, as most connections never have it.
-    ends: Option<Box<Ends>>,
+    ends: Option<Box<QueueEnds>>,
     /// A bit for each queue that is not empty.
     filled: u8,
 }
@@ -29,7 +29,7 @@ impl SendQueues {
         SendQueues { ends: None, filled: 0 }
     }
 
-    fn ends(&mut self) -> &mut Ends {
+    fn ends(&mut self) -> &mut QueueEnds {
         self.ends.get_or_insert_with(|| Box::new([(NONE, NONE); LEVELS]))
     }
 

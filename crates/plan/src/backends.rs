@@ -13,14 +13,14 @@ use arc_swap::ArcSwapOption;
 
 use crate::ProxyIndex;
 
-type Names = HashMap<Box<str>, ProxyIndex>;
+type BackendNames = HashMap<Box<str>, ProxyIndex>;
 
 /// Places of backends by their names. Reading takes no lock.
 #[derive(Debug, Default)]
 pub struct Backends {
-    fixed: Names,
+    fixed: BackendNames,
     /// All of them, once any was added or removed.
-    changed: ArcSwapOption<Names>,
+    changed: ArcSwapOption<BackendNames>,
     /// Whether any was: looked at first, since mostly none was. Written under the lock.
     is_changed: AtomicBool,
     changing: Mutex<()>,
@@ -66,7 +66,7 @@ impl Backends {
         self.change(|names| names.remove(name));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Names) -> Option<ProxyIndex>) {
+    fn change(&self, change: impl FnOnce(&mut BackendNames) -> Option<ProxyIndex>) {
         // Whoever panicked here had changed nothing yet.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut names = self.changed.load().as_deref().unwrap_or(&self.fixed).clone();
@@ -76,8 +76,8 @@ impl Backends {
     }
 }
 
-impl From<Names> for Backends {
-    fn from(fixed: Names) -> Self {
+impl From<BackendNames> for Backends {
+    fn from(fixed: BackendNames) -> Self {
         Self { fixed, ..Self::default() }
     }
 }

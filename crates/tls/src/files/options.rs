@@ -31,11 +31,11 @@ pub struct ListOption {
     pub doc: &'static str,
     /// How much of it works.
     pub support: Support,
-    apply: Apply,
+    apply: OptionFn,
 }
 
 /// What a word does.
-enum Apply {
+enum OptionFn {
     Bare(fn(&mut OptionChange<'_>)),
     Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
     /// It says something of the certificate: [`update_mode`], and `config` of orders and stores.
@@ -52,7 +52,7 @@ struct OptionChange<'a> {
     file: FileOf<'a>,
 }
 
-const fn row(name: &'static str, signature: &'static str, doc: &'static str, apply: Apply) -> ListOption {
+const fn row(name: &'static str, signature: &'static str, doc: &'static str, apply: OptionFn) -> ListOption {
     ListOption { name, signature, doc, support: Support::Full, apply }
 }
 
@@ -78,33 +78,33 @@ const KERNEL: &str = "TLS is done in user space, which a warning tells";
 /// The rows: of `bind` lines and, from `crt` on, of `load` of a `crt-store`.
 #[rustfmt::skip]
 pub static TABLE: &[ListOption] = &[
-    row("allow-0rtt",     "",             "takes early data",                              Apply::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
-    row("alpn",           "<protocols>",  "the protocols offered, preferred first",        Apply::Value(|c, v| { c.options.alpn = protocols(v)?; Ok(()) })),
-    row("ca-file",        "<file>",       "who may sign certificates of clients",          Apply::Value(|c, v| c.trust(0, v))),
-    row("ca-verify-file", "<file>",       "more of them, whose names clients are not told", Apply::Value(|c, v| c.trust(1, v))),
-    row("ciphers",        "<ciphers>",    "suites up to TLS 1.2, in OpenSSL's notation",   Apply::Value(|c, v| { c.options.parameters.suites12 = OptionList::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
-    row("ciphersuites",   "<suites>",     "suites of TLS 1.3",                             Apply::Value(|c, v| { c.options.parameters.suites13 = OptionList::Ciphersuites.read(v)?; Ok(()) })),
-    row("client-sigalgs", "<sigalgs>",    "what keys of clients may sign with",            Apply::Value(|c, v| { c.options.parameters.peer_sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
-    row("crl-file",       "<file>",       "certificates that were revoked",                Apply::Value(|c, v| c.trust(2, v))),
-    row("curves",         "<curves>",     "groups for the exchange of keys, preferred first", Apply::Value(curves)),
-    row("ecdhe",          "<curve>",      "the same, for one",                             Apply::Value(curves)),
-    row("ktls",           "on | off",     "whether the kernel does TLS",                   Apply::Value(|_, v| on_off("ktls", v).map(drop))).partial(KERNEL),
-    row("no-alpn",        "",             "offers no protocol",                            Apply::Bare(|c| c.options.alpn.clear())),
-    row("no-ca-names",    "",             "clients are not told whom to have a certificate of", Apply::Bare(|c| c.options.verify.hides_names = true)),
-    row("npn",            "<protocols>",  "gone: `alpn` took its place",                   Apply::Gone("'npn' : library does not support TLS NPN extension")),
-    row("sigalgs",        "<sigalgs>",    "what our key signs with",                       Apply::Value(|c, v| { c.options.parameters.sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })),
-    row("ssl-max-ver",    "<version>",    "the newest version",                            Apply::Value(|c, v| { c.options.parameters.max = version(v)?; Ok(()) })),
-    row("ssl-min-ver",    "<version>",    "the oldest version",                            Apply::Value(|c, v| { c.options.parameters.min = version(v)?; Ok(()) })),
-    row("verify",         "none | optional | required", "whether clients need a certificate", Apply::Value(|c, v| { c.options.verify.mode = verify(v)?; Ok(()) })),
-    row("crt",            "<file>",       "the certificate, where the line has another name for it", Apply::OfFiles),
-    row("key",            "<file>",       "its key",                                       Apply::OfFiles),
-    row("ocsp",           "<file>",       "the answer of its OCSP responder",              Apply::OfFiles),
-    row("issuer",         "<file>",       "its issuer",                                    Apply::OfFiles),
-    row("sctl",           "<file>",       "its signed certificate timestamps",             Apply::OfFiles),
-    row("ocsp-update",    "on | off",     "whether its OCSP responder is asked",           Apply::OfCertificate),
-    row("acme",           "<section>",    "who issues it",                                 Apply::OfCertificate),
-    row("domains",        "<names>",      "for which names it is ordered",                 Apply::OfCertificate),
-    row("ips",            "<addresses>",  "for which addresses it is ordered",             Apply::OfCertificate),
+    row("allow-0rtt",     "",             "takes early data",                              OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
+    row("alpn",           "<protocols>",  "the protocols offered, preferred first",        OptionFn::Value(|c, v| { c.options.alpn = protocols(v)?; Ok(()) })),
+    row("ca-file",        "<file>",       "who may sign certificates of clients",          OptionFn::Value(|c, v| c.trust(0, v))),
+    row("ca-verify-file", "<file>",       "more of them, whose names clients are not told", OptionFn::Value(|c, v| c.trust(1, v))),
+    row("ciphers",        "<ciphers>",    "suites up to TLS 1.2, in OpenSSL's notation",   OptionFn::Value(|c, v| { c.options.parameters.suites12 = OptionList::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
+    row("ciphersuites",   "<suites>",     "suites of TLS 1.3",                             OptionFn::Value(|c, v| { c.options.parameters.suites13 = OptionList::Ciphersuites.read(v)?; Ok(()) })),
+    row("client-sigalgs", "<sigalgs>",    "what keys of clients may sign with",            OptionFn::Value(|c, v| { c.options.parameters.peer_sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
+    row("crl-file",       "<file>",       "certificates that were revoked",                OptionFn::Value(|c, v| c.trust(2, v))),
+    row("curves",         "<curves>",     "groups for the exchange of keys, preferred first", OptionFn::Value(curves)),
+    row("ecdhe",          "<curve>",      "the same, for one",                             OptionFn::Value(curves)),
+    row("ktls",           "on | off",     "whether the kernel does TLS",                   OptionFn::Value(|_, v| on_off("ktls", v).map(drop))).partial(KERNEL),
+    row("no-alpn",        "",             "offers no protocol",                            OptionFn::Bare(|c| c.options.alpn.clear())),
+    row("no-ca-names",    "",             "clients are not told whom to have a certificate of", OptionFn::Bare(|c| c.options.verify.hides_names = true)),
+    row("npn",            "<protocols>",  "gone: `alpn` took its place",                   OptionFn::Gone("'npn' : library does not support TLS NPN extension")),
+    row("sigalgs",        "<sigalgs>",    "what our key signs with",                       OptionFn::Value(|c, v| { c.options.parameters.sigalgs = OptionList::Sigalgs.read(v)?; Ok(()) })),
+    row("ssl-max-ver",    "<version>",    "the newest version",                            OptionFn::Value(|c, v| { c.options.parameters.max = version(v)?; Ok(()) })),
+    row("ssl-min-ver",    "<version>",    "the oldest version",                            OptionFn::Value(|c, v| { c.options.parameters.min = version(v)?; Ok(()) })),
+    row("verify",         "none | optional | required", "whether clients need a certificate", OptionFn::Value(|c, v| { c.options.verify.mode = verify(v)?; Ok(()) })),
+    row("crt",            "<file>",       "the certificate, where the line has another name for it", OptionFn::OfFiles),
+    row("key",            "<file>",       "its key",                                       OptionFn::OfFiles),
+    row("ocsp",           "<file>",       "the answer of its OCSP responder",              OptionFn::OfFiles),
+    row("issuer",         "<file>",       "its issuer",                                    OptionFn::OfFiles),
+    row("sctl",           "<file>",       "its signed certificate timestamps",             OptionFn::OfFiles),
+    row("ocsp-update",    "on | off",     "whether its OCSP responder is asked",           OptionFn::OfCertificate),
+    row("acme",           "<section>",    "who issues it",                                 OptionFn::OfCertificate),
+    row("domains",        "<names>",      "for which names it is ordered",                 OptionFn::OfCertificate),
+    row("ips",            "<addresses>",  "for which addresses it is ordered",             OptionFn::OfCertificate),
 ];
 
 /// The row of a word.
@@ -128,13 +128,13 @@ pub fn override_options(
         let Some(row) = list_option(word) else { return Err(format!("unknown ssl keyword {word}")) };
         let mut value = || words.next().ok_or_else(|| format!("ssl args out of '[]' for {word}"));
         match row.apply {
-            Apply::Bare(apply) => apply(&mut change),
-            Apply::Value(apply) => apply(&mut change, value()?)?,
-            Apply::OfCertificate => drop(value()?),
-            Apply::OfFiles => {
+            OptionFn::Bare(apply) => apply(&mut change),
+            OptionFn::Value(apply) => apply(&mut change, value()?)?,
+            OptionFn::OfCertificate => drop(value()?),
+            OptionFn::OfFiles => {
                 return Err(format!("`{word}` is no option of a crt-list that is supported yet"));
             }
-            Apply::Gone(why) => return Err(why.to_owned()),
+            OptionFn::Gone(why) => return Err(why.to_owned()),
         }
     }
     let OptionChange { mut options, files, .. } = change;
