@@ -46,7 +46,7 @@ pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + SLACK + (4 << HAS
 
 /// One stream's state.
 pub(crate) struct Quick {
-    buffer: Box<Ring>,
+    buffer: Box<Window>,
     /// How far the ring is filled: to here, and to the end what was there before.
     filled: usize,
     /// Up to where it was coded.
@@ -63,18 +63,18 @@ pub(crate) struct Quick {
     scratch: Box<[u8; SCRATCH]>,
 }
 
-type Ring = [u8; BUFFER + SLACK];
+type Window = [u8; BUFFER + SLACK];
 type CodeTable = [u32; 1 << HASH_BITS];
 
 /// Eight bytes from a place on. The remainder, which is a mask, spares a branch.
 #[inline(always)]
-fn load8(buffer: &Ring, at: usize) -> u64 {
+fn load8(buffer: &Window, at: usize) -> u64 {
     let at = at % BUFFER;
     buffer[at..at + 8].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 #[inline(always)]
-fn load16(buffer: &Ring, at: usize) -> u128 {
+fn load16(buffer: &Window, at: usize) -> u128 {
     let at = at % BUFFER;
     buffer[at..at + 16].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
@@ -153,7 +153,7 @@ impl Bits<'_> {
 
     /// Adds what is between two places as literals.
     #[inline(never)]
-    fn plain(&mut self, buffer: &Ring, mut at: usize, end: usize) {
+    fn plain(&mut self, buffer: &Window, mut at: usize, end: usize) {
         while at < end {
             let count = LITERALS.min(end - at);
             self.literals(load8(buffer, at), count);
@@ -289,7 +289,7 @@ struct Candidate {
 impl Candidate {
     /// What the table has for a place, which takes its turn there.
     #[inline(always)]
-    fn of<const SHORTEST: usize>(buffer: &Ring, table: &mut CodeTable, at: usize) -> Self {
+    fn of<const SHORTEST: usize>(buffer: &Window, table: &mut CodeTable, at: usize) -> Self {
         let word = load8(buffer, at);
         let hash = hash::<SHORTEST>(word);
         let own = (hash >> 16) as u32 & 0xffff_0000 | u32::from(at as u16);
@@ -299,7 +299,7 @@ impl Candidate {
 
     /// The match, if it is one. Of those whose hashes are equal hardly any is not.
     #[inline(always)]
-    fn found<const SHORTEST: usize>(&self, buffer: &Ring) -> Option<Match> {
+    fn found<const SHORTEST: usize>(&self, buffer: &Window) -> Option<Match> {
         if (self.entry ^ self.own) >> 16 != 0 {
             return None;
         }
@@ -321,7 +321,13 @@ struct Match {
 impl Match {
     /// Writes the match, and tells how long it is. Sixteen bytes are compared without a branch.
     #[inline(always)]
-    fn write<const NEAR_END: bool>(self, buffer: &Ring, at: usize, end: usize, bits: &mut Bits<'_>) -> usize {
+    fn write<const NEAR_END: bool>(
+        self,
+        buffer: &Window,
+        at: usize,
+        end: usize,
+        bits: &mut Bits<'_>,
+    ) -> usize {
         let before = self.before;
         let more = load8(buffer, at + 8) ^ load8(buffer, before + 8);
         let (short, long) = (self.different.trailing_zeros(), 64 + more.trailing_zeros());
@@ -347,7 +353,7 @@ impl Match {
 /// Writes what is between two places.
 #[inline(never)]
 fn content<const SHORTEST: usize>(
-    buffer: &Ring,
+    buffer: &Window,
     table: &mut CodeTable,
     start: usize,
     end: usize,
@@ -368,7 +374,7 @@ fn content<const SHORTEST: usize>(
 /// and each has a branch of its own, and no match has more literals before it than fit in a word.
 #[inline(always)]
 fn matches<const SHORTEST: usize, const NEAR_END: bool>(
-    buffer: &Ring,
+    buffer: &Window,
     table: &mut CodeTable,
     start: usize,
     end: usize,

@@ -28,7 +28,7 @@ pub(crate) enum CommandMode {
     Expert,
 }
 
-type Run = fn(&mut Call<'_>) -> CommandReply;
+type CommandFn = fn(&mut Call<'_>) -> CommandReply;
 
 /// A row of the table.
 pub(crate) struct Command {
@@ -38,7 +38,7 @@ pub(crate) struct Command {
     level: AccessLevel,
     mode: CommandMode,
     /// `None`: understood, not built.
-    run: Option<Run>,
+    run: Option<CommandFn>,
     support: Support,
 }
 
@@ -56,7 +56,7 @@ const fn row(
     usage: &'static str,
     level: AccessLevel,
     text: &'static str,
-    run: Run,
+    run: CommandFn,
 ) -> Command {
     Command { words, usage, text, level, mode: CommandMode::Normal, run: Some(run), support: Support::Full }
 }
@@ -66,7 +66,7 @@ const fn later(words: &'static str, usage: &'static str, level: AccessLevel, tex
 }
 
 /// A command for developers: expert mode.
-const fn debug(words: &'static str, usage: &'static str, text: &'static str, run: Run) -> Command {
+const fn debug(words: &'static str, usage: &'static str, text: &'static str, run: CommandFn) -> Command {
     Command {
         words,
         usage,

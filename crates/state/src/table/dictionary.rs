@@ -10,13 +10,13 @@ const FIRST: usize = 64;
 /// How many runs there may be: what comes beyond is not kept.
 const RUNS: usize = 14;
 
-type Run = Box<[OnceLock<Arc<str>>]>;
+type WordBlock = Box<[OnceLock<Arc<str>>]>;
 
 /// Texts and their numbers, from 1 on.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     numbers: Mutex<HashMap<Arc<str>, u32>>,
-    runs: [OnceLock<Run>; RUNS],
+    runs: [OnceLock<WordBlock>; RUNS],
 }
 
 /// The run of the text at `index`, and its place there.
