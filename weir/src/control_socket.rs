@@ -25,14 +25,26 @@ pub(crate) fn serve(
     is_old: Arc<AtomicBool>,
 ) -> impl Future<Output = ()> + 'static {
     // The plan is not kept by it.
-    let facts = (view::level(bind.level), view::severity(bind.severity_output), bind.expose_fds);
-    accept(common, bind.listener.clone(), facts, listener, is_old)
+    let grants = Grants {
+        level: view::level(bind.level),
+        severity: view::severity(bind.severity_output),
+        exposes: bind.expose_fds,
+    };
+    accept(common, bind.listener.clone(), grants, listener, is_old)
+}
+
+/// The settings of a runtime socket that its connections get.
+struct Grants {
+    level: AccessLevel,
+    severity: SeverityOutput,
+    /// `expose-fd listeners`.
+    exposes: bool,
 }
 
 async fn accept(
     common: Arc<Common>,
     entry: Arc<state::Listener>,
-    (level, severity, exposes): (AccessLevel, SeverityOutput, bool),
+    grants: Grants,
     mut listener: Listener,
     is_old: Arc<AtomicBool>,
 ) {
@@ -63,13 +75,13 @@ async fn accept(
             continue;
         };
         let stream = Stream::from_fd(accepted.socket, accepted.peer.is_some());
-        let exposed = exposes.then(|| common.exposed.clone());
+        let exposed = grants.exposes.then(|| common.exposed.clone());
         // A client of another socket may have come first.
         let place = tokio::select! {
             place = ClientSlot::take(common.runtime.clone()) => place,
             () = stopped() => return,
         };
-        tokio::task::spawn_local(converse(stream, level, severity, place, exposed));
+        tokio::task::spawn_local(converse(stream, grants.level, grants.severity, place, exposed));
     }
 }
 

@@ -166,9 +166,11 @@ impl Generation {
     ) -> Option<AbortHandle> {
         let messages = common.messages;
         if let SocketOwner::Datagrams { proxy, .. } = bound.owner {
-            let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
+            let worker = worker.clone();
             let task = tokio::task::spawn_local(async move {
-                if let Err(error) = task.await {
+                let ListeningSocket { socket, workers, .. } = bound;
+                let served = proxy::serve::datagrams::serve(worker, socket, proxy, &workers).await;
+                if let Err(error) = served {
                     messages.say(Severity::Alert, &format!("cannot receive log messages: {error}"));
                 }
             });

@@ -32,24 +32,26 @@ pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
 }
 
-/// What the socket is bound to; `None` for what is neither a listening stream socket nor one for
-/// datagrams.
+/// The socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.
 fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     let Passed { socket, namespace, interface } = passed;
     let reference = SockRef::from(&socket);
-    let datagrams = reference.r#type().is_ok_and(|kind| kind == Type::DGRAM);
-    if !datagrams && !reference.is_listener().unwrap_or(false) {
+    let is_datagram = reference.r#type().is_ok_and(|kind| kind == Type::DGRAM);
+    if !is_datagram && !reference.is_listener().unwrap_or(false) {
         return None;
     }
     let address = reference.local_addr().ok()?;
     let address = if let Some(address) = address.as_socket() {
-        BindAddress::Ip(address)
+        if is_datagram { BindAddress::Udp(address) } else { BindAddress::Ip(address) }
+    } else if is_datagram {
+        // Nothing receives on UNIX datagram sockets.
+        return None;
     } else if let Some(path) = address.as_pathname() {
         BindAddress::Unix(final_path(path))
     } else {
         abstract_name(address.as_abstract_namespace()?)
     };
-    Some(InheritedSocket { address, datagrams, namespace, interface, socket, owner: None })
+    Some(InheritedSocket { address, namespace, interface, socket, owner: None })
 }
 
 /// Sockets are bound as `path.PID.tmp` and renamed, which their own address does not tell.

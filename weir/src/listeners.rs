@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use net::listen::{self, ListenOptions, Rights};
 use plan::Plan;
-use plan::bind::{BindAddress, Shards};
+use plan::bind::{BindAddress, Shards, Transport};
 use plan::{Bind, Global};
 
 use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
@@ -56,8 +56,7 @@ pub(crate) fn bind(
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 
-/// The sockets for datagrams of log forwarders. One that an earlier process gave is read on: what
-/// waits in it is not lost. Beside one that it kept the kernel shares what comes.
+/// Binds the datagram sockets of log forwarders.
 fn bind_datagrams(
     plan: &Plan,
     inherited: &mut Inherited,
@@ -67,13 +66,6 @@ fn bind_datagrams(
     for (index, proxy) in plan.proxies.iter().enumerate() {
         let Some(forward) = &proxy.log_forward else { continue };
         for (number, one) in forward.datagrams.iter().enumerate() {
-            let is_ours = |taken: &InheritedSocket| {
-                taken.datagrams
-                    && taken.address == BindAddress::Ip(one.address)
-                    && taken.namespace == one.namespace.as_deref().unwrap_or_default()
-                    && taken.interface == one.interface.as_deref().unwrap_or_default()
-            };
-            let given = inherited.iter().position(is_ours).map(|at| inherited.swap_remove(at).socket);
             let options = ListenOptions {
                 interface: one.interface.as_deref(),
                 namespace: one.namespace.as_deref(),
@@ -82,19 +74,13 @@ fn bind_datagrams(
                 buffers: (plan.global.tune.rcvbuf_frontend, 0),
                 ..ListenOptions::default()
             };
-            match given.map_or_else(|| listen::udp(one.address, &options), Ok) {
+            match open_at(&one.address, &options, Rights::default(), inherited) {
                 Ok(socket) => bound.push(ListeningSocket {
                     socket,
                     owner: SocketOwner::Datagrams { proxy: index, bind: number },
                     workers: one.workers.as_slice().into(),
                 }),
-                Err(error) => failures.push(format!(
-                    "Binding [{}] for {}: protocol {}: cannot bind socket ({error}) for [{}].",
-                    one.place,
-                    owner_name(proxy),
-                    if one.address.is_ipv6() { "udp6" } else { "udp4" },
-                    one.address
-                )),
+                Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
         }
     }
@@ -110,18 +96,26 @@ fn open_all(
     inherited: &mut Inherited,
 ) -> std::io::Result<Vec<OwnedFd>> {
     let mut all = Vec::with_capacity(count);
-    while all.len() < count || inherited.iter().any(|taken| is_of(taken, bind)) {
+    let is_left = |inherited: &Inherited| {
+        let (namespace, interface) = (bind.namespace.as_deref(), bind.interface.as_deref());
+        inherited.iter().any(|taken| is_at(taken, &bind.address, namespace, interface))
+    };
+    while all.len() < count || is_left(inherited) {
         all.push(open(bind, backlog, global, inherited)?);
     }
     Ok(all)
 }
 
-/// Whether a socket of an earlier process is what `bind` asks for.
-fn is_of(taken: &InheritedSocket, bind: &Bind) -> bool {
-    !taken.datagrams
-        && taken.address == bind.address
-        && taken.namespace == bind.namespace.as_deref().unwrap_or_default()
-        && taken.interface == bind.interface.as_deref().unwrap_or_default()
+/// Whether a socket of an earlier process is bound to this address, and to nothing else.
+fn is_at(
+    taken: &InheritedSocket,
+    address: &BindAddress,
+    namespace: Option<&str>,
+    interface: Option<&str>,
+) -> bool {
+    taken.address == *address
+        && taken.namespace == namespace.unwrap_or_default()
+        && taken.interface == interface.unwrap_or_default()
 }
 
 fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -> std::io::Result<OwnedFd> {
@@ -143,17 +137,35 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         buffers: (global.tune.rcvbuf_client, global.tune.sndbuf_client),
         notsent: global.tune.notsent_client,
     };
-    if let Some(at) = inherited.iter().position(|taken| is_of(taken, bind)) {
-        return listen::adopt(inherited.swap_remove(at).socket, &options);
+    open_at(&bind.address, &options, Rights { mode: bind.mode, uid: bind.uid, gid: bind.gid }, inherited)
+}
+
+/// The socket of an earlier process at this address, or a new one.
+fn open_at(
+    address: &BindAddress,
+    options: &ListenOptions<'_>,
+    rights: Rights,
+    inherited: &mut Inherited,
+) -> std::io::Result<OwnedFd> {
+    let is_it = |taken: &InheritedSocket| is_at(taken, address, options.namespace, options.interface);
+    let Some(at) = inherited.iter().position(is_it) else { return create(address, options, rights) };
+    let socket = inherited.swap_remove(at).socket;
+    match address.transport() {
+        Transport::Stream => listen::adopt(socket, options),
+        // It stays unchanged, and so do the datagrams that wait in it.
+        Transport::Datagram => Ok(socket),
     }
-    let rights = Rights { mode: bind.mode, uid: bind.uid, gid: bind.gid };
-    match &bind.address {
-        BindAddress::Ip(address) => listen::tcp(*address, &options),
-        BindAddress::Unix(path) => listen::unix(path, backlog, rights),
-        BindAddress::Abstract { name, padded } => listen::abstract_unix(name, *padded, backlog),
-        BindAddress::Inherited(number) => listen::inherited(*number, &options),
+}
+
+fn create(address: &BindAddress, options: &ListenOptions<'_>, rights: Rights) -> std::io::Result<OwnedFd> {
+    match address {
+        BindAddress::Ip(address) => listen::tcp(*address, options),
+        BindAddress::Udp(address) => listen::udp(*address, options),
+        BindAddress::Unix(path) => listen::unix(path, options.backlog, rights),
+        BindAddress::Abstract { name, padded } => listen::abstract_unix(name, *padded, options.backlog),
+        BindAddress::Inherited(number) => listen::inherited(*number, options),
         BindAddress::SocketPair(_) => Err(std::io::Error::other("sockpair@ is not supported yet")),
-        // It has none.
+        // Connections are opened, not accepted.
         BindAddress::Reverse(_) => Err(std::io::ErrorKind::Unsupported.into()),
     }
 }
@@ -209,8 +221,12 @@ fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Err
             "Binding [{place}] for {owner}: protocol unix_stream: cannot bind UNIX socket ({error}) [{shown}]."
         ),
         _ => {
-            let is_v6 = matches!(address, BindAddress::Ip(address) if address.is_ipv6());
-            let protocol = if is_v6 { "tcpv6" } else { "tcpv4" };
+            let protocol = match address {
+                BindAddress::Udp(address) if address.is_ipv6() => "udp6",
+                BindAddress::Udp(_) => "udp4",
+                BindAddress::Ip(address) if address.is_ipv6() => "tcpv6",
+                _ => "tcpv4",
+            };
             format!(
                 "Binding [{place}] for {owner}: protocol {protocol}: cannot bind socket ({error}) for [{shown}]."
             )
@@ -220,7 +236,7 @@ fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Err
 
 fn show(address: &BindAddress) -> String {
     match address {
-        BindAddress::Ip(address) => address.to_string(),
+        BindAddress::Ip(address) | BindAddress::Udp(address) => address.to_string(),
         BindAddress::Unix(path) => path.display().to_string(),
         BindAddress::Abstract { name, .. } => format!("abns@{}", String::from_utf8_lossy(name)),
         BindAddress::Inherited(number) => format!("fd@{number}"),

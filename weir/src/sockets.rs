@@ -15,7 +15,7 @@ pub(crate) enum SocketOwner {
         /// The bind's index.
         bind: usize,
     },
-    /// A `dgram-bind` of a log forwarder.
+    /// A `dgram-bind` of a frontend, which is a log forwarder.
     Datagrams {
         /// The proxy's index.
         proxy: usize,
@@ -39,8 +39,6 @@ pub(crate) struct ListeningSocket {
 #[derive(Debug)]
 pub(crate) struct InheritedSocket {
     pub(crate) address: BindAddress,
-    /// Whether it is one for datagrams.
-    pub(crate) datagrams: bool,
     pub(crate) namespace: String,
     pub(crate) interface: String,
     pub(crate) socket: OwnedFd,

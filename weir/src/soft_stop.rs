@@ -46,9 +46,9 @@ pub(crate) struct SoftStop {
 /// What is left to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopProgress {
-    /// Connections, what peers are taught, or the time of grace.
+    /// For connections, datagrams that were read, peers that are taught, or the time of grace.
     Waiting,
-    /// Nothing: all connections have ended.
+    /// All connections have ended.
     Over,
     /// `hard-stop-after` has passed.
     TooLong,
@@ -95,7 +95,7 @@ impl SoftStop {
             caches::let_go(&shared.plan, None);
             peers.stop();
         }
-        if shared.process.connections.load(Relaxed) == 0 {
+        if shared.process.connections.load(Relaxed) == 0 && !proxy::serve::datagrams::is_active() {
             peers.drained();
             if peers.have_stopped() {
                 return StopProgress::Over;

@@ -349,7 +349,7 @@ impl Core {
         let now = changes();
         let shape = self.method.shape();
         let max_ejected = self.ejection.as_ref().map_or(0, |ejection| ejection.settings.max_ejected);
-        let table = table::work_out(shape, &self.members, (self.all_backups, max_ejected), self.version());
+        let table = table::work_out(shape, &self.members, self.all_backups, max_ejected, self.version());
         if let Some(loads) = &self.loads {
             loads.weigh(&table);
         }

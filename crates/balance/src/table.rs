@@ -95,7 +95,8 @@ pub fn cost(shape: Shape, members: &[Member]) -> u64 {
 pub fn work_out(
     shape: Shape,
     members: &[Member],
-    (all_backups, max_ejected): (bool, u32),
+    all_backups: bool,
+    max_ejected: u32,
     version: u64,
 ) -> BalanceTable {
     let group = |backup: bool| -> Vec<(usize, u32)> {

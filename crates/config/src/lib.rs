@@ -119,7 +119,7 @@ fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, beside: Beside<
         Beside::Within(around) => (Some(around), None),
         Beside::After(plan) => (None, Some(plan)),
     };
-    let plan = resolve::resolve(&draft, &sources, &boot.setting, (around, previous), &mut diagnostics);
+    let plan = resolve::resolve(&draft, &sources, &boot.setting, around, previous, &mut diagnostics);
     if !boot.setting.diagnostics {
         diagnostics.drop_advice();
     }

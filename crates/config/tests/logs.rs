@@ -5,6 +5,7 @@ mod common;
 
 use common::{lines, load_quietly, places, plan};
 use plan::Plan;
+use plan::bind::{BindAddress, Transport};
 use plan::log::{HostStrategy, LogFormat, LogProto, LogServer, LogTarget, Logger};
 use plan::ring::{RingPeer, RingServer};
 use sample::LogOrigin;
@@ -93,7 +94,15 @@ fn a_log_forwarder_listens_and_is_no_frontend_for_others() {
     let proxy = |name: &str| plan.proxies.iter().find(|proxy| &*proxy.state.name == name).expect("it");
     let first = proxy("w");
     let forward = first.log_forward.as_ref().expect("a forwarder");
-    let ports: Vec<u16> = forward.datagrams.iter().map(|one| one.address.port()).collect();
+    let ports: Vec<u16> = forward
+        .datagrams
+        .iter()
+        .map(|one| match one.address {
+            BindAddress::Udp(address) => address.port(),
+            ref other => panic!("{other}"),
+        })
+        .collect();
+    assert!(forward.datagrams.iter().all(|one| one.address.transport() == Transport::Datagram));
     assert_eq!(ports, [1514, 1516, 1517]);
     assert_eq!(first.binds.len(), 1);
     assert_eq!((forward.host, forward.unparsed, forward.only_lines), (HostStrategy::Append, true, true));

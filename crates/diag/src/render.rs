@@ -52,12 +52,19 @@ pub fn terminal(diagnostic: &Diagnostic, sources: &SourceMap, colour: Colour) ->
         places.map(|span| sources.position(span).line).max().map_or(0, |line| line.to_string().len());
     if let Some(span) = diagnostic.span {
         let label = diagnostic.label.as_deref().unwrap_or("");
-        snippet(&mut out, sources, span, ("-->", '^', label, digits), &paint);
+        snippet(&mut out, sources, span, &Underline { arrow: "-->", mark: '^', label }, digits, &paint);
     } else if let Some(label) = &diagnostic.label {
         let _ = writeln!(out, "  {gutter}={end} {label}");
     }
     for (span, text) in &diagnostic.related {
-        snippet(&mut out, sources, *span, (":::", '-', text, digits), &paint);
+        snippet(
+            &mut out,
+            sources,
+            *span,
+            &Underline { arrow: ":::", mark: '-', label: text },
+            digits,
+            &paint,
+        );
     }
     let trailers = diagnostic.help.iter().map(|text| ("help", text));
     for (kind, text) in trailers.chain(diagnostic.notes.iter().map(|text| ("note", text))) {
@@ -67,13 +74,25 @@ pub fn terminal(diagnostic: &Diagnostic, sources: &SourceMap, colour: Colour) ->
     out
 }
 
+/// How a place is shown.
+struct Underline<'a> {
+    /// Before the position.
+    arrow: &'a str,
+    /// Below each character.
+    mark: char,
+    label: &'a str,
+}
+
+/// Writes a line of a source with an underlined part. Its number has `digits` digits at most.
 fn snippet(
     out: &mut String,
     sources: &SourceMap,
     span: Span,
-    (arrow, mark, label, digits): (&str, char, &str, usize),
+    underline: &Underline<'_>,
+    digits: usize,
     paint: &Paint,
 ) {
+    let Underline { arrow, mark, label } = *underline;
     let Paint { head, gutter, end, .. } = *paint;
     let file = sources.file(span.file);
     let position = file.position(span.start);

@@ -235,14 +235,14 @@ fn settle(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckConte
     let stopped = server.operational() == Operational::Stopped;
     if outcome.verdict == CheckVerdict::Failed {
         if !stopped {
-            verdict::go(peer, Operational::Stopped, (&why, Prober::Agent), context);
+            verdict::go(peer, Operational::Stopped, &why, Prober::Agent, context);
         }
         return;
     }
     let level = server.health.level.load(Relaxed);
     let healthy = !server.checked.load(Relaxed) || level >= server.health.rise.load(Relaxed);
     if healthy && stopped {
-        verdict::go(peer, Operational::Running, (&why, Prober::Agent), context);
+        verdict::go(peer, Operational::Running, &why, Prober::Agent, context);
     }
 }
 

@@ -178,14 +178,15 @@ fn settle(peer: &CheckedServer, verdict: CheckVerdict, why: &str, context: &Arc<
         (Operational::Running | Operational::Starting, CheckVerdict::Passed) => return,
         (_, CheckVerdict::Passed) => Operational::Running,
     };
-    go(peer, wanted, (why, Prober::Server), context);
+    go(peer, wanted, why, Prober::Server, context);
 }
 
-/// Changes the server's state with all that its configuration wants done then.
+/// Changes the server's state, with all consequences that its configuration has for that.
 pub(crate) fn go(
     peer: &CheckedServer,
     wanted: Operational,
-    (why, asked): (&str, Prober),
+    why: &str,
+    asked: Prober,
     context: &Arc<CheckContext>,
 ) {
     let server = peer.server();

@@ -3,7 +3,7 @@
 //!
 //! Nothing that is to be sent is kept as bytes: what is owed (acknowledgements, the end of a
 //! resync, the next entries) is known, and written when [`PeerSession::output`] has room. So a peer
-//! that sends without reading costs nothing. `learn` is what the peer teaches, `teach` what it is taught. Caller: `group`.
+//! that sends without reading costs nothing. `learn` receives entries, `teach` sends them. Caller: `group`.
 
 mod learn;
 mod teach;
@@ -16,7 +16,7 @@ use crate::message::{self, Breach, Control, Message};
 use crate::tables::{EntryOrigin, Tables};
 
 use learn::Learning;
-use teach::Teaching;
+use teach::{Sender, Writer};
 
 /// After so many milliseconds without a message the peer is told that somebody is there.
 pub const HEARTBEAT: u64 = 3000;
@@ -137,7 +137,7 @@ pub struct PeerSession {
     /// The origin of entries from a peer with this process's name.
     local: EntryOrigin,
     learning: Learning,
-    teaching: Teaching,
+    sender: Sender,
     /// To be sent: a request for a resync; the confirmation of one; what broke.
     ask: bool,
     confirm: bool,
@@ -185,7 +185,7 @@ impl PeerSession {
             controls: 0,
             local: EntryOrigin::Local,
             learning: Learning::new(&section.tables),
-            teaching: Teaching::new(section.tables.len()),
+            sender: Sender::new(section.tables.len()),
             ask: false,
             confirm: false,
             events: Vec::new(),
@@ -225,7 +225,7 @@ impl PeerSession {
     /// The number of the last change of a table that the peer has acknowledged, and of the last
     /// that was sent.
     pub fn taught(&self, table: usize) -> (u64, u64) {
-        self.teaching.cursor(table)
+        self.sender.cursor(table)
     }
 
     /// What the peer said of a table: its number there, the last number learned and the last acknowledged.
@@ -236,18 +236,18 @@ impl PeerSession {
     /// Of which table the peer's next entries are, which table it was told of last, and the kinds of
     /// data that it sends of a table, a bit each.
     pub(crate) fn at(&self, table: usize) -> (Option<usize>, Option<usize>, u64) {
-        (self.learning.current(), self.teaching.defined(), self.learning.bits(table))
+        (self.learning.current(), self.sender.defined(), self.learning.bits(table))
     }
 
     /// The strings that were sent to the peer, and those that it sent, with their numbers.
     pub(crate) fn names(&self) -> [Vec<(usize, &[u8])>; 2] {
-        [self.teaching.names().collect(), self.learning.names().collect()]
+        [self.sender.names().collect(), self.learning.names().collect()]
     }
 
     /// The peer knows each table up to these numbers, from sessions before; of `shards` parts of the
     /// keys it gets the one given here, or all.
     pub fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
-        self.teaching.resume(known, shard);
+        self.sender.resume(known, shard);
     }
 
     /// A greeting came that is not answered: who sent it.
@@ -274,7 +274,7 @@ impl PeerSession {
     /// counts by lower ones.
     pub(crate) fn is_with(&mut self, process: EntryOrigin) {
         self.local = process;
-        self.teaching.keep_changes(process != EntryOrigin::Successor);
+        self.sender.keep_changes(process != EntryOrigin::Successor);
     }
 
     /// Asks the peer for everything it knows.
@@ -284,7 +284,7 @@ impl PeerSession {
 
     /// Teaches everything without being asked: a process that ends does so to its successor.
     pub fn teach_all(&mut self) {
-        self.teaching.begin_lesson();
+        self.sender.begin_resync();
     }
 
     /// Ends the session from here.
@@ -419,7 +419,7 @@ impl PeerSession {
             }
             Message::Define(body) => self.learning.define(body, &self.section.tables)?,
             Message::Switch(id) => self.learning.switch(id),
-            Message::Ack { table, update } => self.teaching.ack(table, update),
+            Message::Ack { table, update } => self.sender.ack(table, update),
             Message::Unknown => {}
         }
         Ok(Some(length))
@@ -446,7 +446,7 @@ impl PeerSession {
         }
         let event = match control {
             Control::ResyncRequest => {
-                self.teaching.begin_lesson();
+                self.sender.begin_resync();
                 SessionEvent::ResyncRequested
             }
             Control::ResyncFinished | Control::ResyncPartial => {
@@ -458,7 +458,7 @@ impl PeerSession {
                 }
             }
             Control::ResyncConfirm => {
-                if !self.teaching.confirmed() {
+                if !self.sender.confirmed() {
                     return Ok(());
                 }
                 SessionEvent::ResyncConfirmed
@@ -483,9 +483,9 @@ impl PeerSession {
         let before = out.len();
         out.append(&mut self.greeting);
         match self.phase {
-            SessionPhase::Over(Over::Breach(breach)) if !self.teaching.is_silent() => {
+            SessionPhase::Over(Over::Breach(breach)) if !self.sender.is_silent() => {
                 message::error(breach, out);
-                self.teaching.silence();
+                self.sender.silence();
             }
             SessionPhase::Open => self.messages(out, limit, up_to_date, now, tables),
             _ => {}
@@ -513,8 +513,8 @@ impl PeerSession {
             message::control(Control::ResyncConfirm, out);
         }
         let timed = self.minor > 0;
-        let taught = self.teaching.output(&self.section, timed, up_to_date, out, limit, now, tables);
-        self.counts.taught += taught;
+        let writer = Writer::new(&self.section, timed, now, out, limit);
+        self.counts.taught += self.sender.output(up_to_date, writer, tables);
         if out.len() == before && (self.beat || now >= self.said + HEARTBEAT) {
             message::control(Control::Heartbeat, out);
             self.counts.heartbeats_sent += 1;

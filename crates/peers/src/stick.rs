@@ -81,11 +81,12 @@ impl Stick {
     }
 }
 
-/// Puts an entry in a row.
+/// Passes an entry to `take` as a row, which borrows the buffers.
 fn row<R>(
     entry: &EntryValues<'_>,
     now: u64,
-    (key, values): (&mut Vec<u8>, &mut Vec<EntryValue>),
+    key: &mut Vec<u8>,
+    values: &mut Vec<EntryValue>,
     take: impl FnOnce(&PeerEntry<'_>) -> R,
 ) -> R {
     key.clear();
@@ -132,9 +133,8 @@ impl Tables for Stick {
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     ) {
         let Stick { tables, key, values, .. } = self;
-        tables[table].changes(after, now, |number, entry| {
-            row(entry, now, (&mut *key, &mut *values), |row| take(number, row))
-        });
+        tables[table]
+            .changes(after, now, |number, entry| row(entry, now, key, values, |row| take(number, row)));
     }
 
     fn walk(
@@ -145,8 +145,7 @@ impl Tables for Stick {
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64> {
         let Stick { tables, key, values, .. } = self;
-        let next = tables[table]
-            .walk(cursor.into(), now, |entry| row(entry, now, (&mut *key, &mut *values), &mut *take));
+        let next = tables[table].walk(cursor.into(), now, |entry| row(entry, now, key, values, &mut *take));
         next.map(u64::from)
     }
 
@@ -167,7 +166,7 @@ impl Tables for Stick {
             EntryOrigin::Local => true,
             EntryOrigin::Remote { resync, .. } => resync,
         };
-        self.tables[table].learn(row.key, (row.expire, told_again), now, told_now);
+        self.tables[table].learn(row.key, row.expire, told_again, now, told_now);
     }
 
     fn forget_predecessor(&mut self) {

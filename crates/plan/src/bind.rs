@@ -7,11 +7,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How a socket receives data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Connections are accepted from it.
+    Stream,
+    /// Datagrams are read from it.
+    Datagram,
+}
+
 /// What a socket is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindAddress {
     /// TCP.
     Ip(SocketAddr),
+    /// UDP.
+    Udp(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
     /// Linux's abstract namespace, the name without its leading NUL; padded to the full length
@@ -31,12 +42,29 @@ pub enum BindAddress {
     Reverse(ReverseTarget),
 }
 
+impl BindAddress {
+    /// The transport of its socket.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Udp(_) => Transport::Datagram,
+            Self::Ip(_)
+            | Self::Unix(_)
+            | Self::Abstract { .. }
+            | Self::Inherited(_)
+            | Self::SocketPair(_)
+            | Self::Reverse(_) => Transport::Stream,
+        }
+    }
+}
+
 impl fmt::Display for BindAddress {
     /// The address with the prefix of its family (configuration manual, chapter 11).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(address @ SocketAddr::V4(_)) => write!(f, "ipv4@{address}"),
             Self::Ip(address @ SocketAddr::V6(_)) => write!(f, "ipv6@{address}"),
+            Self::Udp(address @ SocketAddr::V4(_)) => write!(f, "udp4@{address}"),
+            Self::Udp(address @ SocketAddr::V6(_)) => write!(f, "udp6@{address}"),
             Self::Unix(path) => write!(f, "unix@{}", path.display()),
             Self::Abstract { name, padded } => {
                 let family = if *padded { "abns" } else { "abnsz" };

@@ -11,6 +11,7 @@ use sample::{LogOrigin, LogProfile};
 use state::Ring;
 
 use crate::ProxyIndex;
+use crate::bind::BindAddress;
 
 /// A place that takes each line at once, or loses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -191,8 +192,8 @@ pub struct LogForward {
 /// A socket for datagrams.
 #[derive(Debug, Clone)]
 pub struct DatagramBind {
-    /// What it is bound to.
-    pub address: SocketAddr,
+    /// Its address, with [`Transport::Datagram`](crate::bind::Transport::Datagram).
+    pub address: BindAddress,
     /// The file and line that ask for it, such as `haproxy.cfg:8`.
     pub place: Box<str>,
     /// `interface`.
@@ -201,7 +202,7 @@ pub struct DatagramBind {
     pub namespace: Option<Box<str>>,
     /// `transparent`.
     pub transparent: bool,
-    /// The workers that may watch it.
+    /// The workers that process its datagrams. One of them reads the socket.
     pub workers: Vec<usize>,
 }
 

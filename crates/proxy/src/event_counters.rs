@@ -7,7 +7,7 @@ use crate::exchange::finish;
 use crate::log;
 use crate::message::{request, response, splice};
 use crate::routing::connect_error;
-use crate::serve::{accept, obtain};
+use crate::serve::{accept, datagrams, obtain};
 
 /// All of them, and those of HTTP/2.
 pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
@@ -16,6 +16,7 @@ pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
         &response::LET_PASS,
         &finish::MALFORMED,
         &accept::NOT_ACCEPTED,
+        &datagrams::OVERFLOWED,
         &connect_error::NO_DESCRIPTOR,
         &connect_error::NO_MEMORY,
         &connect_error::NO_PORT,

@@ -79,7 +79,14 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         TraceSource::H2 => h2::CONNECTION_END,
         TraceSource::Fcgi => fcgi::CONNECTION_END,
         TraceSource::Spop => spop::CONNECTION_END,
-        _ => h1::CONNECTION_END,
+        TraceSource::H1 => h1::CONNECTION_END,
+        // These are not protocols of servers.
+        TraceSource::Acme
+        | TraceSource::Ssl
+        | TraceSource::Stream
+        | TraceSource::Peers
+        | TraceSource::Check
+        | TraceSource::Session => return,
     };
     let keys = of_server(server, 0);
     trace::report(

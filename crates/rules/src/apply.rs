@@ -287,7 +287,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
             true
         }
         Action::ReplaceHeader { name, regex, each_value, .. } => {
-            replace_header(head, name, regex, (bytes, limit), *each_value)
+            replace_header(head, name, regex, bytes, limit, *each_value)
         }
         Action::SetStatus { status, reason } => {
             let added = reason.as_deref().map_or(32, <[u8]>::len);
@@ -441,7 +441,8 @@ pub(crate) fn replace_header(
     head: &mut Head,
     name: &http::Name,
     regex: &Regex,
-    (template, limit): (&[u8], usize),
+    template: &[u8],
+    limit: usize,
     each_value: bool,
 ) -> bool {
     let indices: Vec<usize> = head.indices(name).collect();

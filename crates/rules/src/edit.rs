@@ -88,7 +88,7 @@ impl Edit<'_> {
                 true
             }
             Self::Replace { name, regex, with, each_value, .. } => {
-                replace_header(head, &Name::new(name), regex, (with, limit), *each_value)
+                replace_header(head, &Name::new(name), regex, with, limit, *each_value)
             }
             Self::Method(method) => set_part(head, RequestLinePart::Method, method, limit),
             Self::Path(path) => set_part(head, RequestLinePart::Path, path, limit),

@@ -9,6 +9,7 @@
 mod boxed;
 pub mod buffer;
 pub mod count;
+pub mod datagrams;
 pub mod local;
 pub mod placement;
 pub mod pools;

@@ -193,7 +193,7 @@ impl Inboxes {
             match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
                 Ok((runtime, alarm)) => {
                     let _ = tell.send(Ok(()));
-                    run((&runtime, alarm), index, inbox, place.busy_polling, main);
+                    run(&runtime, alarm, index, inbox, place.busy_polling, main);
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -215,7 +215,8 @@ fn runtime() -> io::Result<LocalRuntime> {
 }
 
 fn run<F, Fut>(
-    (runtime, alarm): (&LocalRuntime, timer::Alarm),
+    runtime: &LocalRuntime,
+    alarm: timer::Alarm,
     index: usize,
     mut inbox: UnboundedReceiver<WorkerMessage>,
     busy_polling: bool,

@@ -6,6 +6,7 @@
 //! work of one match. Where a list has many expressions, each is kept [`Lean`]: a few kilobytes
 //! instead of tens, for a slower match.
 
+mod dialect;
 mod line_end;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use regex_automata::util::syntax;
 use smallvec::{SmallVec, smallvec};
 
 use crate::value::Scratch;
+pub(crate) use dialect::translate;
 use line_end::{before_line_end, looks_for_end};
 
 /// A compiled regular expression.
@@ -364,112 +366,6 @@ pub(crate) fn spell_bytes(pattern: &str) -> Cow<'_, str> {
         None => c.to_string(),
     };
     Cow::Owned(pattern.chars().map(spell).collect())
-}
-
-/// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~`
-/// inside a class, and `{` that begins no repetition.
-pub(crate) fn translate(pattern: &str) -> String {
-    let bytes = pattern.as_bytes();
-    let mut out = String::with_capacity(pattern.len() + 8);
-    let mut class_start: Option<usize> = None;
-    let mut chars = pattern.char_indices().peekable();
-    // Whether what was just read repeats what is before it: then `+` makes it possessive.
-    let mut repeats = false;
-    while let Some((at, c)) = chars.next() {
-        if class_start.is_none() && c == '+' && repeats {
-            // The other crate would take `a++` for `(a+)+`: it gets what it does not know, and
-            // PCRE2 the pattern.
-            return "(?=)".to_owned();
-        }
-        repeats = class_start.is_none()
-            && match c {
-                '*' | '+' => true,
-                // Behind another it means the shortest match.
-                '?' => !repeats,
-                '}' => ends_repetition(&bytes[..at]),
-                _ => false,
-            };
-        match (c, class_start) {
-            ('\\', _) => {
-                out.push(c);
-                if let Some((_, next)) = chars.next() {
-                    match next {
-                        // PCRE escapes that the other crate spells differently.
-                        'h' if class_start.is_none() => {
-                            out.pop();
-                            out.push_str("[ \\t]");
-                        }
-                        'e' => out.push_str("x1b"),
-                        'Z' => out.push('z'),
-                        '<' | '>' => {
-                            out.pop();
-                            out.push(next);
-                        }
-                        _ => out.push(next),
-                    }
-                }
-            }
-            ('[', None) => {
-                class_start = Some(out.len());
-                out.push(c);
-                if chars.peek().is_some_and(|(_, next)| *next == '^') {
-                    chars.next();
-                    out.push('^');
-                }
-                // A bracket right at the start stands for itself.
-                if chars.peek().is_some_and(|(_, next)| *next == ']') {
-                    chars.next();
-                    out.push_str("\\]");
-                }
-            }
-            ('[', Some(_)) if bytes.get(at + 1) == Some(&b':') => {
-                // A named class such as [:alpha:] goes through to its end.
-                match pattern[at..].find(":]") {
-                    Some(length) => {
-                        out.push_str(&pattern[at..at + length + 2]);
-                        while chars.peek().is_some_and(|(next, _)| *next < at + length + 2) {
-                            chars.next();
-                        }
-                    }
-                    None => out.push_str("\\["),
-                }
-            }
-            ('[', Some(_)) => out.push_str("\\["),
-            (']', Some(_)) => {
-                class_start = None;
-                out.push(c);
-            }
-            ('&' | '~', Some(_)) => {
-                out.push('\\');
-                out.push(c);
-            }
-            ('-', Some(_)) if bytes.get(at + 1) == Some(&b'-') || (at > 0 && bytes[at - 1] == b'-') => {
-                out.push_str("\\-");
-            }
-            ('{', None) if !begins_repetition(&bytes[at..]) => out.push_str("\\{"),
-            ('}', None) if !ends_repetition(&bytes[..at]) => out.push_str("\\}"),
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
-fn begins_repetition(rest: &[u8]) -> bool {
-    let Some(end) = rest.iter().position(|byte| *byte == b'}') else { return false };
-    let inner = &rest[1..end];
-    inner.first().is_some_and(u8::is_ascii_digit)
-        && inner.iter().all(|byte| byte.is_ascii_digit() || *byte == b',')
-}
-
-fn ends_repetition(before: &[u8]) -> bool {
-    let Some(start) = before.iter().rposition(|byte| *byte == b'{') else { return false };
-    // Braces of \x{..}, \p{..} belong to their escape.
-    if start >= 2 && before[start - 2] == b'\\' {
-        return true;
-    }
-    let inner = &before[start + 1..];
-    inner.first().is_some_and(u8::is_ascii_digit)
-        && inner.iter().all(|byte| byte.is_ascii_digit() || *byte == b',')
 }
 
 fn explain(pattern: &str, error: &regex::Error) -> String {

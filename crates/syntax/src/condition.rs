@@ -25,7 +25,7 @@ pub fn evaluate_condition(
     let mut words = Vec::new();
     let line = text.replace('\n', " ");
     let pseudo = PseudoVariables::default();
-    split_text(line.as_bytes(), (FileId(0), 0), environment, pseudo, &mut words)
+    split_text(line.as_bytes(), FileId(0), 0, environment, pseudo, &mut words)
         .and_then(|()| evaluate_words("-cc", &words, facts, environment))
         .map_err(|error| Diagnostic { span: None, ..error })
 }

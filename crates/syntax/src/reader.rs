@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         line.span = Span::new(self.file, start + blanks, start + text.len());
         let name = self.sources.file(self.file).name();
         let pseudo = PseudoVariables { file: name, line: self.number, section: &self.section };
-        let split = split_text(text, (self.file, start), &self.environment, pseudo, &mut line.words);
+        let split = split_text(text, self.file, start, &self.environment, pseudo, &mut line.words);
         if first == Some(&b'.') {
             self.run_directive(counts, line, split, diagnostics);
             return false;

@@ -22,10 +22,11 @@ pub struct PseudoVariables<'a> {
     pub section: &'a str,
 }
 
-/// Splits `text`, which stands at byte `offset` of `file` and holds no line feed, into `words`.
+/// Splits `text`, which is at byte `offset` of `file` and contains no line feed, into `words`.
 pub fn split_text(
     text: &[u8],
-    (file, offset): (FileId, usize),
+    file: FileId,
+    offset: usize,
     environment: &Environment,
     pseudo: PseudoVariables<'_>,
     words: &mut Vec<Word>,
@@ -273,7 +274,7 @@ mod tests {
             [("A", "one"), ("LIST", " a  b "), ("EMPTY", ""), ("_9", "u")].into_iter().collect();
         let pseudo = PseudoVariables { file: "x.cfg", line: 12, section: "web" };
         let mut words = Vec::new();
-        split_text(text, (FileId(0), 100), &environment, pseudo, &mut words).map(|()| words)
+        split_text(text, FileId(0), 100, &environment, pseudo, &mut words).map(|()| words)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where log lines go, seen from outside: rings and their servers, `show events`, log forwarders,
 //! log backends.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -221,6 +222,46 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     received("<11>", "three!");
     assert!(eventually(|| weir.ask("show info").contains("CumRecvLogs: 7\n")), "{}", weir.ask("show info"));
     assert!(!weir.ask("show stat").contains("\nl,FRONTEND"), "a forwarder is no frontend");
+}
+
+#[test]
+fn all_threads_forward_datagrams_and_keep_the_order_of_each_sender() {
+    const ROUNDS: usize = 3;
+    let (port, udp, collector) = (free_port(), free_datagram_port(), Collector::new());
+    let global = GLOBAL.replace("nbthread 2", "nbthread 4");
+    let _weir = Weir::start(
+        &format!(
+            "{global}{DEFAULTS}{}log-forward l\n  dgram-bind 127.0.0.2:{udp}\n  log 127.0.0.1:{} format raw local0\n",
+            frontend(port, ""),
+            collector.port()
+        ),
+        &[port],
+    );
+    let senders: Vec<Collector> = (0..20).map(|_| Collector::new()).collect();
+    let mut next = vec![0; senders.len()];
+    // Threads send from different sockets. A burst that is read piece by piece stays on one thread.
+    let mut threads = HashSet::new();
+    assert!(eventually(|| {
+        for number in next[0]..next[0] + ROUNDS {
+            for (at, sender) in senders.iter().enumerate() {
+                let message = format!("<34>Oct 11 22:14:15 host su: {at} {number}");
+                let sent = sender.0.send_to(message.as_bytes(), (Ipv4Addr::new(127, 0, 0, 2), udp));
+                sent.expect("a datagram leaves");
+            }
+        }
+        for _ in 0..senders.len() * ROUNDS {
+            let mut buffer = [0; 100];
+            let (length, thread) = collector.0.recv_from(&mut buffer).expect("all messages come");
+            let text = String::from_utf8_lossy(&buffer[..length]);
+            let mut numbers = text.split_whitespace().map(|number| number.parse().expect("a number"));
+            let (at, number): (usize, usize) =
+                (numbers.next().expect("a sender"), numbers.next().expect("a number"));
+            assert_eq!(number, next[at], "message of sender {at}");
+            next[at] += 1;
+            threads.insert(thread);
+        }
+        threads.len() > 1
+    }));
 }
 
 #[test]

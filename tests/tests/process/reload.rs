@@ -2,12 +2,13 @@
 //! and clients see nothing.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use weir_tests::client::Client;
 use weir_tests::load::Load;
+use weir_tests::logs::Collector;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch};
 
 /// How often a process is replaced under load, each way.
@@ -91,6 +92,51 @@ fn sockets_for_datagrams_are_given_to_a_successor_too() {
     let next = Weir::start_with(&text, &["-db", "-x", &socket, "-sf", &pid], &[port]);
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
     assert_eq!(sockets(), before, "{}", next.messages());
+}
+
+#[test]
+fn no_datagram_is_lost_while_a_successor_takes_over() {
+    // Sockets of other tests are at 127.0.0.1.
+    let address = Ipv4Addr::new(127, 0, 0, 2);
+    let free = UdpSocket::bind((address, 0)).and_then(|socket| socket.local_addr());
+    let udp = free.expect("a port of the loopback interface").port();
+    let (port, origin, collector) = (free_port(), Origin::echo(), Collector::new());
+    let log = format!("log 127.0.0.1:{} format raw local0", collector.port());
+    let directory = scratch("datagrams");
+    let socket = directory.join("runtime").display().to_string();
+    let text = configuration(&socket, port, &origin)
+        + &format!("log-forward logs\n  dgram-bind {address}:{udp}\n  {log}\n");
+    let senders: Vec<Collector> = (0..20).map(|_| Collector::new()).collect();
+    // A burst that several threads forward. It fits into the buffers of all sockets.
+    let burst = |number: usize| {
+        for (at, sender) in senders.iter().enumerate() {
+            for part in 0..3 {
+                let message = format!("<34>Oct 11 22:14:15 host su: {number} {at} {part}");
+                let sent = sender.0.send_to(message.as_bytes(), (address, udp));
+                sent.expect("a datagram leaves");
+            }
+        }
+    };
+    let collect = |number: usize| {
+        let mut all: Vec<String> = (0..60).map(|_| collector.next()).collect();
+        all.sort();
+        all.dedup();
+        let own = format!("{number} ");
+        assert!(all.len() == 60 && all.iter().all(|text| text.starts_with(&own)), "{number}: {all:?}");
+    };
+    let mut weir = Weir::start(&text, &[port]);
+    let mut number = 0;
+    for _ in 0..10 {
+        let pid = weir.pid().to_string();
+        let next = Weir::start_with(&text, &["-db", "-x", &socket, "-sf", &pid], &[port]);
+        assert!(eventually(|| {
+            burst(number);
+            collect(number);
+            number += 1;
+            !weir.is_running()
+        }));
+        weir = next;
+    }
 }
 
 /// Debian's program, in a directory of its own.

@@ -87,7 +87,7 @@ pub(crate) fn read(
             Diagnostic { message, ..error }
         })?;
         note_order(&listed, context).map_err(place)?;
-        append(&listed, statement, options, (&mut kept, entries), context).map_err(place)?;
+        append(&listed, statement, options, &mut kept, entries, context).map_err(place)?;
     }
     context.tls_files.all.keep_list(&path, kept);
     Ok(path)
@@ -140,7 +140,7 @@ pub(crate) fn serve(
 ) -> Result<String, Diagnostic> {
     let mut kept = CertificateList::default();
     for listed in all {
-        append(listed, statement, options, (&mut kept, entries), context)?;
+        append(listed, statement, options, &mut kept, entries, context)?;
     }
     let name = format!("@{frontend}");
     context.tls_files.all.keep_list(&name, kept);
@@ -152,7 +152,8 @@ fn append(
     listed: &Listed<'_>,
     statement: &Statement,
     options: &Arc<EntryOptions>,
-    (kept, entries): (&mut CertificateList, &mut Vec<CertificateEntry>),
+    kept: &mut CertificateList,
+    entries: &mut Vec<CertificateEntry>,
     context: &mut ResolveContext<'_>,
 ) -> Result<(), Diagnostic> {
     let name = TlsValue { text: "", span: listed.span };

@@ -1,10 +1,12 @@
 //! `log-profile` (manual, 8.3.5), `ring` (12.5) and `log-forward` (12.6) sections.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::address::{Accepts, Destination as AddressPlace, PortRule, Transport};
 use diag::{Diagnostic, Severity, Span};
+use plan::bind::BindAddress;
 use plan::log::{DatagramBind, LogFormat, LogForward};
 use plan::ring::RingSettings;
 use sample::Acls;
@@ -255,7 +257,7 @@ fn datagram_addresses(
     part: &str,
     span: Span,
     args: &Args<'_, '_>,
-    all: &mut Vec<std::net::SocketAddr>,
+    all: &mut Vec<BindAddress>,
 ) -> Result<(), Diagnostic> {
     let accepts = Accepts { port: PortRule::Required, range: true, offset: false };
     let address = args.address_in(word, offset, part, accepts)?;
@@ -272,6 +274,6 @@ fn datagram_addresses(
     }
     let ip = resolve_host(host)
         .map_err(|error| Diagnostic::alert(format!("cannot resolve `{part}`: {error}")).at(span))?;
-    all.extend(ports.iter().map(|port| std::net::SocketAddr::new(ip, port)));
+    all.extend(ports.iter().map(|port| BindAddress::Udp(SocketAddr::new(ip, port))));
     Ok(())
 }

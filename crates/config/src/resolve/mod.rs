@@ -197,7 +197,8 @@ pub(crate) fn resolve(
     draft: &Draft,
     sources: &SourceMap,
     setting: &Setting,
-    (around, previous): (Option<&Around<'_>>, Option<&Plan>),
+    around: Option<&Around<'_>>,
+    previous: Option<&Plan>,
     diagnostics: &mut Diagnostics,
 ) -> Option<Plan> {
     let errors_before = diagnostics.error_count();

@@ -197,7 +197,7 @@ impl sample::Names for NameTable<'_> {
         group: sample::Word<'_>,
         place: sample::Place,
     ) -> Result<usize, Diagnostic> {
-        spoe::wanted(&self.engines.borrow(), &mut self.sendings.borrow_mut(), (engine, group), place)
+        spoe::wanted(&self.engines.borrow(), &mut self.sendings.borrow_mut(), engine, group, place)
     }
 
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {

@@ -4,10 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::Bind;
+use plan::check::CheckKind;
+use plan::compression::Compression;
+use plan::fcgi::App;
+use plan::filter::{CachePlaces, FilterPlaces, TraceFilter};
+use plan::log::{LogForward, Logger};
+use plan::peers::Peers;
 use plan::proxy::{
     Capture, CookieCapture, LentToServers, Proxy, ProxyOptions, RestrictNames, StateFile, StatsPage,
 };
 use plan::ring::RingSettings;
+use plan::server::ServerSettings;
+use plan::spoe::{Sending, SpoeEngine};
 use rules::RuleSet;
 
 use crate::draft::SectionKind;
@@ -17,7 +26,7 @@ use crate::resolve::binds::binds;
 use crate::resolve::cache;
 use crate::resolve::check::Sources;
 use crate::resolve::filters::{compression, filters, places};
-use crate::resolve::formats::formats;
+use crate::resolve::formats::{Formats, formats};
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
 use crate::resolve::mail::email_alert;
@@ -29,13 +38,13 @@ use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, spoe, warnings};
 
 /// Resolves the proxy at `place` of the plan.
-pub(crate) fn resolve(
+pub(crate) fn resolve<'a>(
     place: usize,
-    proxy: &PendingProxy<'_>,
-    servers: Vec<MadeServer<'_>>,
-    pending: &[PendingProxy<'_>],
+    proxy: &PendingProxy<'a>,
+    servers: Vec<MadeServer<'a>>,
+    pending: &[PendingProxy<'a>],
     index: &HashMap<Box<str>, usize>,
-    checks: &mut Sources<'_, '_>,
+    checks: &mut Sources<'_, 'a>,
     context: &mut ResolveContext<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
@@ -43,43 +52,87 @@ pub(crate) fn resolve(
         SectionKind::Peers => peers::binds(place, proxy, context),
         _ => binds(proxy, context),
     };
-    let filter_places = places(proxy);
-    let traces = filters(place, proxy, &filter_places, context);
-    let compression = compression(proxy, &filter_places, context);
-    let fcgi = fcgi::of_backend(proxy, context);
-    let application = fcgi
-        .as_ref()
-        .map(|app| state::proxy::Application { docroot: app.docroot.clone(), index: app.index.clone() });
-    proxy.state.application.store(application.map(Arc::new));
-    let made = spoe::engines(proxy, &filter_places, index, pending, context);
-    let compiled = compile(proxy, index, pending, context);
-    let sendings = spoe::sendings(proxy, &made, context);
+    let order = places(proxy);
+    let traces = filters(place, proxy, &order, context);
+    let compression = compression(proxy, &order, context);
+    let fcgi = application(proxy, context);
+    let engines = spoe::engines(proxy, &order, index, pending, context);
+    // Compiling notes in `context` which SPOE groups and caches the rules use.
+    let rules = compile(proxy, index, pending, context);
+    let sendings = spoe::sendings(proxy, &engines, context);
     let caches = context.names.caches_used.take();
-    let cache_places = cache::places(proxy, &caches, &filter_places, context);
-    let formats = formats(proxy, &compiled.acls, context);
-    let balance = balance(proxy, &compiled.acls, context);
+    let cache_places = cache::places(proxy, &caches, &order, context);
+    let formats = formats(proxy, &rules.acls, context);
+    let balance = balance(proxy, &rules.acls, context);
     let default_backend = default_backend(place, proxy, pending, index, context);
     let loggers = loggers(settings, context);
     check_log_mode(proxy, context);
     check_spop_mode(proxy, context);
-    warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
-    let log_forward = log_forward(proxy, context);
-    if log_forward.is_some() {
-        proxy.state.listeners.rcu(with_datagrams);
-    }
+    warnings::check(proxy, &rules, binds.len(), servers.len(), &loggers, context);
+    let log_forward = log_forwarder(proxy, context);
     let ring = ring_settings(proxy, context);
-    let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
+    let (servers, check_kind) = server_settings(proxy, servers, &rules.acls, checks, context);
     fcgi::check_servers(proxy, &servers, context);
     let peers = peers::peers(place, proxy, &binds, &servers, context);
-    let request_captures = captures(&compiled.request_captures);
+    refuse_two_ways_of_access(proxy, &rules.stats_rules, context);
+    let engines = engines.iter().map(spoe::CompiledEngine::engine).collect();
+    let parts = Parts {
+        binds,
+        order,
+        traces,
+        compression,
+        fcgi,
+        engines,
+        rules,
+        sendings,
+        cache_places,
+        formats,
+        balance,
+        default_backend,
+        loggers,
+        log_forward,
+        ring,
+        servers,
+        check_kind,
+        peers,
+    };
+    assemble(place, proxy, parts, context)
+}
+
+/// The settings of a proxy that are resolved on their own.
+struct Parts {
+    binds: Vec<Bind>,
+    /// The order of the filters.
+    order: Vec<FilterPlaces>,
+    traces: Vec<Arc<TraceFilter>>,
+    compression: Option<Box<Compression>>,
+    fcgi: Option<Arc<App>>,
+    engines: Vec<Arc<SpoeEngine>>,
+    rules: CompiledRules,
+    sendings: Vec<Sending>,
+    cache_places: CachePlaces,
+    formats: Formats,
+    balance: balance::BalanceSettings,
+    default_backend: Option<usize>,
+    loggers: Vec<Logger>,
+    log_forward: Option<Box<LogForward>>,
+    ring: Option<Box<RingSettings>>,
+    servers: Vec<Arc<ServerSettings>>,
+    check_kind: Option<Arc<CheckKind>>,
+    peers: Option<Box<Peers>>,
+}
+
+/// Makes the proxy of its parts and of the settings that only change their form.
+fn assemble(place: usize, proxy: &PendingProxy<'_>, parts: Parts, context: &mut ResolveContext<'_>) -> Proxy {
+    let settings = &proxy.settings;
+    let Parts { rules, formats, .. } = parts;
+    let logs_early = formats.are_early(settings, &parts.loggers);
+    let request_captures = captures(&rules.request_captures);
     let response_captures = captures(&settings.response_captures);
     let lengths = |captures: &[Capture]| captures.iter().map(|capture| capture.length).collect();
     let lengths = [lengths(&request_captures), lengths(&response_captures)];
     proxy.state.capture_lengths.store(Some(Arc::new(lengths)));
-    let logs_early = formats.are_early(settings, &loggers);
-    let CompiledRules { stats_rules, stats_admin, .. } = compiled;
-    refuse_two_ways_of_access(proxy, &stats_rules, context);
-    let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
+    let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy");
     Proxy {
         index: place,
         state: proxy.state.clone(),
@@ -89,14 +142,14 @@ pub(crate) fn resolve(
         disabled: settings.disabled,
         added: None,
         description: settings.description.as_deref().map(Into::into),
-        binds,
+        binds: parts.binds,
         backlog: settings.backlog,
-        use_backends: compiled.use_backends,
-        force_be_switch: compiled.force_be_switch,
-        default_backend,
+        use_backends: rules.use_backends,
+        force_be_switch: rules.force_be_switch,
+        default_backend: parts.default_backend,
         rdp_persistence: settings.rdp_persistence.map(Into::into),
         monitor_uri: settings.monitor_uri.map(|uri| uri.bytes().into()),
-        monitor_fail: compiled.monitor_fail,
+        monitor_fail: rules.monitor_fail,
         request_captures,
         response_captures,
         cookie_capture: settings.cookie_capture.clone().map(|capture| CookieCapture {
@@ -106,47 +159,47 @@ pub(crate) fn resolve(
         unique_id_format: formats.unique_id,
         unique_id_header: settings.unique_id_header.map(Into::into),
         logs_early,
-        loggers,
-        log_tag,
+        loggers: parts.loggers,
+        log_tag: log_tag.into(),
         email_alert: email_alert(proxy, context),
         log_format: formats.log,
         error_log_format: formats.error,
         log_format_sd: formats.structured,
         log_steps: settings.log.steps,
-        log_forward,
-        ring,
-        peers,
-        tcp_connection: compiled.tcp_connection,
-        tcp_session: compiled.tcp_session,
-        tcp_request: compiled.tcp_request,
+        log_forward: parts.log_forward,
+        ring: parts.ring,
+        peers: parts.peers,
+        tcp_connection: rules.tcp_connection,
+        tcp_session: rules.tcp_session,
+        tcp_request: rules.tcp_request,
         request_inspect_delay: settings.request_inspect_delay,
-        tcp_response: compiled.tcp_response,
+        tcp_response: rules.tcp_response,
         response_inspect_delay: settings.response_inspect_delay,
-        http_request: compiled.http_request,
-        redirects: compiled.redirects,
-        http_response: compiled.http_response,
-        http_after_response: compiled.http_after_response,
-        errors: compiled.errors,
+        http_request: rules.http_request,
+        redirects: rules.redirects,
+        http_response: rules.http_response,
+        http_after_response: rules.http_after_response,
+        errors: rules.errors,
         forward_for: settings.forward_for.as_deref().cloned(),
         original_to: settings.original_to.as_deref().cloned(),
         forwarded: formats.forwarded,
-        balance,
-        traces,
-        script_filters: script_filters(proxy, &filter_places, context),
-        engines: made.iter().map(spoe::CompiledEngine::engine).collect(),
-        sendings,
-        compression,
-        fcgi,
-        cache_places,
-        servers: servers.into(),
+        balance: parts.balance,
+        traces: parts.traces,
+        script_filters: script_filters(proxy, &parts.order, context),
+        engines: parts.engines,
+        sendings: parts.sendings,
+        compression: parts.compression,
+        fcgi: parts.fcgi,
+        cache_places: parts.cache_places,
+        servers: parts.servers.into(),
         lent: LentToServers {
-            check_kind,
+            check_kind: parts.check_kind,
             default_server: settings.default_server_lines.iter().map(|line| line.as_str().into()).collect(),
         },
-        use_servers: compiled.use_servers,
-        stick: compiled.stick,
-        force_persist: compiled.force_persist,
-        ignore_persist: compiled.ignore_persist,
+        use_servers: rules.use_servers,
+        stick: rules.stick,
+        force_persist: rules.force_persist,
+        ignore_persist: rules.ignore_persist,
         cookie: settings.cookie.as_deref().cloned(),
         retries: settings.retries,
         redispatch: settings.redispatch,
@@ -157,7 +210,7 @@ pub(crate) fn resolve(
         source: settings.source.as_deref().cloned(),
         send_name_header: settings.send_name_header.map(Into::into),
         server_state: server_state(settings, context),
-        stats: stats_page(settings, stats_rules, stats_admin, context),
+        stats: stats_page(settings, rules.stats_rules, rules.stats_admin, context),
         max_session_server_connections: settings.max_session_server_connections,
     }
 }
@@ -172,10 +225,24 @@ fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     options
 }
 
-/// The listeners of a log forwarder and one more, for what receives datagrams to be woken by.
-fn with_datagrams(listeners: &Arc<Vec<Arc<state::Listener>>>) -> Vec<Arc<state::Listener>> {
-    let entry = state::Listener::new(u32::MAX, "dgram".into(), "".into(), 0);
-    listeners.iter().cloned().chain([Arc::new(entry)]).collect()
+/// The FastCGI application of a backend, which the state of the proxy gets, too.
+fn application(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Arc<App>> {
+    let app = fcgi::of_backend(proxy, context);
+    let shared =
+        |app: &Arc<App>| state::proxy::Application { docroot: app.docroot.clone(), index: app.index.clone() };
+    proxy.state.application.store(app.as_ref().map(shared).map(Arc::new));
+    app
+}
+
+/// The settings of a log forwarder. It gets one more listener, which wakes the readers of datagrams.
+fn log_forwarder(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Box<LogForward>> {
+    let forward = log_forward(proxy, context)?;
+    let entry = Arc::new(state::Listener::new(u32::MAX, "dgram".into(), "".into(), 0));
+    let with_entry = |listeners: &Arc<Vec<Arc<state::Listener>>>| -> Vec<Arc<state::Listener>> {
+        listeners.iter().cloned().chain([entry.clone()]).collect()
+    };
+    proxy.state.listeners.rcu(with_entry);
+    Some(forward)
 }
 
 /// `mode log` is for backends alone.

@@ -56,7 +56,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
     let secure = std::mem::take(&mut resolvers.secure);
     let mut made = resolvers.finish(&section.name);
     for (place, words, statement) in secure {
-        match tls::server(&words, (false, None), statement, context) {
+        match tls::server(&words, false, None, statement, context) {
             Ok(tls) => made.nameservers[place].secure = tls.map(|tls| tls.connector),
             Err(error) => context.diagnostics.push(error),
         }

@@ -82,7 +82,7 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
             last += 1;
         }
         let id = line.draft.id.or(known).unwrap_or(last);
-        made.push(make_server(proxy, line, (id, &former), context));
+        made.push(make_server(proxy, line, id, &former, context));
     }
     proxy.state.servers.store(Arc::new(made.iter().map(|server| server.state.clone()).collect()));
     made
@@ -227,7 +227,8 @@ fn same_name(
 fn make_server<'a>(
     proxy: &PendingProxy<'a>,
     line: ServerLine<'a>,
-    (id, former): (u32, &[Arc<state::Server>]),
+    id: u32,
+    former: &[Arc<state::Server>],
     context: &mut ResolveContext<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
@@ -266,7 +267,7 @@ fn make_server<'a>(
         _ => None,
     };
     let guid = draft.guid.map(|word| word.as_str());
-    let (state, lives_on) = match carry_over::server(seed, guid, host, former) {
+    let (state, is_former) = match carry_over::server(seed, guid, host, former) {
         Ok(state) => (state, true),
         Err(seed) => (state::Server::new(seed), false),
     };
@@ -277,7 +278,7 @@ fn make_server<'a>(
     state.health.rise.store(draft.rise, Relaxed);
     state.health.fall.store(draft.fall, Relaxed);
     // One that lives on is as it was found.
-    if !lives_on || !draft.check {
+    if !is_former || !draft.check {
         state.health.level.store(level, Relaxed);
     }
     state.forced_id.store(draft.id.is_some(), Relaxed);
@@ -291,7 +292,7 @@ fn make_server<'a>(
     state.health.port.store(draft.checked_port().unwrap_or(0).into(), Relaxed);
     state.agent.rise.store(1, Relaxed);
     state.agent.fall.store(1, Relaxed);
-    if !lives_on || !draft.agent {
+    if !is_former || !draft.agent {
         state.agent.level.store(1, Relaxed);
     }
     // `addr` and `port` hold for the agent too.
@@ -299,7 +300,7 @@ fn make_server<'a>(
     state.agent.port.store(draft.agent_port.or(draft.check_port).unwrap_or(0).into(), Relaxed);
     state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
     // Where checks are as before, so is whether they were switched off meanwhile.
-    if !lives_on || state.agent.configured.load(Relaxed) != draft.agent {
+    if !is_former || state.agent.configured.load(Relaxed) != draft.agent {
         state.agent_checked.store(draft.agent, Relaxed);
     }
     state.agent.configured.store(draft.agent, Relaxed);
@@ -310,11 +311,11 @@ fn make_server<'a>(
             true => drop(state.srv_record.set(name.as_str().into())),
             false => state.set_fqdn(Some(name)),
         }
-        if !lives_on {
+        if !is_former {
             state.service_port.store(port(ports).into(), Relaxed);
         }
     }
-    if unresolved && !lives_on {
+    if unresolved && !is_former {
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
         state.health.level.store(0, Relaxed);
     }

@@ -140,7 +140,8 @@ impl CompiledEngine<'_> {
 pub(crate) fn wanted(
     known: &[KnownEngine],
     wanted: &mut Vec<GroupRequest>,
-    (engine, group): (sample::Word<'_>, sample::Word<'_>),
+    engine: sample::Word<'_>,
+    group: sample::Word<'_>,
     place: Place,
 ) -> Result<usize, Diagnostic> {
     let Some(number) = known.iter().position(|known| *known.name == *engine.text) else {
@@ -173,7 +174,7 @@ fn engine<'a>(
     let section = sections.agent;
     let (draft, loggers) = read(section, context);
     let place = context.place(section);
-    let agent = agent(proxy, section, &draft, loggers, (index, pending), context)?;
+    let agent = agent(proxy, section, &draft, loggers, index, pending, context)?;
     let mut events: [Vec<SpoeMessage>; MessageEvent::ALL.len()] = Default::default();
     for word in &draft.messages {
         let Some(own) = sections.messages.get(word.as_str()) else {
@@ -351,7 +352,8 @@ fn agent(
     section: &Section,
     draft: &AgentDraft<'_>,
     loggers: Vec<plan::Logger>,
-    (index, pending): (&HashMap<Box<str>, ProxyIndex>, &[PendingProxy<'_>]),
+    index: &HashMap<Box<str>, ProxyIndex>,
+    pending: &[PendingProxy<'_>],
     context: &mut ResolveContext<'_>,
 ) -> Option<Agent> {
     let frame_size = frame_size(draft.frame_size, context);

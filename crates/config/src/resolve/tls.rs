@@ -237,7 +237,8 @@ fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
 /// A file or a name in it is wrong.
 pub(crate) fn server(
     own: &draft::ServerTls<'_>,
-    (checks_elsewhere, check): (bool, Option<&CheckSettings>),
+    checks_elsewhere: bool,
+    check: Option<&CheckSettings>,
     statement: &Statement,
     context: &mut ResolveContext<'_>,
 ) -> Result<Option<ServerTls>, Diagnostic> {

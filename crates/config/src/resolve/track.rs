@@ -1,29 +1,31 @@
 //! Servers that have the state of another (manual, 5.2 `track`): whom they follow, and why they may
 //! not.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
 use plan::check::InitState;
-use plan::server::ServerSettings;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
 use crate::resolve::{PendingProxy, ResolveContext, lines};
 
-/// `track`: the server whose state this one has.
+/// A backend and the server in it that another server follows.
+pub(crate) type Tracked = (Arc<state::Proxy>, Arc<state::Server>);
+
+/// `track`: the backend and the server that this one follows. `None` if there is nothing to follow.
 pub(crate) fn follow(
-    own: &mut ServerSettings,
+    own: &Arc<state::Server>,
     track: &Word,
     draft: &ServerDraft<'_>,
     statement: &Statement,
     proxy: &PendingProxy<'_>,
     context: &ResolveContext<'_>,
-) -> Outcome {
+) -> Result<Option<Tracked>, Diagnostic> {
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
-    let own_name = format!("{}/{}", proxy.settings.name, own.state.name);
+    let own_name = format!("{}/{}", proxy.settings.name, own.name);
     let title = format!("server {own_name}");
     let line = lines::shown(context, statement.span);
     let wrong = |message: &str, haproxy: String| {
@@ -32,7 +34,7 @@ pub(crate) fn follow(
     };
     // A disabled proxy has no servers that follow.
     if proxy.settings.disabled {
-        return Ok(());
+        return Ok(None);
     }
     let follower = proxy.state.clone();
     let Some(proxy) = context.names.backends.get(backend) else {
@@ -45,7 +47,7 @@ pub(crate) fn follow(
     };
     let Some(server) = proxy.server(name) else {
         if context.refused.contains(&format!("{backend}/{name}")) {
-            return Ok(());
+            return Ok(None);
         }
         return Err(Diagnostic::alert(format!("there is no server `{track}` to track"))
             .at(track.span())
@@ -85,7 +87,6 @@ pub(crate) fn follow(
         .help(format!("add `check` to the line of server `{followed}`")));
     }
     server.referenced.store(true, Relaxed);
-    own.state.track(&follower, proxy, &server);
-    own.track = Some((proxy.clone(), server));
-    Ok(())
+    own.track(&follower, proxy, &server);
+    Ok(Some((proxy.clone(), server)))
 }

@@ -18,7 +18,7 @@ pub(crate) fn log(call: &mut Call<'_>) -> CommandReply {
 
 /// `debug dev delay`: the calling worker sleeps, and all that it serves waits.
 pub(crate) fn delay(call: &mut Call<'_>) -> CommandReply {
-    hold_up(call, ("100", 1), std::thread::sleep)
+    hold_up(call, "100", 1, std::thread::sleep)
 }
 
 /// `debug dev loop`: holds the worker up by computing. The watchdog warns of it, as it would of
@@ -31,7 +31,7 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
         }
         _ => return error("Usage: debug dev loop <ms> [warn]"),
     }
-    hold_up(call, ("", 2), |time| {
+    hold_up(call, "", 2, |time| {
         let begin = Instant::now();
         while begin.elapsed() < time {
             std::hint::spin_loop();
@@ -42,8 +42,9 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
 /// The longest that a worker may be held up for a trial, in ms.
 const LONGEST: u64 = 60_000;
 
-/// With what is `usual` where no time is said, and at `most` so many words.
-fn hold_up(call: &Call<'_>, (usual, most): (&str, usize), how: impl FnOnce(Duration)) -> CommandReply {
+/// Calls `how` with the duration in the first word, `usual` if there is none. More than `most` words are
+/// an error.
+fn hold_up(call: &Call<'_>, usual: &str, most: usize, how: impl FnOnce(Duration)) -> CommandReply {
     let asked = match call.arg(0) {
         "" => usual,
         asked => asked,

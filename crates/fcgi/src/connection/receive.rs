@@ -78,7 +78,7 @@ impl Connection {
                         return Ok((at, None));
                     }
                     let piece = &rest[..left.min(rest.len())];
-                    let (used, event) = self.output_piece((slot, number), piece, at);
+                    let (used, event) = self.output_piece(slot, number, piece, at);
                     at += used;
                     self.reading = match left - used {
                         0 => ReadState::Skip(padding),
@@ -143,11 +143,12 @@ impl Connection {
         }
     }
 
-    /// Output of a request: how much of it is used, and what that came to. `at` is where it stands
-    /// in the input.
+    /// Processes output of a request, which is at offset `at` of the input. Returns how much of it was used,
+    /// and an event.
     fn output_piece(
         &mut self,
-        (slot, number): (u16, Option<u32>),
+        slot: u16,
+        number: Option<u32>,
         piece: &[u8],
         at: usize,
     ) -> (usize, Option<Event>) {

@@ -1,10 +1,9 @@
-//! What a peer is taught in a session: changes as they are made, and everything in a resync.
+//! Sending of entries: each change after it was made, and all entries in a resync.
 //!
-//! A change is sent with its number, of which the wire has the lower 32 bits. What is sent in a resync
-//! carries the number of the last change that was sent before it: the peer acknowledges in
-//! order, so whoever has learned that entry has learned that change.
+//! A change is sent with its number, of which the wire has the lower 32 bits. An entry of a resync
+//! carries the number of the last change that was sent before it: the peer acknowledges in order, so
+//! its acknowledgement of the entry covers that change.
 
-use crate::definition::Definition;
 use crate::dictionary::Sent;
 use crate::message::{self, Control};
 use crate::row::{self, PeerEntry};
@@ -12,53 +11,84 @@ use crate::session::PeersSection;
 use crate::shard;
 use crate::tables::Tables;
 
-/// The longest key that is sent: what may stand beside it in a message takes less than the rest.
+/// The longest key that is sent. The other parts of a message fit into the remaining space.
 const LONGEST_KEY: usize = message::LONGEST - 6144;
 
-/// How far the peer is with a table.
+/// The changes of a table that the peer has.
 #[derive(Debug, Clone, Copy, Default)]
 struct TeachCursor {
     acknowledged: u64,
     sent: u64,
 }
 
-/// How far a resync is.
+/// The progress of a resync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lesson {
+enum Resync {
     None,
-    /// The table, and where in it.
+    /// At a table, and a cursor within it ([`Tables::walk`]).
     At(usize, u64),
-    /// Everything is sent; the peer has not confirmed.
-    Told,
+    /// All entries are sent, but the peer has not confirmed.
+    Sent,
 }
 
+/// The sending half of a session.
 #[derive(Debug)]
-pub(super) struct Teaching {
+pub(super) struct Sender {
     cursors: Vec<TeachCursor>,
-    lesson: Lesson,
-    /// Whether the peer asked again while it was taught.
+    resync: Resync,
+    /// Whether the peer requested another resync during the current one.
     again: bool,
     /// The table that was defined last.
     defined: Option<usize>,
-    /// The number of the last entry since.
+    /// The number of the last entry after that.
     last: Option<u32>,
-    /// Which part of the keys it gets, of how many.
+    /// The shard of the peer, and the number of shards.
     shard: Option<(u32, u32)>,
     names: Sent,
     silent: bool,
     /// Whether changes are not sent.
     keeps_changes: bool,
-    /// Which table has its turn.
+    /// The first table of the next turn.
     first: usize,
-    /// How many entries were sent.
-    taught: u64,
+    /// Entries sent so far.
+    sent: u64,
 }
 
-impl Teaching {
-    pub(super) fn new(tables: usize) -> Teaching {
-        Teaching {
+/// The messages of one turn: their buffer, and limits on their size and number.
+pub(super) struct Writer<'a> {
+    section: &'a PeersSection,
+    /// Whether entries of a resync carry their expiry time.
+    timed: bool,
+    now: u64,
+    out: &'a mut Vec<u8>,
+    /// The length of `out` at which a turn ends.
+    limit: usize,
+    /// Entries that may still be sent.
+    left: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Appends to `out` until it has `limit` bytes, give or take one message.
+    pub(super) fn new(
+        section: &'a PeersSection,
+        timed: bool,
+        now: u64,
+        out: &'a mut Vec<u8>,
+        limit: usize,
+    ) -> Writer<'a> {
+        Writer { section, timed, now, out, limit, left: section.at_once.max(1) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.left == 0 || self.out.len() >= self.limit
+    }
+}
+
+impl Sender {
+    pub(super) fn new(tables: usize) -> Sender {
+        Sender {
             cursors: vec![TeachCursor::default(); tables],
-            lesson: Lesson::None,
+            resync: Resync::None,
             again: false,
             defined: None,
             last: None,
@@ -67,7 +97,7 @@ impl Teaching {
             silent: false,
             keeps_changes: false,
             first: 0,
-            taught: 0,
+            sent: 0,
         }
     }
 
@@ -82,7 +112,7 @@ impl Teaching {
         self.cursors.get(table).map_or((0, 0), |cursor| (cursor.acknowledged, cursor.sent))
     }
 
-    /// Which table was defined last.
+    /// The table that was defined last.
     pub(super) fn defined(&self) -> Option<usize> {
         self.defined
     }
@@ -92,7 +122,7 @@ impl Teaching {
         self.names.all()
     }
 
-    /// Whether the last word is spoken.
+    /// Whether no more messages are sent.
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }
@@ -105,25 +135,25 @@ impl Teaching {
         self.keeps_changes = keeps;
     }
 
-    pub(super) fn begin_lesson(&mut self) {
-        match self.lesson {
-            // Whatever it learned of the one before: it wants another.
-            Lesson::None | Lesson::Told => self.lesson = Lesson::At(0, 0),
-            Lesson::At(..) => self.again = true,
+    pub(super) fn begin_resync(&mut self) {
+        match self.resync {
+            // A confirmation that is still due belongs to the resync before.
+            Resync::None | Resync::Sent => self.resync = Resync::At(0, 0),
+            Resync::At(..) => self.again = true,
         }
     }
 
-    /// The peer knows that the resync is over. Whether there was one.
+    /// The peer confirmed the end of a resync. Returns whether there was one.
     pub(super) fn confirmed(&mut self) -> bool {
-        let told = self.lesson == Lesson::Told;
-        if told {
-            self.lesson = Lesson::None;
+        let was_sent = self.resync == Resync::Sent;
+        if was_sent {
+            self.resync = Resync::None;
         }
-        told
+        was_sent
     }
 
-    /// The peer has learned up to the change whose number ends with `update`. Numbers that were never
-    /// sent are passed over: versions of HAProxy send such after a resync.
+    /// The peer acknowledged all changes up to the number with the low bits `update`. Numbers that were
+    /// never sent are ignored: some versions of HAProxy send them after a resync.
     pub(super) fn ack(&mut self, table: u64, update: u32) {
         let place = table.checked_sub(1).and_then(|place| usize::try_from(place).ok());
         let Some(cursor) = place.and_then(|place| self.cursors.get_mut(place)) else { return };
@@ -133,164 +163,131 @@ impl Teaching {
         }
     }
 
-    /// Appends what there is to teach, as long as there is room; says how many entries that is.
-    #[allow(clippy::too_many_arguments)]
+    /// Sends entries up to the limits of `writer`. Returns how many.
     pub(super) fn output(
         &mut self,
-        section: &PeersSection,
-        timed: bool,
         up_to_date: bool,
-        out: &mut Vec<u8>,
-        limit: usize,
-        now: u64,
+        mut writer: Writer<'_>,
         tables: &mut impl Tables,
     ) -> u64 {
-        let before = self.taught;
-        let most = section.at_once.max(1);
-        // A resync goes on however much changes meanwhile.
-        let lesson = matches!(self.lesson, Lesson::At(..));
-        let (share, until) = match lesson {
-            true => (most.div_ceil(2), out.len() + limit.saturating_sub(out.len()) / 2),
-            false => (most, limit),
-        };
-        let left = self.all_changes(section, out, until, share, now, tables);
-        let mut left = most - share + left;
-        while let Lesson::At(place, cursor) = self.lesson {
-            if left == 0 || out.len() >= limit {
-                break;
-            }
-            if place == section.tables.len() {
-                self.end_lesson(up_to_date, out);
-                break;
-            }
-            let next = self.everything(place, cursor, section, timed, out, limit, &mut left, now, tables);
-            self.lesson = next.map_or(Lesson::At(place + 1, 0), |cursor| Lesson::At(place, cursor));
+        let before = self.sent;
+        let (most, limit) = (writer.left, writer.limit);
+        if matches!(self.resync, Resync::At(..)) {
+            // Half a turn is reserved for the resync, however many changes there are.
+            writer.left = most.div_ceil(2);
+            writer.limit = writer.out.len() + limit.saturating_sub(writer.out.len()) / 2;
         }
-        self.taught - before
+        let share = writer.left;
+        self.all_changes(&mut writer, tables);
+        writer.left += most - share;
+        writer.limit = limit;
+        while let Resync::At(place, cursor) = self.resync
+            && !writer.is_full()
+        {
+            if place == writer.section.tables.len() {
+                self.end_resync(up_to_date, writer.out);
+                break;
+            }
+            let next = self.everything(place, cursor, &mut writer, tables);
+            self.resync = next.map_or(Resync::At(place + 1, 0), |cursor| Resync::At(place, cursor));
+        }
+        self.sent - before
     }
 
-    /// Sends changes of all tables, each in its turn; says how many of `left` entries more it could
-    /// have sent.
-    fn all_changes(
-        &mut self,
-        section: &PeersSection,
-        out: &mut Vec<u8>,
-        limit: usize,
-        mut left: usize,
-        now: u64,
-        tables: &mut impl Tables,
-    ) -> usize {
+    /// Sends changes of all tables. Each turn starts at the table where the last one ended.
+    fn all_changes(&mut self, writer: &mut Writer<'_>, tables: &mut impl Tables) {
         let count = self.cursors.len();
         for step in 0..count {
             let place = (self.first + step) % count;
-            if left == 0 || out.len() >= limit {
+            if writer.is_full() {
                 self.first = place;
                 break;
             }
             if !self.keeps_changes && self.cursors[place].sent < tables.latest(place) {
-                self.changes(place, section, out, limit, &mut left, now, tables);
+                self.changes(place, writer, tables);
             }
         }
-        left
     }
 
-    fn end_lesson(&mut self, up_to_date: bool, out: &mut Vec<u8>) {
+    fn end_resync(&mut self, up_to_date: bool, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.again) {
-            self.lesson = Lesson::At(0, 0);
+            self.resync = Resync::At(0, 0);
             return;
         }
         let end = if up_to_date { Control::ResyncFinished } else { Control::ResyncPartial };
         message::control(end, out);
-        self.lesson = Lesson::Told;
+        self.resync = Resync::Sent;
     }
 
     /// Sends changes of a table that were not sent.
-    #[allow(clippy::too_many_arguments)]
-    fn changes(
-        &mut self,
-        place: usize,
-        section: &PeersSection,
-        out: &mut Vec<u8>,
-        limit: usize,
-        left: &mut usize,
-        now: u64,
-        tables: &mut impl Tables,
-    ) {
+    fn changes(&mut self, place: usize, writer: &mut Writer<'_>, tables: &mut impl Tables) {
         let latest = tables.latest(place);
-        let mut all = true;
         let after = self.cursors[place].sent;
-        tables.changed(place, after, now, &mut |number, row| {
+        tables.changed(place, after, writer.now, &mut |number, row| {
             self.cursors[place].sent = number;
-            self.entry(place, section, number as u32, false, row, out);
-            *left -= 1;
-            all = *left > 0 && out.len() < limit;
-            all
+            self.entry(place, number as u32, false, row, writer);
+            !writer.is_full()
         });
-        if all {
+        if !writer.is_full() {
+            // Numbers of entries that are gone are skipped.
             self.cursors[place].sent = self.cursors[place].sent.max(latest);
         }
     }
 
-    /// Sends entries of a table, whatever became of them; answers where to go on.
-    #[allow(clippy::too_many_arguments)]
+    /// Sends all entries of a table from `cursor` on. Returns the next cursor.
     fn everything(
         &mut self,
         place: usize,
         cursor: u64,
-        section: &PeersSection,
-        timed: bool,
-        out: &mut Vec<u8>,
-        limit: usize,
-        left: &mut usize,
-        now: u64,
+        writer: &mut Writer<'_>,
         tables: &mut impl Tables,
     ) -> Option<u64> {
         if cursor == 0 {
-            // A table without entries is announced too.
-            self.define(place, &section.tables[place], out);
+            // Tables without entries are defined, too.
+            self.define(place, writer);
         }
         let number = self.cursors[place].sent as u32;
-        tables.walk(place, cursor, now, &mut |row| {
-            self.entry(place, section, number, timed, row, out);
-            *left -= 1;
-            *left > 0 && out.len() < limit
+        tables.walk(place, cursor, writer.now, &mut |row| {
+            self.entry(place, number, writer.timed, row, writer);
+            !writer.is_full()
         })
     }
 
-    fn define(&mut self, place: usize, definition: &Definition, out: &mut Vec<u8>) {
+    fn define(&mut self, place: usize, writer: &mut Writer<'_>) {
         if self.defined == Some(place) {
             return;
         }
         let mut body = Vec::new();
-        definition.write(place as u64 + 1, &mut body);
-        message::define(&body, out);
+        writer.section.tables[place].write(place as u64 + 1, &mut body);
+        message::define(&body, writer.out);
         self.defined = Some(place);
         self.last = None;
     }
 
-    /// Sends an entry, unless it is of another part of the keys, or too long for a message.
+    /// Sends an entry, unless it belongs to another shard or is too long for a message.
     fn entry(
         &mut self,
         place: usize,
-        section: &PeersSection,
         number: u32,
         timed: bool,
         row: &PeerEntry<'_>,
-        out: &mut Vec<u8>,
+        writer: &mut Writer<'_>,
     ) {
+        writer.left -= 1;
+        let section = writer.section;
         let definition = &section.tables[place];
         let elsewhere = |(shard, shards)| shard::of(&section.ids[place], row.key, shards) != shard;
-        let long = row.key.len().min(definition.key_length) > LONGEST_KEY;
-        if long || self.shard.is_some_and(elsewhere) {
+        let is_long = row.key.len().min(definition.key_length) > LONGEST_KEY;
+        if is_long || self.shard.is_some_and(elsewhere) {
             return;
         }
-        self.define(place, definition, out);
+        self.define(place, writer);
         let incremental = self.last.is_some_and(|last| last.wrapping_add(1) == number);
-        let told = (!incremental).then_some(number);
-        message::update(incremental, timed, out, |out| {
-            row::write(definition, told, timed, row, &mut self.names, out);
+        let written = (!incremental).then_some(number);
+        message::update(incremental, timed, writer.out, |out| {
+            row::write(definition, written, timed, row, &mut self.names, out);
         });
         self.last = Some(number);
-        self.taught += 1;
+        self.sent += 1;
     }
 }

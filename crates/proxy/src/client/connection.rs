@@ -22,9 +22,9 @@ use crate::worker::Worker;
 /// It is a [`Client`] with the socket as its side, in the same box. Serving a request therefore
 /// lends the box ([`into_client`](Self::into_client)) instead of moving its content, and rules see
 /// the connection as they see the client of a request.
-pub(crate) struct Connection(Boxed<Client>);
+pub(crate) struct ClientConnection(Boxed<Client>);
 
-impl Connection {
+impl ClientConnection {
     /// Begins a connection. A TLS handshake takes `tls_place`, if the number of these is limited.
     pub(crate) fn new(
         worker: Rc<Worker>,
@@ -74,7 +74,7 @@ impl Connection {
     }
 }
 
-impl Deref for Connection {
+impl Deref for ClientConnection {
     type Target = Client;
 
     #[inline]
@@ -83,7 +83,7 @@ impl Deref for Connection {
     }
 }
 
-impl DerefMut for Connection {
+impl DerefMut for ClientConnection {
     #[inline]
     fn deref_mut(&mut self) -> &mut Client {
         &mut self.0

@@ -20,7 +20,7 @@ pub(crate) enum Downstream {
     /// The connection itself: one HTTP/1 request at a time, or TCP.
     Socket(Socket),
     /// A stream of a connection that carries many.
-    Stream(stream::Any),
+    Stream(stream::AnyStream),
 }
 
 impl Downstream {

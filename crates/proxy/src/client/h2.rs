@@ -4,11 +4,11 @@ use http::{BodyLength, Head, KnownName, Method};
 
 use super::h1::Framed;
 use crate::flow::{Coding, Flow, Path};
-use crate::stream::Any;
+use crate::stream::AnyStream;
 
 /// How the body ends. One whose length nobody told ends with the stream: to whoever asks, it is as
 /// one in chunks.
-pub(super) fn body_length(stream: &Any, head: &Head) -> BodyLength {
+pub(super) fn body_length(stream: &AnyStream, head: &Head) -> BodyLength {
     match head.request_body() {
         // What follows is the tunnel's.
         _ if head.method_id() == Method::Connect || head.has_upgrade() => BodyLength::None,
@@ -26,7 +26,7 @@ fn is_call(head: &Head) -> bool {
 }
 
 /// Nobody reads the rest of the body: the client is told so behind the response (RFC 9113, 8.1).
-pub(super) fn skip_body(stream: &mut Any, flow: &mut Flow) -> bool {
+pub(super) fn skip_body(stream: &mut AnyStream, flow: &mut Flow) -> bool {
     if let Some(input) = stream.input_slot() {
         // What is wrong with it is nobody's matter any more.
         let _ = flow.discard(input);

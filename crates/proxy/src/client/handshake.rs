@@ -14,7 +14,7 @@ use sample::{ConnectionError, Endpoint, Tlv};
 use state::Mode;
 use tls::Reason;
 
-use crate::client::{Client, Connection};
+use crate::client::{Client, ClientConnection};
 
 /// The headers that rules want before the first byte of a connection (`expect-proxy`,
 /// `expect-netscaler-cip`).
@@ -36,7 +36,10 @@ enum HeaderKind {
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
-pub(crate) async fn receive(connection: &mut Connection, wanted: Expected) -> Result<(), ConnectionError> {
+pub(crate) async fn receive(
+    connection: &mut ClientConnection,
+    wanted: Expected,
+) -> Result<(), ConnectionError> {
     let (accepts_proxy, magic, acceptor) = bind(connection)
         .map_or((false, None, None), |bind| (bind.accept_proxy, bind.netscaler_magic, bind.tls.clone()));
     let netscaler = (wanted.netscaler || magic.is_some())
@@ -58,7 +61,10 @@ pub(crate) async fn receive(connection: &mut Connection, wanted: Expected) -> Re
 }
 
 /// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
-async fn secure(connection: &mut Connection, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
+async fn secure(
+    connection: &mut ClientConnection,
+    acceptor: &Arc<tls::Acceptor>,
+) -> Result<(), ConnectionError> {
     let variables = &connection.worker.shared.plan.variables;
     let keep = tls::Keep {
         session: variables.wants_tls_session(),
@@ -126,7 +132,7 @@ pub(crate) fn bind(connection: &Client) -> Option<&Bind> {
     connection.frontend.binds.iter().find(|bind| std::ptr::eq(&*bind.listener, &**own))
 }
 
-async fn receive_one(connection: &mut Connection, kind: HeaderKind) -> Result<(), ConnectionError> {
+async fn receive_one(connection: &mut ClientConnection, kind: HeaderKind) -> Result<(), ConnectionError> {
     let failures = match kind {
         HeaderKind::Proxy => OF_PROXY,
         HeaderKind::Netscaler { .. } => OF_NETSCALER,
@@ -154,7 +160,7 @@ async fn receive_one(connection: &mut Connection, kind: HeaderKind) -> Result<()
 }
 
 /// Takes the header off what has been received; `false` when it is not whole yet.
-fn take(connection: &mut Connection, kind: HeaderKind) -> Result<bool, ConnectionError> {
+fn take(connection: &mut ClientConnection, kind: HeaderKind) -> Result<bool, ConnectionError> {
     let filled = connection.side.received();
     match kind {
         HeaderKind::Proxy => {

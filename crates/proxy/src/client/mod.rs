@@ -1,5 +1,5 @@
-//! The client's side: the connection ([`Connection`]) and its shared part ([`Link`]), the view of one
-//! request ([`Client`]), and the protocol in between ([`Downstream`]).
+//! The client's side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view
+//! of one request ([`Client`]), and the protocol in between ([`Downstream`]).
 //!
 //! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
 //! protocol answers. Made by `session`.
@@ -39,7 +39,7 @@ use crate::shared::PreparedProxy;
 use crate::stream;
 use crate::worker::Worker;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::ClientConnection;
 pub(crate) use downstream::Downstream;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
@@ -107,7 +107,7 @@ impl Client {
     /// One stream of the connection that `link` is of.
     pub(crate) fn of_stream(
         link: Rc<Link>,
-        stream: impl Into<stream::Any>,
+        stream: impl Into<stream::AnyStream>,
         entry: RegisteredSession,
     ) -> Self {
         let idle_from = link.session.ready_us.get();

@@ -6,6 +6,7 @@
 
 pub(crate) mod cacheable;
 mod driver;
+mod hold;
 mod resolve;
 mod rule_context;
 pub(crate) mod script;
@@ -33,11 +34,11 @@ use crate::message::upload;
 use crate::message::wanted::BodyWait;
 use crate::message::{caching, inspect, request};
 use crate::server::Upstream;
-use driver::RuleSetEnd;
+use hold::RuleSetEnd;
 use rule_context::RuleContext;
 use verdict::count_denied_request;
 
-pub(crate) use driver::{Attach, hold_body};
+pub(crate) use hold::{Attach, hold_body};
 pub(crate) use verdict::count_denied_response;
 
 /// `tcp-request connection`: the headers that rules want before the first byte.

@@ -148,6 +148,12 @@ fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>
     }
 }
 
+/// Whether an action has written something to the client.
+#[inline]
+pub(super) fn has_reply(x: &Exchange) -> bool {
+    x.scripting.as_ref().is_some_and(|scripting| scripting.replied.is_some())
+}
+
 /// Sends a client what an action says to it, which may wait for its answer.
 ///
 /// # Errors

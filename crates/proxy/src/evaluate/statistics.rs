@@ -3,7 +3,7 @@
 use plan::Proxy;
 use sample::{Cause, Phase};
 
-use super::driver::hold_body;
+use super::hold::hold_body;
 use crate::answers::{page, service};
 use crate::client::Client;
 use crate::exchange::view::{self, holds};

@@ -359,6 +359,18 @@ impl Exchange {
 }
 
 impl RequestBody {
+    /// Checks that the client did not fail while rules waited for the body.
+    ///
+    /// # Errors
+    /// The client closed, or was silent for too long.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        match (self.is_cut, self.is_late) {
+            (true, _) => Err(Fault::ClientCut),
+            (false, true) => Err(Fault::ClientTimeout),
+            (false, false) => Ok(()),
+        }
+    }
+
     fn reset(&mut self) {
         self.length = BodyLength::None;
         self.is_bare = false;

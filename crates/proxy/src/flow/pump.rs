@@ -336,7 +336,7 @@ impl Flow {
     fn poll_from_stream(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut stream::Any,
+        from: &mut stream::AnyStream,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         let (incoming, input) = from.halves();

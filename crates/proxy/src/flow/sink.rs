@@ -13,7 +13,7 @@ pub(crate) enum Sink<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     Socket(&'a mut Stream),
     /// A stream of a connection that carries many.
-    Stream(&'a mut stream::Any),
+    Stream(&'a mut stream::AnyStream),
     /// Memory, which takes so many bytes in all.
     Memory(&'a mut Vec<u8>, usize),
     /// Nowhere: there is no stream any more.
@@ -70,7 +70,7 @@ impl Sink<'_> {
 
     /// The stream that may keep a buffer until the bytes in it have left.
     #[inline]
-    pub(crate) fn gathering(&mut self) -> Option<&mut stream::Any> {
+    pub(crate) fn gathering(&mut self) -> Option<&mut stream::AnyStream> {
         match self {
             Self::Stream(stream) => stream.gathers().then_some(stream),
             Self::Socket(_) | Self::Memory(..) | Self::Gone => None,

@@ -134,7 +134,7 @@ pub(crate) enum Source<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     Socket(&'a mut Socket),
     /// A stream of a connection that carries many.
-    Stream(&'a mut stream::Any),
+    Stream(&'a mut stream::AnyStream),
     /// Nothing: there is no stream any more.
     Gone,
     /// A body that lies here.

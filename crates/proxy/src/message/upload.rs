@@ -21,7 +21,7 @@ use crate::flow::{Coding, Decoding, Filters, FlowError, Path};
 use crate::message::splice::splice_pipe;
 use crate::message::wanted::BodyWait;
 use crate::message::{compression, fastcgi, inspect, scripted};
-use crate::server::{NotExpressible, Request, Upstream};
+use crate::server::{NotExpressible, SharedRequest, Upstream};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -297,7 +297,7 @@ fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
 }
 
 /// Sends the head on a stream, separately from the body.
-fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut Request) {
+fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut SharedRequest) {
     filters::install(client, x, true);
     if request.prepare(x.txn.request.method_id(), || parameters(client, x, backend)) {
         admit(client, x);

@@ -281,85 +281,133 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Waits in line at this server, or for any.
+/// Waits for a place at `server`, or at any server.
+///
+/// # Errors
+/// The queue is full, the time for it is over, or the client left.
 pub(crate) async fn wait(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
-    server: Option<Rc<LocalServer>>,
+    mut server: Option<Rc<LocalServer>>,
     avoid: Option<&LocalServer>,
 ) -> Result<Lease, Fault> {
-    let left = avoid;
     let avoid = avoid.map(|server| server.index);
-    // Whoever waits for one server is told of with its name, whatever comes of it.
-    x.txn.server = server.as_ref().map(|server| server.held.clone()).or(x.txn.server.take());
-    let queue = server.as_ref().map_or(&backend.state.queue, |server| &server.state.queue);
-    let most = server.as_ref().map_or(0, |server| server.state.maxqueue);
+    loop {
+        if let Some(lease) = wait_in_line(client, x, backend, server.as_ref(), avoid).await? {
+            return Ok(lease);
+        }
+        x.choice.bound = None;
+        match try_assign(client, x, backend, avoid)? {
+            Assigned::Place(lease) => return Ok(lease),
+            Assigned::Wait(other) => server = other,
+        }
+    }
+}
+
+/// Waits in one queue; `None` if its server went down.
+async fn wait_in_line(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    server: Option<&Rc<LocalServer>>,
+    avoid: Option<usize>,
+) -> Result<Option<Lease>, Fault> {
+    // Logs name the server that a request waits for, also if it gets no place there.
+    x.txn.server = server.map(|server| server.held.clone()).or(x.txn.server.take());
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
-    let served_before = queue.served.load(Relaxed);
     client.timer.set_after(timer::now_ms(), allowed);
     client.entry.activity.set(Activity::Queued);
-    let (class, offset) = x.txn.priority;
-    let mut line: Option<InLine<'_>> = None;
     let watch = x.aborts_on_close(client, backend);
-    let outcome = poll_fn(|context: &mut Context<'_>| {
-        match &line {
+    let mut line = QueueWait::new(backend, server, avoid);
+    let outcome = poll_fn(|context| line.poll(client, x, context, watch)).await;
+    let position = line.leave(matches!(outcome, Ok(Some(_))));
+    match server {
+        Some(_) => x.txn.server_queue = position,
+        None => x.txn.backend_queue = position,
+    }
+    x.txn.times.queued = now_us();
+    outcome
+}
+
+/// A request's wait in the queue of a server or of the backend.
+struct QueueWait<'a> {
+    backend: &'a Rc<LocalProxy>,
+    server: Option<&'a Rc<LocalServer>>,
+    /// The server that is not to be chosen.
+    avoid: Option<usize>,
+    queue: &'a Queue,
+    /// How many requests the queue had served before.
+    served_before: u64,
+    place: Option<InLine<'a>>,
+}
+
+impl<'a> QueueWait<'a> {
+    fn new(backend: &'a Rc<LocalProxy>, server: Option<&'a Rc<LocalServer>>, avoid: Option<usize>) -> Self {
+        let queue = server.map_or(&backend.state.queue, |server| &server.state.queue);
+        let served_before = queue.served.load(Relaxed);
+        Self { backend, server, avoid, queue, served_before, place: None }
+    }
+
+    /// Ready with a place, or with `None` if the server went down.
+    fn poll(
+        &mut self,
+        client: &mut Client,
+        x: &Exchange,
+        context: &mut Context<'_>,
+        watch: bool,
+    ) -> Poll<Result<Option<Lease>, Fault>> {
+        let is_first = match &self.place {
+            Some(place) => self.queue.is_first(place.ticket),
             None => {
-                let date = timer::now_ms() as i64 + i64::from(offset);
-                match queue.enter(class, date, most, context.waker().clone()) {
-                    None => return Poll::Ready(Err(Fault::QueueFull)),
-                    Some((ticket, _)) => {
-                        let load = server.as_ref().map(|server| (&**backend, server.index));
-                        if let Some((backend, server)) = load {
-                            backend.prepared().picker().joined(server);
-                        }
-                        line = Some(InLine { queue, ticket, load });
-                    }
-                }
+                self.enter(x, context)?;
+                // A place may have become free since the queue was chosen.
+                true
             }
-            Some(place) if !queue.is_first(place.ticket) => {
-                return waiting(client, x, context, watch);
-            }
-            Some(_) => {}
+        };
+        if !is_first {
+            return waiting(client, x, context, watch);
         }
-        let lease = match &server {
-            Some(server) if !server.state.is_up() => {
-                // The server went down meanwhile: choose another.
-                return Poll::Ready(Ok(None));
+        let lease = match self.server {
+            Some(server) if !server.state.is_up() => return Poll::Ready(Ok(None)),
+            Some(server) => take_place(self.backend, server),
+            None => {
+                let wish = Wish { hash: x.choice.hash, avoid: self.avoid, now_us: now_us() };
+                let picked = pick_late(self.backend, wish).ok_or(Fault::NoServer)?;
+                take_place(self.backend, &picked)
             }
-            Some(server) => take_place(backend, server),
-            None => match pick_late(backend, Wish { hash: x.choice.hash, avoid, now_us: now_us() }) {
-                None => return Poll::Ready(Err(Fault::NoServer)),
-                Some(picked) => take_place(backend, &picked),
-            },
         };
         match lease {
             Some(lease) => Poll::Ready(Ok(Some(lease))),
             None => waiting(client, x, context, watch),
         }
-    })
-    .await;
-    // Those that were served meanwhile, and itself: who gave up was in nobody's way.
-    let before = queue.served.load(Relaxed).saturating_sub(served_before) as u32;
-    let position = before + u32::from(line.is_some());
-    drop(line);
-    if matches!(outcome, Ok(Some(_))) {
-        queue.served.fetch_add(1, Relaxed);
     }
-    match &server {
-        Some(_) => x.txn.server_queue = position,
-        None => x.txn.backend_queue = position,
-    }
-    x.txn.times.queued = now_us();
-    match outcome? {
-        Some(lease) => Ok(lease),
-        None => {
-            x.choice.bound = None;
-            match try_assign(client, x, backend, avoid)? {
-                Assigned::Place(lease) => Ok(lease),
-                Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, left)).await,
-            }
+
+    /// Joins the queue, by the priority of the request.
+    fn enter(&mut self, x: &Exchange, context: &Context<'_>) -> Result<(), Fault> {
+        let (class, offset) = x.txn.priority;
+        let date = timer::now_ms() as i64 + i64::from(offset);
+        let most = self.server.map_or(0, |server| server.state.maxqueue);
+        let entered = self.queue.enter(class, date, most, context.waker().clone());
+        let (ticket, _) = entered.ok_or(Fault::QueueFull)?;
+        let load = self.server.map(|server| (&**self.backend, server.index));
+        if let Some((backend, server)) = load {
+            backend.prepared().picker().joined(server);
         }
+        self.place = Some(InLine { queue: self.queue, ticket, load });
+        Ok(())
+    }
+
+    /// Leaves the queue, and counts the request if it was `served`. Returns its position for logs: the
+    /// number of requests served before it, and itself if it was in line.
+    fn leave(self, served: bool) -> u32 {
+        let before = self.queue.served.load(Relaxed).saturating_sub(self.served_before) as u32;
+        let position = before + u32::from(self.place.is_some());
+        drop(self.place);
+        if served {
+            self.queue.served.fetch_add(1, Relaxed);
+        }
+        position
     }
 }
 

@@ -20,7 +20,7 @@ use crate::routing::check_pool;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
 use crate::server::h2::BoxedRequest;
 use crate::server::pool::PoolQuery;
-use crate::server::{Request, Upstream};
+use crate::server::{SharedRequest, Upstream};
 
 /// The longest request of a check, in bytes.
 const MOST: usize = 1 << 17;
@@ -37,8 +37,8 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     let mut request = worker.carriers.share(&local, ask);
     if request.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         request = match take_over(&worker, &local, ask, true).await {
-            Some(Upstream::Stream(Request::H2(request))) => Some(request),
-            Some(Upstream::Stream(Request::Fcgi(_)) | Upstream::Socket(_)) | None => None,
+            Some(Upstream::Stream(SharedRequest::H2(request))) => Some(request),
+            Some(Upstream::Stream(SharedRequest::Fcgi(_)) | Upstream::Socket(_)) | None => None,
         };
     }
     let request = request?;

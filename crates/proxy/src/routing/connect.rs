@@ -34,7 +34,7 @@ use crate::server::h1::Connection;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
 use crate::server::shared::OpenedConnection;
-use crate::server::{self, Open, Private, Request, Upstream};
+use crate::server::{self, Open, Private, SharedRequest, Upstream};
 use crate::worker::Worker;
 
 /// The level of what applications say.
@@ -63,9 +63,9 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     let key = pool_key(client, x, settings);
     let ask = ask(client, backend, settings, &key);
     let mut upstream = match client.worker.carriers.share(settings, ask) {
-        Some(request) => Upstream::Stream(Request::H2(request)),
+        Some(request) => Upstream::Stream(SharedRequest::H2(request)),
         None if settings.speaks_fcgi => {
-            Upstream::Stream(Request::Fcgi(client.worker.applications.share(settings, ask)?))
+            Upstream::Stream(SharedRequest::Fcgi(client.worker.applications.share(settings, ask)?))
         }
         None => Upstream::Socket(reuse(client, settings, ask)?),
     };
@@ -329,13 +329,13 @@ fn begin_shared(
     if !is_fcgi {
         let held = worker.local(backend.index).held.clone();
         let request = worker.carriers.begin(opened, held, &prepared.h2.back);
-        return Ok(Upstream::Stream(Request::H2(request)));
+        return Ok(Upstream::Stream(SharedRequest::H2(request)));
     }
     // The configuration has seen to both.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
     let request = worker.applications.begin(opened, config, say(worker, app));
-    Ok(Upstream::Stream(Request::Fcgi(request)))
+    Ok(Upstream::Stream(SharedRequest::Fcgi(request)))
 }
 
 /// What an application's section says of connections to it.

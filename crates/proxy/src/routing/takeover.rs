@@ -12,7 +12,7 @@ use crate::flow::Socket;
 use crate::server::h1::Connection;
 use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
-use crate::server::{self, Request, Upstream};
+use crate::server::{self, SharedRequest, Upstream};
 use crate::worker::Worker;
 
 /// Whether another worker of the group may have an idle connection for this request. One that
@@ -101,7 +101,7 @@ pub(crate) async fn take_over(
             Ok(TakenConnection::H2(handed)) => {
                 let backend = worker.local(settings.backend).held.clone();
                 let request = worker.carriers.take_in(*handed, key, backend, settings);
-                return Some(Upstream::Stream(Request::H2(request)));
+                return Some(Upstream::Stream(SharedRequest::H2(request)));
             }
             // It had none, or lost it meanwhile.
             Err(_) => {}

@@ -21,7 +21,7 @@ use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, ConnectionGuard};
 use state::proxy::Admission;
 
-use crate::serve::handoff::{self, AcceptedConnection, ArrivedConnection};
+use crate::serve::handoff::{self, AcceptedConnection, Incoming};
 use crate::worker::Worker;
 
 pub(crate) static NOT_ACCEPTED: EventCounter =
@@ -307,9 +307,9 @@ fn hand_over(
         tls_place,
     };
     if target == worker.index {
-        handoff::start_at(worker.clone(), ArrivedConnection::Accepted(newcomer));
+        handoff::start_at(worker.clone(), Incoming::Socket(newcomer));
     } else {
-        worker::post(target, move || handoff::start(ArrivedConnection::Accepted(newcomer)));
+        worker::post(target, move || handoff::start(Incoming::Socket(newcomer)));
     }
 }
 

@@ -32,7 +32,7 @@ enum AttachEnd {
 }
 
 /// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
-pub(super) async fn attach(mut client: client::Connection, attach: Attach) {
+pub(super) async fn attach(mut client: client::ClientConnection, attach: Attach) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
@@ -88,7 +88,7 @@ fn may_have(server: &LocalServer, worker: &Worker) -> bool {
 }
 
 /// Tells the client that its connection is of no use.
-async fn refuse(mut client: client::Connection, reversal: &Reversal, reset: Option<Reset>) {
+async fn refuse(mut client: client::ClientConnection, reversal: &Reversal, reset: Option<Reset>) {
     reversal.connection.close(reset);
     let socket = &mut client.socket().stream;
     poll_fn(|context| {
@@ -101,7 +101,7 @@ async fn refuse(mut client: client::Connection, reversal: &Reversal, reset: Opti
 
 /// The connection leaves the client's session, which ends.
 fn hand_over(
-    mut client: client::Connection,
+    mut client: client::ClientConnection,
     attach: &Attach,
     worker: &Rc<Worker>,
     server: Rc<LocalServer>,

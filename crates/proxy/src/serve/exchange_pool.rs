@@ -12,11 +12,11 @@ use runtime::usage::Measured;
 use runtime::watchdog::{self, TaskName};
 use runtime::{Boxed, Boxes};
 
-use crate::client::{Client, Connection};
+use crate::client::{Client, ClientConnection};
 use crate::exchange::{Arrival, Next};
 
 /// Serves requests: the steps of [`http`](super::http), with the type of their future.
-pub(crate) trait Serve {
+pub(crate) trait ServeExchange {
     /// Serves one request; returns its client.
     type Exchange: Future<Output = (Boxed<Client>, Next)>;
 
@@ -24,7 +24,7 @@ pub(crate) trait Serve {
     fn serve(&self, client: Boxed<Client>, arrival: Arrival) -> Self::Exchange;
 }
 
-impl<M, F> Serve for M
+impl<M, F> ServeExchange for M
 where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
@@ -38,20 +38,20 @@ where
 }
 
 /// A box for the future of a request.
-type Slot<F> = Pin<Box<Option<F>>>;
+type ExchangeSlot<F> = Pin<Box<Option<F>>>;
 
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
 /// worker.
-pub(crate) struct Exchanges<S: Serve> {
+pub(crate) struct Exchanges<S: ServeExchange> {
     server: S,
-    free: RefCell<Vec<Slot<S::Exchange>>>,
+    free: RefCell<Vec<ExchangeSlot<S::Exchange>>>,
     /// How many boxes were made.
     made: Cell<usize>,
     /// For the clients of streams, which are as many; that of a connection has a box of its own.
     clients: Boxes<Client>,
 }
 
-impl<S: Serve> Exchanges<S> {
+impl<S: ServeExchange> Exchanges<S> {
     pub(super) fn new(server: S) -> Self {
         Self { server, free: RefCell::new(Vec::new()), made: Cell::new(0), clients: Boxes::default() }
     }
@@ -71,14 +71,14 @@ impl<S: Serve> Exchanges<S> {
     // Begins before it is awaited: a connection at rest has the room of this future too.
     pub(super) fn run(
         &self,
-        connection: Connection,
+        connection: ClientConnection,
         arrival: Arrival,
-    ) -> impl Future<Output = (Connection, Next)> {
+    ) -> impl Future<Output = (ClientConnection, Next)> {
         let mut running = self.begin(connection.into_client(), arrival);
         async move {
             let (client, next) = poll_fn(|context| running.poll(context)).await;
             self.end(running);
-            (Connection::of_client(client), next)
+            (ClientConnection::of_client(client), next)
         }
     }
 
@@ -118,7 +118,7 @@ impl<S: Serve> Exchanges<S> {
 
 /// A request in progress.
 pub(super) struct RunningRequest<F> {
-    slot: Slot<F>,
+    slot: ExchangeSlot<F>,
     task: TaskName,
     measure: Option<Box<Measured>>,
 }

@@ -1,11 +1,13 @@
-//! What accepting a connection, or opening one that brings requests, hands to the worker that serves
-//! it.
+//! The hand-off of incoming traffic to the worker that serves it: accepted connections, connections that
+//! were opened to receive requests, and datagrams.
 
 use std::cell::OnceCell;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use net::Stream;
+use runtime::datagrams::Receiver;
 use runtime::worker::ConnectionGuard;
 
 use super::slots::OpenPermit;
@@ -13,15 +15,15 @@ use crate::stream::Reader;
 use crate::stream::h2::Connection;
 use crate::worker::{self, Worker};
 
-/// Serves who arrives, as a worker of the plan that its places are of.
-pub(super) type ServeFn = Box<dyn Fn(Rc<Worker>, ArrivedConnection)>;
+/// Starts to serve, as a worker of the plan that the numbers in [`Incoming`] belong to.
+pub(super) type ServeFn = Box<dyn Fn(Rc<Worker>, Incoming)>;
 
 thread_local! {
-    /// What the calling worker does with whoever arrives; set once when the worker starts to serve.
+    /// The calling worker's starter; set once when the worker starts to serve.
     static STARTER: OnceCell<ServeFn> = const { OnceCell::new() };
 }
 
-/// Sets that.
+/// Sets the starter of the calling worker.
 pub(super) fn install(starter: ServeFn) {
     STARTER.with(|cell| {
         // A second call keeps the first worker: there is one a thread.
@@ -30,37 +32,40 @@ pub(super) fn install(starter: ServeFn) {
 }
 
 /// Has the calling worker serve it.
-pub(super) fn start(arrived: ArrivedConnection) {
-    let generation = match &arrived {
-        ArrivedConnection::Accepted(newcomer) => newcomer.generation,
-        ArrivedConnection::Dialled(dialled) => dialled.generation,
+pub(super) fn start(incoming: Incoming) {
+    let generation = match &incoming {
+        Incoming::Socket(newcomer) => newcomer.generation,
+        Incoming::Dialled(dialled) => dialled.generation,
+        Incoming::Datagrams(datagrams) => datagrams.generation,
     };
     if let Some(worker) = worker::of_plan(generation) {
-        start_at(worker, arrived);
+        start_at(worker, incoming);
     }
 }
 
 /// Has the calling worker serve it by a certain plan.
-pub(super) fn start_at(worker: Rc<Worker>, arrived: ArrivedConnection) {
+pub(super) fn start_at(worker: Rc<Worker>, incoming: Incoming) {
     STARTER.with(|cell| {
         if let Some(start) = cell.get() {
-            start(worker, arrived);
+            start(worker, incoming);
         }
     });
 }
 
-/// A connection that is to be served.
-pub(crate) enum ArrivedConnection {
-    /// A client came.
-    Accepted(AcceptedConnection),
-    /// We went to it (`bind rhttp@`).
+/// Traffic for a worker to serve.
+pub(crate) enum Incoming {
+    /// An accepted connection.
+    Socket(AcceptedConnection),
+    /// A connection that we opened (`bind rhttp@`).
     Dialled(Box<Dialled>),
+    /// The worker's share of a datagram socket.
+    Datagrams(Datagrams),
 }
 
 /// A connection on its way to the worker that will serve it.
 pub(crate) struct AcceptedConnection {
     pub(crate) socket: OwnedFd,
-    pub(crate) peer: Option<std::net::SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
     /// The plan that the places are of.
     pub(crate) generation: u64,
     pub(crate) frontend: usize,
@@ -81,4 +86,12 @@ pub(crate) struct Dialled {
     pub(crate) bind: usize,
     pub(crate) load: ConnectionGuard,
     pub(crate) slot: OpenPermit,
+}
+
+/// The datagrams that a worker gets from the worker that reads their socket.
+pub(crate) struct Datagrams {
+    pub(crate) receiver: Receiver<SocketAddr>,
+    /// The plan of `frontend`.
+    pub(crate) generation: u64,
+    pub(crate) frontend: usize,
 }

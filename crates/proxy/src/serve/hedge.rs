@@ -132,9 +132,9 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
     Some(second)
 }
 
-/// What became of the two.
+/// The result of a race.
 enum HedgeOutcome {
-    /// The first has a head of so many bytes.
+    /// The first has a head of that many bytes.
     First(usize),
     /// The second has one, which is in the transaction.
     Second,
@@ -169,114 +169,176 @@ impl First<'_> {
     }
 }
 
-/// Asks the second server while the first is waited for; ends with a head in the transaction, and the
-/// attempt that it belongs to in the first one's place.
+/// Why the first attempt failed.
+struct AttemptFailure {
+    fault: Fault,
+    /// Whether an idle connection was closed at the moment of its use; the server is not blamed for that.
+    is_stale: bool,
+}
+
+impl AttemptFailure {
+    fn new(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Self {
+        let is_stale = is_stale(upstream, &none);
+        Self { fault: response::head_fault(client, x, upstream, none), is_stale }
+    }
+
+    fn count(&self, backend: &Rc<LocalProxy>, lease: &Lease) {
+        if !self.is_stale {
+            attempt::count_failure(backend, lease, self.fault, false);
+        }
+    }
+}
+
+/// The second attempt.
+struct Second {
+    lease: Lease,
+    /// Its connection and the wait for its head, once the request was sent.
+    reached: Option<(Upstream, HeadWait)>,
+}
+
+impl Second {
+    /// It failed, and the first is still waited for.
+    fn count_failure(&self, x: &Exchange, backend: &Rc<LocalProxy>, fault: Fault) {
+        let reused = self.reached.as_ref().is_some_and(|(own, _)| own.uses() > 1);
+        if !(retry::is_stale(x, fault) && reused) {
+            attempt::count_failure(backend, &self.lease, fault, false);
+        }
+    }
+
+    /// Becomes the attempt of the request.
+    fn take_over(
+        self,
+        client: &mut Client,
+        x: &mut Exchange,
+        backend: &Rc<LocalProxy>,
+        (upstream, lease): Attempt<'_>,
+        waiting: &mut HeadWait,
+    ) {
+        if let Some((own, own_waiting)) = self.reached {
+            (*upstream, *waiting) = (own, own_waiting);
+        }
+        let first = std::mem::replace(lease, self.lease);
+        attempt::note_server(client, x, lease, backend, None);
+        drop(first);
+    }
+
+    /// Ends without an answer; `gave_up` if through no fault of its server.
+    fn end(self, gave_up: bool) {
+        if let Some((mut own, _)) = self.reached {
+            own.reset();
+        }
+        if gave_up {
+            self.lease.gave_up();
+        }
+    }
+}
+
+/// The state of the first attempt that the second one changes in the exchange.
+struct Suspended {
+    queued: u64,
+    connected: u64,
+}
+
+impl Suspended {
+    fn new(x: &mut Exchange) -> Self {
+        let times = &mut x.txn.times;
+        Self { queued: std::mem::replace(&mut times.queued, now_us()), connected: times.connected }
+    }
+
+    /// Continues with the first attempt, the only one from now on.
+    fn resume(self, client: &mut Client, x: &mut Exchange, upstream: &Upstream, waiting: &HeadWait) {
+        if !x.upload.is_received() {
+            // The rest of the body in the client's buffer was sent to the first.
+            x.keep_alive = false;
+        }
+        x.upload.start(BodyLength::None, Path::Verbatim);
+        sockets::take(client, x, upstream);
+        (x.txn.times.queued, x.txn.times.connected) = (self.queued, self.connected);
+        x.phase = Phase::Headers;
+        client.entry.activity.set(Activity::Response);
+        waiting.resume(client);
+        x.txn.response.clear();
+    }
+}
+
+/// Asks the second server while the first is waited for. The transaction then has a head, and the
+/// attempt is that of the server that sent it.
 async fn race(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     (upstream, lease): Attempt<'_>,
-    mut second: Lease,
+    second: Lease,
     waiting: &mut HeadWait,
 ) -> Result<(), Fault> {
     let worker = client.worker.clone();
     let options = &worker.proxy(lease.server().backend).response_options;
-    let times = (x.txn.times.queued, x.txn.times.connected);
-    x.txn.times.queued = now_us();
+    let suspended = Suspended::new(x);
     attempt::count_attempt(x, &second);
+    let mut second = Second { lease: second, reached: None };
     let mut first = First { upstream, options, head: Head::new(), failed: None };
-    let mut reached = None;
-    let outcome = ask(client, x, backend, &mut first, &second, &mut reached).await;
+    let asked = ask(client, x, backend, &mut first, &mut second).await;
     let First { upstream, head, failed, .. } = first;
-    let failed =
-        failed.map(|none| (is_stale(upstream, &none), response::head_fault(client, x, upstream, none)));
-    let outcome = match (outcome, &failed) {
-        (Ok(outcome), _) => outcome,
-        // The first is waited for no less for that.
-        (Err(fault), None) if is_of_server(fault) => {
-            let stale = retry::is_stale(x, fault) && reached.as_ref().is_some_and(|(own, _)| own.uses() > 1);
-            if !stale {
-                attempt::count_failure(backend, &second, fault, false);
-            }
+    let failed = failed.map(|none| AttemptFailure::new(client, x, upstream, none));
+    let outcome = match asked {
+        Ok(outcome) => outcome,
+        // The first is still waited for.
+        Err(fault) if failed.is_none() && is_of_server(fault) => {
+            second.count_failure(x, backend, fault);
             HedgeOutcome::FirstAlone
         }
-        // Both failed, or it is over for the client.
-        (Err(fault), _) => {
+        // Both failed, or the request is over.
+        Err(fault) => {
             x.txn.response.clear();
-            if let Some((stale, earlier)) = failed {
-                if !stale {
-                    attempt::count_failure(backend, lease, earlier, false);
-                }
-                if let Some((own, _)) = reached {
-                    *upstream = own;
-                }
-                std::mem::swap(lease, &mut second);
-                attempt::note_server(client, x, lease, backend, None);
+            if let Some(failed) = failed {
+                failed.count(backend, lease);
+                second.take_over(client, x, backend, (upstream, lease), waiting);
             }
             return Err(fault);
         }
     };
-    if let HedgeOutcome::Second = outcome {
-        match failed {
-            Some((true, _)) => {}
-            Some((false, fault)) => attempt::count_failure(backend, lease, fault, false),
-            None => {
-                lease.gave_up();
-                count_time(backend, lease);
-            }
-        }
-        upstream.reset();
-        if let Some((own, own_waiting)) = reached {
-            (*upstream, *waiting) = (own, own_waiting);
-        }
-        std::mem::swap(lease, &mut second);
-        attempt::note_server(client, x, lease, backend, None);
-        x.txn.hedged = Hedged::Second;
-        backend.state.keep_extra().counters.mine().hedges_won.add(1);
-        return Ok(());
-    }
-    if let Some((own, _)) = &mut reached {
-        own.reset();
-    }
-    if matches!(outcome, HedgeOutcome::First(_)) {
-        second.gave_up();
-    }
-    drop((reached, second));
-    // As it was before there was a second.
-    if !x.upload.is_received() {
-        // What is left of the body in the client's buffer was sent to the first.
-        x.keep_alive = false;
-    }
-    x.upload.start(BodyLength::None, Path::Verbatim);
-    sockets::take(client, x, upstream);
-    (x.txn.times.queued, x.txn.times.connected) = times;
-    x.phase = Phase::Headers;
-    client.entry.activity.set(Activity::Response);
-    waiting.resume(client);
-    x.txn.response.clear();
     match outcome {
+        HedgeOutcome::Second => {
+            match failed {
+                Some(failed) => failed.count(backend, lease),
+                None => {
+                    lease.gave_up();
+                    count_time(backend, lease);
+                }
+            }
+            upstream.reset();
+            second.take_over(client, x, backend, (upstream, lease), waiting);
+            x.txn.hedged = Hedged::Second;
+            backend.state.keep_extra().counters.mine().hedges_won.add(1);
+            Ok(())
+        }
         HedgeOutcome::First(length) => {
+            second.end(true);
+            suspended.resume(client, x, upstream, waiting);
             x.txn.response = head;
             response::take_head(client, x, upstream, length)
         }
-        _ => poll_fn(|context| waiting.poll(client, x, upstream, context)).await,
+        HedgeOutcome::FirstAlone => {
+            second.end(false);
+            suspended.resume(client, x, upstream, waiting);
+            poll_fn(|context| waiting.poll(client, x, upstream, context)).await
+        }
     }
 }
 
 /// Reaches the second server and sends it the request, while the first is listened to.
 ///
 /// # Errors
-/// The second failed, or it is over for the client.
+/// The second failed, or the request is over.
 async fn ask(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     first: &mut First<'_>,
-    second: &Lease,
-    reached: &mut Option<(Upstream, HeadWait)>,
+    second: &mut Second,
 ) -> Result<HedgeOutcome, Fault> {
     let mut own = {
-        let mut obtain = pin!(connect::obtain(client, x, backend, second));
+        let mut obtain = pin!(connect::obtain(client, x, backend, &second.lease));
         let earlier = poll_fn(|context| {
             if let Poll::Ready(length) = first.poll(context) {
                 return Poll::Ready(Ok(Err(length)));
@@ -296,7 +358,7 @@ async fn ask(
         own.send_at_once();
     }
     let waiting = HeadWait::new(client, x, backend);
-    let (own, waiting) = reached.insert((own, waiting));
+    let (own, waiting) = second.reached.insert((own, waiting));
     poll_fn(|context| {
         if let Poll::Ready(length) = first.poll(context) {
             return Poll::Ready(Ok(HedgeOutcome::First(length)));

@@ -2,19 +2,16 @@
 
 use runtime::Boxed;
 use runtime::timer::now_us;
-use sample::track::CountedEvent;
 use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
-use super::obtain::obtain_response;
-use super::{cached, mirror, reply, tunnel};
+use super::obtain::{note_status, obtain_response};
+use super::{features, reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
-use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
+use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets};
 use crate::fault::Fault;
-use crate::message::caching::Validated;
-use crate::message::{caching, conclude, download, fastcgi, fields, request, scripted, upload};
-use crate::observe;
+use crate::message::{conclude, download, fastcgi, fields, request, upload};
 use crate::routing::{cookie, route, stick};
 use crate::server::per_worker::LocalProxy;
 
@@ -34,8 +31,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => {
-            let stop = if x.caching.is_some() { cached::instead_of(&mut client, &mut x, stop) } else { stop };
-            observe::stopped(&client, &x, stop);
+            let stop = features::stopped(&mut client, &mut x, stop);
             sockets::forget(&client, &mut x);
             ending::note(&client, &mut x, stop);
             Box::pin(reply::after(&mut client, &mut x, stop)).await
@@ -55,10 +51,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
         // Whether it was reset is known only now.
         x.txn.client_stream = client.side.stream_facts();
     }
-    if x.filtering.is_some() {
-        scripted::end(&client, &mut x);
-    }
-    observe::over(&client, &x);
+    features::end(&client, &mut x);
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
     let next = match next {
@@ -84,13 +77,8 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         report::accepted(client, x);
     }
     report::step(client, x, LogOrigin::Request);
-    trace::begin(x, &client.frontend);
-    if client.frontend.script_filters.is_some() {
-        let frontend = client.frontend.clone();
-        Box::pin(scripted::begin(client, x, &frontend)).await?;
-    }
-    if !client.frontend.engines.is_empty() {
-        evaluate::spoe::begin(client, x).await?;
+    if let Some(rest) = features::begin(client, x) {
+        rest.await?;
     }
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => {
@@ -108,26 +96,16 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
             route::choose(client, x)?
         }
     };
-    trace::backend(x, &client.frontend, &backend);
-    if backend.script_filters.is_some() && backend.index != client.frontend.index {
-        Box::pin(scripted::begin(client, x, &backend)).await?;
+    if let Some(rest) = features::routed(client, x, &backend) {
+        rest.await?;
     }
-    evaluate::spoe::join(client, x, &backend);
     if let Err(stop) = evaluate::of_backend(client, x, &backend).await {
         return Err(denied(client, x, &backend, stop));
     }
     upload::prepare(client, x, &backend).await?;
-    if x.request_body.is_cut {
-        return Err(Fault::ClientCut.into());
-    }
-    if x.request_body.is_late {
-        return Err(Fault::ClientTimeout.into());
-    }
-    if x.mirrors.is_some() {
-        mirror::begin(client, x);
-    }
-    if x.filtering.is_some() {
-        Box::pin(scripted::heads(client, x, false)).await?;
+    x.request_body.check()?;
+    if let Some(rest) = features::request_head(client, x) {
+        rest.await?;
     }
     fields::of_request(client, x, &backend)?;
     if let Some(app) = &backend.fcgi {
@@ -138,33 +116,16 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     cookie::of_request(client, x, &backend);
     stick::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
-    trace::forwards_request(x);
+    features::before_connect(x);
     x.txn.req_vars.clear();
     let (mut upstream, mut lease) = obtain_response::<false>(client, x, &backend).await?;
     note_status(client, x);
     if x.caching.is_some() {
-        match caching::validate(x) {
-            Validated::Nothing => {}
-            Validated::Fresh => {
-                conclude::early(client, x, &backend, upstream, lease);
-                return Err(Stop::Cached);
-            }
-            Validated::Other => {
-                conclude::early(client, x, &backend, upstream, lease);
-                cache::ask_for_whole(&mut x.txn.request);
-                x.txn.response.clear();
-                (upstream, lease) = Box::pin(obtain_response::<true>(client, x, &backend)).await?;
-                note_status(client, x);
-            }
-        }
-    }
-    if x.caching.is_some() && caching::helps(x) {
-        upstream.reset();
-        return Err(Stop::Cached);
+        (upstream, lease) = features::response(client, x, &backend, (upstream, lease)).await?;
     }
     stick::of_response(client, x, &backend, lease.server());
-    if x.filtering.is_some() {
-        Box::pin(scripted::begin_response(client, x)).await?;
+    if let Some(rest) = features::response_rules(client, x) {
+        rest.await?;
     }
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
@@ -172,12 +133,11 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     cookie::of_response(client, x, &backend, &lease);
     evaluate::after_response(client, x, &upstream).await?;
-    if x.filtering.is_some() {
-        Box::pin(scripted::heads(client, x, true)).await?;
+    if let Some(rest) = features::response_head(client, x) {
+        rest.await?;
     }
     fields::of_response(client, x)?;
-    trace::forwards_response(x);
-    observe::answer(client, x);
+    features::before_answer(client, x);
     report::early(client, x, LogOrigin::Response);
     if x.is_tunnel {
         upstream.send_at_once();
@@ -188,25 +148,12 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     client.entry.activity.set(Activity::Data);
     download::forward::<false>(client, x, &backend, &mut upstream).await?;
-    if x.caching.is_some() {
-        caching::complete(x);
-    }
+    features::body(x);
     let next = conclude::after_response(client, x, &backend, upstream, lease);
     if next == Next::Close && !x.upload.is_finished() {
         return Ok(Next::Linger);
     }
     Ok(next)
-}
-
-/// Counts what the status says of the client or of the server, in what the request tracks.
-fn note_status(client: &Client, x: &Exchange) {
-    let counted = &client.worker.shared.process.counted;
-    if counted.errors.holds(x.txn.server_status) {
-        x.note(client, CountedEvent::Error);
-    }
-    if counted.failures.holds(x.txn.server_status) {
-        x.note(client, CountedEvent::Failure);
-    }
 }
 
 /// Logs tell of the cookie of a request that rules of `proxy` denied; of others that got no further

@@ -20,7 +20,7 @@ use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
 use super::connection_deadline::{ConnectionDeadline, DeadlineState};
-use super::exchange_pool::{Exchanges, RunningRequest, Serve};
+use super::exchange_pool::{Exchanges, RunningRequest, ServeExchange};
 use super::shutdown_wakers::{self, ShutdownWaker};
 use super::stream_quota::{StreamQuota, moderate};
 use super::stream_wakers::{StreamWaker, WakeQueue};
@@ -62,9 +62,9 @@ enum End {
 }
 
 /// A connection and its streams.
-struct Front<S: Serve> {
+struct Front<S: ServeExchange> {
     /// The client's connection, with its socket.
-    root: client::Connection,
+    root: client::ClientConnection,
     connection: Rc<Connection>,
     exchanges: Rc<Exchanges<S>>,
     reader: Reader,
@@ -98,8 +98,8 @@ struct Place<F> {
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-pub(crate) fn serve<S: Serve>(
-    mut client: client::Connection,
+pub(crate) fn serve<S: ServeExchange>(
+    mut client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
 ) -> impl Future<Output = ()> {
     async move {
@@ -124,8 +124,8 @@ pub(crate) fn serve<S: Serve>(
 
 /// The same for a connection that began already. Its arguments are moved into the future once:
 /// each further copy would be memory of every idle connection.
-pub(super) fn go_on<S: Serve>(
-    client: client::Connection,
+pub(super) fn go_on<S: ServeExchange>(
+    client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
     connection: Rc<Connection>,
     reader: Reader,
@@ -150,7 +150,7 @@ pub(super) fn go_on<S: Serve>(
     front.run()
 }
 
-impl<S: Serve> Front<S> {
+impl<S: ServeExchange> Front<S> {
     #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
     fn run(mut self) -> impl Future<Output = ()> {
         async move {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use base::event_counter;
 use base::event_counter::EventCounter;
 use runtime::timer::now_us;
+use sample::track::CountedEvent;
 use sample::{Cause, Hedged, LogOrigin, Phase};
 use state::sessions::Activity;
 
@@ -98,6 +99,18 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
             // same as connecting.
             x.txn.times.queued = now_us();
         }
+    }
+}
+
+/// Counts the status as an error of the client or a failure of the server, in the entries that the
+/// request tracks.
+pub(super) fn note_status(client: &Client, x: &Exchange) {
+    let counted = &client.worker.shared.process.counted;
+    if counted.errors.holds(x.txn.server_status) {
+        x.note(client, CountedEvent::Error);
+    }
+    if counted.failures.holds(x.txn.server_status) {
+        x.note(client, CountedEvent::Failure);
     }
 }
 

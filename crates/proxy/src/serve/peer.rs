@@ -6,10 +6,10 @@ use std::task::Poll;
 
 use state::sessions::Activity;
 
-use crate::client::Connection;
+use crate::client::ClientConnection;
 
 /// Serves a connection to its end.
-pub(super) async fn serve(mut client: Connection) {
+pub(super) async fn serve(mut client: ClientConnection) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }

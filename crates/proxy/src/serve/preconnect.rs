@@ -27,7 +27,7 @@ use sample::Env;
 use state::Listener;
 use state::proxy::Admission;
 
-use super::handoff::{self, ArrivedConnection, Dialled};
+use super::handoff::{self, Dialled, Incoming};
 use super::reversal::Reversal;
 use super::slots::{OpenCount, OpenPermit, PAUSE};
 use crate::log::LogLine;
@@ -160,7 +160,7 @@ async fn dial_on(
             // Who asked may be gone: the process stops.
             let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
             if let Ok(dialled) = opened {
-                handoff::start(ArrivedConnection::Dialled(Box::new(dialled)));
+                handoff::start(Incoming::Dialled(Box::new(dialled)));
             }
         });
     });

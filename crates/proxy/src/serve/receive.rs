@@ -1,36 +1,28 @@
-//! Log messages of others (configuration manual, 12.6 `log-forward`): over streams, told apart as
-//! RFC 6587 says, and as datagrams. Each goes to the loggers of its section at once; nothing is
-//! answered.
+//! Log messages of other programs (configuration manual, 12.6 `log-forward`), received over streams
+//! with the framing of RFC 6587, or as datagrams ([`datagrams`](super::datagrams)). Each message goes to
+//! the loggers of its section at once; nothing is answered.
 
 use std::future::poll_fn;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 
 use plan::Proxy;
 use plan::log::{HostStrategy, LogForward};
 use runtime::timer::now_ms;
 use sample::Endpoint;
-use state::proxy::Admission;
 use state::sessions::Activity;
-use tokio::net::UdpSocket;
 
-use crate::client::Connection;
+use crate::client::ClientConnection;
 use crate::log::header::MessageOrigin;
 use crate::log::syslog;
 use crate::worker::Worker;
-
-/// The largest datagram.
-const DATAGRAM: usize = 65_535;
 
 /// The most digits of a length before a message.
 const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
 /// framing.
-pub(crate) async fn stream(mut connection: Connection) {
+pub(crate) async fn stream(mut connection: ClientConnection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
@@ -61,7 +53,12 @@ pub(crate) async fn stream(mut connection: Connection) {
 
 /// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when
 /// the framing is broken or a message too long.
-fn take_messages(connection: &mut Connection, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
+fn take_messages(
+    connection: &mut ClientConnection,
+    proxy: &Proxy,
+    forward: &LogForward,
+    ended: bool,
+) -> bool {
     let peer = address(&connection.session.source());
     let worker = connection.worker.clone();
     loop {
@@ -135,50 +132,11 @@ fn address(source: &Endpoint) -> Option<IpAddr> {
     source.address().map(|address| address.ip())
 }
 
-/// Receives datagrams on `socket` until the section stops.
-///
-/// # Errors
-/// The socket could not be watched.
-pub async fn datagrams(worker: Rc<Worker>, socket: std::os::fd::OwnedFd, index: usize) -> io::Result<()> {
-    let proxy = worker.proxy(index).plan.clone();
-    let Some(forward) = &proxy.log_forward else { return Ok(()) };
-    let socket = std::net::UdpSocket::from(socket);
-    socket.set_nonblocking(true)?;
-    let socket = UdpSocket::from_std(socket)?;
-    let mut buffer = vec![0; DATAGRAM];
-    while let Some(received) = next_datagram(&proxy, &socket, &mut buffer).await {
-        // An error of one datagram (a refused answer to an earlier one) says nothing of the next.
-        let Ok((length, from)) = received else { continue };
-        message(&worker, &proxy, forward, Some(from.ip()), &buffer[..length]);
+/// Forwards the message in a datagram from `peer`.
+pub(crate) fn datagram(worker: &Worker, proxy: &Proxy, peer: SocketAddr, bytes: &[u8]) {
+    if let Some(forward) = &proxy.log_forward {
+        message(worker, proxy, forward, Some(peer.ip()), bytes);
     }
-    Ok(())
-}
-
-/// The next datagram; none when the section has stopped.
-async fn next_datagram(
-    proxy: &Arc<Proxy>,
-    socket: &UdpSocket,
-    buffer: &mut [u8],
-) -> Option<io::Result<(usize, SocketAddr)>> {
-    let entry = proxy.state.listeners.load_full();
-    poll_fn(|context| {
-        match proxy.state.admission() {
-            Admission::Stopped => return Poll::Ready(None),
-            Admission::Open => {
-                let mut room = tokio::io::ReadBuf::new(buffer);
-                if let Poll::Ready(received) = socket.poll_recv_from(context, &mut room) {
-                    let length = room.filled().len();
-                    return Poll::Ready(Some(received.map(|from| (length, from))));
-                }
-            }
-            Admission::Paused => {}
-        }
-        if let Some(listener) = entry.last() {
-            listener.wait(context.waker().clone());
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 /// Forwards one message of `peer`.

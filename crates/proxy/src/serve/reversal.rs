@@ -10,7 +10,7 @@ use h2::Closed;
 use net::Stream as Socket;
 
 use crate::stream::h2::Connection;
-use crate::stream::{Driver as _, Event, Reader, Received};
+use crate::stream::{ConnectionEvent, Driver as _, Reader, Received};
 use crate::violation;
 
 /// Why a connection is not reversed.
@@ -70,7 +70,7 @@ impl Reversal {
     /// connection then.
     fn take(&mut self) -> Result<(), Closed> {
         while let Some(event) = self.reader.next(&self.connection)? {
-            if event == Event::Settings {
+            if event == ConnectionEvent::Settings {
                 self.reader.pause();
                 self.is_settled = true;
                 break;

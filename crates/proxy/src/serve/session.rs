@@ -28,13 +28,13 @@ use state::Mode;
 use state::sessions::{self, Activity};
 use tokio::task::coop;
 
-use crate::client::{Client, Connection, handshake};
+use crate::client::{Client, ClientConnection, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::observe;
-use crate::serve::exchange_pool::{Exchanges, Serve, task_of};
-use crate::serve::handoff::{AcceptedConnection, ArrivedConnection, Dialled, ServeFn};
-use crate::serve::{attach, multiplexed, peer, preface, receive, revalidate};
+use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
+use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
+use crate::serve::{attach, datagrams, multiplexed, peer, preface, receive, revalidate};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
@@ -58,21 +58,24 @@ pub(crate) fn starter() -> ServeFn {
         let allocated = runtime::worker::connections(index);
         Pool { name: "connection", size: size_of::<Client>(), allocated, free: 0 }
     });
-    Box::new(move |worker, arrived| {
+    Box::new(move |worker, incoming| {
         let exchanges = exchanges.clone();
-        match arrived {
-            ArrivedConnection::Accepted(newcomer) => {
+        match incoming {
+            Incoming::Socket(newcomer) => {
                 tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
             }
-            ArrivedConnection::Dialled(dialled) => {
+            Incoming::Dialled(dialled) => {
                 tokio::task::spawn_local(reversed(worker, dialled, exchanges));
+            }
+            Incoming::Datagrams(datagrams) => {
+                tokio::task::spawn_local(datagrams::process(worker, datagrams));
             }
         }
     })
 }
 
 /// Makes the connection from the descriptor.
-fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> Connection {
+fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> ClientConnection {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
@@ -133,7 +136,7 @@ fn connection(
     us: u64,
     load: ConnectionGuard,
     tls_place: Option<tls::ConnectionPermit>,
-) -> Connection {
+) -> ClientConnection {
     let frontend = worker.local(frontend);
     let [source, destination] = ends.map(|address| address.map_or(Endpoint::Local, Endpoint::Ip));
     let wall = WallTime::now();
@@ -148,11 +151,11 @@ fn connection(
     });
     let entry = sessions::register(&frontend.held, ends[0], destination.address(), us / 1000);
     entry.client_fd.set(stream.as_fd().as_raw_fd());
-    Connection::new(worker, frontend, stream, session, entry, load, tls_place)
+    ClientConnection::new(worker, frontend, stream, session, entry, load, tls_place)
 }
 
 /// Serves a connection that we opened and that brings requests (`bind rhttp@`).
-async fn reversed<S: Serve>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<S>>) {
+async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<S>>) {
     let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot, .. } = *dialled;
     let proxy = worker.local(frontend);
     let (line, now_us) = (&proxy.binds[bind], now_us());
@@ -182,7 +185,7 @@ async fn reversed<S: Serve>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges
 }
 
 /// The rules on connections and sessions; `false` when it is refused.
-async fn follow_rules(client: &mut Connection) -> bool {
+async fn follow_rules(client: &mut ClientConnection) -> bool {
     let refused = evaluate::tcp_connection(client).await.is_err();
     if refused {
         count_refused_connection(client);
@@ -194,7 +197,10 @@ async fn follow_rules(client: &mut Connection) -> bool {
 // This is what every connection at rest takes: 256 bytes with what the runtime adds, or 384, which
 // with their alignment are 512.
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-fn run<S: Serve>(mut connection: Connection, exchanges: Rc<Exchanges<S>>) -> impl Future<Output = ()> {
+fn run<S: ServeExchange>(
+    mut connection: ClientConnection,
+    exchanges: Rc<Exchanges<S>>,
+) -> impl Future<Output = ()> {
     async move {
         observe::session_begins(&connection);
         let starts_at_once =
@@ -212,18 +218,18 @@ fn run<S: Serve>(mut connection: Connection, exchanges: Rc<Exchanges<S>>) -> imp
         count_session(&connection);
         // Boxed: a connection at rest between HTTP/1 requests needs no room for the others.
         match kind(&connection, leaves_to) {
-            Kind::Reversed(attach) => return Box::pin(attach::attach(connection, *attach)).await,
-            Kind::LogForward => return Box::pin(receive::stream(connection)).await,
-            Kind::Peer => return Box::pin(peer::serve(connection)).await,
-            Kind::Tcp => match Box::pin(stream(connection, &exchanges)).await {
+            ConnectionKind::Reversed(attach) => return Box::pin(attach::attach(connection, *attach)).await,
+            ConnectionKind::LogForward => return Box::pin(receive::stream(connection)).await,
+            ConnectionKind::Peer => return Box::pin(peer::serve(connection)).await,
+            ConnectionKind::Tcp => match Box::pin(stream(connection, &exchanges)).await {
                 After::Http(back) => connection = back,
                 After::Multiplexed(back) => return Box::pin(multiplexed::serve(back, exchanges)).await,
                 After::End => return,
             },
-            Kind::Http2 => return Box::pin(multiplexed::serve(connection, exchanges)).await,
-            Kind::Http1 => {}
-            Kind::Unserved => return,
-            Kind::Irreversible => return connection.side.reset(),
+            ConnectionKind::Http2 => return Box::pin(multiplexed::serve(connection, exchanges)).await,
+            ConnectionKind::Http1 => {}
+            ConnectionKind::Unserved => return,
+            ConnectionKind::Irreversible => return connection.side.reset(),
         }
         observe::speaks_h1(&connection);
         loop {
@@ -255,7 +261,7 @@ fn run<S: Serve>(mut connection: Connection, exchanges: Rc<Exchanges<S>>) -> imp
 }
 
 /// The protocol of a connection, known once it is open.
-enum Kind {
+enum ConnectionKind {
     /// HTTP/1, or HTTP/2 if the client begins with its preface.
     Http1,
     /// HTTP/2, chosen in TLS or set by the bind line.
@@ -275,21 +281,21 @@ enum Kind {
 }
 
 /// The kind of `connection`; `leaves_to` is the server that a rule attaches it to.
-fn kind(connection: &Connection, leaves_to: Option<Box<Attach>>) -> Kind {
+fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> ConnectionKind {
     let frontend = &connection.frontend;
     match leaves_to {
-        Some(attach) if speaks_h2(connection) => return Kind::Reversed(attach),
+        Some(attach) if speaks_h2(connection) => return ConnectionKind::Reversed(attach),
         // The preface is not looked for here.
-        Some(_) => return Kind::Irreversible,
-        None if frontend.log_forward.is_some() => return Kind::LogForward,
-        None if frontend.peers.is_some() => return Kind::Peer,
+        Some(_) => return ConnectionKind::Irreversible,
+        None if frontend.log_forward.is_some() => return ConnectionKind::LogForward,
+        None if frontend.peers.is_some() => return ConnectionKind::Peer,
         None => {}
     }
     match frontend.mode {
-        Mode::Http if speaks_h2(connection) => Kind::Http2,
-        Mode::Http => Kind::Http1,
-        Mode::Tcp | Mode::Log => Kind::Tcp,
-        Mode::Spop => Kind::Unserved,
+        Mode::Http if speaks_h2(connection) => ConnectionKind::Http2,
+        Mode::Http => ConnectionKind::Http1,
+        Mode::Tcp | Mode::Log => ConnectionKind::Tcp,
+        Mode::Spop => ConnectionKind::Unserved,
     }
 }
 
@@ -298,13 +304,13 @@ enum After {
     /// It has ended.
     End,
     /// It went on as HTTP and asks for more.
-    Http(Connection),
+    Http(ClientConnection),
     /// It goes on as HTTP/2.
-    Multiplexed(Connection),
+    Multiplexed(ClientConnection),
 }
 
 /// Serves a stream of TCP, and the first request where it becomes one of HTTP.
-async fn stream<S: Serve>(connection: Connection, exchanges: &Exchanges<S>) -> After {
+async fn stream<S: ServeExchange>(connection: ClientConnection, exchanges: &Exchanges<S>) -> After {
     let measured = profile::measures();
     let mut measure = Measured::new("relay");
     let task = task_of(&connection);
@@ -317,7 +323,7 @@ async fn stream<S: Serve>(connection: Connection, exchanges: &Exchanges<S>) -> A
     })
     .await;
     let Some((client, stream)) = upgraded else { return After::End };
-    let mut connection = Connection::of_client(client);
+    let mut connection = ClientConnection::of_client(client);
     let spoken = match stream.upgrade {
         Upgrade::ByRule(spoken) => spoken,
         Upgrade::None | Upgrade::ByBackend => Spoken::Found,
@@ -342,7 +348,7 @@ async fn stream<S: Serve>(connection: Connection, exchanges: &Exchanges<S>) -> A
 
 /// Whether the client speaks HTTP/2 without saying so in HTTP/1 first: the listener says that it
 /// does, or it chose that in TLS.
-fn speaks_h2(connection: &Connection) -> bool {
+fn speaks_h2(connection: &ClientConnection) -> bool {
     let is_spoken = |bind: &Bind| bind.speaks_h2;
     connection.frontend.mode == Mode::Http
         && (connection.session.tls().is_some_and(|details| details.alpn.as_deref() == Some(b"h2"))
@@ -350,11 +356,11 @@ fn speaks_h2(connection: &Connection) -> bool {
 }
 
 /// Whether the frontend has no rule to be looked at before the first byte.
-fn is_plain(connection: &Connection) -> bool {
+fn is_plain(connection: &ClientConnection) -> bool {
     connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
 }
 
-fn count_session(connection: &Connection) {
+fn count_session(connection: &ClientConnection) {
     let now_ms = connection.session.ready_us.get() / 1000;
     connection.count(|traffic| {
         traffic.sessions_total.add(1);
@@ -366,7 +372,7 @@ fn count_session(connection: &Connection) {
 
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the
 /// connection is to end.
-fn wait_for_request(connection: &mut Connection) -> impl Future<Output = Option<Arrival>> {
+fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = Option<Arrival>> {
     connection.follow_plan();
     let is_here = !connection.side.is_drained();
     let is_first = connection.session.requests.get() == 0;
@@ -409,7 +415,7 @@ struct ConnectionRefused;
 
 /// What comes before any request: `tcp-request connection` rules, headers of proxies,
 /// `tcp-request session` rules; whose connection it is to become, where a rule says so.
-async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
+async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         count_refused_connection(connection);
         return Err(ConnectionRefused);
@@ -435,7 +441,7 @@ async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, Connec
 }
 
 /// `tcp-request session` rules.
-async fn accept_session(connection: &mut Connection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
+async fn accept_session(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     evaluate::tcp_session(connection).await.map_err(|_| {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
@@ -445,7 +451,7 @@ async fn accept_session(connection: &mut Connection) -> Result<Option<Box<Attach
     })
 }
 
-fn count_refused_connection(connection: &Connection) {
+fn count_refused_connection(connection: &ClientConnection) {
     connection.frontend.state.frontend.mine().denied_connections.add(1);
     if let Some(of_listener) = connection.session.listener.mine() {
         of_listener.denied_connections.add(1);

@@ -62,7 +62,7 @@ thread_local! {
     static REQUESTS: Boxes<H2Request> = Boxes::default();
 }
 
-/// A [`H2Request`] in a box that is used again.
+/// An [`H2Request`] in a box that is used again.
 pub(crate) struct BoxedRequest(Option<Boxed<H2Request>>);
 
 impl Deref for BoxedRequest {

@@ -25,7 +25,7 @@ use super::pool::PoolQuery;
 use super::shared::{Carrier, ConnectionList, Idle, OpenedConnection, send};
 use crate::points;
 use crate::stream::h2::Engine;
-use crate::stream::{Driver as _, Failure, Notice, Ping, Reader, Received};
+use crate::stream::{Driver as _, DriverFailure, Notice, Ping, Reader, Received};
 use crate::violation;
 
 /// A connection that stands already, with nothing outstanding on it.
@@ -303,7 +303,7 @@ fn receive(
     match taken {
         Ok(Received::Nothing) => Ok(false),
         Ok(Received::Bytes) => Ok(true),
-        Ok(Received::End) | Err(Failure::Socket) => Err(End::Socket),
-        Err(Failure::Protocol) => Err(End::Protocol),
+        Ok(Received::End) | Err(DriverFailure::Socket) => Err(End::Socket),
+        Err(DriverFailure::Protocol) => Err(End::Protocol),
     }
 }

@@ -32,14 +32,14 @@ use per_worker::LocalServer;
 
 pub(crate) use h1::{NoHead, NotExpressible};
 pub(crate) use open_count::{Open, OpenTransfer};
-pub(crate) use request::Request;
+pub(crate) use request::SharedRequest;
 
 /// What a server is asked over.
 pub(crate) enum Upstream {
     /// A whole connection: one HTTP/1 request at a time, or TCP.
     Socket(Box<Connection>),
     /// A stream of a connection that carries many.
-    Stream(Request),
+    Stream(SharedRequest),
 }
 
 /// The connections to servers that belong to one client, longest kept first.

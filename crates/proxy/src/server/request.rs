@@ -19,7 +19,7 @@ use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
 
 /// A request on a shared connection.
-pub(crate) enum Request {
+pub(crate) enum SharedRequest {
     H2(h2::BoxedRequest),
     Fcgi(Box<fcgi::FcgiStream>),
 }
@@ -34,7 +34,7 @@ macro_rules! each {
     };
 }
 
-impl Request {
+impl SharedRequest {
     /// The protocol of its connection.
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {

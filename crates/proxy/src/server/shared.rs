@@ -22,7 +22,7 @@ use super::open_count::Open;
 use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream::{Any, Connection, Protocol};
+use crate::stream::{AnyStream, Connection, Protocol};
 
 /// What is known of a connection when it is opened.
 pub(crate) struct OpenedConnection {
@@ -169,8 +169,8 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
 
 /// What a request has of a connection.
 ///
-/// `S` is the stream: [`Any`] for HTTP messages.
-pub(crate) struct Share<E: Protocol, X, S = Any> {
+/// `S` is the stream: [`AnyStream`] for HTTP messages.
+pub(crate) struct Share<E: Protocol, X, S = AnyStream> {
     pub(super) carrier: Rc<Carrier<E, X>>,
     /// Its stream, once its head was sent.
     pub(super) stream: Option<S>,
@@ -223,7 +223,7 @@ impl<E: Protocol, X> Share<E, X> {
     /// Number, limits, and the code of a reset of its stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
-        self.stream.as_ref().map_or(none, Any::facts)
+        self.stream.as_ref().map_or(none, AnyStream::facts)
     }
 
     /// The source of the response's body.
@@ -238,7 +238,7 @@ impl<E: Protocol, X> Share<E, X> {
 
     /// The buffer of what was received, where there is a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
-        self.stream.as_mut().map(Any::input)
+        self.stream.as_mut().map(AnyStream::input)
     }
 
     /// Receives more of the response's body: 0 at its end.
@@ -263,17 +263,17 @@ impl<E: Protocol, X> Share<E, X> {
 
     /// What was received and nobody has taken yet.
     pub(crate) fn received(&self) -> &[u8] {
-        self.stream.as_ref().map_or(&[][..], Any::received)
+        self.stream.as_ref().map_or(&[][..], AnyStream::received)
     }
 
     /// Whether the rest of the response is empty, without trailers.
     pub(crate) fn has_no_rest(&self) -> bool {
-        self.stream.as_ref().is_none_or(Any::has_no_rest)
+        self.stream.as_ref().is_none_or(AnyStream::has_no_rest)
     }
 
     /// Whether all of the response has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
-        self.stream.as_ref().is_none_or(Any::is_ended)
+        self.stream.as_ref().is_none_or(AnyStream::is_ended)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) enum WireProtocol {
 }
 
 /// A stream of a connection that carries many.
-pub(crate) enum Any {
+pub(crate) enum AnyStream {
     H2(h2::Stream),
     Fcgi(fastcgi::Stream),
 }
@@ -42,7 +42,7 @@ macro_rules! each {
     };
 }
 
-impl Any {
+impl AnyStream {
     /// The protocol of its connection.
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
@@ -253,13 +253,13 @@ impl AnyIncoming<'_> {
     }
 }
 
-impl From<h2::Stream> for Any {
+impl From<h2::Stream> for AnyStream {
     fn from(stream: h2::Stream) -> Self {
         Self::H2(stream)
     }
 }
 
-impl From<fastcgi::Stream> for Any {
+impl From<fastcgi::Stream> for AnyStream {
     fn from(stream: fastcgi::Stream) -> Self {
         Self::Fcgi(stream)
     }

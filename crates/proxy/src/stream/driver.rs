@@ -1,6 +1,6 @@
 //! Reading a connection that carries many streams, whichever protocol it speaks: what its driver
 //! receives goes into the places of the streams, and the owner of the connection decides on the
-//! rest. Callers: `serve::multiplexed`, `serve::reversal`, `server::carriers`, `server::fcgi`.
+//! rest. Callers: `serve::multiplexed`, `serve::reversal`, `server::h2_pool`, `server::fcgi`.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,7 +11,7 @@ use super::{Connection, Messages, NoHead, Protocol, Reset};
 
 /// What happens on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event<K> {
+pub(crate) enum ConnectionEvent<K> {
     /// A request, of a stream that it opens, or a response, in [`Messages::head_mut`]; with `end` the
     /// message is complete.
     Head { key: K, end: bool },
@@ -39,15 +39,15 @@ pub(crate) enum Event<K> {
 /// An event that does not concern an open stream alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice<K> {
-    /// As [`Event::Head`].
+    /// As [`ConnectionEvent::Head`].
     Head { key: K, end: bool },
-    /// As [`Event::Refused`].
+    /// As [`ConnectionEvent::Refused`].
     Refused,
-    /// As [`Event::GoingAway`].
+    /// As [`ConnectionEvent::GoingAway`].
     GoingAway,
-    /// As [`Event::Settings`].
+    /// As [`ConnectionEvent::Settings`].
     Settings,
-    /// As [`Event::Message`].
+    /// As [`ConnectionEvent::Message`].
     Message,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Received {
 
 /// Why [`Driver::take_in`] ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum DriverFailure {
     /// The socket failed.
     Socket,
     /// The peer violated the protocol.
@@ -116,34 +116,35 @@ pub(crate) trait Driver {
     ///
     /// # Errors
     /// The connection is over.
+    #[inline]
     fn advance(
         &mut self,
         connection: &Connection<Self::Engine>,
     ) -> Result<Option<Notice<KeyOf<Self>>>, Self::Broken> {
         while let Some(event) = self.next(connection)? {
             let notice = match event {
-                Event::Head { key, end } => Notice::Head { key, end },
-                Event::Refused => Notice::Refused,
-                Event::GoingAway => Notice::GoingAway,
-                Event::Settings => Notice::Settings,
-                Event::Message => Notice::Message,
-                Event::Data { key, range, end } => {
+                ConnectionEvent::Head { key, end } => Notice::Head { key, end },
+                ConnectionEvent::Refused => Notice::Refused,
+                ConnectionEvent::GoingAway => Notice::GoingAway,
+                ConnectionEvent::Settings => Notice::Settings,
+                ConnectionEvent::Message => Notice::Message,
+                ConnectionEvent::Data { key, range, end } => {
                     self.put(connection, key, range, end);
                     continue;
                 }
-                Event::Trailers { key } => {
+                ConnectionEvent::Trailers { key } => {
                     connection.put_end(key, Some(connection.engine.borrow_mut().head_mut()));
                     continue;
                 }
-                Event::End { key } => {
+                ConnectionEvent::End { key } => {
                     connection.put_end(key, None);
                     continue;
                 }
-                Event::Reset { key, reset, why } => {
+                ConnectionEvent::Reset { key, reset, why } => {
                     connection.put_reset(key, reset, why);
                     continue;
                 }
-                Event::Pong => continue,
+                ConnectionEvent::Pong => continue,
             };
             return Ok(Some(notice));
         }
@@ -162,12 +163,12 @@ pub(crate) trait Driver {
         context: &mut Context<'_>,
         busy: impl FnOnce() -> bool,
         mut notice: impl FnMut(Notice<KeyOf<Self>>),
-    ) -> Result<Received, Failure> {
-        let received = self.receive(connection, socket, context, busy).map_err(|_| Failure::Socket)?;
+    ) -> Result<Received, DriverFailure> {
+        let received = self.receive(connection, socket, context, busy).map_err(|_| DriverFailure::Socket)?;
         if received != Received::Bytes {
             return Ok(received);
         }
-        while let Some(event) = self.advance(connection).map_err(|_| Failure::Protocol)? {
+        while let Some(event) = self.advance(connection).map_err(|_| DriverFailure::Protocol)? {
             notice(event);
             if connection.is_crowded() {
                 self.pause();
@@ -181,4 +182,4 @@ pub(crate) trait Driver {
 /// What the engine of a driver calls a stream.
 pub(crate) type KeyOf<D> = <<D as Driver>::Engine as Protocol>::Key;
 /// An event of a driver.
-pub(crate) type EventOf<D> = Event<KeyOf<D>>;
+pub(crate) type EventOf<D> = ConnectionEvent<KeyOf<D>>;

@@ -10,7 +10,7 @@ use fcgi::{Broken, Closed, OpenError, Parameters, StreamKey};
 use http::{Head, Method};
 use runtime::Buffer;
 
-use super::{Driver, Event, Messages, NoHead, Received, Reset};
+use super::{ConnectionEvent, Driver, Messages, NoHead, Received, Reset};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -86,7 +86,7 @@ impl Driver for Reader {
         }
     }
 
-    fn next(&mut self, connection: &Connection) -> Result<Option<Event<StreamKey>>, Closed> {
+    fn next(&mut self, connection: &Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
         let Some(buffer) = &self.input else { return Ok(None) };
         self.event = self.rest;
         let (used, event) = connection.engine.borrow_mut().receive(&buffer.filled()[self.event..])?;
@@ -94,7 +94,7 @@ impl Driver for Reader {
         if event.is_none() {
             self.consume();
         }
-        Ok(event.map(Event::from))
+        Ok(event.map(ConnectionEvent::from))
     }
 
     fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
@@ -124,7 +124,7 @@ impl Reader {
     }
 }
 
-impl From<fcgi::Event> for Event<StreamKey> {
+impl From<fcgi::Event> for ConnectionEvent<StreamKey> {
     fn from(event: fcgi::Event) -> Self {
         match event {
             fcgi::Event::Head { key } => Self::Head { key, end: false },
@@ -198,7 +198,7 @@ mod tests {
         });
         assert_eq!(received.await.ok(), Some(Received::Bytes));
         let event = reader.next(&connection).expect("no violation");
-        let Some(Event::Head { key, end: false }) = event else { panic!("{event:?} is no head") };
+        let Some(ConnectionEvent::Head { key, end: false }) = event else { panic!("{event:?} is no head") };
         connection.put_head(key);
         reader.pause();
         assert!(reader.is_fresh());

@@ -3,7 +3,7 @@
 //! out, and nothing of frames or records shows.
 //!
 //! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the
-//! socket (`serve::multiplexed`, `server::carriers`, `server::fcgi`, `server::agents`), which puts what it receives
+//! socket (`serve::multiplexed`, `server::h2_pool`, `server::fcgi`, `server::agents`), which puts what it receives
 //! into the streams' places and sends what they left in the engine's output. Both stand here for
 //! every [`Protocol`].
 
@@ -31,8 +31,8 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
-pub(crate) use any::{Any, AnyIncoming, WireProtocol};
-pub(crate) use driver::{Driver, Event, Failure, Notice, Received};
+pub(crate) use any::{AnyIncoming, AnyStream, WireProtocol};
+pub(crate) use driver::{ConnectionEvent, Driver, DriverFailure, Notice, Received};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, StreamMailbox};

@@ -9,7 +9,7 @@ use runtime::{Buffer, buffer};
 
 use super::h2::{Connection, Engine};
 use super::place::Piece;
-use super::{Driver, Event, NoHead, Received};
+use super::{ConnectionEvent, Driver, NoHead, Received};
 
 /// What was received and not taken apart yet.
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl Driver for Reader {
         Ok(Received::Bytes)
     }
 
-    fn next(&mut self, connection: &Connection) -> Result<Option<Event<StreamKey>>, Closed> {
+    fn next(&mut self, connection: &Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
         let Some(buffer) = &mut self.input else { return Ok(None) };
         let mut engine = connection.engine.borrow_mut();
         self.event = self.rest;
@@ -118,7 +118,7 @@ impl Driver for Reader {
             drop(engine);
             self.release();
         }
-        Ok(event.map(Event::from))
+        Ok(event.map(ConnectionEvent::from))
     }
 
     fn pause(&mut self) {
@@ -152,7 +152,8 @@ impl Driver for Reader {
     }
 }
 
-impl From<h2::Event> for Event<StreamKey> {
+impl From<h2::Event> for ConnectionEvent<StreamKey> {
+    #[inline]
     fn from(event: h2::Event) -> Self {
         match event {
             h2::Event::Head { key, end, .. } => Self::Head { key, end },
@@ -220,8 +221,8 @@ mod tests {
         let mut begun = None;
         while let Some(event) = reader.next(connection).expect("no breach") {
             match event {
-                Event::Head { key, .. } => begun = Some(Stream::new(connection.clone(), key)),
-                Event::Data { key, range, end } => reader.put(connection, key, range, end),
+                ConnectionEvent::Head { key, .. } => begun = Some(Stream::new(connection.clone(), key)),
+                ConnectionEvent::Data { key, range, end } => reader.put(connection, key, range, end),
                 _ => {}
             }
         }

@@ -330,7 +330,7 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
     from.changes(0, 300, |_, entry| {
         told += 1;
         let values: Vec<_> = entry.values(300).collect();
-        to.learn(&key(1), (Some(entry.expires_in(300)), false), 5_000, |at| values[at]);
+        to.learn(&key(1), Some(entry.expires_in(300)), false, 5_000, |at| values[at]);
         true
     });
     assert_eq!(told, 1);
@@ -389,7 +389,7 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
         entry.set_server_key("new");
         entry.touch(5_000);
         drop(entry);
-        table.learn(&key(1), (Some(700), resync), 5_100, |at| told[at]);
+        table.learn(&key(1), Some(700), resync, 5_100, |at| told[at]);
         let now = table.find(&key(1), 5_100).unwrap();
         let get = |data, element| now.get(data, element, 5_100);
         let tags = [get(DataType::Gpt, 0), get(DataType::Gpt, 1)];
@@ -405,7 +405,7 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
         assert_eq!(found, wanted, "resync: {resync}");
     }
     // One that the peer heard of later is the peer's.
-    table.learn(&key(1), (Some(950), true), 5_200, |at| told[at]);
+    table.learn(&key(1), Some(950), true, 5_200, |at| told[at]);
     assert_eq!(table.find(&key(1), 5_200).unwrap().get(DataType::Gpc0, 0, 5_200), Some(3));
 }
 
@@ -464,7 +464,7 @@ fn counts_of_a_predecessor_are_added_once() {
 #[test]
 fn a_learned_entry_outlives_the_others_by_a_64th_of_its_time_at_most() {
     let table = Table::new(TableSettings { expire_ms: 6_400, ..settings(10) });
-    let learn = |number, left| table.learn(&key(number), (Some(left), false), 10_000, |_| TableValue::Absent);
+    let learn = |number, left| table.learn(&key(number), Some(left), false, 10_000, |_| TableValue::Absent);
     learn(1, 6_000);
     // Within 100 ms it may stand behind, otherwise before the others.
     learn(2, 5_950);

@@ -198,7 +198,8 @@ impl Table {
     pub fn learn<'v>(
         &self,
         key: &[u8],
-        (expire_ms, told_again): (Option<u32>, bool),
+        expire_ms: Option<u32>,
+        told_again: bool,
         now_ms: u64,
         told: impl Fn(usize) -> TableValue<'v>,
     ) {

@@ -76,7 +76,7 @@ impl Agents {
 }
 
 impl Question {
-    /// Asks it: messages as [`spop::message::Messages`] writes them.
+    /// Asks it: messages as [`Messages`](::spop::Messages) writes them.
     ///
     /// # Errors
     /// It cannot be asked over this connection.

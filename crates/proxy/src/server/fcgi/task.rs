@@ -12,7 +12,7 @@ use runtime::timer::{Timer, now_ms};
 use super::{Applications, FcgiConnection, Say};
 use crate::server::shared::{Idle, send, take_turn};
 use crate::stream::fastcgi::Reader;
-use crate::stream::{Driver as _, Failure, Notice, Received};
+use crate::stream::{Driver as _, DriverFailure, Notice, Received};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -87,8 +87,8 @@ fn receive(
     match taken {
         Ok(Received::Nothing) => Ok(false),
         Ok(Received::Bytes) => Ok(true),
-        Ok(Received::End) | Err(Failure::Socket) => Err(End::Socket),
-        Err(Failure::Protocol) => Err(End::Protocol),
+        Ok(Received::End) | Err(DriverFailure::Socket) => Err(End::Socket),
+        Err(DriverFailure::Protocol) => Err(End::Protocol),
     }
 }
 

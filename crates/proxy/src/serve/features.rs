@@ -1,0 +1,164 @@
+//! The optional features of an HTTP request: script filters, SPOE, mirrors, caches and traces.
+//! [`http`](super::http) calls one function here at each point of a request, in this order:
+//!
+//! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`],
+//! [`response_head`], [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
+//!
+//! A request without features passes each point by a test. A point that may have to wait returns its
+//! [`FeatureWait`].
+
+use std::pin::Pin;
+use std::rc::Rc;
+
+use super::obtain::{note_status, obtain_response};
+use super::{cached, mirror};
+use crate::client::Client;
+use crate::evaluate::spoe;
+use crate::exchange::{Exchange, Stop, trace};
+use crate::message::caching::{self, Validated};
+use crate::message::{conclude, scripted};
+use crate::observe;
+use crate::routing::assign::Lease;
+use crate::server::Upstream;
+use crate::server::per_worker::LocalProxy;
+
+/// The part of a point that may wait; to be awaited by the caller.
+pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
+
+/// The request was received.
+#[inline(always)]
+pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
+    trace::begin(x, &client.frontend);
+    if client.frontend.script_filters.is_none() && client.frontend.engines.is_empty() {
+        return None;
+    }
+    Some(Box::pin(async move {
+        if client.frontend.script_filters.is_some() {
+            let frontend = client.frontend.clone();
+            scripted::begin(client, x, &frontend).await?;
+        }
+        if !client.frontend.engines.is_empty() {
+            spoe::begin(client, x).await?;
+        }
+        Ok(())
+    }))
+}
+
+/// The backend was chosen; its rules follow.
+#[inline(always)]
+pub(super) fn routed<'a>(
+    client: &'a mut Client,
+    x: &'a mut Exchange,
+    backend: &'a LocalProxy,
+) -> Option<FeatureWait<'a>> {
+    trace::backend(x, &client.frontend, backend);
+    if backend.script_filters.is_none() || backend.index == client.frontend.index {
+        spoe::join(client, x, backend);
+        return None;
+    }
+    Some(Box::pin(async move {
+        scripted::begin(client, x, backend).await?;
+        spoe::join(client, x, backend);
+        Ok(())
+    }))
+}
+
+/// All rules on the request were evaluated, and as much of its body is here as they need.
+#[inline(always)]
+pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
+    if x.mirrors.is_some() {
+        mirror::begin(client, x);
+    }
+    match x.filtering {
+        None => None,
+        Some(_) => Some(Box::pin(scripted::heads(client, x, false))),
+    }
+}
+
+/// The request is ready to be sent.
+#[inline(always)]
+pub(super) fn before_connect(x: &Exchange) {
+    trace::forwards_request(x);
+}
+
+/// A cache decides on the response of the server: it is used, or confirms a stored one, or is asked
+/// for again without a condition.
+///
+/// # Errors
+/// A stored response answers the request.
+pub(super) async fn response(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    (mut upstream, mut lease): (Upstream, Lease),
+) -> Result<(Upstream, Lease), Stop> {
+    match caching::validate(x) {
+        Validated::Nothing => {}
+        Validated::Fresh => {
+            conclude::early(client, x, backend, upstream, lease);
+            return Err(Stop::Cached);
+        }
+        Validated::Other => {
+            conclude::early(client, x, backend, upstream, lease);
+            cache::ask_for_whole(&mut x.txn.request);
+            x.txn.response.clear();
+            (upstream, lease) = Box::pin(obtain_response::<true>(client, x, backend)).await?;
+            note_status(client, x);
+        }
+    }
+    if caching::helps(x) {
+        upstream.reset();
+        return Err(Stop::Cached);
+    }
+    Ok((upstream, lease))
+}
+
+/// The rules on the response follow.
+#[inline(always)]
+pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
+    match x.filtering {
+        None => None,
+        Some(_) => Some(Box::pin(scripted::begin_response(client, x))),
+    }
+}
+
+/// All rules on the response were evaluated.
+#[inline(always)]
+pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
+    match x.filtering {
+        None => None,
+        Some(_) => Some(Box::pin(scripted::heads(client, x, true))),
+    }
+}
+
+/// The response is ready to be sent.
+#[inline(always)]
+pub(super) fn before_answer(client: &Client, x: &Exchange) {
+    trace::forwards_response(x);
+    observe::answer(client, x);
+}
+
+/// The body of the response was sent.
+#[inline(always)]
+pub(super) fn body(x: &mut Exchange) {
+    if x.caching.is_some() {
+        caching::complete(x);
+    }
+}
+
+/// The request ends early. Returns how, which a cache may change.
+#[cold]
+pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
+    let stop = if x.caching.is_some() { cached::instead_of(client, x, stop) } else { stop };
+    observe::stopped(client, x, stop);
+    stop
+}
+
+/// The request is over.
+#[inline(always)]
+pub(super) fn end(client: &Client, x: &mut Exchange) {
+    if x.filtering.is_some() {
+        scripted::end(client, x);
+    }
+    observe::over(client, x);
+}
