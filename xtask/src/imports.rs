@@ -45,10 +45,11 @@ const CRATES: &[Crate] = &[
     ("httpclient", "crates/httpclient",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("ocsp",       "crates/ocsp",    &["base", "httpclient", "runtime", "state", "tls"]),
     ("acme",       "crates/acme",    &["base", "httpclient", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
-    ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
-    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax", "tls"]),
+    ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
+    ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "tls"]),
+    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.
