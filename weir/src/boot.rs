@@ -11,12 +11,13 @@ use std::time::Duration;
 use base::event_counter;
 use base::event_counter::EventCounter;
 use control::Runtime;
-use control::sharing::SharedCounters;
 use diag::Severity;
 use plan::Plan;
 use proxy::{Life, Worker};
 use runtime::watchdog::{self, TaskName};
 use state::Process;
+use statistics::Statistics;
+use statistics::sharing::SharedCounters;
 use tokio::sync::Barrier;
 
 use crate::args::CommandLineArgs;
@@ -294,17 +295,18 @@ fn offer_commands(
     let view = view::of(plan, limits);
     states::restore(plan, &view, messages);
     states::preload_counters(plan, &view, messages);
-    let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
+    let mut statistics = Statistics::new(process.clone(), view);
     // The same version whoever asks for it, and however.
-    (runtime.version, runtime.date) = (version::FULL, version::DATE);
-    runtime.warnings = crate::messages::warnings;
+    (statistics.version, statistics.date) = (version::FULL, version::DATE);
+    statistics.warnings = crate::messages::warnings;
     let splices = |options: &plan::ProxyOptions| {
         options.splice_auto || options.splice_request || options.splice_response
     };
     if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
-        runtime.pipes = net::splice::pipes;
+        statistics.pipes = net::splice::pipes;
     }
-    runtime.compression_memory = || compress::memory_used() as u64;
+    statistics.compression_memory = || compress::memory_used() as u64;
+    let runtime = Runtime::new(Arc::new(statistics)).with_notify(teller.notify(messages));
     runtime
         .count_rare([&PANICKED, &HELD_UP].into_iter().chain(memory::rare()).chain(proxy::rare()).collect());
     runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);

@@ -185,7 +185,7 @@ impl Reloader {
         traces::change(&old.shared.plan, &plan)?;
         let new = Arc::new(Generation::new(common, plan, Some(&old.shared.plan))?);
         sharing::exchange(&common.runtime);
-        common.runtime.replace(view::of(&new.shared.plan, &common.limits));
+        common.runtime.statistics.replace(view::of(&new.shared.plan, &common.limits));
         sharing::exchange(&common.runtime);
         settle(common, &new.shared);
         self.in_use.replace(new.clone());

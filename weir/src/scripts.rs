@@ -298,7 +298,7 @@ impl lua::ScriptHost for ProcessHost {
     }
 
     fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
-        control::statistics(&self.1, whose)
+        statistics::by_name(&self.1.statistics, whose)
     }
 
     fn spawn(&self, task: ScriptTask) {

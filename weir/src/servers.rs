@@ -71,11 +71,11 @@ impl RuntimeServers {
     }
 
     /// Shows the runtime socket the configuration as it is now.
-    fn update(&self, change: impl FnOnce(&mut control::ConfigView)) {
+    fn update(&self, change: impl FnOnce(&mut statistics::ConfigView)) {
         let Some(runtime) = self.runtime.upgrade() else { return };
-        let mut all = control::ConfigView::clone(&runtime.view());
+        let mut all = statistics::ConfigView::clone(&runtime.view());
         change(&mut all);
-        runtime.replace(all);
+        runtime.statistics.replace(all);
     }
 
     /// Who has a globally unique identifier already.

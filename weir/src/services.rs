@@ -9,6 +9,7 @@ use diag::Severity;
 use plan::Plan;
 use proxy::Services;
 use proxy::shared::{AddressLookup, ServedConnection, ServiceReply, ServiceRequest};
+use statistics::page::{PageRequest, PageResponse};
 
 use crate::messages::MessageFormat;
 use crate::view;
@@ -22,11 +23,11 @@ pub(crate) fn services(
     messages: MessageFormat,
 ) -> Services {
     let (of_page, of_scripts) = (runtime.clone(), runtime.clone());
-    let statistics =
+    let page =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
             let settings = view::page(page);
             let uri = String::from_utf8_lossy(request.target);
-            let request = control::page::PageRequest {
+            let request = PageRequest {
                 method: http::Method::from_bytes(request.method),
                 uri: &uri,
                 body: request.body,
@@ -36,13 +37,13 @@ pub(crate) fn services(
         };
     let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
         let uri = String::from_utf8_lossy(request.target);
-        let request = control::page::PageRequest {
+        let request = PageRequest {
             method: http::Method::from_bytes(request.method),
             uri: &uri,
             body: request.body,
             admin: false,
         };
-        reply(control::prometheus::respond(&runtime, &request))
+        reply(statistics::prometheus::respond(&runtime.statistics, &request))
     };
     let resolve =
         move |section: &Arc<state::resolvers::ResolversSection>, name: Box<str>, prefer| -> AddressLookup {
@@ -60,7 +61,7 @@ pub(crate) fn services(
     let asking = Arc::new(asking);
     Services {
         perform: Box::new(move |wait| crate::scripts::perform(asking.clone(), of_scripts.clone(), wait)),
-        statistics: Box::new(statistics),
+        statistics: Box::new(page),
         metrics: Box::new(metrics),
         resolve: Box::new(resolve),
         serve_peer: Box::new(serve_peer),
@@ -69,7 +70,7 @@ pub(crate) fn services(
 }
 
 /// A page in the proxy's terms.
-fn reply(response: control::page::PageResponse) -> ServiceReply {
+fn reply(response: PageResponse) -> ServiceReply {
     ServiceReply {
         status: response.status,
         headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

@@ -1,13 +1,13 @@
 //! Counters shared with other processes (`shm-stats-file`): opened at start, exchanged once a second by a
-//! thread of its own, left at the end. What is exchanged is `control::sharing`'s matter.
+//! separate thread, left at the end. `statistics::sharing` defines their format.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use control::Runtime;
-use control::sharing::{MOST_OBJECTS, SharedCounters};
 use diag::Severity;
 use plan::Plan;
+use statistics::sharing::{MOST_OBJECTS, SharedCounters};
 
 use crate::messages::MessageFormat;
 
@@ -35,7 +35,7 @@ pub(crate) fn begin(
     messages: MessageFormat,
 ) -> Result<(), String> {
     let Some(shared) = shared else { return Ok(()) };
-    runtime.share_counters(shared.clone());
+    runtime.statistics.share_counters(shared.clone());
     let runtime = runtime.clone();
     let exchange = move || {
         let mut last = String::new();
@@ -57,14 +57,14 @@ pub(crate) fn begin(
 /// Exchanges counters now: a plan takes the place of another, with or without objects of the same
 /// identifiers. What fails is told by the next exchange.
 pub(crate) fn exchange(runtime: &Runtime) {
-    if let Some(shared) = runtime.shared_counters() {
+    if let Some(shared) = runtime.statistics.shared_counters() {
         let _ = shared.exchange(runtime.view().states());
     }
 }
 
 /// The process is about to end.
 pub(crate) fn leave(runtime: &Runtime) {
-    if let Some(shared) = runtime.shared_counters() {
+    if let Some(shared) = runtime.statistics.shared_counters() {
         shared.leave(runtime.view().states());
     }
 }

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use control::config_view::{ConfigView, ProxyView};
 use control::state_file;
 use diag::Severity;
 use plan::Plan;
 use plan::proxy::StateFile;
 use state::saved_state::{self, Broken};
+use statistics::{ConfigView, ProxyView};
 
 use crate::messages::MessageFormat;
 
@@ -105,7 +105,7 @@ pub(crate) fn preload_counters(plan: &Plan, view: &ConfigView, messages: Message
             return messages.say(Severity::Warning, &text);
         }
     };
-    for line in control::stats_file::load(&text, view).err().unwrap_or_default() {
+    for line in statistics::stats_file::load(&text, view).err().unwrap_or_default() {
         messages
             .say(Severity::Warning, &format!("config: Ignored stats-file line {line} in file '{shown}'."));
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::hedge::After;
-use control::config_view::{ConfigView, PoliciesView, ProxyView, ServerView, SocketView};
-use control::page::PageSettings;
 use plan::Plan;
 use plan::bind::{AccessLevel, BindAddress, SeverityOutput};
 use plan::proxy::StatsPage;
 use plan::{Proxy, ServerSettings};
+use statistics::config_view::{ConfigView, PoliciesView, ProxyView, ServerView, SocketView};
+use statistics::page::PageSettings;
 
 use crate::system::ProcessLimits;
 
@@ -56,7 +56,7 @@ pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
     }
 }
 
-/// A proxy in control's terms.
+/// A proxy in the terms of `statistics`.
 pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
     ProxyView {
         state: proxy.state.clone(),
@@ -131,28 +131,28 @@ fn socket(address: &BindAddress, level: AccessLevel) -> SocketView {
         BindAddress::SocketPair(number) => format!("sockpair@{number}"),
         BindAddress::Reverse(_) => "rev".to_owned(),
     };
-    SocketView { address, level: self::level(level) }
+    SocketView { address, level: self::level(level).name() }
 }
 
 /// The level in control's terms.
-pub(crate) fn level(level: AccessLevel) -> control::config_view::AccessLevel {
+pub(crate) fn level(level: AccessLevel) -> control::AccessLevel {
     match level {
-        AccessLevel::User => control::config_view::AccessLevel::User,
-        AccessLevel::Operator => control::config_view::AccessLevel::Operator,
-        AccessLevel::Admin => control::config_view::AccessLevel::Admin,
+        AccessLevel::User => control::AccessLevel::User,
+        AccessLevel::Operator => control::AccessLevel::Operator,
+        AccessLevel::Admin => control::AccessLevel::Admin,
     }
 }
 
 /// The severity output in control's terms.
-pub(crate) fn severity(output: SeverityOutput) -> control::config_view::SeverityOutput {
+pub(crate) fn severity(output: SeverityOutput) -> control::SeverityOutput {
     match output {
-        SeverityOutput::None => control::config_view::SeverityOutput::None,
-        SeverityOutput::Number => control::config_view::SeverityOutput::Number,
-        SeverityOutput::String => control::config_view::SeverityOutput::String,
+        SeverityOutput::None => control::SeverityOutput::None,
+        SeverityOutput::Number => control::SeverityOutput::Number,
+        SeverityOutput::String => control::SeverityOutput::String,
     }
 }
 
-/// The settings of a statistics page in control's terms.
+/// The settings of a statistics page in the terms of `statistics`.
 pub(crate) fn page(page: &StatsPage) -> PageSettings {
     PageSettings {
         uri: page.uri.clone(),

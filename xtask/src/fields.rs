@@ -12,7 +12,6 @@ const PLAN: &str = "crates/plan/src";
 /// The crates that work by the plan. `config`, which fills it, is none of them.
 const READERS: &[&str] = &[
     "crates/plan",
-    "crates/dial",
     "crates/proxy",
     "crates/health",
     "crates/resolvers",

@@ -6,7 +6,7 @@
 //! here; the crate `disk` reads and writes them.
 //!
 //! No I/O and no clock: instants are passed in, as milliseconds of the monotonic clock and seconds
-//! of the calendar. `proxy` looks up, fills and delivers; `control` shows; `config` makes the
+//! of the calendar. `proxy` looks up, fills and delivers; `control` and `statistics` show; `config` makes the
 //! stores.
 
 #![forbid(unsafe_code)]

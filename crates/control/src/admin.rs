@@ -9,8 +9,9 @@ use state::proxy::Admission;
 use state::server::Operational;
 use state::transition::{self, WARNING};
 use state::{Admin, Proxy, Server};
+use statistics::{ConfigView, ProxyView};
 
-use crate::config_view::{ConfigView, ProxyView, Runtime};
+use crate::process::Runtime;
 
 fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     if let Some(notify) = &runtime.notify {

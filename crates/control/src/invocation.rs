@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use state::ring::RingReader;
 
+use crate::access::{AccessLevel, SeverityOutput};
 use crate::anonymous::Anonymous;
-use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::process::Runtime;
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::access::{AccessLevel, SeverityOutput};
 use crate::invocation::{CommandReply, ConnectionSettings, Severity};
+use crate::process::Runtime;
 use crate::socket::table;
 
 /// What came of a command.

@@ -13,8 +13,7 @@ use state::saved_state::{SavedServer, StateFileColumn};
 use state::server::{CHECK_STATUSES, CheckResult, Health, Operational, ServerAddress};
 use state::transition::{self, EMERGENCY, NotifyFn};
 use state::{Admin, Server};
-
-use crate::config_view::ProxyView;
+use statistics::ProxyView;
 
 /// A line whose numbers are as they may be.
 struct StateLine<'a> {

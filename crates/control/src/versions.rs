@@ -1,5 +1,5 @@
 //! Versions of pattern lists under preparation (`prepare map`): kept by the runtime, made by
-//! commands, counted by statistics.
+//! commands.
 
 use std::collections::HashMap;
 
@@ -18,4 +18,11 @@ pub(crate) struct PreparedVersions {
     pub(crate) next: u32,
     /// Entries of versions not committed yet.
     pub(crate) waiting: HashMap<u32, Vec<Entry>>,
+}
+
+impl PreparedVersions {
+    /// The number of entries in versions that are not committed yet.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.values().map(|entries| entries.len() as u64).sum()
+    }
 }

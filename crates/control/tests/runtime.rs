@@ -7,14 +7,16 @@ mod common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use common::{ask, ask_at, be, runtime};
-use control::{AccessLevel, ConfigView, Runtime};
+use control::{AccessLevel, Runtime};
+use statistics::{ConfigView, Statistics};
 
 #[test]
 fn a_line_of_commands_is_answered_and_the_connection_closed() {
     let runtime = runtime();
-    let version = format!("{}\n\n", runtime.version);
+    let version = format!("{}\n\n", runtime.statistics.version);
     assert_eq!(ask(&runtime, "show version\n"), version);
     assert_eq!(ask(&runtime, "show version"), "", "what has no end may be cut off");
     assert_eq!(ask(&runtime, "\n"), "\n");
@@ -168,7 +170,7 @@ fn a_payload_beyond_its_limit_changes_nothing() {
     let mut sets = sample::pattern::PatternSets::default();
     sets.file("m.map", true, patterns).unwrap();
     let view = ConfigView { patterns: Arc::new(sets), payload_length: 8, ..ConfigView::default() };
-    let runtime = Arc::new(Runtime::new(Arc::default(), view));
+    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
     assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n/d 4\n\n"), "Payload too large\n");
     assert_eq!(ask(&runtime, "add map m.map <<\n/c 3\n\n"), "\n");
     assert_eq!(ask(&runtime, "show map m.map\n"), "0x1 /a 1\n0x2 /b two words\n0x3 /c 3\n\n");
@@ -180,7 +182,7 @@ fn lists_are_shown_changed_and_replaced_at_once() {
     sets.file("m.map", true, patterns).unwrap();
     sets.file("a.lst", false, patterns).unwrap();
     let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
-    let runtime = Arc::new(Runtime::new(Arc::default(), view));
+    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
     #[rustfmt::skip]
     let cases = [
         ("show map", "# id (file) description\n0 (m.map) pattern loaded from file 'm.map'. curr_ver=0 next_ver=0 entry_cnt=2\n"),
@@ -216,4 +218,24 @@ fn lists_are_shown_changed_and_replaced_at_once() {
         ask(&runtime, "get var proc.seen;get var proc.other\n"),
         "proc.seen: type=str value=<bar>\n\nVariable not found.\n\n"
     );
+}
+
+#[test]
+fn patterns_waiting_for_a_commit_are_counted() {
+    let mut sets = sample::pattern::PatternSets::default();
+    sets.file("m.map", true, patterns).unwrap();
+    let view = ConfigView { patterns: Arc::new(sets), ..ConfigView::default() };
+    let runtime = Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))));
+    let fill = |version: u32| format!("prepare map m.map; add map @{version} m.map <<\n/x 1\n/y 2\n\n");
+    for (command, waiting) in [
+        (fill(1), 2),
+        (fill(2), 4),
+        ("clear map @1 m.map\n".to_owned(), 2),
+        (fill(3), 4),
+        ("commit map @2 m.map\n".to_owned(), 2),
+        ("commit map @3 m.map\n".to_owned(), 0),
+    ] {
+        let answer = ask(&runtime, &command);
+        assert_eq!(runtime.statistics.waiting_patterns.load(Relaxed), waiting, "{command}: {answer}");
+    }
 }

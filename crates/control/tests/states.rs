@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{ask, be, runtime};
-use control::{ConfigView, Runtime, state_file};
+use control::{Runtime, state_file};
 use state::server::{CheckResult, Operational, ServerAddress, ServerSeed};
 use state::{Proxy, Server};
+use statistics::ConfigView;
 
 /// One line of the CSV by names, as column → value.
 fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, String> {
@@ -351,7 +352,7 @@ fn the_value_of_a_dynamic_cookie_is_shown() {
     let runtime = runtime();
     let mut view = ConfigView::clone(&runtime.view());
     view.proxies[1].servers.get_mut(&2).unwrap().cookie = None;
-    runtime.replace(view);
+    runtime.statistics.replace(view);
     be(&runtime).dynamic_cookies.store(true, Relaxed);
     assert_eq!(csv(&runtime, "be", "s2")["cookie"], "");
     ask(&runtime, "set dynamic-cookie-key backend be secret\n");

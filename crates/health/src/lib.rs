@@ -122,7 +122,7 @@ pub(crate) struct CheckContext {
     /// `spread-checks`, in percent.
     spread: u32,
     /// The kernel's buffers of connections to servers.
-    sockets: dial::Buffers,
+    sockets: plan::dial::Buffers,
     /// The largest answer read: `tune.bufsize`.
     buffer: usize,
     /// `tune.max-checks-per-thread`, 0 for no limit.

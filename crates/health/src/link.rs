@@ -13,6 +13,7 @@ use net::dial::Target;
 use net::socks4;
 use net::stream::Stream;
 use plan::check::{CheckKind, Connect, Family, Port};
+use plan::dial;
 use plan::server::SendProxy;
 use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;

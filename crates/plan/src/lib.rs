@@ -14,6 +14,7 @@ pub mod backends;
 pub mod bind;
 pub mod check;
 pub mod compression;
+pub mod dial;
 pub mod fcgi;
 pub mod filter;
 mod full_load;

@@ -1,4 +1,4 @@
-//! Statistics by name, for whoever asks for single ones: `control` tells them, scripts read them.
+//! Single statistics by name: the crate `statistics` provides them, scripts read them.
 
 /// Whose they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

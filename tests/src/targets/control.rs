@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::page::{PageRequest, PageSettings, respond};
+use control::page::respond;
 use control::socket::session::ClientSlot;
-use control::{
-    AccessLevel, ConfigView, ProxyView, Runtime, ServerView, SeverityOutput, serve, state_file, stats_file,
-};
+use control::{AccessLevel, Runtime, SeverityOutput, serve, state_file};
 use http::Method;
+use statistics::page::{PageRequest, PageSettings};
+use statistics::{ConfigView, ProxyView, ServerView, Statistics, stats_file};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 /// A process with something of everything that commands reach.
@@ -57,7 +57,7 @@ fn runtime() -> Arc<Runtime> {
         payload_length: 2048,
         ..ConfigView::default()
     };
-    Arc::new(Runtime::new(Arc::new(state::Process::default()), view))
+    Arc::new(Runtime::new(Arc::new(Statistics::new(Arc::default(), view))))
 }
 
 fn proxy(proxy: &Arc<plan::Proxy>) -> ProxyView {
@@ -168,7 +168,7 @@ pub fn statistics_page(bytes: &[u8]) {
     let request = PageRequest { method, uri: &uri, body, admin: choice & 4 != 0 };
     let response = match choice & 8 {
         0 => respond(&runtime, &settings, &request),
-        _ => control::prometheus::respond(&runtime, &request),
+        _ => statistics::prometheus::respond(&runtime.statistics, &request),
     };
     for (name, value) in &response.headers {
         assert!(!value.contains(['\r', '\n']), "{name}: {value}");

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use state::{Mode, Proxy, counters};
+use statistics::ConfigView;
 
-use crate::config_view::ConfigView;
 use crate::invocation::{Call, CommandReply, error, info};
 use crate::runtime_edit::NewBackend;
 

@@ -12,7 +12,7 @@ use crate::invocation::{Call, CommandReply, error};
 
 pub(crate) fn show_errors(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
-    let errors = &call.runtime.process.errors;
+    let errors = &call.runtime.statistics.process.errors;
     let (mut proxy, mut sides) = (None, [true, true]);
     for word in call.args {
         match word.as_str() {

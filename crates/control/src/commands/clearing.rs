@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use state::Server;
+use statistics::sharing::Cleared;
 
+use crate::access::AccessLevel;
 use crate::commands::sets::server;
-use crate::config_view::AccessLevel;
 use crate::invocation::{Call, CommandReply, Severity, denied, error};
 use crate::offload::{CommandAnswer, aside};
-use crate::sharing::Cleared;
 
 pub(crate) fn clear_counters(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
@@ -24,7 +24,7 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> CommandReply {
             for proxy in &view.proxies {
                 state::clear::proxy(&proxy.state, all);
             }
-            state::clear::process(&call.runtime.process);
+            state::clear::process(&call.runtime.statistics.process);
             if !all {
                 return CommandReply::Done;
             }
@@ -37,7 +37,7 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> CommandReply {
 
 /// Clears one server. Where other processes see its counters too, only who says `force` may.
 fn clear_server(call: &Call<'_>, server: Arc<Server>) -> CommandReply {
-    let is_shared = call.runtime.shared_counters().is_some_and(|shared| shared.holds(&server));
+    let is_shared = call.runtime.statistics.shared_counters().is_some_and(|shared| shared.holds(&server));
     if is_shared && call.arg(2) != "force" {
         return error(
             "Server counters are shared with other processes (\"shm-stats-file\"); use \"force\" to clear them for all.\n",
@@ -54,7 +54,7 @@ fn notice(text: String) -> CommandReply {
 
 /// Has other processes clear the same, where they share counters; then says so.
 fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> CommandReply {
-    let Some(shared) = call.runtime.shared_counters().cloned() else { return notice(told) };
+    let Some(shared) = call.runtime.statistics.shared_counters().cloned() else { return notice(told) };
     let view = call.runtime.view();
     aside(move || match shared.clear(&what, view.states()) {
         Ok(()) if told.is_empty() => CommandAnswer::Text(told),

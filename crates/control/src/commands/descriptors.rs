@@ -10,9 +10,9 @@ use std::os::unix::fs::MetadataExt;
 
 use state::server::ServerAddress;
 use state::sessions;
+use statistics::ConfigView;
 
 use crate::commands::streams::on_every_worker;
-use crate::config_view::ConfigView;
 use crate::invocation::{Call, CommandReply, error};
 
 /// Kinds that can be chosen, a bit each.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use state::Ring;
 use state::ring::RingReader;
 
-use crate::config_view::AccessLevel;
+use crate::access::AccessLevel;
 use crate::invocation::{Call, CommandReply, Follow, denied, error, warning};
 use crate::sinks::{STANDARD, lost};
 

@@ -16,6 +16,7 @@ pub(crate) mod handshakes;
 pub(crate) mod http_client;
 pub(crate) mod lists;
 pub(crate) mod orders;
+pub(crate) mod overviews;
 pub(crate) mod patterns;
 pub(crate) mod peers;
 pub(crate) mod profiling;

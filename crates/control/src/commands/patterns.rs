@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use sample::pattern::{List, MatchMethod, NewLine as Entry, PatternLine};
 
@@ -51,7 +52,12 @@ fn list(call: &Call<'_>, kind: PatternKind) -> Result<(Option<u32>, Arc<List>, u
 fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut PreparedVersions) -> R) -> R {
     // Whatever panicked elsewhere left whole entries behind.
     let mut versions = call.runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    work(versions.0.entry(number).or_default())
+    let prepared = versions.0.entry(number).or_default();
+    let before = prepared.waiting();
+    let result = work(prepared);
+    // Wraps around if there are fewer than before; the lock keeps the two in step.
+    call.runtime.statistics.waiting_patterns.fetch_add(prepared.waiting().wrapping_sub(before), Relaxed);
+    result
 }
 
 fn show(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
@@ -103,7 +109,7 @@ fn overview(call: &Call<'_>, kind: PatternKind) -> CommandReply {
     lists.sort_by_key(|list| list.number());
     for list in lists {
         let (current, next, waiting) = with_versions(call, list.number(), |prepared| {
-            (prepared.current, prepared.next, prepared.waiting.values().map(Vec::len).sum::<usize>())
+            (prepared.current, prepared.next, prepared.waiting() as usize)
         });
         let (count, description) = (list.len() + waiting, list.description());
         let _ = writeln!(

@@ -53,7 +53,7 @@ pub(crate) fn show_pools(call: &mut Call<'_>) -> CommandReply {
             "Expects either 'byname', 'bysize', 'byusage', 'match <pfx>', 'detailed', or a max number of output lines.",
         );
     };
-    let pipes = (call.runtime.pipes)();
+    let pipes = (call.runtime.statistics.pipes)();
     CommandReply::Later(Box::pin(async move {
         let mut workers = on_every_worker(pools::list).await;
         if pipes[0] > 0 {

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use base::units::{DefaultUnit, parse_duration};
 use runtime::timer::sleep;
 use state::{Proxy, Server};
+use statistics::ProxyView;
 
 use crate::commands::backends;
 use crate::commands::sets;
-use crate::config_view::{ProxyView, Runtime};
 use crate::invocation::{Call, CommandReply, error, info};
+use crate::process::Runtime;
 
 pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
     let Some(keeper) = call.runtime.keeper() else { return error("No server can be added here.") };

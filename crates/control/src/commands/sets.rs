@@ -9,11 +9,13 @@ use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
 use state::proxy::Admission;
 use state::{Admin, Server};
+use statistics::{ConfigView, ProxyView};
 
+use crate::access::{AccessLevel, SeverityOutput};
 use crate::admin;
 use crate::commands::server_address;
-use crate::config_view::{AccessLevel, ConfigView, ProxyView, Runtime, SeverityOutput};
 use crate::invocation::{Call, CommandReply, Severity, denied, error, info};
+use crate::process::Runtime;
 
 /// The server that `backend/server` names, or the error.
 pub(crate) fn server(view: &ConfigView, name: &str) -> Result<(ProxyView, Arc<Server>), CommandReply> {
@@ -393,7 +395,7 @@ pub(crate) fn maxconn_server(call: &mut Call<'_>) -> CommandReply {
 }
 
 pub(crate) fn maxconn_global(call: &mut Call<'_>) -> CommandReply {
-    let process = &call.runtime.process;
+    let process = &call.runtime.statistics.process;
     let hard = process.hard_maxconn.load(Relaxed);
     match call.arg(0).parse::<u32>() {
         Ok(limit) if limit <= hard => {
@@ -417,7 +419,7 @@ const RATE_LIMIT_USAGE: &str = concat!(
 );
 
 pub(crate) fn rate_limit(call: &mut Call<'_>) -> CommandReply {
-    let process = &call.runtime.process;
+    let process = &call.runtime.statistics.process;
     let limit = match (call.arg(0), call.arg(1)) {
         ("connections", "global") => &process.connection_limit,
         ("sessions", "global") => &process.session_limit,
@@ -438,7 +440,7 @@ pub(crate) fn rate_limit(call: &mut Call<'_>) -> CommandReply {
 fn compression_limit(call: &Call<'_>) -> CommandReply {
     match call.arg(2).parse::<u32>() {
         Ok(value) => {
-            call.runtime.process.compression_limit.store(u64::from(value) * 1024, Relaxed);
+            call.runtime.statistics.process.compression_limit.store(u64::from(value) * 1024, Relaxed);
             CommandReply::Done
         }
         Err(_) => error("Expects an integer value."),

@@ -1,24 +1,26 @@
 //! Commands that only look.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::{WallTime, now_ms};
 use runtime::{shard, topology, worker};
 use state::counters;
-use state::server::Health;
+use state::server::{Health, ServerAddress};
 use state::{Admin, Server};
+use statistics::ProxyView;
+use statistics::info::{self, InfoFormat};
+use statistics::pieces::{self, StatPieces};
+use statistics::resolvers;
+use statistics::stat::{RowFilter, Show};
 
+use crate::access::AccessLevel;
 use crate::anonymous::Anonymous;
-use crate::config_view::{AccessLevel, ProxyView};
 use crate::invocation::{self, Call, CommandReply, error};
-use crate::statistics::info::{self, InfoFormat};
-use crate::statistics::pieces::{self, StatPieces};
-use crate::statistics::resolvers;
-use crate::statistics::stat::{self, RowFilter, Show};
 
 pub(crate) fn version(call: &mut Call<'_>) -> CommandReply {
-    invocation::info(call.runtime.version)
+    invocation::info(call.runtime.statistics.version)
 }
 
 pub(crate) fn echo(call: &mut Call<'_>) -> CommandReply {
@@ -32,7 +34,7 @@ pub(crate) fn cli_level(call: &mut Call<'_>) -> CommandReply {
 pub(crate) fn cli_sockets(call: &mut Call<'_>) -> CommandReply {
     let mut out = "# socket lvl processes\n".to_owned();
     for socket in &call.runtime.view().sockets {
-        let _ = writeln!(out, "{} {} all", socket.address, socket.level.name());
+        let _ = writeln!(out, "{} {} all", socket.address, socket.level);
     }
     CommandReply::Text(out)
 }
@@ -62,7 +64,7 @@ pub(crate) fn env(call: &mut Call<'_>) -> CommandReply {
 pub(crate) fn info(call: &mut Call<'_>) -> CommandReply {
     let (format, describe) = stat_format(call.args);
     let precise = call.args.iter().any(|word| word == "float");
-    CommandReply::Text(info::show_info(call.runtime, format, describe, precise))
+    CommandReply::Text(info::show_info(&call.runtime.statistics, format, describe, precise))
 }
 
 pub(crate) fn stat(call: &mut Call<'_>) -> CommandReply {
@@ -74,7 +76,7 @@ pub(crate) fn stat(call: &mut Call<'_>) -> CommandReply {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
-    let show = Show::now(call.runtime, call.settings.level >= AccessLevel::Operator);
+    let show = Show::now(&call.runtime.statistics, call.settings.level >= AccessLevel::Operator);
     CommandReply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
@@ -171,10 +173,18 @@ pub(crate) fn servers_state(call: &mut Call<'_>) -> CommandReply {
     by_backend(call, STATE_TITLE.to_owned(), move |proxy, server| server_state(proxy, server, anonymous))
 }
 
+/// The IP address of a server.
+fn ip(address: &ServerAddress) -> Option<SocketAddr> {
+    match address {
+        ServerAddress::Ip(address) => Some(*address),
+        _ => None,
+    }
+}
+
 /// The whole of `show servers state` as one text: what a reload or `server-state-file` reads back.
 pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonymous) -> String {
     let address = server.address.load();
-    let ip = stat::ip(&address);
+    let ip = ip(&address);
     let last = server.health.last.load();
     let &(_, _, status, passed) = last.meaning();
     let result = match last.status {
@@ -245,7 +255,7 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> CommandReply {
     let anonymous = call.settings.anonymous;
     by_backend(call, title, move |proxy, server| {
         let address = server.address.load();
-        let ip = stat::ip(&address);
+        let ip = ip(&address);
         let view = proxy.server(server.id);
         let served = server.serving();
         let idle = counters::current(&server.counters, |s| s.idle.get());
@@ -280,7 +290,7 @@ pub(crate) fn activity(call: &mut Call<'_>) -> CommandReply {
     }
     let now = WallTime::now();
     let mut out = format!("thread_id: 1 (1..{workers})\ndate_now: {}.{:06}\n", now.seconds, now.micros());
-    let process: Vec<_> = call.runtime.process.counters.all().collect();
+    let process: Vec<_> = call.runtime.statistics.process.counters.all().collect();
     let mut line = |name: &str, values: Vec<u64>| {
         let total: u64 = values.iter().sum();
         let _ = match column {
@@ -305,7 +315,7 @@ pub(crate) fn activity(call: &mut Call<'_>) -> CommandReply {
     line("panics", process.iter().map(|c| c.panics.get()).collect());
     line("accept_failures", process.iter().map(|c| c.accept_failures.get()).collect());
     line("dropped_logs", process.iter().map(|c| c.dropped_logs.get()).collect());
-    let checks: Vec<_> = call.runtime.process.checks.all().collect();
+    let checks: Vec<_> = call.runtime.statistics.process.checks.all().collect();
     line("check_started", checks.iter().map(|c| c.started.get()).collect());
     line("check_adopted", checks.iter().map(|c| c.adopted.get()).collect());
     line("check_active", checks.iter().map(|c| u64::from(c.present())).collect());
@@ -315,11 +325,11 @@ pub(crate) fn activity(call: &mut Call<'_>) -> CommandReply {
 
 pub(crate) fn threads(call: &mut Call<'_>) -> CommandReply {
     let placement = call.runtime.view().placement.clone();
-    let uptime = now_ms().saturating_sub(call.runtime.started_ms).max(1);
+    let uptime = now_ms().saturating_sub(call.runtime.statistics.started_ms).max(1);
     let mut out = format!("Thread count: {} in {} group(s)\n", shard::workers(), placement.groups.len());
     for index in 0..shard::workers() {
         let own = if index == shard::current_worker() { '*' } else { ' ' };
-        let counters = call.runtime.process.counters.all().nth(index);
+        let counters = call.runtime.statistics.process.counters.all().nth(index);
         let (accepted, requests) = counters.map_or((0, 0), |c| (c.connections.get(), c.requests.get()));
         let activity = worker::activity(index);
         let idle = 100u64.saturating_sub(activity.busy.as_millis() as u64 * 100 / uptime);

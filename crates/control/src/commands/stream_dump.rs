@@ -176,7 +176,7 @@ impl<'a> StreamSummary<'a> {
         }
         match &entry.server {
             Some(server) => {
-                let to = crate::statistics::stat::address_text(&server.address.load());
+                let to = statistics::stat::address_text(&server.address.load());
                 let (name, to) = (anonymous.word(&server.name), anonymous.address(&to));
                 let _ = writeln!(out, "  server={name} (id={}) addr={to}", server.id);
             }

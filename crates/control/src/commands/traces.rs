@@ -2,7 +2,7 @@
 
 use runtime::trace::command::{self, Outputs as _, TraceCommand};
 
-use crate::config_view::AccessLevel;
+use crate::access::AccessLevel;
 use crate::invocation::{Call, CommandReply, denied, error};
 use crate::sinks::Sinks;
 

@@ -33,7 +33,7 @@ pub(crate) fn set_var(call: &mut Call<'_>) -> CommandReply {
         }
         words => (Written::Expression, words),
     };
-    match live::set_variable(&call.runtime.process, now_ms(), name, written, words) {
+    match live::set_variable(&call.runtime.statistics.process, now_ms(), name, written, words) {
         Ok(()) => CommandReply::Done,
         Err(text) => error(format!("'set var': {text}")),
     }

@@ -15,8 +15,9 @@ use state::proxy::{Mode, ProxySeed};
 use state::sessions::{self, Activity};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::access::{AccessLevel, SeverityOutput};
 use crate::invocation::{CommandReply, ConnectionSettings, Follow, Severity};
+use crate::process::Runtime;
 use crate::socket::{line, table};
 
 /// One of the connections that there may be at once (`stats maxconn`), given back when it is
@@ -27,7 +28,7 @@ impl ClientSlot {
     /// A place even where all are taken: for connections that the master took.
     #[must_use]
     pub fn beyond_the_limit(runtime: Arc<Runtime>) -> Self {
-        runtime.sessions.fetch_add(1, Relaxed);
+        runtime.statistics.commanders.fetch_add(1, Relaxed);
         Self(runtime)
     }
 
@@ -35,7 +36,7 @@ impl ClientSlot {
     pub async fn free(runtime: &Runtime) {
         loop {
             let left = runtime.left.notified();
-            if runtime.sessions.load(Relaxed) < runtime.view().max_sessions {
+            if runtime.statistics.commanders.load(Relaxed) < runtime.view().max_sessions {
                 return;
             }
             left.await;
@@ -47,7 +48,10 @@ impl ClientSlot {
         loop {
             let left = runtime.left.notified();
             let limit = runtime.view().max_sessions;
-            let taken = runtime.sessions.fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1));
+            let taken = runtime
+                .statistics
+                .commanders
+                .fetch_update(Relaxed, Relaxed, |n| (n < limit).then_some(n + 1));
             if taken.is_ok() {
                 return Self(runtime.clone());
             }
@@ -58,7 +62,7 @@ impl ClientSlot {
 
 impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Relaxed);
+        self.0.statistics.commanders.fetch_sub(1, Relaxed);
         self.0.left.notify_waiters();
     }
 }
@@ -83,8 +87,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let runtime = place.0.clone();
     let view = runtime.view();
-    runtime.process.commanded.fetch_add(1, Relaxed);
-    runtime.process.streams.fetch_add(1, Relaxed);
+    runtime.statistics.process.commanded.fetch_add(1, Relaxed);
+    runtime.statistics.process.streams.fetch_add(1, Relaxed);
     let settings = ConnectionSettings::new(level, severity, view.timeout);
     // It is a stream like others: `show sess` lists it, `shutdown session` ends it.
     let entry = sessions::register(&frontend(), None, None, now_ms());
@@ -209,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
     async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         match timeout(self.settings.timeout, self.socket.write_all(bytes)).await {
             Ok(Ok(())) => {
-                let process = self.runtime.process.counters.mine();
+                let process = self.runtime.statistics.process.counters.mine();
                 process.bytes_out.add(bytes.len() as u64);
                 process.bytes_out_rate.tick_by(now_ms(), ProcessCounters::rate_units(bytes.len() as u64));
                 Ok(())
@@ -302,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         if !self.settings.prompt {
             return Ok(());
         }
-        let up = self.runtime.uptime();
+        let up = self.runtime.statistics.uptime();
         let prompt = if self.settings.timed {
             format!("[{}:{:02}:{:02}:{:02}]> ", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60)
         } else {

@@ -7,18 +7,14 @@ use std::sync::Arc;
 use base::keyword_support::Support;
 use runtime::watchdog;
 
+use crate::access::AccessLevel;
 use crate::commands::{
     anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, dev,
-    events, handshakes, http_client, lists, orders, patterns, peers, profiling, rare, reloads, servers, sets,
-    show, streams, tables, traces, variables,
+    events, handshakes, http_client, lists, orders, overviews, patterns, peers, profiling, rare, reloads,
+    servers, sets, show, streams, tables, traces, variables,
 };
-use crate::config_view::{AccessLevel, Runtime};
-use crate::disks;
 use crate::invocation::{Call, CommandReply, ConnectionSettings, denied, error, info};
-use crate::mirrors;
-use crate::policies;
-use crate::statistics::resolvers;
-use crate::stats_file;
+use crate::process::Runtime;
 
 /// What must be switched on first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +146,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
     row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump),
-    row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      stats_file::dump),
+    row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      overviews::stats_file),
     row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        show::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
     row  ("enable dynamic-cookie backend", "<bk>",                        Admin,    "enable dynamic cookies on a specific backend",                                     sets::enable_dynamic_cookie),
@@ -203,7 +199,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymized::show),
     row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     show::backend),
     row  ("show cache",               "",                                 Admin,    "show cache status",                                                               caches::show),
-    row  ("show cache disk",          "[<cache>]",                        User,     "show the files of caches (all or of one)",                                            disks::show),
+    row  ("show cache disk",          "[<cache>]",                        User,     "show the files of caches (all or of one)",                                            overviews::cache_disk),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    show::cli_level),
     row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        show::cli_sockets),
     row  ("show config",              "",                                  Admin,    "show a configuration that holds what was done to this process",                      reloads::show_config),
@@ -214,18 +210,18 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
     row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[-!plcfbs]* [num]",                Operator, "dump list of file descriptors in use or a specific one",                          descriptors::show).partial("what each descriptor is; there is no poller of our own whose bits could be shown"),
-    row  ("show hedge",               "[<backend>]",                      User,     "show when a second server is asked, and what came of it (all or for a backend)",      policies::show_hedge),
+    row  ("show hedge",               "[<backend>]",                      User,     "show when a second server is asked, and what came of it (all or for a backend)",      overviews::hedge),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    show::info),
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          dev::libs),
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
-    row  ("show mirror",              "[<backend>]",                      User,     "show what became of copies of requests (all or for a backend)",                       mirrors::show),
-    row  ("show outliers",            "[<backend>]",                      User,     "show how servers compare to their peers, and who is ejected (all or for a backend)",  policies::show_outliers),
+    row  ("show mirror",              "[<backend>]",                      User,     "show what became of copies of requests (all or for a backend)",                       overviews::mirror),
+    row  ("show outliers",            "[<backend>]",                      User,     "show how servers compare to their peers, and who is ejected (all or for a backend)",  overviews::outliers),
     row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", profiling::show_pools),
     row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", profiling::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
     later("show quic",                "",                                 User,     "display quic connections status"),
-    row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             resolvers::show),
-    row  ("show retry-budget",        "[<backend>]",                      User,     "show what is left of the budget for retries (all or for a backend)",                  policies::show_retry_budget),
+    row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             overviews::resolvers),
+    row  ("show retry-budget",        "[<backend>]",                      User,     "show what is left of the budget for retries (all or for a backend)",                  overviews::retry_budget),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    show::schema),
     row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    show::servers_conn),
     row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  show::servers_state),

@@ -9,6 +9,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use net::{Stream, Target, socks4};
+use plan::dial;
 use plan::fcgi::App;
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource, Ws};

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use dial::Buffers;
 use net::{Dial, Stream};
 use plan::ServerSettings;
+use plan::dial;
+pub use plan::dial::Buffers;
 use plan::log::LogProto;
 use plan::ring::{RingPeer, RingServer};
 use plan::server::{ServerName, ServerTls};

@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use h2::Role;
 use net::{Stream, proxy_protocol, socks4};
 use plan::bind::{BindAddress, ReverseTarget};
+use plan::dial;
 use plan::server::{SendProxy, ServerName};
 use plan::{Proxy, ServerSettings};
 use runtime::timer::{Timer, now_ms};

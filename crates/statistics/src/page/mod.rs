@@ -1,29 +1,27 @@
-//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out;
-//! what its forms ask for is done by `forms`. A pure function over the state; `proxy` does the
-//! matching of the URI, the authentication and the sending.
+//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out. A
+//! pure function over the state. `control` carries out the forms; `proxy` matches the URI,
+//! authenticates and sends.
 
-pub(crate) mod forms;
 mod html;
 mod request;
 
 use std::sync::Arc;
 
-use self::forms::ActionOutcome;
-pub(crate) use self::request::decode;
-use self::request::{PageFormat, PageOptions, options};
-pub use self::request::{PageRequest, PageResponse, PageSettings};
-use crate::config_view::Runtime;
-use crate::statistics::info::InfoFormat;
-use crate::statistics::pieces::{self, StatPieces};
-use crate::statistics::stat::{RowFilter, Show};
+pub use self::request::{ActionOutcome, PageRequest, PageResponse, PageSettings, decode};
+use self::request::{PageFormat, options};
+use crate::info::InfoFormat;
+use crate::pieces::{self, StatPieces};
+use crate::process::Statistics;
+use crate::stat::{RowFilter, Show};
 
-/// Answers a request for the page. GET and HEAD show, POST acts.
-pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
+/// The page, in the format that the URI selects; without a body for HEAD.
+pub fn show(
+    statistics: &Arc<Statistics>,
+    settings: &PageSettings,
+    request: &PageRequest<'_>,
+) -> PageResponse {
     let options = options(request.uri, &settings.uri);
-    if request.method == http::Method::Post {
-        return redirect(settings, &options, forms::act(runtime, settings, request));
-    }
-    let view = runtime.view();
+    let view = statistics.view();
     let filter = RowFilter {
         up: options.up,
         no_maintenance: options.no_maintenance,
@@ -31,9 +29,9 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
         names: settings.scope.clone(),
         ..RowFilter::default()
     };
-    let show = Show::now(runtime, settings.show_legends);
+    let shown = Show::now(statistics, settings.show_legends);
     let pieces = |format| {
-        let pieces = StatPieces::new(view.clone(), filter.clone(), show, format, false);
+        let pieces = StatPieces::new(view.clone(), filter.clone(), shown, format, false);
         Box::new(pieces.map(String::into_bytes)) as Box<dyn Iterator<Item = Vec<u8>>>
     };
     let one =
@@ -44,14 +42,14 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
         PageFormat::Json => ("application/json", pieces(InfoFormat::Json)),
         PageFormat::Schema => ("application/json", one(pieces::schema_text())),
         PageFormat::Info => {
-            ("text/plain", one(crate::statistics::info::show_info(runtime, InfoFormat::Plain, false, false)))
+            ("text/plain", one(crate::info::show_info(statistics, InfoFormat::Plain, false, false)))
         }
         PageFormat::Html => {
-            let page = html::Page::new(runtime.clone(), settings.clone(), options.clone(), request.admin);
+            let page = html::Page::new(statistics.clone(), settings.clone(), options.clone(), request.admin);
             let rows = StatPieces::new(
                 view.clone(),
                 filter,
-                Show { legends: true, ..show },
+                Show { legends: true, ..shown },
                 InfoFormat::Plain,
                 false,
             );
@@ -75,8 +73,10 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
     PageResponse { status: 200, headers, body }
 }
 
-/// Back to the page, so that reloading it does not act again.
-fn redirect(settings: &PageSettings, options: &PageOptions, outcome: ActionOutcome) -> PageResponse {
+/// A redirect to the page after its form was handled, so that reloading it does not repeat the
+/// action. The page then shows the outcome.
+pub fn redirect(settings: &PageSettings, request: &PageRequest<'_>, outcome: ActionOutcome) -> PageResponse {
+    let options = options(request.uri, &settings.uri);
     let mut location = format!("{};st={}", settings.uri, outcome.code());
     if options.up {
         location.push_str(";up");

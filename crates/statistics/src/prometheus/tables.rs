@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
+use crate::column::{C, COLUMNS, ObjectKind};
+use crate::pieces::COMMON_COLUMNS;
 use crate::prometheus::Tally;
-use crate::statistics::column::{C, COLUMNS, ObjectKind};
-use crate::statistics::pieces::COMMON_COLUMNS;
 
 /// How a value becomes a sample.
 #[derive(Clone, Copy)]

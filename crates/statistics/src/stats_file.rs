@@ -11,7 +11,6 @@ use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traff
 
 use crate::config_view::ConfigView;
 use crate::identified::{self, CountedObject, ProxySide};
-use crate::invocation::{Call, CommandReply};
 
 /// The columns of frontends and of their listeners. Of those without a counter here the value is 0.
 const FRONTEND: &[&str] = &[
@@ -215,11 +214,6 @@ impl CountedObject {
             count.add(value);
         }
     }
-}
-
-pub(crate) fn dump(call: &mut Call<'_>) -> CommandReply {
-    call.runtime.refresh_counters();
-    CommandReply::Text(text(&call.runtime.view()))
 }
 
 /// The file's text.

@@ -7,8 +7,8 @@ use base::clock::now_ms;
 use runtime::shard;
 use state::process::ProcessCounters;
 
-use crate::config_view::Runtime;
-use crate::statistics::field::{StatColumn, StatValue};
+use crate::field::{StatColumn, StatValue};
+use crate::process::Statistics;
 
 const fn row(name: &'static str, tags: &'static str, text: &'static str) -> StatColumn {
     StatColumn { name, tags, text }
@@ -104,11 +104,11 @@ pub(crate) const FIELDS: &[StatColumn] = &[
 
 /// The values, by name; what does not exist here (compression) is zero, as in a process
 /// that never used it. With `precise`, times have fractions (`float`).
-pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)> {
-    let view = runtime.view();
-    let process = &runtime.process;
+pub(crate) fn values(statistics: &Statistics, precise: bool) -> Vec<(usize, StatValue)> {
+    let view = statistics.view();
+    let process = &statistics.process;
     let now = now_ms();
-    let uptime = runtime.uptime();
+    let uptime = statistics.uptime();
     let total = |of: fn(&ProcessCounters) -> u64| process.counters.all().map(of).sum::<u64>();
     let rate = |of: fn(&ProcessCounters) -> &runtime::Rate| {
         let now = process.counters.all().fold(0, |sum: u32, c| sum.saturating_add(of(c).per_second(now)));
@@ -130,10 +130,10 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
     let spliced: u64 = view.proxies.iter().map(|p| spliced_bytes(&p.state)).sum();
     let connections = process.connections.load(Relaxed);
     // Connections to the runtime socket are streams too, and one request each.
-    let (commanders, commanded) = (runtime.sessions.load(Relaxed), process.commanded.load(Relaxed));
-    let (patterns_added, patterns_freed) = crate::statistics::patterns::totals(runtime);
+    let (commanders, commanded) = (statistics.commanders.load(Relaxed), process.commanded.load(Relaxed));
+    let (patterns_added, patterns_freed) = crate::patterns::totals(statistics);
     let memory = resident_bytes();
-    let pipes = (runtime.pipes)();
+    let pipes = (statistics.pipes)();
     let (tls_now, tls_ever) = tls::limit::counts();
     let (cache_lookups, cache_misses) = tls::tickets::lookups();
     let (tls_rate, tls_rate_max) = rate(|c| &c.tls_rate);
@@ -142,14 +142,16 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
     let zero = StatValue::U32(0);
     let value = |name: &str| -> StatValue {
         match name {
-            "Name" => runtime.name.into(),
-            "Version" | "Build info" => runtime.version.into(),
-            "Release_date" => runtime.date.into(),
+            "Name" => statistics.name.into(),
+            "Version" | "Build info" => statistics.version.into(),
+            "Release_date" => statistics.date.into(),
             "Nbthread" => (shard::workers() as u32).into(),
             "Nbproc" | "Process_num" => 1u32.into(),
             "Pid" => std::process::id().into(),
             "Uptime" => uptime_text(uptime).into(),
-            "Uptime_sec" if precise => StatValue::F64(now.saturating_sub(runtime.started_ms) as f64 / 1000.0),
+            "Uptime_sec" if precise => {
+                StatValue::F64(now.saturating_sub(statistics.started_ms) as f64 / 1000.0)
+            }
             "Uptime_sec" => (uptime as u32).into(),
             "PoolAlloc_MB" | "PoolUsed_MB" => ((memory >> 20) as u32).into(),
             "PoolAlloc_bytes" | "PoolUsed_bytes" => memory.into(),
@@ -183,7 +185,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
             "SslBackendMaxKeyRate" => server_keys_max.into(),
             "SslCacheLookups" => narrow(cache_lookups),
             "SslCacheMisses" => narrow(cache_misses),
-            "Idle_pct" => idle_percent(runtime, now).into(),
+            "Idle_pct" => idle_percent(statistics, now).into(),
             "node" => view.node.clone().into(),
             "description" => view.description.clone().into(),
             "Stopping" => u32::from(process.stopping.load(Relaxed)).into(),
@@ -198,24 +200,24 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
             "TotalBytesOut" => total(|c| c.bytes_out.get()).into(),
             "TotalSplicedBytesOut" => spliced.into(),
             "BytesOutRate" => ProcessCounters::bytes_of_units(rate(|c| &c.bytes_out_rate).0).into(),
-            "BootTime_ms" => (runtime.started_ms as u32).into(),
+            "BootTime_ms" => (statistics.started_ms as u32).into(),
             "BlockedTrafficWarnings" => process.held_up.load(Relaxed).into(),
             "MaxconnReached" => (total(|c| c.maxconn_reached.get()) as u32).into(),
-            "Start_time_sec" if precise => {
-                StatValue::F64(runtime.started.seconds as f64 + f64::from(runtime.started.nanos / 1000) / 1e6)
-            }
-            "Start_time_sec" => (runtime.started.seconds as u32).into(),
+            "Start_time_sec" if precise => StatValue::F64(
+                statistics.started.seconds as f64 + f64::from(statistics.started.nanos / 1000) / 1e6,
+            ),
+            "Start_time_sec" => (statistics.started.seconds as u32).into(),
             "Tainted" => "0".into(),
             "CurrStreams" => (streams + u64::from(commanders)).into(),
             "CumStreams" => (total(|c| c.requests.get()) + commanded).into(),
-            "TotalWarnings" => narrow((runtime.warnings)()),
+            "TotalWarnings" => narrow((statistics.warnings)()),
             "PatternsAdded" => patterns_added.into(),
             "PatternsFreed" => patterns_freed.into(),
             "NbThreadGroups" => (view.placement.groups.len().max(1) as u32).into(),
             "CompressBpsIn" => ProcessCounters::bytes_of_units(rate(|c| &c.compressed_in_rate).0).into(),
             "CompressBpsOut" => ProcessCounters::bytes_of_units(rate(|c| &c.compressed_out_rate).0).into(),
             "CompressBpsRateLim" => narrow(process.compression_limit.load(Relaxed)),
-            "ZlibMemUsage" => narrow((runtime.compression_memory)()),
+            "ZlibMemUsage" => narrow((statistics.compression_memory)()),
             "MaxZlibMemUsage" => narrow(view.compression_memory),
             _ => zero.clone(),
         }
@@ -261,26 +263,30 @@ fn cpu_ms() -> u64 {
 }
 
 /// The share of the workers' time since the last look that was not spent on a CPU.
-fn idle_percent(runtime: &Runtime, now: u64) -> u32 {
+fn idle_percent(statistics: &Statistics, now: u64) -> u32 {
     let cpu = cpu_ms();
-    let mut seen = runtime.cpu_seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut seen = statistics.cpu_seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (cpu_before, then) = std::mem::replace(&mut *seen, (cpu, now));
-    let room = (now.saturating_sub(then.max(runtime.started_ms))).max(1) * shard::workers() as u64;
+    let room = (now.saturating_sub(then.max(statistics.started_ms))).max(1) * shard::workers() as u64;
     100 - (cpu.saturating_sub(cpu_before) * 100 / room).min(100) as u32
 }
 
-/// How output is to be written.
+/// The format of `show info` and `show stat` (management manual, 9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum InfoFormat {
+pub enum InfoFormat {
+    /// `name: value` lines, CSV for `show stat`.
     #[default]
     Plain,
+    /// One line per value, with its position, tags and type (`typed`).
     Typed,
+    /// JSON (`json`).
     Json,
 }
 
-/// The output of `show info`.
-pub(crate) fn show_info(runtime: &Runtime, format: InfoFormat, describe: bool, precise: bool) -> String {
-    let values = values(runtime, precise);
+/// The output of `show info`. With `describe`, the two text formats have a description of each field
+/// (`desc`); with `precise`, times have fractions (`float`).
+pub fn show_info(statistics: &Statistics, format: InfoFormat, describe: bool, precise: bool) -> String {
+    let values = values(statistics, precise);
     let mut out = String::with_capacity(4096);
     if format == InfoFormat::Json {
         out.push('[');

@@ -45,6 +45,37 @@ pub struct PageResponse {
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
+/// The outcome of a form, shown after the redirect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActionOutcome {
+    /// All chosen servers were changed.
+    Done,
+    /// Nothing was changed: no server or no action was chosen.
+    None,
+    /// Some of the chosen servers do not exist.
+    Part,
+    /// The action, the backend or all the servers are unknown.
+    Error,
+    /// The client may not change anything, or not this backend.
+    Deny,
+    /// The form is too large.
+    TooLarge,
+}
+
+impl ActionOutcome {
+    /// The value of `st=` in the page's address.
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::None => "NONE",
+            Self::Part => "PART",
+            Self::Error => "ERRP",
+            Self::Deny => "DENY",
+            Self::TooLarge => "EXCD",
+        }
+    }
+}
+
 /// What the options behind the URI ask for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PageOptions {
@@ -107,7 +138,8 @@ fn scope_of(text: &str) -> Option<String> {
     fits.then(|| decoded.chars().take(MAX_SCOPE).collect())
 }
 
-pub(crate) fn decode(text: &str) -> String {
+/// A part of a form or of an address with its percent-encoding and `+` removed.
+pub fn decode(text: &str) -> String {
     let mut out = Vec::new();
     if http::uri::url_decode(text.as_bytes(), true, &mut out) {
         String::from_utf8_lossy(&out).into_owned()

@@ -1,5 +1,6 @@
-//! What the forms of the statistics page ask for (configuration manual, `stats admin`): one action
-//! on some servers of a backend.
+//! Requests for the statistics page (configuration manual, `stats enable` and `stats admin`): its
+//! forms change servers, everything else is shown by `statistics`. `proxy` matches the URI,
+//! authenticates and sends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,33 +9,19 @@ use base::clock::now_ms;
 use runtime::{shard, worker};
 use state::sessions::{self, Kill};
 use state::{Admin, Server};
+use statistics::ProxyView;
+use statistics::page::{self, ActionOutcome, PageRequest, PageResponse, PageSettings, decode};
 
 use crate::admin;
-use crate::config_view::{ProxyView, Runtime};
-use crate::page::request::{PageRequest, PageSettings, decode};
+use crate::process::Runtime;
 
-/// How an action ended; the page tells it after the redirect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ActionOutcome {
-    Done,
-    None,
-    Part,
-    Error,
-    Deny,
-    TooLarge,
-}
-
-impl ActionOutcome {
-    pub(crate) fn code(self) -> &'static str {
-        match self {
-            Self::Done => "DONE",
-            Self::None => "NONE",
-            Self::Part => "PART",
-            Self::Error => "ERRP",
-            Self::Deny => "DENY",
-            Self::TooLarge => "EXCD",
-        }
+/// Answers a request for the page. A POST changes servers and redirects to the page, every other
+/// method shows it.
+pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
+    if request.method == http::Method::Post {
+        return page::redirect(settings, request, act(runtime, settings, request));
     }
+    page::show(&runtime.statistics, settings, request)
 }
 
 /// An action: its name in forms, and what it does; whether there was anything to do.
@@ -112,11 +99,7 @@ fn shut_down(server: &Arc<Server>) -> bool {
 const MAX_FORM: usize = 64 * 1024;
 
 /// Carries out `s=<server>&…&action=<action>&b=<backend>`.
-pub(crate) fn act(
-    runtime: &Arc<Runtime>,
-    settings: &PageSettings,
-    request: &PageRequest<'_>,
-) -> ActionOutcome {
+fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> ActionOutcome {
     if !request.admin {
         return ActionOutcome::Deny;
     }

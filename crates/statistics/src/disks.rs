@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cache::StoreFiles;
 
 use crate::config_view::ConfigView;
-use crate::invocation::{Call, CommandReply, error};
 
 /// What is known of the files of a cache: the name of the column and of the metric, what it is, its
 /// value.
@@ -41,11 +40,14 @@ fn disks(view: &ConfigView) -> impl Iterator<Item = &Arc<StoreFiles>> {
     view.caches.iter().filter_map(|store| store.files.as_ref())
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
-    let (view, wanted) = (call.runtime.view(), call.arg(0).to_owned());
-    let chosen: Vec<_> = disks(&view).filter(|own| wanted.is_empty() || *own.name == *wanted).collect();
+/// The answer to `show cache disk`: the cache `wanted`, or all of them if that is empty.
+///
+/// # Errors
+/// The message for the client if the cache does not exist or has no files.
+pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
+    let chosen: Vec<_> = disks(view).filter(|own| wanted.is_empty() || *own.name == *wanted).collect();
     if chosen.is_empty() && !wanted.is_empty() {
-        return error(format!("No cache '{wanted}' has a 'disk'."));
+        return Err(format!("No cache '{wanted}' has a 'disk'."));
     }
     let mut out = "# cache".to_owned();
     for (name, ..) in STATES.iter().chain(COUNTS) {
@@ -59,7 +61,7 @@ pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
         }
         let _ = writeln!(out, " {}", own.settings.directory);
     }
-    CommandReply::Text(out)
+    Ok(out)
 }
 
 /// The metrics; `wanted` takes them by the kind of object and by name.

@@ -3,7 +3,7 @@
 
 use state::Proxy;
 
-use crate::statistics::field::{StatColumn, StatValue};
+use crate::field::{StatColumn, StatValue};
 
 /// A name without the underscore that keeps it from being a keyword of Rust.
 const fn plain(name: &'static str) -> &'static str {

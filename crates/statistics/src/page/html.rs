@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::config_view::Runtime;
+use crate::column::{C, ObjectKind, ObjectRow};
+use crate::info::uptime_text;
 use crate::page::request::{PageOptions, PageSettings};
-use crate::statistics::column::{C, ObjectKind, ObjectRow};
-use crate::statistics::info::uptime_text;
-use crate::statistics::pieces::StatPieces;
+use crate::pieces::StatPieces;
+use crate::process::Statistics;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2530;--dim:#65707c;--line:#dfe3e8;--head:#eef1f4;\
@@ -88,7 +88,7 @@ const OUTCOMES: &[(&str, &str, &str)] = &[
 
 /// A page being made.
 pub(crate) struct Page {
-    runtime: Arc<Runtime>,
+    statistics: Arc<Statistics>,
     settings: PageSettings,
     options: PageOptions,
     admin: bool,
@@ -100,12 +100,12 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(
-        runtime: Arc<Runtime>,
+        statistics: Arc<Statistics>,
         settings: PageSettings,
         options: PageOptions,
         admin: bool,
     ) -> Self {
-        Self { runtime, settings, options, admin, open: None, form: false }
+        Self { statistics, settings, options, admin, open: None, form: false }
     }
 
     /// The page in pieces: head, some rows at a time, end.
@@ -154,8 +154,8 @@ impl Page {
     }
 
     fn write_head(&self, out: &mut String) {
-        let runtime = &self.runtime;
-        let process = &runtime.process;
+        let statistics = &self.statistics;
+        let process = &statistics.process;
         let node =
             self.settings.node.as_deref().map(|node| format!(" on {}", escape(node))).unwrap_or_default();
         let _ = write!(
@@ -165,7 +165,7 @@ impl Page {
              <title>Statistics{node}</title><style>{STYLE}</style></head><body>\n<header><h1>Statistics{node}</h1>"
         );
         if !self.settings.hide_version {
-            let _ = write!(out, "<span class=dim>version {}, {}</span>", runtime.version, runtime.date);
+            let _ = write!(out, "<span class=dim>version {}, {}</span>", statistics.version, statistics.date);
         }
         if let Some(description) = &self.settings.description {
             let _ = write!(out, "<span>{}</span>", escape(description));
@@ -177,7 +177,7 @@ impl Page {
         let rate: u32 = process.counters.all().map(|c| c.connection_rate.per_second(now)).sum();
         let facts = [
             ("Process", std::process::id().to_string()),
-            ("Uptime", uptime_text(runtime.uptime())),
+            ("Uptime", uptime_text(statistics.uptime())),
             ("Threads", runtime::shard::workers().to_string()),
             (
                 "Connections",
@@ -266,7 +266,7 @@ impl Page {
 
     fn open(&mut self, row: &ObjectRow, out: &mut String) {
         self.open = Some(row.proxy);
-        let view = self.runtime.view();
+        let view = self.statistics.view();
         let proxy = view.proxies.iter().find(|proxy| proxy.state.id == row.proxy);
         self.form = self.admin && proxy.is_some_and(|proxy| !proxy.state.servers.load().is_empty());
         let name = escape(&row.text(C::pxname));

@@ -8,7 +8,6 @@ use state::Mirror;
 use state::mirror::MirrorCounters;
 
 use crate::config_view::ConfigView;
-use crate::invocation::{Call, CommandReply, error};
 
 /// What is counted of copies: the name of the metric and of the column, what it is, its value.
 type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
@@ -27,11 +26,14 @@ fn backends(view: &ConfigView) -> impl Iterator<Item = (&str, &Mirror)> {
     view.proxies.iter().filter_map(|proxy| Some((&*proxy.state.name, proxy.state.mirror()?)))
 }
 
-pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
-    let (view, wanted) = (call.runtime.view(), call.arg(0).to_owned());
-    let chosen: Vec<_> = backends(&view).filter(|(name, _)| wanted.is_empty() || *name == wanted).collect();
+/// The answer to `show mirror`: the backend `wanted`, or all that get copies if that is empty.
+///
+/// # Errors
+/// The message for the client if the backend gets no copies.
+pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
+    let chosen: Vec<_> = backends(view).filter(|(name, _)| wanted.is_empty() || *name == wanted).collect();
     if chosen.is_empty() && !wanted.is_empty() {
-        return error(format!("No rule mirrors requests to backend '{wanted}'."));
+        return Err(format!("No rule mirrors requests to backend '{wanted}'."));
     }
     let mut out = "# be_name".to_owned();
     for (name, ..) in ROWS {
@@ -45,7 +47,7 @@ pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
         }
         out.push('\n');
     }
-    CommandReply::Text(out)
+    Ok(out)
 }
 
 /// The metrics; `wanted` takes them by the kind of object and by name.

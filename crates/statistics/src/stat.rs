@@ -12,45 +12,46 @@ use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
-use crate::config_view::{ProxyView, Runtime};
-use crate::statistics::column::{C, ObjectKind, ObjectRow};
+use crate::column::{C, ObjectKind, ObjectRow};
+use crate::config_view::ProxyView;
+use crate::process::Statistics;
 
 /// What a row may show.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Show {
+pub struct Show {
     /// Addresses, cookies, algorithms: levels operator and admin, or `stats show-legends`.
-    pub(crate) legends: bool,
+    pub legends: bool,
     /// Now, in ms of the monotonic clock.
     pub(crate) now: u64,
-    /// The process's limit of connections, which stands where a proxy has none of its own.
+    /// The process's limit of connections, shown for proxies without one.
     pub(crate) maxconn: u32,
 }
 
 impl Show {
-    /// What is shown now, of other processes too that share counters.
-    pub(crate) fn now(runtime: &Runtime, legends: bool) -> Self {
-        runtime.refresh_counters();
-        Self { legends, now: now_ms(), maxconn: runtime.process.maxconn.load(Relaxed) }
+    /// Settings for rows read now. Brings counters shared by other processes up to date.
+    pub fn now(statistics: &Statistics, legends: bool) -> Self {
+        statistics.refresh_counters();
+        Self { legends, now: now_ms(), maxconn: statistics.process.maxconn.load(Relaxed) }
     }
 }
 
 /// Which rows are wanted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RowFilter {
+pub struct RowFilter {
     /// Only this proxy.
-    pub(crate) proxy: Option<u32>,
+    pub proxy: Option<u32>,
     /// 1 for frontends, 2 for backends, 4 for servers, 8 for listeners, added up.
-    pub(crate) kinds: Option<u32>,
+    pub kinds: Option<u32>,
     /// Only this server.
-    pub(crate) server: Option<u32>,
+    pub server: Option<u32>,
     /// Leave out servers that are down or in maintenance.
-    pub(crate) up: bool,
+    pub up: bool,
     /// Leave out servers in maintenance.
-    pub(crate) no_maintenance: bool,
+    pub no_maintenance: bool,
     /// Only proxies whose name contains this (`scope=` of the page).
-    pub(crate) scope: Option<String>,
+    pub scope: Option<String>,
     /// Only these proxies (`stats scope`).
-    pub(crate) names: Vec<Box<str>>,
+    pub names: Vec<Box<str>>,
 }
 
 impl RowFilter {
@@ -438,19 +439,11 @@ fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<Ba
 }
 
 /// `address:port` as the statistics show it.
-pub(crate) fn address_text(address: &ServerAddress) -> String {
+pub fn address_text(address: &ServerAddress) -> String {
     match address {
         ServerAddress::Ip(address) => address.to_string(),
         ServerAddress::Unix(_) | ServerAddress::Abstract { .. } => "unix".to_owned(),
         ServerAddress::Unresolved | ServerAddress::Reverse => "-".to_owned(),
-    }
-}
-
-/// The IP address of a server.
-pub(crate) fn ip(address: &ServerAddress) -> Option<SocketAddr> {
-    match address {
-        ServerAddress::Ip(address) => Some(*address),
-        _ => None,
     }
 }
 

@@ -11,16 +11,17 @@ use std::sync::Arc;
 
 use state::table::Table;
 
-use crate::config_view::{ConfigView, Runtime};
+use crate::column::{C, COLUMNS, ObjectKind, ObjectRow};
+use crate::config_view::ConfigView;
 use crate::disks;
+use crate::field::StatValue;
+use crate::info;
 use crate::mirrors;
 use crate::page::{PageRequest, PageResponse};
+use crate::pieces::StatPieces;
 use crate::policies;
-use crate::statistics::column::{C, COLUMNS, ObjectKind, ObjectRow};
-use crate::statistics::field::StatValue;
-use crate::statistics::info;
-use crate::statistics::pieces::StatPieces;
-use crate::statistics::stat::{RowFilter, Show};
+use crate::process::Statistics;
+use crate::stat::{RowFilter, Show};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 
@@ -70,7 +71,7 @@ const SCOPES: &[(&str, ObjectKind)] = &[
 /// Answers a scrape. GET and HEAD; the parameters are those of HAProxy's exporter:
 /// `scope=global|frontend|listener| backend|server|resolver`, `metrics=`, `no-maint`,
 /// `desc-labels`, `extra-counters`. Pieces of the body may be empty.
-pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageResponse {
+pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
     let refuse = |status: u16, text: &str| PageResponse {
@@ -88,10 +89,10 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     };
     let filter = RowFilter { no_maintenance: wanted.no_maintenance, ..RowFilter::default() };
     let kinds: Vec<ObjectKind> = SCOPES.iter().filter(|row| wanted.scope(row.0)).map(|row| row.1).collect();
-    let process = wanted.scope("global").then(|| process_metrics(runtime, &wanted).into_bytes());
-    let view = runtime.view();
+    let process = wanted.scope("global").then(|| process_metrics(statistics, &wanted).into_bytes());
+    let view = statistics.view();
     let resolvers = wanted.scope("resolver").then(|| {
-        let text = crate::statistics::resolvers::metrics(&view, |name| wanted.metric("resolver", name));
+        let text = crate::resolvers::metrics(&view, |name| wanted.metric("resolver", name));
         text.into_bytes()
     });
     let tables = wanted.scope(query::TABLES).then(|| table_metrics(&view, &wanted).into_bytes());
@@ -103,7 +104,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
-    let rows = StatPieces::new(view, filter, Show::now(runtime, false), info::InfoFormat::Plain, false);
+    let rows = StatPieces::new(view, filter, Show::now(statistics, false), info::InfoFormat::Plain, false);
     let body: Box<dyn Iterator<Item = Vec<u8>>> = if request.method == http::Method::Head {
         Box::new(std::iter::empty())
     } else {
@@ -124,12 +125,12 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }
 
-fn process_metrics(runtime: &Runtime, wanted: &MetricsQuery) -> String {
+fn process_metrics(statistics: &Statistics, wanted: &MetricsQuery) -> String {
     let mut out = String::new();
-    let described = runtime.view().description.as_deref().filter(|_| wanted.describe).map(escape);
+    let described = statistics.view().description.as_deref().filter(|_| wanted.describe).map(escape);
     let labels = described.as_ref().map_or_else(String::new, |text| format!("{{desc=\"{text}\"}}"));
     let more = described.as_ref().map_or_else(String::new, |text| format!(",desc=\"{text}\""));
-    let values = info::values(runtime, false);
+    let values = info::values(statistics, false);
     for (field, name, counter) in PROCESS {
         let Some(position) = info::FIELDS.iter().position(|known| known.name == *field) else { continue };
         if !wanted.metric("process", name) {

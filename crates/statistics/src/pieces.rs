@@ -4,17 +4,17 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::column::{C, COLUMNS, ObjectRow};
 use crate::config_view::ConfigView;
-use crate::statistics::column::{C, COLUMNS, ObjectRow};
-use crate::statistics::field;
-use crate::statistics::info::InfoFormat;
-use crate::statistics::stat::{self, RowFilter, Show};
+use crate::field;
+use crate::info::InfoFormat;
+use crate::stat::{self, RowFilter, Show};
 
 /// Rows a piece of output may have: a few hundred µs of work.
 const ROWS_A_PIECE: usize = 64;
 
 /// The statistics in pieces of some rows each, read from one proxy at a time.
-pub(crate) struct StatPieces {
+pub struct StatPieces {
     pub(crate) view: Arc<ConfigView>,
     pub(crate) filter: RowFilter,
     pub(crate) show: Show,
@@ -35,7 +35,9 @@ enum PageStage {
 }
 
 impl StatPieces {
-    pub(crate) fn new(
+    /// The rows of the proxies in `view` that `filter` selects. With `describe`, the typed format has
+    /// a description of each value.
+    pub fn new(
         view: Arc<ConfigView>,
         filter: RowFilter,
         show: Show,
@@ -145,7 +147,7 @@ fn write_json(row: &ObjectRow, out: &mut String) {
 }
 
 /// A JSON schema (draft 4) of `show info json` and `show stat json`.
-pub(crate) fn schema_text() -> String {
+pub fn schema_text() -> String {
     let words =
         |table: &[(u8, &str)]| table.iter().map(|row| format!("\"{}\"", row.1)).collect::<Vec<_>>().join(",");
     let integer = |name: &str, min: i64, max: u64| {

@@ -10,7 +10,6 @@ use state::performance::{EjectionCause, OutlierState};
 use state::{ExtraAttempts, Server};
 
 use crate::config_view::{ConfigView, PoliciesView, ProxyView};
-use crate::invocation::{Call, CommandReply, error};
 
 /// The backends that a command is about: those that have the policy, or the one that is named.
 fn chosen<'a>(
@@ -18,24 +17,24 @@ fn chosen<'a>(
     name: &str,
     keyword: &str,
     has: impl Fn(&PoliciesView) -> bool,
-) -> Result<Vec<&'a ProxyView>, CommandReply> {
+) -> Result<Vec<&'a ProxyView>, String> {
     if name.is_empty() {
         return Ok(view.proxies.iter().filter(|proxy| has(&proxy.policies)).collect());
     }
     let is_named = |proxy: &&ProxyView| proxy.state.is_backend && *proxy.state.name == *name;
     match view.proxies.iter().find(is_named) {
-        None => Err(error("Can't find backend.")),
-        Some(proxy) if !has(&proxy.policies) => Err(error(format!("Backend '{name}' has no '{keyword}'."))),
+        None => Err("Can't find backend.".to_owned()),
+        Some(proxy) if !has(&proxy.policies) => Err(format!("Backend '{name}' has no '{keyword}'.")),
         Some(proxy) => Ok(vec![proxy]),
     }
 }
 
-pub(crate) fn show_outliers(call: &mut Call<'_>) -> CommandReply {
-    let view = call.runtime.view();
-    let proxies = match chosen(&view, call.arg(0), "outlier-ejection", |own| own.outliers) {
-        Ok(proxies) => proxies,
-        Err(reply) => return reply,
-    };
+/// The answer to `show outliers`: the backend `name`, or all that have the policy if that is empty.
+///
+/// # Errors
+/// The message for the client if the backend does not exist or has no such policy.
+pub fn show_outliers(view: &ConfigView, name: &str) -> Result<String, String> {
+    let proxies = chosen(view, name, "outlier-ejection", |own| own.outliers)?;
     let mut out =
         "# be_name srv_name standing weight_percent left_ms failed_in_a_row ejections_in_a_row".to_owned();
     for cause in EjectionCause::ALL {
@@ -48,7 +47,7 @@ pub(crate) fn show_outliers(call: &mut Call<'_>) -> CommandReply {
             outlier(&mut out, server, now);
         }
     }
-    CommandReply::Text(out)
+    Ok(out)
 }
 
 fn outlier(out: &mut String, server: &Server, now: u64) {
@@ -75,12 +74,12 @@ fn outlier(out: &mut String, server: &Server, now: u64) {
     let _ = writeln!(out, " {} {} {} {}", totals.attempts(), totals.failed, quantile(0.5), quantile(0.9));
 }
 
-pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> CommandReply {
-    let view = call.runtime.view();
-    let proxies = match chosen(&view, call.arg(0), "retry-budget", |own| own.budget.is_some()) {
-        Ok(proxies) => proxies,
-        Err(reply) => return reply,
-    };
+/// The answer to `show retry-budget`: the backend `name`, or all that have the policy if that is empty.
+///
+/// # Errors
+/// The message for the client if the backend does not exist or has no such policy.
+pub fn show_retry_budget(view: &ConfigView, name: &str) -> Result<String, String> {
+    let proxies = chosen(view, name, "retry-budget", |own| own.budget.is_some())?;
     let mut out =
         "# be_name percent min requests last_second extra extra_last_second retries retries_refused\n"
             .to_owned();
@@ -98,15 +97,15 @@ pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> CommandReply {
         let _ =
             writeln!(out, "{name} {percent} {min} {live} {recent} {in_flight} {window} {retries} {refused}");
     }
-    CommandReply::Text(out)
+    Ok(out)
 }
 
-pub(crate) fn show_hedge(call: &mut Call<'_>) -> CommandReply {
-    let view = call.runtime.view();
-    let proxies = match chosen(&view, call.arg(0), "hedge", |own| own.hedge.is_some()) {
-        Ok(proxies) => proxies,
-        Err(reply) => return reply,
-    };
+/// The answer to `show hedge`: the backend `name`, or all that have the policy if that is empty.
+///
+/// # Errors
+/// The message for the client if the backend does not exist or has no such policy.
+pub fn show_hedge(view: &ConfigView, name: &str) -> Result<String, String> {
+    let proxies = chosen(view, name, "hedge", |own| own.hedge.is_some())?;
     let mut out =
         "# be_name after delay_us max_percent hedges won refused over_budget without_server\n".to_owned();
     for proxy in proxies {
@@ -127,7 +126,7 @@ pub(crate) fn show_hedge(call: &mut Call<'_>) -> CommandReply {
             of(|own| &own.hedges_without_server),
         );
     }
-    CommandReply::Text(out)
+    Ok(out)
 }
 
 /// A metric of backends: name, type, help, labels beside the proxy's, value.

@@ -6,12 +6,14 @@ use std::fmt::Write;
 use state::resolvers::{NameServer, ResolversSection};
 
 use crate::config_view::ConfigView;
-use crate::invocation::{Call, CommandReply, error};
-use crate::statistics::field::{StatColumn, StatValue};
-use crate::statistics::info::InfoFormat;
+use crate::field::{StatColumn, StatValue};
+use crate::info::InfoFormat;
 
-pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
-    let (view, wanted) = (call.runtime.view(), call.arg(0));
+/// The answer to `show resolvers`: the section `wanted`, or all of them if that is empty.
+///
+/// # Errors
+/// The message for the client if the section does not exist.
+pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut found = false;
     for section in view.resolvers.iter().filter(|section| wanted.is_empty() || *section.name == *wanted) {
@@ -25,8 +27,8 @@ pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
         }
     }
     match found || wanted.is_empty() {
-        true => CommandReply::Text(out),
-        false => error("Can't find that resolvers section"),
+        true => Ok(out),
+        false => Err("Can't find that resolvers section".to_owned()),
     }
 }
 
@@ -87,8 +89,9 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> Strin
     out
 }
 
-/// The statistics of all name servers.
-pub(crate) fn statistics(view: &ConfigView, format: InfoFormat, describe: bool) -> String {
+/// The answer to `show stat domain resolvers`: the counters of all name servers. With `describe`, the
+/// typed format has a description of each.
+pub fn statistics(view: &ConfigView, format: InfoFormat, describe: bool) -> String {
     let mut out = String::new();
     match format {
         InfoFormat::Plain => {

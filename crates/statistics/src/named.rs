@@ -2,11 +2,11 @@
 
 use state::statistic::{Statistic, Whose};
 
-use super::column::{COLUMNS, ObjectRow};
-use super::field::StatValue;
-use super::info;
-use super::stat::{self, RowFilter, Show};
-use crate::config_view::Runtime;
+use crate::column::{COLUMNS, ObjectRow};
+use crate::field::StatValue;
+use crate::info;
+use crate::process::Statistics;
+use crate::stat::{self, RowFilter, Show};
 
 fn field(value: &StatValue) -> Option<Statistic> {
     Some(match value {
@@ -19,20 +19,21 @@ fn field(value: &StatValue) -> Option<Statistic> {
     })
 }
 
-/// Those that have a value now.
-pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
+/// The names and current values of all statistics of `whose` that have a value; empty if the object
+/// does not exist.
+pub fn by_name(statistics: &Statistics, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
     let (proxy, kinds, server) = match whose {
         Whose::Process => {
-            let values = info::values(runtime, false);
+            let values = info::values(statistics, false);
             let named = values.iter().filter_map(|(at, value)| Some((info::FIELDS[*at].name, field(value)?)));
             return named.collect();
         }
-        Whose::Listener(frontend, name) => return of_listener(runtime, frontend, name),
+        Whose::Listener(frontend, name) => return of_listener(statistics, frontend, name),
         Whose::Frontend(name) => (name, 1, None),
         Whose::Backend(name) => (name, 2, None),
         Whose::Server(backend, name) => (backend, 4, Some(name)),
     };
-    let shown = runtime.view();
+    let shown = statistics.view();
     let Some(view) =
         shown.proxy(proxy, |state| if kinds == 1 { state.is_frontend } else { state.is_backend })
     else {
@@ -40,17 +41,17 @@ pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Sta
     };
     let server = server.and_then(|name| view.state.server(name)).map(|server| server.id);
     let filter = RowFilter { kinds: Some(kinds), server, ..RowFilter::default() };
-    let row = stat::rows(view, &filter, Show::now(runtime, true)).next();
+    let row = stat::rows(view, &filter, Show::now(statistics, true)).next();
     row.map(|row| values(&row)).unwrap_or_default()
 }
 
 /// Those of a listener, whether it counts or not.
-fn of_listener(runtime: &Runtime, frontend: &str, name: &str) -> Vec<(&'static str, Statistic)> {
-    let shown = runtime.view();
+fn of_listener(statistics: &Statistics, frontend: &str, name: &str) -> Vec<(&'static str, Statistic)> {
+    let shown = statistics.view();
     let Some(view) = shown.proxy(frontend, |state| state.is_frontend) else { return Vec::new() };
     let listeners = view.state.listeners.load();
     let listener = listeners.iter().find(|listener| *listener.name == *name);
-    let row = listener.map(|listener| stat::listener_row(view, listener, Show::now(runtime, true)));
+    let row = listener.map(|listener| stat::listener_row(view, listener, Show::now(statistics, true)));
     row.map(|row| values(&row)).unwrap_or_default()
 }
 

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use control::sharing::{Cleared, SharedCounters};
 use state::counters::total_of_all;
 use state::proxy::{Mode, ProxySeed};
 use state::server::{ServerAddress, ServerSeed};
 use state::{Proxy, Server};
+use statistics::sharing::{Cleared, SharedCounters};
 
 const SERVERS: usize = 3;
 

@@ -1,0 +1,37 @@
+//! Settings of a runtime socket that limit its clients or change how they are answered (`level`,
+//! `severity-output`).
+
+/// The rights of a client of a runtime socket (`level`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum AccessLevel {
+    /// Reading of harmless values.
+    User,
+    /// Reading of everything, and clearing of counters.
+    #[default]
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl AccessLevel {
+    /// The keyword.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// `severity-output` of a runtime socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SeverityOutput {
+    /// Not shown.
+    #[default]
+    None,
+    /// As a number.
+    Number,
+    /// As a word.
+    String,
+}

@@ -1,0 +1,43 @@
+//! Commands that `statistics` answers: the tables of name servers, caches, mirrors and policies, and
+//! the statistics file.
+
+use statistics::{ConfigView, disks, mirrors, policies, resolvers, stats_file};
+
+use crate::invocation::{Call, CommandReply, error};
+
+/// Answers with the table of everything, or of the object that the first argument names.
+fn table(call: &Call<'_>, show: fn(&ConfigView, &str) -> Result<String, String>) -> CommandReply {
+    match show(&call.runtime.view(), call.arg(0)) {
+        Ok(text) => CommandReply::Text(text),
+        Err(text) => error(text),
+    }
+}
+
+pub(crate) fn resolvers(call: &mut Call<'_>) -> CommandReply {
+    table(call, resolvers::show)
+}
+
+pub(crate) fn cache_disk(call: &mut Call<'_>) -> CommandReply {
+    table(call, disks::show)
+}
+
+pub(crate) fn mirror(call: &mut Call<'_>) -> CommandReply {
+    table(call, mirrors::show)
+}
+
+pub(crate) fn outliers(call: &mut Call<'_>) -> CommandReply {
+    table(call, policies::show_outliers)
+}
+
+pub(crate) fn retry_budget(call: &mut Call<'_>) -> CommandReply {
+    table(call, policies::show_retry_budget)
+}
+
+pub(crate) fn hedge(call: &mut Call<'_>) -> CommandReply {
+    table(call, policies::show_hedge)
+}
+
+pub(crate) fn stats_file(call: &mut Call<'_>) -> CommandReply {
+    call.runtime.statistics.refresh_counters();
+    CommandReply::Text(stats_file::text(&call.runtime.view()))
+}

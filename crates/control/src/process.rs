@@ -1,0 +1,105 @@
+//! The process as runtime sockets read and change it: its statistics, and the parts of the binary
+//! that carry out commands.
+
+use std::pin::Pin;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+use base::event_counter::EventCounter;
+use statistics::{ConfigView, Statistics};
+
+use crate::runtime_edit::{Keeper, Reloader, Scripts};
+use crate::versions::Versions;
+
+/// Receives messages about changes: the proxy concerned, the syslog level, the text.
+pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
+
+/// Shows one `peers` section or all of them, optionally with the dictionaries of their sessions;
+/// `None` if the section does not exist.
+pub type ShowPeers =
+    Box<dyn Fn(Option<&str>, bool) -> Option<Pin<Box<dyn Future<Output = String>>>> + Send + Sync>;
+
+/// Everything that commands read and change. One per process; it outlives reloads.
+pub struct Runtime {
+    /// The statistics, with the view of the configuration.
+    pub statistics: Arc<Statistics>,
+    /// The key of anonymized output on connections that have none set (`set anon global-key`); 0 for
+    /// none.
+    pub anonymous_key: AtomicU32,
+    /// Shows `peers` sections; set once.
+    pub peers: OnceLock<ShowPeers>,
+    /// Notified whenever a connection to a runtime socket ends.
+    pub(crate) left: tokio::sync::Notify,
+    pub(crate) notify: Option<Notify>,
+    /// Versions of lists under preparation.
+    pub(crate) versions: Mutex<Versions>,
+    /// Makes and removes servers and backends.
+    keeper: RwLock<Option<Arc<dyn Keeper>>>,
+    /// Runs the commands that scripts registered.
+    scripts: RwLock<Option<Arc<dyn Scripts>>>,
+    /// Reads the configuration again.
+    pub(crate) reloader: OnceLock<Arc<dyn Reloader>>,
+    /// Counters of rare events; set once.
+    rare: OnceLock<Vec<&'static EventCounter>>,
+}
+
+impl Runtime {
+    /// A runtime with these statistics, and nothing registered yet.
+    pub fn new(statistics: Arc<Statistics>) -> Self {
+        Self {
+            statistics,
+            anonymous_key: AtomicU32::new(0),
+            peers: OnceLock::new(),
+            left: tokio::sync::Notify::new(),
+            notify: None,
+            versions: Mutex::default(),
+            keeper: RwLock::default(),
+            scripts: RwLock::default(),
+            reloader: OnceLock::new(),
+            rare: OnceLock::new(),
+        }
+    }
+
+    /// The same, with `notify` to report changes of servers.
+    #[must_use]
+    pub fn with_notify(self, notify: Notify) -> Self {
+        Self { notify: Some(notify), ..self }
+    }
+
+    /// Registers the keeper of a new plan, in place of the last one.
+    pub fn keep(&self, keeper: Arc<dyn Keeper>) {
+        *self.keeper.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(keeper);
+    }
+
+    /// Registers the scripts of a new plan, in place of the last ones.
+    pub fn set_scripts(&self, scripts: Arc<dyn Scripts>) {
+        *self.scripts.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(scripts);
+    }
+
+    pub(crate) fn scripts(&self) -> Option<Arc<dyn Scripts>> {
+        self.scripts.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        self.keeper.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Registers the reloader. Only the first call has an effect.
+    pub fn reload_by(&self, reloader: Arc<dyn Reloader>) {
+        let _ = self.reloader.set(reloader);
+    }
+
+    /// Registers the counters of rare events. Only the first call has an effect.
+    pub fn count_rare(&self, known: Vec<&'static EventCounter>) {
+        let _ = self.rare.set(known);
+    }
+
+    pub(crate) fn rare(&self) -> &[&'static EventCounter] {
+        self.rare.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The view of the configuration in use.
+    pub fn view(&self) -> Arc<ConfigView> {
+        self.statistics.view()
+    }
+}

@@ -1,0 +1,73 @@
+//! Socket options of a connection to a server, derived from its `server` line and `global`.
+//!
+//! A pure conversion, shared by requests, health checks, agents and log forwarding: they start from
+//! [`to_server`], set the options that depend on the request (the client's address, marks set by
+//! rules, delayed acknowledgements), then connect through `net`.
+
+use std::net::SocketAddr;
+
+use net::dial::unspecified;
+use net::{Dial, Target};
+use state::server::ServerAddress;
+
+use crate::ServerSettings;
+use crate::global::Tune;
+use crate::server::{SourceAddress, UseSource};
+
+/// The kernel's buffers towards servers (`tune.rcvbuf.server`, `tune.sndbuf.server`,
+/// `tune.notsent-lowat.server`); 0 leaves each to the kernel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Buffers {
+    receive: usize,
+    send: usize,
+    notsent: usize,
+}
+
+impl From<&Tune> for Buffers {
+    fn from(tune: &Tune) -> Self {
+        Self { receive: tune.rcvbuf_server, send: tune.sndbuf_server, notsent: tune.notsent_server }
+    }
+}
+
+/// The server's current address as something to connect to; `None` while its name is not resolved,
+/// and for a reverse server, whose connections are opened by its clients.
+pub fn target(address: &ServerAddress) -> Option<Target> {
+    Some(match address {
+        ServerAddress::Ip(address) => Target::Ip(*address),
+        ServerAddress::Unix(path) => Target::Unix(path.clone()),
+        ServerAddress::Abstract { name, padded } => Target::Abstract { name: name.clone(), padded: *padded },
+        ServerAddress::Unresolved | ServerAddress::Reverse => return None,
+    })
+}
+
+/// The options of a socket to this server.
+pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Target) -> Dial<'a> {
+    let source = server.source.as_ref();
+    Dial {
+        source: source.and_then(|source| own_address(source, target)),
+        source_ports: source.and_then(|source| source.ports).filter(|(first, last)| first != last),
+        transparent: source.is_some_and(|source| matches!(source.transparent, UseSource::Fixed(_))),
+        interface: source.and_then(|source| source.interface.as_deref()),
+        user_timeout: server.tcp_ut,
+        receive_buffer: buffers.receive,
+        send_buffer: buffers.send,
+        notsent: buffers.notsent,
+        md5_key: server.md5sig.as_deref().map(str::as_bytes),
+        congestion: server.congestion.as_deref(),
+        tos: server.tos,
+        namespace: server.namespace.as_deref(),
+        ..Dial::default()
+    }
+}
+
+/// The address to connect from, if the `server` line fixes it: the address of `usesrc`, or else the
+/// one of `source`. An address that `usesrc` takes from the client is up to the caller.
+pub fn own_address(source: &SourceAddress, target: &Target) -> Option<SocketAddr> {
+    let Target::Ip(target) = target else { return None };
+    if let UseSource::Fixed(address) = source.transparent {
+        return Some(address);
+    }
+    let port = source.ports.map_or(0, |(first, last)| if first == last { first } else { 0 });
+    let ip = source.address.unwrap_or_else(|| unspecified(*target));
+    (source.address.is_some() || source.ports.is_some()).then(|| SocketAddr::new(ip, port))
+}

@@ -1,0 +1,46 @@
+//! Socket options of connections to servers. In a crate of its own because the parser that makes
+//! the plan links the library without `cfg(test)`.
+
+#![allow(missing_docs)]
+
+use std::net::SocketAddr;
+
+use net::{Dial, Target};
+use plan::dial::to_server;
+
+/// The address, a range of ports, and whether the address may be foreign.
+type Seen = (SocketAddr, Option<(u16, u16)>, bool);
+
+/// What `see` sees of the options for a server line behind some lines of `global`.
+fn options<T>(global: &str, line: &str, see: impl FnOnce(&Dial<'_>) -> T) -> T {
+    let text = format!("global\n {global}\nbackend b\n mode tcp\n server s 192.0.2.1:80 {line}\n");
+    let loaded = config::load_text("test.cfg", &text, &config::Boot::default());
+    let plan = loaded.plan.expect("the lines are right");
+    let server = plan.proxies[0].servers.get(0).expect("it has one");
+    let buffers = (&plan.global.tune).into();
+    see(&to_server(&server, buffers, &Target::Ip(([192, 0, 2, 1], 80).into())))
+}
+
+fn source(line: &str) -> Option<Seen> {
+    options("", line, |dial| dial.source.map(|address| (address, dial.source_ports, dial.transparent)))
+}
+
+#[test]
+fn the_buffers_of_the_process_are_those_of_the_socket() {
+    let sizes =
+        |global: &str| options(global, "", |dial| (dial.receive_buffer, dial.send_buffer, dial.notsent));
+    assert_eq!(sizes(""), (0, 0, 0));
+    assert_eq!(sizes("tune.rcvbuf.server 8192\n tune.sndbuf.server 4096"), (8192, 4096, 0));
+    assert_eq!(sizes("tune.notsent-lowat.server 2048"), (0, 0, 2048));
+}
+
+#[test]
+fn the_source_of_a_line_is_that_of_the_socket() {
+    let own = |port: u16| SocketAddr::from(([127, 0, 0, 2], port));
+    assert_eq!(source(""), None);
+    assert_eq!(source("source 127.0.0.2"), Some((own(0), None, false)));
+    assert_eq!(source("source 127.0.0.2:1000"), Some((own(1000), None, false)));
+    assert_eq!(source("source 127.0.0.2:1000-1003"), Some((own(0), Some((1000, 1003)), false)));
+    let fixed = SocketAddr::from(([192, 0, 2, 9], 0));
+    assert_eq!(source("source 127.0.0.2 usesrc 192.0.2.9"), Some((fixed, None, true)));
+}

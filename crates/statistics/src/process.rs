@@ -1,0 +1,102 @@
+//! The process that the statistics are about: its counters, the configuration in use, and facts that
+//! only the binary knows.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use arc_swap::ArcSwap;
+use base::clock::{WallTime, now_ms};
+
+use crate::config_view::ConfigView;
+use crate::sharing::SharedCounters;
+
+/// Everything that statistics are read from. One per process; it outlives reloads, which replace its
+/// [`ConfigView`].
+pub struct Statistics {
+    /// The process's counters and limits.
+    pub process: Arc<state::Process>,
+    /// Product name in `show info`.
+    pub name: &'static str,
+    /// The version shown.
+    pub version: &'static str,
+    /// The release date shown, `YYYY/MM/DD`.
+    pub date: &'static str,
+    /// The number of pipes for splicing: the limit, those in use and those kept. All zero if the
+    /// configuration does not enable splicing.
+    pub pipes: fn() -> [usize; 3],
+    /// The memory that compression uses, in bytes.
+    pub compression_memory: fn() -> u64,
+    /// The number of warnings written to standard error (`TotalWarnings`).
+    pub warnings: fn() -> u64,
+    /// When the process started.
+    pub started: WallTime,
+    /// The same instant in ms of the monotonic clock. That clock begins with the program, so this
+    /// is the time that reading the configuration took.
+    pub started_ms: u64,
+    /// Current connections to the runtime socket. Written by the runtime socket.
+    pub commanders: AtomicU32,
+    /// Patterns in versions of lists that are prepared but not committed yet. Written by the
+    /// runtime socket.
+    pub waiting_patterns: AtomicU64,
+    /// CPU time and instant of the last `show info`, for `Idle_pct`.
+    pub(crate) cpu_seen: Mutex<(u64, u64)>,
+    /// Counters shared with other processes (`shm-stats-file`); set once.
+    sharing: OnceLock<Arc<SharedCounters>>,
+    view: ArcSwap<ConfigView>,
+}
+
+impl Statistics {
+    /// Statistics of a process that starts now.
+    pub fn new(process: Arc<state::Process>, view: ConfigView) -> Self {
+        Self {
+            process,
+            name: "HAProxy",
+            version: concat!("3.5.0-weir", env!("CARGO_PKG_VERSION")),
+            date: "2026/11/21",
+            pipes: || [0; 3],
+            compression_memory: || 0,
+            warnings: || 0,
+            started: WallTime::now(),
+            started_ms: now_ms(),
+            commanders: AtomicU32::new(0),
+            waiting_patterns: AtomicU64::new(0),
+            cpu_seen: Mutex::default(),
+            sharing: OnceLock::new(),
+            view: ArcSwap::from_pointee(view),
+        }
+    }
+
+    /// Sets the counters shared with other processes. Only the first call has an effect.
+    pub fn share_counters(&self, shared: Arc<SharedCounters>) {
+        let _ = self.sharing.set(shared);
+    }
+
+    /// The counters shared with other processes, if `shm-stats-file` is set.
+    pub fn shared_counters(&self) -> Option<&Arc<SharedCounters>> {
+        self.sharing.get()
+    }
+
+    /// Reads the counters of other processes before counters are shown. Never waits.
+    pub fn refresh_counters(&self) {
+        if let Some(shared) = self.sharing.get() {
+            shared.refresh(self.view().states());
+        }
+    }
+
+    /// The view of the configuration in use.
+    pub fn view(&self) -> Arc<ConfigView> {
+        self.view.load_full()
+    }
+
+    /// Replaces the view after a reload.
+    pub fn replace(&self, view: ConfigView) {
+        // Counters of removed objects count until now.
+        self.refresh_counters();
+        self.view.store(Arc::new(view));
+    }
+
+    /// Seconds since the start.
+    pub fn uptime(&self) -> u64 {
+        now_ms().saturating_sub(self.started_ms) / 1000
+    }
+}
