@@ -10,7 +10,7 @@ use net::Stream;
 use runtime::datagrams::Receiver;
 use runtime::worker::ConnectionGuard;
 
-use super::slots::OpenPermit;
+use super::reverse_quota::OpenPermit;
 use crate::stream::Reader;
 use crate::stream::h2::Connection;
 use crate::worker::{self, Worker};

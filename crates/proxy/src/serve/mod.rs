@@ -1,7 +1,6 @@
 //! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
-mod attach;
 mod cached;
 mod coming;
 mod connection_deadline;
@@ -17,16 +16,15 @@ mod mirror;
 mod multiplexed;
 pub(crate) mod obtain;
 mod peer;
-pub mod preconnect;
 mod preface;
 pub(crate) mod reply;
 mod revalidate;
-mod reversal;
+pub mod reverse;
+mod reverse_quota;
 mod script;
 mod sending;
 pub(crate) mod session;
 pub mod shutdown_wakers;
-mod slots;
 mod stream_quota;
 mod stream_wakers;
 pub(crate) mod tcp;

@@ -35,7 +35,8 @@ use crate::observe;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
 use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
 use crate::serve::log::forward;
-use crate::serve::{attach, datagrams, multiplexed, peer, preface, revalidate};
+use crate::serve::reverse::accept;
+use crate::serve::{datagrams, multiplexed, peer, preface, revalidate};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
@@ -219,7 +220,7 @@ fn run<S: ServeExchange>(
         count_session(&connection);
         // Boxed: a connection at rest between HTTP/1 requests needs no room for the others.
         match kind(&connection, leaves_to) {
-            ConnectionKind::Reversed(attach) => return Box::pin(attach::attach(connection, *attach)).await,
+            ConnectionKind::Reversed(attach) => return Box::pin(accept::attach(connection, *attach)).await,
             ConnectionKind::LogForward => return Box::pin(forward::stream(connection)).await,
             ConnectionKind::Peer => return Box::pin(peer::serve(connection)).await,
             ConnectionKind::Tcp => match Box::pin(stream(connection, &exchanges)).await {
