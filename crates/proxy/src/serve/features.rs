@@ -17,7 +17,6 @@ use crate::evaluate::spoe;
 use crate::exchange::{Exchange, Stop, trace};
 use crate::message::caching::{self, Validated};
 use crate::message::{conclude, scripted};
-use crate::observe;
 use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::per_worker::LocalProxy;
@@ -28,7 +27,7 @@ pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> 
 /// The request was received.
 #[inline(always)]
 pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
-    trace::begin(x, &client.frontend);
+    trace::filter::begin(x, &client.frontend);
     if client.frontend.script_filters.is_none() && client.frontend.engines.is_empty() {
         return None;
     }
@@ -51,7 +50,7 @@ pub(super) fn routed<'a>(
     x: &'a mut Exchange,
     backend: &'a LocalProxy,
 ) -> Option<FeatureWait<'a>> {
-    trace::backend(x, &client.frontend, backend);
+    trace::filter::backend(x, &client.frontend, backend);
     if backend.script_filters.is_none() || backend.index == client.frontend.index {
         spoe::join(client, x, backend);
         return None;
@@ -78,7 +77,7 @@ pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> O
 /// The request is ready to be sent.
 #[inline(always)]
 pub(super) fn before_connect(x: &Exchange) {
-    trace::forwards_request(x);
+    trace::filter::forwards_request(x);
 }
 
 /// A cache decides on the response of the server: it is used, or confirms a stored one, or is asked
@@ -134,8 +133,8 @@ pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> 
 /// The response is ready to be sent.
 #[inline(always)]
 pub(super) fn before_answer(client: &Client, x: &Exchange) {
-    trace::forwards_response(x);
-    observe::answer(client, x);
+    trace::filter::forwards_response(x);
+    trace::events::answer(client, x);
 }
 
 /// The body of the response was sent.
@@ -150,7 +149,7 @@ pub(super) fn body(x: &mut Exchange) {
 #[cold]
 pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let stop = if x.caching.is_some() { cached::instead_of(client, x, stop) } else { stop };
-    observe::stopped(client, x, stop);
+    trace::events::stopped(client, x, stop);
     stop
 }
 
@@ -160,5 +159,5 @@ pub(super) fn end(client: &Client, x: &mut Exchange) {
     if x.filtering.is_some() {
         scripted::end(client, x);
     }
-    observe::over(client, x);
+    trace::events::over(client, x);
 }

@@ -8,11 +8,10 @@ use http::BodyLength;
 use runtime::timer;
 
 use crate::client::{Client, Watch};
-use crate::exchange::{Exchange, filters};
+use crate::exchange::{Exchange, filters, trace};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filters, FlowError, Path, Source};
 use crate::message::{compression, scripted};
-use crate::observe;
 
 /// How the body of its response ends.
 pub(super) fn length(x: &Exchange) -> BodyLength {
@@ -51,7 +50,7 @@ pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
             x.download.start(if bodiless { BodyLength::None } else { length }, path);
         }
     }
-    observe::answer(client, x);
+    trace::events::answer(client, x);
     x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
     if x.reply.is_filtered {
         filters::install(client, x, false);

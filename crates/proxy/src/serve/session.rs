@@ -30,8 +30,7 @@ use tokio::task::coop;
 
 use crate::client::{Client, ClientConnection, handshake};
 use crate::evaluate::{self, Attach};
-use crate::exchange::{Arrival, Next, Upgrade};
-use crate::observe;
+use crate::exchange::{Arrival, Next, Upgrade, trace};
 use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
 use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
 use crate::serve::log::forward;
@@ -204,7 +203,7 @@ fn run<S: ServeExchange>(
     exchanges: Rc<Exchanges<S>>,
 ) -> impl Future<Output = ()> {
     async move {
-        observe::session_begins(&connection);
+        trace::events::session_begins(&connection);
         let starts_at_once =
             is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_handshake);
         let mut leaves_to = None;
@@ -212,7 +211,7 @@ fn run<S: ServeExchange>(
             match Box::pin(open(&mut connection)).await {
                 Ok(attach) => leaves_to = attach,
                 Err(ConnectionRefused) => {
-                    observe::session_fails(&connection);
+                    trace::events::session_fails(&connection);
                     return;
                 }
             }
@@ -233,7 +232,7 @@ fn run<S: ServeExchange>(
             ConnectionKind::Unserved => return,
             ConnectionKind::Irreversible => return connection.side.reset(),
         }
-        observe::speaks_h1(&connection);
+        trace::events::speaks_h1(&connection);
         loop {
             connection.entry.activity.set(Activity::Waiting);
             connection.entry.active_ms.set(connection.idle_from / 1000);
@@ -423,7 +422,7 @@ async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, 
         return Err(ConnectionRefused);
     };
     let received = handshake::receive(connection, expected).await;
-    observe::client_tls(connection, received.err());
+    trace::events::client_tls(connection, received.err());
     if let Err(why) = received {
         connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {

@@ -24,7 +24,6 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
 use crate::message::scripted;
-use crate::observe;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
@@ -48,7 +47,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     let served = serve(&mut client, &mut x).await;
     x.txn.look_away();
     if let Err(stop) = served {
-        observe::stopped(&client, &x, stop);
+        trace::events::stopped(&client, &x, stop);
         sockets::forget(&client, &mut x);
         ending::note(&client, &mut x, stop);
         match stop {
@@ -82,7 +81,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     if x.filtering.is_some() {
         scripted::end(&client, &mut x);
     }
-    observe::over(&client, &x);
+    trace::events::over(&client, &x);
     finish::finish(&mut client, &mut x);
     x.give();
     None
@@ -96,9 +95,9 @@ fn may_upgrade(client: &Client) -> bool {
 }
 
 async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    observe::tcp_begins(client, x);
+    trace::events::tcp_begins(client, x);
     report::accepted(client, x);
-    trace::begin(x, &client.frontend);
+    trace::filter::begin(x, &client.frontend);
     if client.frontend.script_filters.is_some() {
         let frontend = client.frontend.clone();
         Box::pin(scripted::begin(client, x, &frontend)).await?;
@@ -116,7 +115,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if backend.mode == Mode::Http {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
-    trace::backend(x, &client.frontend, &backend);
+    trace::filter::backend(x, &client.frontend, &backend);
     if backend.script_filters.is_some() && backend.index != client.frontend.index {
         Box::pin(scripted::begin(client, x, &backend)).await?;
     }
@@ -137,7 +136,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     route::bind_server(client, x, &backend);
     stick::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
-    trace::forwards_request(x);
+    trace::filter::forwards_request(x);
     x.txn.req_vars.clear();
     let (mut upstream, lease) = reach(client, x, &backend).await?;
     // Streams may last: what is shown of the latest is when it began.
@@ -209,14 +208,14 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(client, x, &upstream);
-                observe::reached(client, x, &upstream);
+                trace::events::reached(client, x, &upstream);
                 attempt::tell(lease.server(), Ok(()));
                 lease.answered(AttemptOutcome::Good);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,
         };
-        observe::attempt_failed(client, x, fault);
+        trace::events::attempt_failed(client, x, fault);
         x.txn.server_error = fault.connection_error();
         let last =
             x.txn.retries >= retries || fault.retry_kind().is_none() || !retry::is_affordable(x, backend);
