@@ -16,9 +16,10 @@ use super::script::{self, ActionVerdict};
 use super::spoe;
 use crate::client::Client;
 use crate::client::handshake::Expected;
+use crate::exchange::cache::keep;
+use crate::exchange::cache::lookup::{self, Looked};
 use crate::exchange::{Exchange, Stop, report};
 use crate::fault::Fault;
-use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
 use crate::message::wanted::BodyWait;
@@ -86,7 +87,7 @@ pub(super) fn begin(
         (Hold::UseCache { store, hints }, Some(x)) => {
             let of_frontend =
                 matches!(about, RuleContext::Request(proxy) if proxy.index == client.frontend.index);
-            match caching::look_up(client, x, of_frontend, store, hints) {
+            match lookup::look_up(client, x, of_frontend, store, hints) {
                 Looked::Done => return HoldProgress::Done(RuleFlow::Rule),
                 looked => PendingHold::Cache { looked, of_frontend, hints },
             }
@@ -131,7 +132,7 @@ fn perform(
         }
         (Hold::StoreInCache(store), Some(x)) => {
             if let RuleContext::Response(proxy, _) = about {
-                caching::store(client, x, proxy, &store);
+                keep::store(client, x, proxy, &store);
             }
         }
         (Hold::Mirror { backend, percent }, Some(x)) => note_mirror(client, x, &backend, percent),
@@ -263,7 +264,7 @@ async fn use_cache(
 ) -> Result<RuleFlow, Stop> {
     if let Looked::Read(loading) = looked {
         let leaving = watches(client, x, about);
-        looked = caching::read(client, x, of_frontend, leaving, loading, hints).await?;
+        looked = lookup::read(client, x, of_frontend, leaving, loading, hints).await?;
         note_wait(x, about);
     }
     match looked {
@@ -271,7 +272,7 @@ async fn use_cache(
         Looked::Hint(hint) => send_hint(client, x, &hint).await?,
         Looked::Wait(follow) => {
             let leaving = watches(client, x, about);
-            caching::wait(client, x, of_frontend, leaving, follow).await?;
+            lookup::wait(client, x, of_frontend, leaving, follow).await?;
             note_wait(x, about);
         }
     }

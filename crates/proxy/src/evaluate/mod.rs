@@ -4,7 +4,6 @@
 //! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
 //! [`verdict`].
 
-pub(crate) mod cacheable;
 mod driver;
 mod hold;
 mod resolve;
@@ -24,6 +23,7 @@ use sample::{Cause, Phase};
 use crate::answers::page;
 use crate::client::Client;
 use crate::client::handshake::Expected;
+use crate::exchange::cache::lookup;
 use crate::exchange::trace;
 use crate::exchange::view;
 use crate::exchange::view::holds;
@@ -32,7 +32,7 @@ use crate::fault::Fault;
 use crate::flow::Analyser;
 use crate::message::upload;
 use crate::message::wanted::BodyWait;
-use crate::message::{caching, inspect, request};
+use crate::message::{inspect, request};
 use crate::server::Upstream;
 use hold::RuleSetEnd;
 use rule_context::RuleContext;
@@ -166,7 +166,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     if proxy.stats.is_some() {
         Box::pin(statistics::statistics(client, x, proxy)).await?;
     }
-    if x.caching.is_some() && caching::has_found(x) {
+    if x.caching.is_some() && lookup::has_found(x) {
         // Rules behind the one that found it had their say.
         return Err(Stop::Cached);
     }

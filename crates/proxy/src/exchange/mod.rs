@@ -2,8 +2,7 @@
 //! first byte to its log line; and what may be told of it: to expressions ([`view`]), to logs
 //! ([`report`]), to counters ([`finish`]).
 
-pub(crate) mod cacheability;
-mod caching;
+pub(crate) mod cache;
 pub(crate) mod compression;
 pub(crate) mod ending;
 mod extra_attempt;
@@ -39,7 +38,7 @@ use crate::server::per_worker::LocalProxy;
 use compression::Coded;
 use sockets::ServerSocket;
 
-pub(crate) use caching::{Caching, Given};
+pub(crate) use self::cache::state::{Caching, Given};
 pub(crate) use extra_attempt::ExtraAttempt;
 pub(crate) use fastcgi_params::FcgiParams;
 pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};

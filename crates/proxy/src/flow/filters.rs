@@ -5,7 +5,7 @@
 //! it went on, so that what waits in all is no more than came with one read and what scripts hold.
 //! What compression holds back leaves when the sender pauses, so that who waits for a slow stream does
 //! not wait for more of it. Which filters there are is decided before a direction begins
-//! ([`compression`](crate::message::compression), [`caching`](crate::message::caching),
+//! ([`compression`](crate::message::compression), [`cache`](crate::exchange::cache),
 //! [`scripted`](crate::message::scripted)); limits and traces may join later
 //! ([`exchange::filters`](crate::exchange::filters)).
 //!

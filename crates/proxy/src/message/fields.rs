@@ -9,12 +9,13 @@ use plan::Proxy;
 use plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 
 use crate::client::{Client, Framed};
+use crate::exchange::cache::{keep, validation};
 use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filter, Filters, Path, Rank};
 use crate::message::framing::{frame_request, frame_response, is_bodiless};
-use crate::message::{caching, compression, scripted};
+use crate::message::{compression, scripted};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -44,7 +45,7 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     } else {
         frame_request(x)?;
         if x.caching.is_some() {
-            caching::ask(x);
+            validation::ask(x);
         }
         compression::of_request(client, x, backend);
     }
@@ -78,7 +79,7 @@ fn frame_filtered(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<
         frame_request(x)?;
     }
     if x.caching.is_some() {
-        caching::ask(x);
+        validation::ask(x);
     }
     compression::of_request(client, x, backend);
     if scripted::sees(x, false) && x.request_body.length != BodyLength::None {
@@ -372,7 +373,7 @@ fn start_filtered(
     scripted: Option<BodyLength>,
 ) {
     let is_coded = coding.is_some() || x.response_body.length == BodyLength::Chunked;
-    let kept = if x.caching.is_some() { caching::filter(x, path) } else { None };
+    let kept = if x.caching.is_some() { keep::filter(x, path) } else { None };
     if kept.is_some() && path == Path::Verbatim && !is_coded {
         // What a cache keeps is looked at, and leaves as it came.
         path = Path::Payload(Coding::Bare);

@@ -1,7 +1,6 @@
 //! Messages on their way: receiving a request, sending it on, receiving the response, sending that
 //! on, and what becomes of the connections behind it.
 
-pub(crate) mod caching;
 pub(crate) mod compression;
 pub(crate) mod conclude;
 mod deadlines;

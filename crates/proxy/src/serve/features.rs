@@ -10,12 +10,14 @@
 use std::pin::Pin;
 use std::rc::Rc;
 
+use super::cache::answer;
+use super::mirror;
 use super::obtain::{note_status, obtain_response};
-use super::{cached, mirror};
 use crate::client::Client;
 use crate::evaluate::spoe;
+use crate::exchange::cache::keep;
+use crate::exchange::cache::validation::{self, Validated};
 use crate::exchange::{Exchange, Stop, trace};
-use crate::message::caching::{self, Validated};
 use crate::message::{conclude, scripted};
 use crate::routing::assign::Lease;
 use crate::server::Upstream;
@@ -91,7 +93,7 @@ pub(super) async fn response(
     backend: &Rc<LocalProxy>,
     (mut upstream, mut lease): (Upstream, Lease),
 ) -> Result<(Upstream, Lease), Stop> {
-    match caching::validate(x) {
+    match validation::validate(x) {
         Validated::Nothing => {}
         Validated::Fresh => {
             conclude::early(client, x, backend, upstream, lease);
@@ -105,7 +107,7 @@ pub(super) async fn response(
             note_status(client, x);
         }
     }
-    if caching::helps(x) {
+    if validation::helps(x) {
         upstream.reset();
         return Err(Stop::Cached);
     }
@@ -141,14 +143,14 @@ pub(super) fn before_answer(client: &Client, x: &Exchange) {
 #[inline(always)]
 pub(super) fn body(x: &mut Exchange) {
     if x.caching.is_some() {
-        caching::complete(x);
+        keep::complete(x);
     }
 }
 
 /// The request ends early. Returns how, which a cache may change.
 #[cold]
 pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
-    let stop = if x.caching.is_some() { cached::instead_of(client, x, stop) } else { stop };
+    let stop = if x.caching.is_some() { answer::instead_of(client, x, stop) } else { stop };
     trace::events::stopped(client, x, stop);
     stop
 }

@@ -1,8 +1,7 @@
 //! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
-mod cached;
-mod coming;
+mod cache;
 mod connection_deadline;
 pub mod datagrams;
 mod exchange_pool;
@@ -18,7 +17,6 @@ pub(crate) mod obtain;
 mod peer;
 mod preface;
 pub(crate) mod reply;
-mod revalidate;
 pub mod reverse;
 mod reverse_quota;
 mod script;

@@ -14,8 +14,9 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::message::{compression, scripted};
 
+use super::cache::{answer, stream};
+use super::script;
 use super::sending::{self, begin_reply, end_reply, pump};
-use super::{cached, coming, script};
 
 /// Ends a request that did not go the usual way: answers if nobody has, notes why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
@@ -37,7 +38,7 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
             }
             Err(stop) => Box::pin(after(client, x, stop)).await,
         },
-        Stop::Cached => match Box::pin(cached::prepare(client, x)).await {
+        Stop::Cached => match Box::pin(answer::prepare(client, x)).await {
             Ok(()) => {
                 x.phase = Phase::Last;
                 send(client, x).await
@@ -185,7 +186,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     x.keep_alive = x.keep_alive && (whole || drains) && !opens && !x.txn.response.has_close();
     let sent = match x.reply.is_open() {
         false => send_reply(client, x).await,
-        true if x.reply.feed.is_some() => Box::pin(coming::send_body(client, x)).await,
+        true if x.reply.feed.is_some() => Box::pin(stream::send_body(client, x)).await,
         true => Box::pin(script::send_body(client, x)).await,
     };
     conclude(client, x, sent, whole)

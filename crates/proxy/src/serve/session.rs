@@ -31,11 +31,12 @@ use tokio::task::coop;
 use crate::client::{Client, ClientConnection, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade, trace};
+use crate::serve::cache::revalidate;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
 use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
 use crate::serve::log::forward;
 use crate::serve::reverse::accept;
-use crate::serve::{datagrams, multiplexed, peer, preface, revalidate};
+use crate::serve::{datagrams, multiplexed, peer, preface};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.

@@ -1,5 +1,5 @@
 //! Sending a response piece by piece: while another request still fetches it (`collapsed-forwarding`),
-//! or out of its file (`disk`). Its head has been prepared by `cached`. What breaks off is told from what is whole
+//! or out of its file (`disk`). Its head has been prepared by `answer`. What breaks off is told from what is whole
 //! on every side. Called by `reply`.
 
 use cache::Piece;
@@ -7,16 +7,16 @@ use runtime::timer::now_ms;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
-use super::sending;
 use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::serve::sending;
 
 /// Sends the head of the response, and its body as it comes.
 ///
 /// # Errors
 /// The client does not take it, or not all of it comes.
-pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
     if let Err(fault) = sent

@@ -1,0 +1,13 @@
+//! Delivering what caches hold; [`exchange::cache`](crate::exchange::cache) looks responses up and stores
+//! them. The hooks, in the order of a request:
+//!
+//! | point | function |
+//! | --- | --- |
+//! | stopped | [`answer::instead_of`], which may replace an error and calls [`revalidate::begin`] for a stale response |
+//! | response head | [`checkcache::check`] (`option checkcache`) for a response of a server; [`answer::prepare`] for a stored one |
+//! | body | [`stream::send_body`], if the body still arrives or is in a file |
+
+pub(super) mod answer;
+pub(super) mod checkcache;
+pub(super) mod revalidate;
+pub(super) mod stream;
