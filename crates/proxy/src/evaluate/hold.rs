@@ -10,9 +10,9 @@ use plan::Proxy;
 use rules::{Final, Hold, ScriptCall};
 use runtime::timer::{self, now_ms};
 
+use super::lua::action::{self, ActionVerdict};
 use super::resolve::{ResolveQuestion, resolve};
 use super::rule_context::{RuleContext, watches};
-use super::script::{self, ActionVerdict};
 use super::spoe;
 use crate::client::Client;
 use crate::client::handshake::Expected;
@@ -218,11 +218,11 @@ fn begin_script(
     about: &mut RuleContext<'_>,
     call: Arc<ScriptCall>,
 ) -> HoldProgress {
-    let begun = script::begin(client, x, about, &call);
-    script::put_back(client, x, about);
+    let begun = action::begin(client, x, about, &call);
+    action::put_back(client, x, about);
     match begun {
         Ok(ActionVerdict::Stop(_)) | Err(_) => HoldProgress::Waits(PendingHold::Script(call, begun)),
-        Ok(_) if script::has_reply(x) => HoldProgress::Waits(PendingHold::Script(call, begun)),
+        Ok(_) if action::has_reply(x) => HoldProgress::Waits(PendingHold::Script(call, begun)),
         Ok(ActionVerdict::Next) => HoldProgress::Done(RuleFlow::Rule),
         Ok(ActionVerdict::Accept) => HoldProgress::Done(RuleFlow::Accept),
         Ok(ActionVerdict::Final(verdict)) => HoldProgress::Done(RuleFlow::Final(verdict)),
@@ -237,11 +237,11 @@ async fn finish_script(
     call: &Arc<ScriptCall>,
     begun: Result<ActionVerdict, (RunningCall, Wait)>,
 ) -> Result<RuleFlow, Stop> {
-    script::reply(client, x).await?;
+    action::reply(client, x).await?;
     let verdict = match begun {
         Ok(verdict) => verdict,
         Err(begun) => {
-            let verdict = script::go_on(client, x, about, call, begun).await?;
+            let verdict = action::go_on(client, x, about, call, begun).await?;
             note_wait(x, about);
             verdict
         }

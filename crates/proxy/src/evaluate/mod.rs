@@ -6,10 +6,9 @@
 
 mod driver;
 mod hold;
+pub(crate) mod lua;
 mod resolve;
 mod rule_context;
-pub(crate) mod script;
-pub(crate) mod service;
 pub(crate) mod spoe;
 mod statistics;
 mod verdict;

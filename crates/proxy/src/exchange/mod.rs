@@ -7,11 +7,10 @@ pub(crate) mod compression;
 pub(crate) mod ending;
 mod extra_attempt;
 mod fastcgi_params;
-pub(crate) mod filtering;
 pub(crate) mod filters;
 pub(crate) mod finish;
+pub(crate) mod lua;
 pub(crate) mod report;
-pub(crate) mod scripting;
 mod server_choice;
 pub(crate) mod sockets;
 mod spoe;
@@ -70,9 +69,9 @@ pub(crate) struct Exchange {
     /// What a cache has to do with it, where rules asked one.
     pub(crate) caching: Option<Box<Caching>>,
     /// What scripts have to do with it, where any had.
-    pub(crate) scripting: Option<Box<scripting::Scripting>>,
+    pub(crate) scripting: Option<Box<lua::scripting::Scripting>>,
     /// The filters of scripts that see it, where a proxy has any.
-    pub(crate) filtering: Option<Box<filtering::Filtering>>,
+    pub(crate) filtering: Option<Box<lua::filtering::Filtering>>,
     /// The request as it came, where it may have to be made once more.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.

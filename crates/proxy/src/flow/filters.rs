@@ -6,7 +6,7 @@
 //! What compression holds back leaves when the sender pauses, so that who waits for a slow stream does
 //! not wait for more of it. Which filters there are is decided before a direction begins
 //! ([`compression`](crate::message::compression), [`cache`](crate::exchange::cache),
-//! [`scripted`](crate::message::scripted)); limits and traces may join later
+//! [`lua`](crate::message::lua)); limits and traces may join later
 //! ([`exchange::filters`](crate::exchange::filters)).
 //!
 //! Where no filter changes payload, limits and traces are no part of this: they are the flow's

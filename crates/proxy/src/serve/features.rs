@@ -18,7 +18,7 @@ use crate::evaluate::spoe;
 use crate::exchange::cache::keep;
 use crate::exchange::cache::validation::{self, Validated};
 use crate::exchange::{Exchange, Stop, trace};
-use crate::message::{conclude, scripted};
+use crate::message::{conclude, lua};
 use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::per_worker::LocalProxy;
@@ -36,7 +36,7 @@ pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<F
     Some(Box::pin(async move {
         if client.frontend.script_filters.is_some() {
             let frontend = client.frontend.clone();
-            scripted::begin(client, x, &frontend).await?;
+            lua::steps::begin(client, x, &frontend).await?;
         }
         if !client.frontend.engines.is_empty() {
             spoe::begin(client, x).await?;
@@ -58,7 +58,7 @@ pub(super) fn routed<'a>(
         return None;
     }
     Some(Box::pin(async move {
-        scripted::begin(client, x, backend).await?;
+        lua::steps::begin(client, x, backend).await?;
         spoe::join(client, x, backend);
         Ok(())
     }))
@@ -72,7 +72,7 @@ pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> O
     }
     match x.filtering {
         None => None,
-        Some(_) => Some(Box::pin(scripted::heads(client, x, false))),
+        Some(_) => Some(Box::pin(lua::steps::heads(client, x, false))),
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn response(
 pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
         None => None,
-        Some(_) => Some(Box::pin(scripted::begin_response(client, x))),
+        Some(_) => Some(Box::pin(lua::steps::begin_response(client, x))),
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) ->
 pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
         None => None,
-        Some(_) => Some(Box::pin(scripted::heads(client, x, true))),
+        Some(_) => Some(Box::pin(lua::steps::heads(client, x, true))),
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop
 #[inline(always)]
 pub(super) fn end(client: &Client, x: &mut Exchange) {
     if x.filtering.is_some() {
-        scripted::end(client, x);
+        lua::steps::end(client, x);
     }
     trace::events::over(client, x);
 }

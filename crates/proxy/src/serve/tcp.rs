@@ -23,11 +23,12 @@ use crate::exchange::trace;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
-use crate::message::scripted;
+use crate::message::lua;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
-use crate::serve::{script, tunnel};
+use crate::serve::lua::service;
+use crate::serve::tunnel;
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
@@ -60,7 +61,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 x.upgrade = upgrade;
                 if x.filtering.is_some() {
                     // What goes on is another kind of stream.
-                    scripted::end(&client, &mut x);
+                    lua::steps::end(&client, &mut x);
                 }
                 let timeouts = &client.frontend.timeouts;
                 client.timer.set_after(now_ms(), timeouts.http_request.or(timeouts.client));
@@ -69,7 +70,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 return Some((client, x));
             }
             Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
-            Stop::Script => Box::pin(script::relay(&mut client, &mut x)).await,
+            Stop::Script => Box::pin(service::relay(&mut client, &mut x)).await,
             Stop::Reply | Stop::Cached | Stop::Close | Stop::Silent => {}
         }
     }
@@ -79,7 +80,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     }
     x.txn.ending.client_closed = true;
     if x.filtering.is_some() {
-        scripted::end(&client, &mut x);
+        lua::steps::end(&client, &mut x);
     }
     trace::events::over(&client, &x);
     finish::finish(&mut client, &mut x);
@@ -100,7 +101,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::filter::begin(x, &client.frontend);
     if client.frontend.script_filters.is_some() {
         let frontend = client.frontend.clone();
-        Box::pin(scripted::begin(client, x, &frontend)).await?;
+        Box::pin(lua::steps::begin(client, x, &frontend)).await?;
     }
     if !client.frontend.engines.is_empty() {
         evaluate::spoe::begin(client, x).await?;
@@ -117,7 +118,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     }
     trace::filter::backend(x, &client.frontend, &backend);
     if backend.script_filters.is_some() && backend.index != client.frontend.index {
-        Box::pin(scripted::begin(client, x, &backend)).await?;
+        Box::pin(lua::steps::begin(client, x, &backend)).await?;
     }
     evaluate::spoe::join(client, x, &backend);
     report::step(client, x, LogOrigin::Request);
@@ -148,8 +149,8 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.download.start(BodyLength::UntilClose, Path::Verbatim);
     if x.filtering.is_some() {
-        Box::pin(scripted::begin_response(client, x)).await?;
-        scripted::begin_stream(x);
+        Box::pin(lua::steps::begin_response(client, x)).await?;
+        lua::body::begin_stream(x);
     }
     x.upload.staged.append(&mut x.choice.preamble);
     if let Some(scripting) = &mut x.scripting {
