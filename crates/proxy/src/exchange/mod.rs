@@ -10,6 +10,7 @@ mod fastcgi_params;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod lua;
+mod mirror;
 pub(crate) mod report;
 mod server_choice;
 pub(crate) mod sockets;
@@ -32,7 +33,7 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 
 use crate::client::Client;
 use crate::fault::Fault;
-use crate::flow::{Flow, MemoryBody, Tap, Trace};
+use crate::flow::{Flow, MemoryBody, Trace};
 use crate::server::per_worker::LocalProxy;
 use compression::Coded;
 use sockets::ServerSocket;
@@ -40,6 +41,7 @@ use sockets::ServerSocket;
 pub(crate) use self::cache::state::{Caching, Given};
 pub(crate) use extra_attempt::ExtraAttempt;
 pub(crate) use fastcgi_params::FcgiParams;
+pub(crate) use mirror::Mirrors;
 pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
 pub(crate) use spoe::Engaged;
 
@@ -224,15 +226,6 @@ impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
-}
-
-/// What is copied of a request for other backends.
-#[derive(Debug, Default)]
-pub(crate) struct Mirrors {
-    /// The backends, by number, that get a copy once the request leaves.
-    pub(crate) targets: Vec<usize>,
-    /// Those who read its body as it is sent.
-    pub(crate) taps: Vec<Rc<Tap>>,
 }
 
 thread_local! {

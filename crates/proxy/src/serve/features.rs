@@ -4,6 +4,9 @@
 //! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`],
 //! [`response_head`], [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
 //!
+//! Each feature lists its hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`;
+//! [`mirror`]; `exchange::cache` and `serve::cache`; [`trace`].
+//!
 //! A request without features passes each point by a test. A point that may have to wait returns its
 //! [`FeatureWait`].
 
