@@ -20,7 +20,7 @@
 //! | `flow` | one direction of bytes |
 //! | `stream` | one stream of a connection that carries many |
 //! | `points` | trace points of the modules above it; the others are in `exchange::trace` |
-//! | `fault`, `violation` | what can go wrong, and what is let pass |
+//! | `fault`, `violation` | faults of an exchange, and tolerated protocol violations |
 //!
 //! Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
 

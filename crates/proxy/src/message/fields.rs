@@ -362,8 +362,8 @@ fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank,
     }
 }
 
-/// The payload of the response goes through compression, into a cache, through filters of scripts, which
-/// make it a body that ends as `lua::body` says, or through several of these.
+/// Starts a response through compression, script filters (with the length that `lua::body` returns), into
+/// a cache, or through several of these.
 #[cold]
 fn start_filtered(
     x: &mut Exchange,

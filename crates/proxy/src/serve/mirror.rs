@@ -9,7 +9,7 @@
 //! | body | `message::upload` puts the [`taps`](crate::exchange::Mirrors::taps) into the flow |
 //!
 //! A copy has the head as rules left it, and the body: as it is where all of that is here, else as it
-//! passes on its way to the request's own server ([`Tapped`](crate::flow::Tapped)). A backend that
+//! passes on its way to the request's own server ([`Tapped`]). A backend that
 //! does not take it as fast as memory of a bounded size allows loses the copy. So many are on their
 //! way at once; what goes beyond that is counted and not made.
 

@@ -1,5 +1,5 @@
 //! Sending an answer made here: its head, and what there is of its body. Called by `reply`, and by
-//! `lua::service`, whose body is made meanwhile.
+//! `lua::service`, which produces the body during that.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

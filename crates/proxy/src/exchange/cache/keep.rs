@@ -13,12 +13,12 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{Coding, Filter, Path, Rank};
 
-/// Has `store` keep the response, where it was asked about the request and all that RFC 9111 asks
-/// for is so. Of requests that change the resource, what is kept of it goes.
+/// Has `store` keep the response, if the request was looked up there and RFC 9111 allows it. An unsafe
+/// request removes the stored responses of its resource.
 pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
     let Some(caching) = &mut x.caching else { return };
     if !Arc::ptr_eq(&caching.store, store) {
-        // Those who wait look where they were told to.
+        // Waiting requests look in the store in which they joined.
         pass(caching);
         store.adopt(&mut caching.request);
         caching.store = store.clone();
@@ -38,13 +38,13 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
     let rank = caching.rank;
     let length = match x.response_body.length {
         BodyLength::None => Some(0),
-        // What scripts before it make of it has a length of its own.
+        // Scripts before the cache may change the length.
         _ if x.filtering.as_ref().is_some_and(|filtering| filtering.has_any_before(true, rank)) => None,
         BodyLength::Length(bytes) => Some(bytes),
         BodyLength::Chunked | BodyLength::UntilClose => None,
     };
     let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
-    // What another rule began is over.
+    // Ends a copy that another rule began.
     caching.filling = None;
     caching.filling = store.begin(&caching.request, &x.txn.response, length, now);
     if let Some(filling) = &mut caching.filling {
@@ -52,8 +52,8 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
     }
 }
 
-/// What takes the response's body in, as it comes to the cache, if any of it leaves on `path`. What is
-/// not being kept by now will not be.
+/// The filter that stores the response's body, if a body is sent on `path`. Requests that wait for a
+/// response that is not stored are released.
 #[cold]
 pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     let until_close = x.response_body.length == BodyLength::UntilClose;
@@ -67,7 +67,7 @@ pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     Some((rank, Filter::keep(filling, until_close)))
 }
 
-/// Nothing of the response is for others, if anything came of the request.
+/// Releases the requests that wait for this response; they go to a server.
 #[cold]
 pub(crate) fn pass(caching: &mut Caching) {
     if let Some(lead) = caching.lead.take() {

@@ -1,5 +1,5 @@
 //! `http-request cache-use`: looks for a stored response, and waits for a file or for the response to
-//! another request. `serve::cache::answer` delivers what is found.
+//! another request. `serve::cache::answer` delivers it.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// What is to be done before rules go on.
+/// The next step before the rules continue.
 pub(crate) enum Looked {
     /// Nothing.
     Done,
-    /// This response with hints is to be sent.
+    /// Send this response with hints.
     Hint(Box<[u8]>),
-    /// The response to another request is to be waited for.
+    /// Wait for the response to another request.
     Wait(Follow),
-    /// What stands in a file is to be waited for.
+    /// Wait for a file.
     Read(Loading),
 }
 
-/// Looks for what answers the request.
+/// Looks for a stored response to the request.
 pub(crate) fn look_up(
     client: &Client,
     x: &mut Exchange,
@@ -93,7 +93,7 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         FlightTurn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
         FlightTurn::Leads(lead) => {
             caching.lead = Some(lead);
-            // It goes to the server itself where nobody could go for it.
+            // Without a copy of the original request, this one revalidates and goes to the server.
             caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
         FlightTurn::Follows(follow) => return Looked::Wait(follow),
@@ -102,10 +102,10 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
     Looked::Done
 }
 
-/// How long a file is waited for, in ms: a disk that takes longer is of no help.
+/// How long to wait for a file, in ms: a server is faster than a slower disk.
 const PATIENCE: u64 = 1000;
 
-/// Waits for what stands in a file, and looks again; gives what is to be waited for then.
+/// Waits for a file, then looks again; returns the next step.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -142,8 +142,8 @@ pub(crate) async fn read(
     Ok(looked)
 }
 
-/// Waits for the response to another request, and looks again; until there is something, it is this
-/// request's own turn, or it has waited as long as the cache says.
+/// Waits for the response to another request and looks again, until there is a response, this request
+/// is the one to fetch it, or the cache's `wait` is over.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -162,7 +162,7 @@ pub(crate) async fn wait(
         let watch = Watch { leaving, late: Fault::Internal };
         match client.wait(watch, |_, context| follow.poll_landed(context)).await {
             Ok(Landed::Kept | Landed::Abandoned | Landed::Begun) => {}
-            // Each on their own then, also where there is no more time.
+            // The request goes to a server, as it does after the timeout.
             Ok(Landed::Passed) | Err(Fault::Internal) => return Ok(()),
             Err(fault) => return Err(fault),
         }
@@ -179,7 +179,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// A response with what is known of the links of `object`, whole; `None` where that is nothing.
+/// A complete 103 response with the links of `object`; `None` if it has none.
 fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     let lines = cache::hints(&object.head);
     if lines.is_empty() {
@@ -195,7 +195,7 @@ fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     Some(text.into())
 }
 
-/// Counts for the proxy whose rule it is.
+/// Counts for the proxy that has the rule.
 fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)) {
     match &x.backend {
         Some(backend) if !of_frontend => add(&backend.state.backend.mine().cached),
@@ -203,8 +203,8 @@ fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)
     }
 }
 
-/// Whether what another request fetches, which was to answer this one, broke off meanwhile: the
-/// request goes to a server itself.
+/// Whether there is a response to deliver. A response that another request fetches no longer counts
+/// once it was cut: the request then goes to a server.
 #[cold]
 pub(crate) fn has_found(x: &mut Exchange) -> bool {
     let Some(caching) = &mut x.caching else { return false };

@@ -1,4 +1,4 @@
-//! Caches (configuration manual, 6), as far as one exchange is concerned; the crate `cache` is the store.
+//! The use of caches by one exchange (configuration manual, 6); the crate `cache` is the store.
 //! The hooks, in the order of a request:
 //!
 //! | point | function |

@@ -10,8 +10,7 @@ use super::keep;
 use super::state::Given;
 use crate::exchange::Exchange;
 
-/// Has a request that goes to a server ask whether what is stale is still what it was
-/// (`revalidation`; RFC 9111, 4.3.1).
+/// Makes a request to a server conditional on the stale response (`revalidation`; RFC 9111, 4.3.1).
 #[cold]
 pub(crate) fn ask(x: &mut Exchange) {
     let Some(caching) = &mut x.caching else { return };
@@ -25,17 +24,17 @@ pub(crate) fn ask(x: &mut Exchange) {
     }
 }
 
-/// What the server's response says of what is stale.
+/// The result of validating a stale response.
 pub(crate) enum Validated {
-    /// Nothing.
+    /// Nothing to validate, or the server sent a new response.
     Nothing,
-    /// It is what it was: it answers the request.
+    /// The stale response is fresh again and answers the request.
     Fresh,
-    /// The server speaks of something else: it is to be asked for the whole.
+    /// The 304 is about another response: the request is repeated without the condition.
     Other,
 }
 
-/// Takes what the response says of what is stale (RFC 9111, 4.3.3).
+/// Validates the stale response by the response of the server (RFC 9111, 4.3.3).
 #[cold]
 pub(crate) fn validate(x: &mut Exchange) -> Validated {
     let Some(caching) = &mut x.caching else { return Validated::Nothing };
@@ -55,15 +54,14 @@ pub(crate) fn validate(x: &mut Exchange) -> Validated {
         None => {}
     }
     if caching.revalidates {
-        // Nobody takes it.
+        // The exchange has no client.
         return Validated::Nothing;
     }
     caching.found = Some(Given::Kept(fresh));
     Validated::Fresh
 }
 
-/// Whether a stale response is delivered instead of that of the server, which is an error
-/// (`stale-if-error`).
+/// Whether to deliver a stale response instead of an error from the server (`stale-if-error`).
 pub(crate) fn helps(x: &mut Exchange) -> bool {
     let Some(caching) = &mut x.caching else { return false };
     if matches!(x.txn.response.status(), 500 | 502..=504) {

@@ -8,8 +8,8 @@ use crate::exchange::lua::filtering::Filtering;
 use crate::flow::{Coding, Filter, Filters, Flow, Path, Rank};
 use crate::message::framing;
 
-/// Has the body of a request that a service answers come to it through filters, where any see it. Its
-/// head says what comes of it.
+/// Starts the flow of a request's body to a service through the filters, if any of them see it, and frames
+/// it in the request's head.
 #[cold]
 pub(crate) fn begin_for_service(client: &Client, x: &mut Exchange) {
     if !sees(x, false) || !has_body(x, false) {
@@ -22,7 +22,7 @@ pub(crate) fn begin_for_service(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Whether payload follows a head.
+/// Whether a body follows the head.
 pub(super) fn has_body(x: &Exchange, of_response: bool) -> bool {
     match of_response {
         false => x.request_body.length != BodyLength::None && !x.request_body.is_dropped,
@@ -33,20 +33,20 @@ pub(super) fn has_body(x: &Exchange, of_response: bool) -> bool {
     }
 }
 
-/// Whether filters see the payload of that direction, where it has any.
+/// Whether filters see payload of that direction.
 #[inline]
 pub(crate) fn sees(x: &Exchange, of_response: bool) -> bool {
     x.filtering.as_ref().is_some_and(|filtering| filtering.sees_data(of_response))
 }
 
-/// Whether filters see the payload of the response, if it has any.
+/// Whether the response has a body that filters see.
 #[cold]
 pub(crate) fn sees_response(x: &Exchange) -> bool {
     has_body(x, true) && sees(x, true)
 }
 
-/// Has a head say what its body will be, where a filter gave that a length; gives how it ends for its
-/// receiver. What compression codes is in chunks, unless a filter behind it says otherwise.
+/// Frames a body in its head if filters change its framing; returns the length for the receiver.
+/// Compressed bodies are chunked, unless a later filter sets a length.
 #[cold]
 pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let shown = shown(x, of_response, length, is_coded);
@@ -65,7 +65,7 @@ pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_
     shown
 }
 
-/// How a body ends for its receiver that ends as `length` says for its sender, where filters see it.
+/// The length of a filtered body for its receiver; `length` is that for its sender.
 pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let direction = |filtering: &Filtering| match of_response {
         true => filtering.response.length,
@@ -79,7 +79,7 @@ pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_code
     }
 }
 
-/// The way of a body of this length, as its receiver sees it, through filters; `path` is the one without.
+/// The path of a filtered body, with its length for the receiver; `path` is that without filters.
 pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     match (path, shown) {
         (Path::Verbatim, BodyLength::Chunked) => Path::Payload(Coding::Chunked),
@@ -88,8 +88,8 @@ pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     }
 }
 
-/// The filters of scripts of a direction and others, for a body that ends as `shown` says for its
-/// receiver. What scripts saw of a former attempt is forgotten.
+/// The script filters of a direction together with others, for a body with the length `shown` for its
+/// receiver. Resets the payload that scripts received in an earlier attempt.
 pub(crate) fn filters(
     x: &mut Exchange,
     of_response: bool,
@@ -107,7 +107,7 @@ pub(crate) fn filters(
     Some(all)
 }
 
-/// Both directions of a stream of TCP begin: those that filters see go through them.
+/// Starts the directions of a TCP stream that filters see.
 #[cold]
 pub(crate) fn begin_stream(x: &mut Exchange) {
     for of_response in [false, true] {

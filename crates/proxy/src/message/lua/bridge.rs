@@ -1,4 +1,4 @@
-//! What functions of script filters reach: the exchange, and the payload that they hold.
+//! Calls of script filters, and their access to the exchange and to payload.
 
 use std::cell::RefCell;
 
@@ -13,18 +13,18 @@ use crate::exchange::lua::scripting;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 
-/// What a function of a filter reaches.
+/// The access of a filter function to the exchange.
 pub(super) struct FilterBridge<'a> {
     pub(super) client: &'a Client,
     pub(super) x: RefCell<&'a mut Exchange>,
     pub(super) filtering: RefCell<&'a mut Filtering>,
-    /// The filter.
+    /// The index of the filter.
     pub(super) place: usize,
     pub(super) callback: Callback,
 }
 
 impl FilterBridge<'_> {
-    /// Whether the head of that message may be changed.
+    /// Whether the filter may change the head of that message.
     fn may_edit(&self, x: &Exchange, of_response: bool) -> bool {
         match self.callback {
             Callback::Start | Callback::Headers => x.txn.is_http && x.txn.has_response == of_response,
@@ -89,10 +89,10 @@ impl Bridge for FilterBridge<'_> {
     }
 }
 
-/// Calls a function of a filter, if it has it; `None` where it returned nothing.
+/// Calls a function of a filter, if the filter has it; `None` if it returned nothing.
 ///
 /// # Errors
-/// It failed, or said that something is wrong.
+/// The function failed, or returned a negative number.
 pub(super) fn call(
     client: &Client,
     x: &mut Exchange,
@@ -106,7 +106,7 @@ pub(super) fn call(
         return Ok(None);
     }
     own.wake_at = NEVER;
-    // The filter is lent out of its place while its function reaches for that.
+    // A clone, because the function may borrow the filter's entry.
     let filter = own.filter.clone();
     let seat =
         FilterBridge { client, x: RefCell::new(x), filtering: RefCell::new(filtering), place, callback };
@@ -117,7 +117,7 @@ pub(super) fn call(
     }
 }
 
-/// A filter does not let a message pass: as in HAProxy, it is its sender's fault.
+/// The fault if a filter refuses a message: that of its sender, as in HAProxy.
 pub(super) fn refused(of_response: bool) -> Fault {
     if of_response { Fault::BadResponseBody } else { Fault::BadRequestBody }
 }

@@ -1,5 +1,4 @@
-//! Payload through script filters: the flow of a direction, with calls of the filters that received
-//! something.
+//! The flow of payload through script filters, which are called for the bytes that reach them.
 
 use std::task::{Context, Poll};
 
@@ -15,7 +14,7 @@ use crate::fault::Fault;
 use crate::flow::FlowError;
 use crate::server::Upstream;
 
-/// Moves the request on, and what filters make of it where there are any.
+/// Pumps the request, through filters if there are any.
 #[inline]
 pub(crate) fn poll_upload(
     client: &mut Client,
@@ -29,7 +28,7 @@ pub(crate) fn poll_upload(
     }
 }
 
-/// The same of the response.
+/// Pumps the response, through filters if there are any.
 #[inline]
 pub(crate) fn poll_download(
     client: &mut Client,
@@ -73,10 +72,10 @@ fn poll_filtered_download(
     }
 }
 
-/// Shows filters what came in, each in its turn; says whether the direction has something to do then.
+/// Calls the filters that have new payload, in order. Returns whether the direction can make progress.
 ///
 /// # Errors
-/// One of them failed, or the body is not as long as its head says.
+/// A filter failed, or the body has a length other than that in its head.
 pub(crate) fn run(
     client: &Client,
     x: &mut Exchange,
@@ -106,24 +105,24 @@ pub(crate) fn run(
         filtering.forget_woken();
     }
     if (woken || has_come) && filtering.poll_woken(context) {
-        // A filter asked for it just now.
+        // A filter requested another call just now.
         context.waker().wake_by_ref();
     }
     x.filtering = Some(filtering);
     Ok(goes_on)
 }
 
-/// What became of showing a filter what came.
+/// The result of [`show`].
 #[derive(Default)]
 struct FilterOutcome {
-    /// Whether anything had come.
+    /// Whether there was new payload.
     is_news: bool,
-    /// Whether the direction has something to do: the filter passed something on, or takes more.
+    /// Whether the direction can make progress: the filter passed payload on, or accepts more.
     passes: bool,
 }
 
-/// Shows the filter at that place of a direction what came to it, or what it holds if it was woken, and
-/// passes on what it gives.
+/// Gives the filter at stage `at` its new payload, or the payload that it holds if it was woken, and
+/// passes its output on.
 fn show(
     client: &Client,
     x: &mut Exchange,
@@ -155,12 +154,13 @@ fn show(
     Ok(FilterOutcome { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
 }
 
-/// How much more a filter may be shown before it has passed something on. What it left out takes none.
+/// How many more bytes a filter can hold. A filter that ended its message discards any
+/// number.
 fn room(payload: &Payload) -> usize {
     if payload.is_cut { usize::MAX } else { payload.limit.saturating_sub(payload.input.len()) }
 }
 
-/// Has one filter see what it has of a direction.
+/// Calls one filter with the payload that it holds of a direction.
 fn filter(
     client: &Client,
     x: &mut Exchange,
@@ -182,7 +182,7 @@ fn filter(
     part.payload.forward(most);
     let payload = &part.payload;
     if !payload.input.is_empty() && !payload.output.is_empty() {
-        // As long as something passes, it is asked about the rest, once others have had their turn.
+        // It is called again for the rest, after the other filters.
         own.wake_at = own.wake_at.min(now_ms());
         return Ok(());
     }
@@ -193,7 +193,7 @@ fn filter(
         x.txn.is_http && call(client, x, filtering, place, (Callback::MessageEnd, of_response))? == Some(0);
     if let Some(own) = filtering.filters.get_mut(place) {
         let part = &mut own.parts[side];
-        // What it says at the end still passes.
+        // Output of the end function still passes.
         part.payload.forward(usize::MAX);
         part.is_over = !waits && !part.payload.is_open;
     }

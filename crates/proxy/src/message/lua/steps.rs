@@ -16,10 +16,10 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::message::{compression, framing};
 
-/// Begins the filters of a proxy, and tells them that the request begins.
+/// Creates the filters of a proxy and calls their start functions.
 ///
 /// # Errors
-/// One of them failed.
+/// A filter failed.
 #[cold]
 pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     let Some(own) = &proxy.script_filters else { return Ok(()) };
@@ -43,19 +43,19 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
     tell(client, x, (Callback::Start, false), first..usize::MAX).await
 }
 
-/// The response begins.
+/// The response was received.
 ///
 /// # Errors
-/// One of the filters failed.
+/// A filter failed.
 #[cold]
 pub(crate) async fn begin_response(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     tell(client, x, (Callback::Start, true), ALL).await
 }
 
-/// The head of a message is about to leave.
+/// The head of a message is ready to be sent.
 ///
 /// # Errors
-/// One of the filters failed.
+/// A filter failed.
 #[cold]
 pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bool) -> Result<(), Stop> {
     let has_body = has_body(x, of_response);
@@ -76,11 +76,11 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     tell(client, x, (Callback::MessageEnd, of_response), ALL).await
 }
 
-/// A cache or a service of the proxy has answered a request: filters are shown its head, unless that was
-/// about to leave before.
+/// A cache or a built-in service has answered a request: shows filters the request's head, unless they
+/// have seen it.
 ///
 /// # Errors
-/// One of the filters failed.
+/// A filter failed.
 #[cold]
 pub(crate) async fn head_of_answered(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     x.txn.has_response = false;
@@ -89,10 +89,10 @@ pub(crate) async fn head_of_answered(client: &mut Client, x: &mut Exchange) -> R
     shown
 }
 
-/// A service answers a request: filters are shown its head, unless that was about to leave before.
+/// A service will answer a request: shows filters the request's head, unless they have seen it.
 ///
 /// # Errors
-/// One of the filters failed.
+/// A filter failed.
 #[cold]
 pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let has_body = has_body(x, false);
@@ -110,14 +110,14 @@ pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> R
     }
 }
 
-/// How many filters of scripts stand before compression, where others stand behind it.
+/// The number of script filters before compression; `usize::MAX` if none comes after it.
 fn before_compression(client: &Client, x: &Exchange, of_response: bool) -> usize {
     let Some(rank) = compression::rank(client, x, of_response) else { return usize::MAX };
     let Some(filtering) = &x.filtering else { return usize::MAX };
     filtering.ranked(of_response).position(|(own, _)| own > rank).unwrap_or(usize::MAX)
 }
 
-/// Decides whether a body is compressed, so that filters behind see a head that tells of it.
+/// Decides whether a body is compressed, so that later filters see this in the head.
 fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Result<(), Fault> {
     if of_response {
         let is_framed = framing::frame_response(x)?;
@@ -133,8 +133,8 @@ fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Res
 /// All filters of a direction.
 const ALL: Range<usize> = 0..usize::MAX;
 
-/// Calls a function of some of the filters of a direction; one that waits is called again when it asked
-/// for it.
+/// Calls a function of the filters in a range of a direction. A filter that waits is called again at the
+/// time that it requested.
 async fn tell(
     client: &mut Client,
     x: &mut Exchange,
@@ -157,7 +157,7 @@ async fn tell(
     }
 }
 
-/// Waits until an instant; without one, as long as the client may be silent.
+/// Waits until an instant; without one, until `timeout client`.
 async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
     let is_endless = until == NEVER;
     match is_endless {
@@ -169,13 +169,13 @@ async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
     if is_endless { Err(Fault::Internal.into()) } else { Ok(()) }
 }
 
-/// The stream is over: its filters are told, and end.
+/// The stream is over: calls the end functions and drops the filters.
 #[cold]
 pub(crate) fn end(client: &Client, x: &mut Exchange) {
     let Some(mut filtering) = x.filtering.take() else { return };
     for of_response in [false, true] {
         for place in filtering.direction(of_response).order.clone() {
-            // What goes wrong is logged, and changes nothing any more.
+            // A failure is logged; the stream has ended already.
             let _ = call(client, x, &mut filtering, place, (Callback::End, of_response));
         }
     }

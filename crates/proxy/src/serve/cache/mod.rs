@@ -1,4 +1,4 @@
-//! Delivering what caches hold; [`exchange::cache`](crate::exchange::cache) looks responses up and stores
+//! Delivery of stored responses; [`exchange::cache`](crate::exchange::cache) looks them up and stores
 //! them. The hooks, in the order of a request:
 //!
 //! | point | function |

@@ -1,6 +1,6 @@
 //! Sending a response piece by piece: while another request still fetches it (`collapsed-forwarding`),
-//! or out of its file (`disk`). Its head has been prepared by `answer`. What breaks off is told from what is whole
-//! on every side. Called by `reply`.
+//! or out of its file (`disk`). `answer` has prepared its head. A truncated body is reported as such to
+//! client and log. Called by `reply`.
 
 use cache::Piece;
 use runtime::timer::now_ms;
