@@ -333,7 +333,7 @@ async fn work(
     proxy::tell_of_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
     proxy::serve::accept::install();
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
-    proxy::serve::feed::start(&worker);
+    proxy::serve::log::ring_feed::start(&worker);
     // Whoever looks a name up finds the sections of all workers at work.
     desk.sections.start();
     ready.wait().await;

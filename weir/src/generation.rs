@@ -135,7 +135,7 @@ impl Generation {
             for (number, bind) in proxy.binds.iter().enumerate() {
                 let is_reverse = matches!(bind.address, BindAddress::Reverse(_));
                 if is_reverse && bind.workers.first() == Some(&worker.index) {
-                    let task = proxy::serve::preconnect::keep(worker.clone(), frontend, number);
+                    let task = proxy::serve::reverse::dial::keep(worker.clone(), frontend, number);
                     tokio::task::spawn_local(task);
                 }
             }

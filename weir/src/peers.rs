@@ -14,7 +14,7 @@ use net::Stream;
 use peers::{Group, Making, PeersSection, SectionMailbox, SectionSettings, ShowContext, Stick, Ways, stick};
 use plan::peers::Peers;
 use plan::{Plan, Proxy, ServerSettings};
-use proxy::serve::feed::{Buffers, connect_to};
+use proxy::serve::log::ring_feed::{Buffers, connect_to};
 use state::Process;
 use state::server::ServerAddress;
 use tokio::sync::oneshot;

@@ -154,7 +154,7 @@ fn close_listeners(shared: &Shared, messages: MessageFormat) {
         }
     }
     for worker in 0..runtime::shard::workers() {
-        runtime::worker::post(worker, proxy::serve::feed::stop);
+        runtime::worker::post(worker, proxy::serve::log::ring_feed::stop);
         runtime::worker::post(worker, proxy::serve::shutdown_wakers::stop);
     }
     for socket in &shared.plan.global.stats_sockets {

@@ -19,8 +19,8 @@
 //! | `shared` | what all workers share |
 //! | `flow` | one direction of bytes |
 //! | `stream` | one stream of a connection that carries many |
-//! | `observe`, `points` | points of traces |
-//! | `fault`, `glitch` | what can go wrong, and what is let pass |
+//! | `points` | trace points of the modules above it; the others are in `exchange::trace` |
+//! | `fault`, `violation` | faults of an exchange, and tolerated protocol violations |
 //!
 //! Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
 
@@ -35,7 +35,6 @@ mod fault;
 mod flow;
 pub mod log;
 mod message;
-mod observe;
 mod points;
 mod routing;
 pub mod serve;

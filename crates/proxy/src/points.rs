@@ -2,7 +2,7 @@
 //! that end, connections to servers, frames of HTTP/2, questions to agents.
 //!
 //! Where nobody listens, each costs a look at one word. Called by `client` and `server`, and by
-//! `observe` for all the others.
+//! `exchange::trace::events` for all the others.
 
 use std::fmt::Write;
 

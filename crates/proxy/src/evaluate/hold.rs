@@ -10,15 +10,16 @@ use plan::Proxy;
 use rules::{Final, Hold, ScriptCall};
 use runtime::timer::{self, now_ms};
 
+use super::lua::action::{self, ActionVerdict};
 use super::resolve::{ResolveQuestion, resolve};
 use super::rule_context::{RuleContext, watches};
-use super::script::{self, ActionVerdict};
 use super::spoe;
 use crate::client::Client;
 use crate::client::handshake::Expected;
+use crate::exchange::cache::keep;
+use crate::exchange::cache::lookup::{self, Looked};
 use crate::exchange::{Exchange, Stop, report};
 use crate::fault::Fault;
-use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
 use crate::message::wanted::BodyWait;
@@ -86,7 +87,7 @@ pub(super) fn begin(
         (Hold::UseCache { store, hints }, Some(x)) => {
             let of_frontend =
                 matches!(about, RuleContext::Request(proxy) if proxy.index == client.frontend.index);
-            match caching::look_up(client, x, of_frontend, store, hints) {
+            match lookup::look_up(client, x, of_frontend, store, hints) {
                 Looked::Done => return HoldProgress::Done(RuleFlow::Rule),
                 looked => PendingHold::Cache { looked, of_frontend, hints },
             }
@@ -131,7 +132,7 @@ fn perform(
         }
         (Hold::StoreInCache(store), Some(x)) => {
             if let RuleContext::Response(proxy, _) = about {
-                caching::store(client, x, proxy, &store);
+                keep::store(client, x, proxy, &store);
             }
         }
         (Hold::Mirror { backend, percent }, Some(x)) => note_mirror(client, x, &backend, percent),
@@ -217,11 +218,11 @@ fn begin_script(
     about: &mut RuleContext<'_>,
     call: Arc<ScriptCall>,
 ) -> HoldProgress {
-    let begun = script::begin(client, x, about, &call);
-    script::put_back(client, x, about);
+    let begun = action::begin(client, x, about, &call);
+    action::put_back(client, x, about);
     match begun {
         Ok(ActionVerdict::Stop(_)) | Err(_) => HoldProgress::Waits(PendingHold::Script(call, begun)),
-        Ok(_) if script::has_reply(x) => HoldProgress::Waits(PendingHold::Script(call, begun)),
+        Ok(_) if action::has_reply(x) => HoldProgress::Waits(PendingHold::Script(call, begun)),
         Ok(ActionVerdict::Next) => HoldProgress::Done(RuleFlow::Rule),
         Ok(ActionVerdict::Accept) => HoldProgress::Done(RuleFlow::Accept),
         Ok(ActionVerdict::Final(verdict)) => HoldProgress::Done(RuleFlow::Final(verdict)),
@@ -236,11 +237,11 @@ async fn finish_script(
     call: &Arc<ScriptCall>,
     begun: Result<ActionVerdict, (RunningCall, Wait)>,
 ) -> Result<RuleFlow, Stop> {
-    script::reply(client, x).await?;
+    action::reply(client, x).await?;
     let verdict = match begun {
         Ok(verdict) => verdict,
         Err(begun) => {
-            let verdict = script::go_on(client, x, about, call, begun).await?;
+            let verdict = action::go_on(client, x, about, call, begun).await?;
             note_wait(x, about);
             verdict
         }
@@ -263,7 +264,7 @@ async fn use_cache(
 ) -> Result<RuleFlow, Stop> {
     if let Looked::Read(loading) = looked {
         let leaving = watches(client, x, about);
-        looked = caching::read(client, x, of_frontend, leaving, loading, hints).await?;
+        looked = lookup::read(client, x, of_frontend, leaving, loading, hints).await?;
         note_wait(x, about);
     }
     match looked {
@@ -271,7 +272,7 @@ async fn use_cache(
         Looked::Hint(hint) => send_hint(client, x, &hint).await?,
         Looked::Wait(follow) => {
             let leaving = watches(client, x, about);
-            caching::wait(client, x, of_frontend, leaving, follow).await?;
+            lookup::wait(client, x, of_frontend, leaving, follow).await?;
             note_wait(x, about);
         }
     }

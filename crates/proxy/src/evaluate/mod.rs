@@ -4,13 +4,11 @@
 //! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
 //! [`verdict`].
 
-pub(crate) mod cacheable;
 mod driver;
 mod hold;
+pub(crate) mod lua;
 mod resolve;
 mod rule_context;
-pub(crate) mod script;
-pub(crate) mod service;
 pub(crate) mod spoe;
 mod statistics;
 mod verdict;
@@ -24,6 +22,7 @@ use sample::{Cause, Phase};
 use crate::answers::page;
 use crate::client::Client;
 use crate::client::handshake::Expected;
+use crate::exchange::cache::lookup;
 use crate::exchange::trace;
 use crate::exchange::view;
 use crate::exchange::view::holds;
@@ -32,7 +31,7 @@ use crate::fault::Fault;
 use crate::flow::Analyser;
 use crate::message::upload;
 use crate::message::wanted::BodyWait;
-use crate::message::{caching, inspect, request};
+use crate::message::{inspect, request};
 use crate::server::Upstream;
 use hold::RuleSetEnd;
 use rule_context::RuleContext;
@@ -71,30 +70,30 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
         return Ok(());
     }
     let frontend = client.frontend.clone();
-    trace::enter(x, Analyser::InspectFrontend);
+    trace::filter::enter(x, Analyser::InspectFrontend);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::FrontendTcpRequest).await?;
     }
     on_content(client, x, &frontend).await?;
     x.note_request(client);
-    trace::leave(x, Analyser::InspectFrontend);
-    trace::enter(x, Analyser::WaitRequest);
+    trace::filter::leave(x, Analyser::InspectFrontend);
+    trace::filter::enter(x, Analyser::WaitRequest);
     if frontend.monitor_uri.is_some() {
         monitor(client, x, &frontend)?;
     }
     let holds = frontend.options.http_buffer_request && x.has_body();
-    trace::received(x, holds);
+    trace::filter::received(x, holds);
     if holds {
         hold_body(client, x, &frontend, BodyWait::ALL, None).await?;
-        trace::leave(x, Analyser::RequestBody);
+        trace::filter::leave(x, Analyser::RequestBody);
     }
-    trace::enter(x, Analyser::ProcessFrontend);
+    trace::filter::enter(x, Analyser::ProcessFrontend);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::FrontendHttpRequest).await?;
     }
     on_request(client, x, &frontend).await?;
-    trace::leave(x, Analyser::ProcessFrontend);
-    trace::enter(x, Analyser::Switch);
+    trace::filter::leave(x, Analyser::ProcessFrontend);
+    trace::filter::enter(x, Analyser::Switch);
     Ok(())
 }
 
@@ -116,19 +115,19 @@ pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &
     {
         return Ok(());
     }
-    trace::enter(x, Analyser::InspectBackend);
+    trace::filter::enter(x, Analyser::InspectBackend);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::BackendTcpRequest).await?;
     }
     on_content(client, x, backend).await?;
     x.txn.trackers.count_request(now_ms());
-    trace::leave(x, Analyser::InspectBackend);
-    trace::enter(x, Analyser::ProcessBackend);
+    trace::filter::leave(x, Analyser::InspectBackend);
+    trace::filter::enter(x, Analyser::ProcessBackend);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::BackendHttpRequest).await?;
     }
     on_request(client, x, backend).await?;
-    trace::leave(x, Analyser::ProcessBackend);
+    trace::filter::leave(x, Analyser::ProcessBackend);
     Ok(())
 }
 
@@ -166,7 +165,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     if proxy.stats.is_some() {
         Box::pin(statistics::statistics(client, x, proxy)).await?;
     }
-    if x.caching.is_some() && caching::has_found(x) {
+    if x.caching.is_some() && lookup::has_found(x) {
         // Rules behind the one that found it had their say.
         return Err(Stop::Cached);
     }
@@ -214,7 +213,7 @@ pub(crate) async fn of_response(
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::ServerSession).await?;
     }
-    trace::response(x, backend);
+    trace::filter::response(x, backend);
     if client.worker.shared.plan.variables.wants_bodies() {
         inspect::look(x, upstream);
     }
@@ -222,13 +221,13 @@ pub(crate) async fn of_response(
         spoe::on(client, x, MessageEvent::TcpResponse).await?;
     }
     if !backend.tcp_response.is_empty() {
-        trace::enter(x, Analyser::InspectResponse);
+        trace::filter::enter(x, Analyser::InspectResponse);
         let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
         let about = &mut RuleContext::ResponseContent { proxy: backend, upstream, until };
         Box::pin(driver::run(client, Some(x), &backend.tcp_response, about)).await?;
-        trace::leave(x, Analyser::InspectResponse);
+        trace::filter::leave(x, Analyser::InspectResponse);
     }
-    trace::process_response(x);
+    trace::filter::process_response(x);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::HttpResponse).await?;
     }
@@ -333,13 +332,13 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
 /// at.
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
-    trace::enter(x, Analyser::InspectFrontend);
+    trace::filter::enter(x, Analyser::InspectFrontend);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::FrontendTcpRequest).await?;
     }
     on_stream(client, x, &frontend).await?;
-    trace::leave(x, Analyser::InspectFrontend);
-    trace::enter(x, Analyser::Switch);
+    trace::filter::leave(x, Analyser::InspectFrontend);
+    trace::filter::enter(x, Analyser::Switch);
     Ok(())
 }
 
@@ -352,12 +351,12 @@ pub(crate) async fn of_tcp_backend(
     if backend.index == client.frontend.index {
         return Ok(());
     }
-    trace::enter(x, Analyser::InspectBackend);
+    trace::filter::enter(x, Analyser::InspectBackend);
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::BackendTcpRequest).await?;
     }
     on_stream(client, x, backend).await?;
-    trace::leave(x, Analyser::InspectBackend);
+    trace::filter::leave(x, Analyser::InspectBackend);
     Ok(())
 }
 
@@ -388,7 +387,7 @@ pub(crate) async fn of_tcp_response(
         }
     }
     if backend.tcp_response.is_empty() {
-        trace::response(x, backend);
+        trace::filter::response(x, backend);
         return Ok(());
     }
     inspect::send_first(client, x, upstream).await;
@@ -396,10 +395,10 @@ pub(crate) async fn of_tcp_response(
     // stands.
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
     let complete = backend.response_inspect_delay.is_none();
-    trace::response(x, backend);
-    trace::enter(x, Analyser::InspectResponse);
+    trace::filter::response(x, backend);
+    trace::filter::enter(x, Analyser::InspectResponse);
     let about = &mut RuleContext::Answer { proxy: backend, upstream, until, complete };
     driver::run(client, Some(x), &backend.tcp_response, about).await?;
-    trace::leave(x, Analyser::InspectResponse);
+    trace::filter::leave(x, Analyser::InspectResponse);
     Ok(())
 }

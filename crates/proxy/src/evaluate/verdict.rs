@@ -13,7 +13,8 @@ use sample::{Cause, Phase};
 use crate::answers::page;
 use crate::answers::service;
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop, scripting};
+use crate::exchange::lua::scripting;
+use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
 /// Which message a rule set is about.

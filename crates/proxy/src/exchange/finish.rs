@@ -31,7 +31,7 @@ pub(crate) fn second_of(instant_us: u64) -> u64 {
 // Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
-    trace::end(x);
+    trace::filter::end(x);
     if x.txn.times.closed == 0 {
         x.txn.times.closed = now_us();
     }

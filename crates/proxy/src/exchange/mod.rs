@@ -2,17 +2,16 @@
 //! first byte to its log line; and what may be told of it: to expressions ([`view`]), to logs
 //! ([`report`]), to counters ([`finish`]).
 
-pub(crate) mod cacheability;
-mod caching;
+pub(crate) mod cache;
 pub(crate) mod compression;
 pub(crate) mod ending;
 mod extra_attempt;
 mod fastcgi_params;
-pub(crate) mod filtering;
 pub(crate) mod filters;
 pub(crate) mod finish;
+pub(crate) mod lua;
+mod mirror;
 pub(crate) mod report;
-pub(crate) mod scripting;
 mod server_choice;
 pub(crate) mod sockets;
 mod spoe;
@@ -34,14 +33,15 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 
 use crate::client::Client;
 use crate::fault::Fault;
-use crate::flow::{Flow, MemoryBody, Tap, Trace};
+use crate::flow::{Flow, MemoryBody, Trace};
 use crate::server::per_worker::LocalProxy;
 use compression::Coded;
 use sockets::ServerSocket;
 
-pub(crate) use caching::{Caching, Given};
+pub(crate) use self::cache::state::{Caching, Given};
 pub(crate) use extra_attempt::ExtraAttempt;
 pub(crate) use fastcgi_params::FcgiParams;
+pub(crate) use mirror::Mirrors;
 pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
 pub(crate) use spoe::Engaged;
 
@@ -71,9 +71,9 @@ pub(crate) struct Exchange {
     /// What a cache has to do with it, where rules asked one.
     pub(crate) caching: Option<Box<Caching>>,
     /// What scripts have to do with it, where any had.
-    pub(crate) scripting: Option<Box<scripting::Scripting>>,
+    pub(crate) scripting: Option<Box<lua::scripting::Scripting>>,
     /// The filters of scripts that see it, where a proxy has any.
-    pub(crate) filtering: Option<Box<filtering::Filtering>>,
+    pub(crate) filtering: Option<Box<lua::filtering::Filtering>>,
     /// The request as it came, where it may have to be made once more.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
@@ -226,15 +226,6 @@ impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
-}
-
-/// What is copied of a request for other backends.
-#[derive(Debug, Default)]
-pub(crate) struct Mirrors {
-    /// The backends, by number, that get a copy once the request leaves.
-    pub(crate) targets: Vec<usize>,
-    /// Those who read its body as it is sent.
-    pub(crate) taps: Vec<Rc<Tap>>,
 }
 
 thread_local! {

@@ -68,7 +68,7 @@ pub(crate) struct Holding {
     pub(super) queue: FilterQueue,
 }
 
-/// A filter of a script, and what waits before it. `message::scripted` calls its functions.
+/// A script filter and its queue. `message::lua` calls its functions.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     /// Which one of those of the stream.

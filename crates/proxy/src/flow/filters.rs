@@ -5,8 +5,8 @@
 //! it went on, so that what waits in all is no more than came with one read and what scripts hold.
 //! What compression holds back leaves when the sender pauses, so that who waits for a slow stream does
 //! not wait for more of it. Which filters there are is decided before a direction begins
-//! ([`compression`](crate::message::compression), [`caching`](crate::message::caching),
-//! [`scripted`](crate::message::scripted)); limits and traces may join later
+//! ([`compression`](crate::message::compression), [`cache`](crate::exchange::cache),
+//! [`lua`](crate::message::lua)); limits and traces may join later
 //! ([`exchange::filters`](crate::exchange::filters)).
 //!
 //! Where no filter changes payload, limits and traces are no part of this: they are the flow's

@@ -2,8 +2,8 @@
 //! sending without ever waiting. What cannot be sent is counted.
 //!
 //! Who makes lines (`report`, health checks, log forwarders) calls [`Outbox`]. What stands before a
-//! line is `header`, where it leaves for good `socket`, how rings are sent on `feed`, how messages
-//! of others come in `receive` and `syslog`, and `mirror` keeps the files of rings.
+//! line is `header`, its socket is in `socket`, `syslog` reads messages of other programs, and `mirror`
+//! keeps the files of rings. `serve::log` receives such messages and sends rings to servers.
 
 pub(crate) mod header;
 mod mirror;

@@ -19,7 +19,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{FlowError, Sink};
 use crate::message::deadlines::{Deadlines, Expired, client_owes};
-use crate::message::scripted;
+use crate::message::lua;
 use crate::message::splice::splice_pipe;
 use crate::message::upload::poll_upload;
 use crate::server::Upstream;
@@ -208,7 +208,7 @@ fn poll_download(
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    scripted::poll_download(client, x, upstream, context).map_err(|error| download_fault(client, x, &error))
+    lua::pump::poll_download(client, x, upstream, context).map_err(|error| download_fault(client, x, &error))
 }
 
 #[cold]

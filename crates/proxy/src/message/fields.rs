@@ -9,12 +9,13 @@ use plan::Proxy;
 use plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 
 use crate::client::{Client, Framed};
+use crate::exchange::cache::{keep, validation};
 use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filter, Filters, Path, Rank};
 use crate::message::framing::{frame_request, frame_response, is_bodiless};
-use crate::message::{caching, compression, scripted};
+use crate::message::{compression, lua};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -44,7 +45,7 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     } else {
         frame_request(x)?;
         if x.caching.is_some() {
-            caching::ask(x);
+            validation::ask(x);
         }
         compression::of_request(client, x, backend);
     }
@@ -78,11 +79,11 @@ fn frame_filtered(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<
         frame_request(x)?;
     }
     if x.caching.is_some() {
-        caching::ask(x);
+        validation::ask(x);
     }
     compression::of_request(client, x, backend);
-    if scripted::sees(x, false) && x.request_body.length != BodyLength::None {
-        scripted::frame(x, false, x.request_body.length, is_coded(x));
+    if lua::body::sees(x, false) && x.request_body.length != BodyLength::None {
+        lua::body::frame(x, false, x.request_body.length, is_coded(x));
     }
     Ok(())
 }
@@ -302,19 +303,19 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         Some(_) => frame_coded(client, x)?,
     };
     let mut shown = if coding.is_some() { BodyLength::Chunked } else { length };
-    let is_scripted = x.filtering.is_some() && is_framed && scripted::sees_response(x);
+    let is_scripted = x.filtering.is_some() && is_framed && lua::body::sees_response(x);
     if is_scripted {
-        shown = scripted::frame(x, true, length, coding.is_some());
+        shown = lua::body::frame(x, true, length, coding.is_some());
     } else if x.filtering.is_some() && x.head_only && !x.is_tunnel {
         // What a filter says of the body holds for a response without it too.
-        scripted::frame(x, true, length, false);
+        lua::body::frame(x, true, length, false);
     }
     let mut path = frame_for_client(client, x, shown, is_framed);
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
     }
     if is_scripted {
-        path = scripted::path(shown, path);
+        path = lua::body::path(shown, path);
     }
     let (framing, path) = match (x.response_body.is_bare, length, path) {
         // It ends with its stream, and has to be told to the client in another way.
@@ -361,8 +362,8 @@ fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank,
     }
 }
 
-/// The payload of the response goes through compression, into a cache, through filters of scripts, which
-/// make it a body that ends as `scripted` says, or through several of these.
+/// Starts a response through compression, script filters (with the length that `lua::body` returns), into
+/// a cache, or through several of these.
 #[cold]
 fn start_filtered(
     x: &mut Exchange,
@@ -372,7 +373,7 @@ fn start_filtered(
     scripted: Option<BodyLength>,
 ) {
     let is_coded = coding.is_some() || x.response_body.length == BodyLength::Chunked;
-    let kept = if x.caching.is_some() { caching::filter(x, path) } else { None };
+    let kept = if x.caching.is_some() { keep::filter(x, path) } else { None };
     if kept.is_some() && path == Path::Verbatim && !is_coded {
         // What a cache keeps is looked at, and leaves as it came.
         path = Path::Payload(Coding::Bare);
@@ -380,7 +381,7 @@ fn start_filtered(
     let own = kept.into_iter().chain(coding);
     let filters = match scripted {
         None => Filters::of(own),
-        Some(shown) => scripted::filters(x, true, shown, own),
+        Some(shown) => lua::body::filters(x, true, shown, own),
     };
     match filters {
         None => x.download.start(framing, path),

@@ -1,5 +1,5 @@
 //! How a message says that its body ends, whatever rules made of the fields that tell it. Called by
-//! `fields`, and by `scripted` where a filter of a script stands behind compression.
+//! `fields`, and by `lua` if a script filter comes after compression.
 
 use http::{BodyLength, Method};
 

@@ -15,7 +15,7 @@ use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::flow::Decoding;
-use crate::message::scripted;
+use crate::message::lua;
 use crate::message::wanted::BodyWait;
 use crate::server::Upstream;
 
@@ -62,7 +62,7 @@ pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: 
         // What goes wrong here shows again when the stream goes on.
         let _ = match x.filtering {
             None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
-            Some(_) => scripted::poll_upload(client, x, upstream, context),
+            Some(_) => lua::pump::poll_upload(client, x, upstream, context),
         };
         Poll::Ready(())
     })
@@ -142,7 +142,7 @@ pub(crate) async fn more(
         // What goes wrong here shows again when the stream goes on.
         let _ = match x.filtering {
             None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
-            Some(_) => scripted::poll_upload(client, x, upstream, context),
+            Some(_) => lua::pump::poll_upload(client, x, upstream, context),
         };
         if let Poll::Ready(read) = upstream.poll_fill(context) {
             return Poll::Ready(Some(read));

@@ -1,7 +1,6 @@
 //! Messages on their way: receiving a request, sending it on, receiving the response, sending that
 //! on, and what becomes of the connections behind it.
 
-pub(crate) mod caching;
 pub(crate) mod compression;
 pub(crate) mod conclude;
 mod deadlines;
@@ -10,9 +9,9 @@ pub(crate) mod fastcgi;
 pub(crate) mod fields;
 mod framing;
 pub(crate) mod inspect;
+pub(crate) mod lua;
 pub(crate) mod request;
 pub(crate) mod response;
-pub(crate) mod scripted;
 pub(crate) mod splice;
 pub(crate) mod upload;
 pub(crate) mod wanted;

@@ -13,11 +13,10 @@ use sample::track::{self, CountedEvent, Trackers};
 
 use crate::client::Client;
 use crate::exchange::Arrival;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, trace};
 use crate::fault::Fault;
 use crate::flow::Path;
 use crate::message::websocket;
-use crate::observe;
 use crate::violation;
 
 pub(crate) static LET_PASS: EventCounter =
@@ -245,7 +244,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     if !client.frontend.request_captures.is_empty() {
         capture(client, x);
     }
-    observe::request(client, x);
+    trace::events::request(client, x);
     Ok(())
 }
 

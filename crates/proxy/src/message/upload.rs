@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::flow::{Coding, Decoding, Filters, FlowError, Path};
 use crate::message::splice::splice_pipe;
 use crate::message::wanted::BodyWait;
-use crate::message::{compression, fastcgi, inspect, scripted};
+use crate::message::{compression, fastcgi, inspect, lua};
 use crate::server::{NotExpressible, SharedRequest, Upstream};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
@@ -243,13 +243,13 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     };
     let framing = client.side.framing(length);
     let coding = compression::filter_of_request(client, &mut x.coded);
-    let is_scripted = x.filtering.is_some() && scripted::sees(x, false) && length != BodyLength::None;
+    let is_scripted = x.filtering.is_some() && lua::body::sees(x, false) && length != BodyLength::None;
     match coding.filter(|_| !x.request_body.is_dropped) {
         coding if is_scripted && !x.request_body.is_dropped => {
-            let shown = scripted::shown(x, false, length, coding.is_some());
+            let shown = lua::body::shown(x, false, length, coding.is_some());
             let path = if upstream.is_bare() { Path::Payload(Coding::Bare) } else { Path::Verbatim };
-            let path = scripted::path(shown, path);
-            if let Some(filters) = scripted::filters(x, false, shown, coding) {
+            let path = lua::body::path(shown, path);
+            if let Some(filters) = lua::body::filters(x, false, shown, coding) {
                 x.upload.start_filtered(framing, path, filters);
             }
         }
@@ -387,7 +387,7 @@ pub(crate) fn poll_upload(
 ) -> Result<bool, Fault> {
     x.upload.moved = false;
     let before = x.upload.received;
-    let pumped = scripted::poll_upload(client, x, upstream, context);
+    let pumped = lua::pump::poll_upload(client, x, upstream, context);
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
         Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),

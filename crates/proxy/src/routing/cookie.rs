@@ -11,7 +11,7 @@ use plan::proxy::{Cookie, CookieOperation};
 use plan::servers::ServerAt;
 
 use crate::client::Client;
-use crate::exchange::cacheability;
+use crate::exchange::cache::cacheability;
 use crate::exchange::view::holds;
 use crate::exchange::{BoundServer, CookieServer, Dates, Exchange};
 use crate::routing::assign::Lease;

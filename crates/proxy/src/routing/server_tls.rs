@@ -8,9 +8,8 @@ use plan::{Proxy, ServerSettings};
 use sample::{ConnectionError, Env};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, view};
+use crate::exchange::{Exchange, trace, view};
 use crate::fault::Fault;
-use crate::observe;
 use crate::routing::connect_wait::reach;
 
 /// The name that this server is sent in TLS for this request.
@@ -73,7 +72,7 @@ pub(super) async fn begin(
         stream.poll_early_handshake(context).map_err(failed)
     };
     let reached = reach(client, x, watch, step).await;
-    observe::server_tls(client, x, stream, reached.as_ref().err().copied());
+    trace::events::server_tls(client, x, stream, reached.as_ref().err().copied());
     reached?;
     if stream.tls().is_some_and(|session| !session.details().is_resumed) {
         let counters = client.worker.shared.process.counters.mine();

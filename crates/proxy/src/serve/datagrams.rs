@@ -4,7 +4,7 @@
 //! The datagrams of one sender are processed by the same worker, in order. Other workers get theirs in
 //! batches over a channel ([`runtime::datagrams`]); they were given its receiving end as
 //! [`Incoming::Datagrams`]. With one socket, no datagram is lost when a successor takes it over. User:
-//! `log-forward` ([`receive`]).
+//! `log-forward` ([`forward`]).
 //!
 //! [`Incoming::Datagrams`]: super::handoff::Incoming::Datagrams
 
@@ -28,7 +28,7 @@ use state::proxy::Admission;
 use tokio::net::UdpSocket;
 
 use super::handoff::{self, Datagrams, Incoming};
-use super::receive;
+use super::log::forward;
 use crate::worker::Worker;
 
 pub(crate) static OVERFLOWED: EventCounter =
@@ -81,7 +81,7 @@ pub(super) async fn process(worker: Rc<Worker>, mut datagrams: Datagrams) {
     let mut batch = Batch::default();
     while datagrams.receiver.receive(&mut batch).await {
         for (from, bytes) in batch.iter() {
-            receive::datagram(&worker, &proxy, *from, bytes);
+            forward::datagram(&worker, &proxy, *from, bytes);
         }
         tokio::task::yield_now().await;
     }
@@ -106,7 +106,7 @@ pub async fn serve(
     let mut spread = Spread::new(&worker, frontend, workers);
     let _reading = Reading::begin();
     while let Some(is_drained) = read(&proxy, &socket, &mut buffer, &mut spread).await {
-        spread.finish(|from, bytes| receive::datagram(&worker, &proxy, from, bytes));
+        spread.finish(|from, bytes| forward::datagram(&worker, &proxy, from, bytes));
         if is_drained {
             spread.shrink();
         } else {

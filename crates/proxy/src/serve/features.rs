@@ -4,20 +4,24 @@
 //! [`begin`], [`routed`], [`request_head`], [`before_connect`], [`response`], [`response_rules`],
 //! [`response_head`], [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
 //!
+//! Each feature lists its hooks: `message::lua`, `evaluate::lua` and `serve::lua`; `evaluate::spoe`;
+//! [`mirror`]; `exchange::cache` and `serve::cache`; [`trace`].
+//!
 //! A request without features passes each point by a test. A point that may have to wait returns its
 //! [`FeatureWait`].
 
 use std::pin::Pin;
 use std::rc::Rc;
 
+use super::cache::answer;
+use super::mirror;
 use super::obtain::{note_status, obtain_response};
-use super::{cached, mirror};
 use crate::client::Client;
 use crate::evaluate::spoe;
+use crate::exchange::cache::keep;
+use crate::exchange::cache::validation::{self, Validated};
 use crate::exchange::{Exchange, Stop, trace};
-use crate::message::caching::{self, Validated};
-use crate::message::{conclude, scripted};
-use crate::observe;
+use crate::message::{conclude, lua};
 use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::per_worker::LocalProxy;
@@ -28,14 +32,14 @@ pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> 
 /// The request was received.
 #[inline(always)]
 pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
-    trace::begin(x, &client.frontend);
+    trace::filter::begin(x, &client.frontend);
     if client.frontend.script_filters.is_none() && client.frontend.engines.is_empty() {
         return None;
     }
     Some(Box::pin(async move {
         if client.frontend.script_filters.is_some() {
             let frontend = client.frontend.clone();
-            scripted::begin(client, x, &frontend).await?;
+            lua::steps::begin(client, x, &frontend).await?;
         }
         if !client.frontend.engines.is_empty() {
             spoe::begin(client, x).await?;
@@ -51,13 +55,13 @@ pub(super) fn routed<'a>(
     x: &'a mut Exchange,
     backend: &'a LocalProxy,
 ) -> Option<FeatureWait<'a>> {
-    trace::backend(x, &client.frontend, backend);
+    trace::filter::backend(x, &client.frontend, backend);
     if backend.script_filters.is_none() || backend.index == client.frontend.index {
         spoe::join(client, x, backend);
         return None;
     }
     Some(Box::pin(async move {
-        scripted::begin(client, x, backend).await?;
+        lua::steps::begin(client, x, backend).await?;
         spoe::join(client, x, backend);
         Ok(())
     }))
@@ -71,14 +75,14 @@ pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> O
     }
     match x.filtering {
         None => None,
-        Some(_) => Some(Box::pin(scripted::heads(client, x, false))),
+        Some(_) => Some(Box::pin(lua::steps::heads(client, x, false))),
     }
 }
 
 /// The request is ready to be sent.
 #[inline(always)]
 pub(super) fn before_connect(x: &Exchange) {
-    trace::forwards_request(x);
+    trace::filter::forwards_request(x);
 }
 
 /// A cache decides on the response of the server: it is used, or confirms a stored one, or is asked
@@ -92,7 +96,7 @@ pub(super) async fn response(
     backend: &Rc<LocalProxy>,
     (mut upstream, mut lease): (Upstream, Lease),
 ) -> Result<(Upstream, Lease), Stop> {
-    match caching::validate(x) {
+    match validation::validate(x) {
         Validated::Nothing => {}
         Validated::Fresh => {
             conclude::early(client, x, backend, upstream, lease);
@@ -106,7 +110,7 @@ pub(super) async fn response(
             note_status(client, x);
         }
     }
-    if caching::helps(x) {
+    if validation::helps(x) {
         upstream.reset();
         return Err(Stop::Cached);
     }
@@ -118,7 +122,7 @@ pub(super) async fn response(
 pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
         None => None,
-        Some(_) => Some(Box::pin(scripted::begin_response(client, x))),
+        Some(_) => Some(Box::pin(lua::steps::begin_response(client, x))),
     }
 }
 
@@ -127,30 +131,30 @@ pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) ->
 pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
         None => None,
-        Some(_) => Some(Box::pin(scripted::heads(client, x, true))),
+        Some(_) => Some(Box::pin(lua::steps::heads(client, x, true))),
     }
 }
 
 /// The response is ready to be sent.
 #[inline(always)]
 pub(super) fn before_answer(client: &Client, x: &Exchange) {
-    trace::forwards_response(x);
-    observe::answer(client, x);
+    trace::filter::forwards_response(x);
+    trace::events::answer(client, x);
 }
 
 /// The body of the response was sent.
 #[inline(always)]
 pub(super) fn body(x: &mut Exchange) {
     if x.caching.is_some() {
-        caching::complete(x);
+        keep::complete(x);
     }
 }
 
 /// The request ends early. Returns how, which a cache may change.
 #[cold]
 pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
-    let stop = if x.caching.is_some() { cached::instead_of(client, x, stop) } else { stop };
-    observe::stopped(client, x, stop);
+    let stop = if x.caching.is_some() { answer::instead_of(client, x, stop) } else { stop };
+    trace::events::stopped(client, x, stop);
     stop
 }
 
@@ -158,7 +162,7 @@ pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop
 #[inline(always)]
 pub(super) fn end(client: &Client, x: &mut Exchange) {
     if x.filtering.is_some() {
-        scripted::end(client, x);
+        lua::steps::end(client, x);
     }
-    observe::over(client, x);
+    trace::events::over(client, x);
 }

@@ -10,7 +10,7 @@ use net::Stream;
 use runtime::datagrams::Receiver;
 use runtime::worker::ConnectionGuard;
 
-use super::slots::OpenPermit;
+use super::reverse_quota::OpenPermit;
 use crate::stream::ReceivedBytes;
 use crate::stream::h2::H2Connection;
 use crate::worker::{self, Worker};

@@ -8,11 +8,12 @@ use state::sessions::Activity;
 use super::obtain::{note_status, obtain_response};
 use super::{features, reply, tunnel};
 use crate::client::Client;
-use crate::evaluate::{self, cacheable};
+use crate::evaluate;
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets};
 use crate::fault::Fault;
 use crate::message::{conclude, download, fastcgi, fields, request, upload};
 use crate::routing::{cookie, route, stick};
+use crate::serve::cache::checkcache;
 use crate::server::per_worker::LocalProxy;
 
 /// Serves one request of `client`. The connection comes back with what to do next.
@@ -129,7 +130,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
-        cacheable::check(client, x, &backend)?;
+        checkcache::check(client, x, &backend)?;
     }
     cookie::of_response(client, x, &backend, &lease);
     evaluate::after_response(client, x, &upstream).await?;

@@ -1,5 +1,5 @@
 //! Requests of the proxy's own beside those of clients: each has a client that sends what is given to
-//! it and takes nothing. Called by `revalidate` and `mirror`.
+//! it and takes nothing. Called by `cache::revalidate` and `mirror`.
 
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -1,9 +1,15 @@
 //! `http-request mirror`: a copy of the request goes to another backend, by its rules, balancing,
-//! queues and pools; its answer is read and dropped. Begun by `http` once the request is ready to
-//! leave, which never waits for any of it.
+//! queues and pools; its answer is read and dropped. The request never waits for any of it. The hooks, in
+//! the order of a request:
+//!
+//! | point | function |
+//! | --- | --- |
+//! | rules | the driver of rule sets adds backends to [`Mirrors`](crate::exchange::Mirrors) |
+//! | request head | [`begin`] sends the copies |
+//! | body | `message::upload` puts the [`taps`](crate::exchange::Mirrors::taps) into the flow |
 //!
 //! A copy has the head as rules left it, and the body: as it is where all of that is here, else as it
-//! passes on its way to the request's own server ([`Tapped`](crate::flow::Tapped)). A backend that
+//! passes on its way to the request's own server ([`Tapped`]). A backend that
 //! does not take it as fast as memory of a bounded size allows loses the copy. So many are on their
 //! way at once; what goes beyond that is counted and not made.
 

@@ -1,33 +1,28 @@
 //! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
-mod attach;
-mod cached;
-mod coming;
+mod cache;
 mod connection_deadline;
 pub mod datagrams;
 mod exchange_pool;
 mod features;
-pub mod feed;
 mod handoff;
 mod hedge;
 pub(crate) mod http;
 mod internal_request;
+pub mod log;
+mod lua;
 mod mirror;
 mod multiplexed;
 pub(crate) mod obtain;
 mod peer;
-pub mod preconnect;
 mod preface;
-pub mod receive;
 pub(crate) mod reply;
-mod revalidate;
-mod reversal;
-mod script;
+pub mod reverse;
+mod reverse_quota;
 mod sending;
 pub(crate) mod session;
 pub mod shutdown_wakers;
-mod slots;
 mod stream_quota;
 mod stream_wakers;
 pub(crate) mod tcp;

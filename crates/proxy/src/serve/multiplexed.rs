@@ -25,8 +25,7 @@ use super::shutdown_wakers::{self, ShutdownWaker};
 use super::stream_quota::{StreamQuota, moderate};
 use super::stream_wakers::{StreamWaker, WakeQueue};
 use crate::client::{self, Client, handshake};
-use crate::exchange::{Arrival, Exchange, report};
-use crate::observe;
+use crate::exchange::{Arrival, Exchange, report, trace};
 use crate::stream::h2::{H2Connection, H2Engine, H2Stream};
 use crate::stream::{Driver as _, Notice, Ping, Received, ReceivedBytes, Wish};
 use crate::violation;
@@ -159,11 +158,11 @@ impl<S: ServeExchange> Front<S> {
             self.counters().connections_total.add(1);
             self.root.entry.activity.set(Activity::Waiting);
             self.arm(false, false);
-            observe::speaks_h2(&self.root);
-            observe::frames_of_client(&self.root, &self.connection.engine);
+            trace::events::speaks_h2(&self.root);
+            trace::events::frames_of_client(&self.root, &self.connection.engine);
             let end = poll_fn(|context| self.poll(context)).await;
             self.conclude(end).await;
-            observe::h2_ends(&self.root, &end, matches!(end, FrontEnd::Broken | FrontEnd::Failed));
+            trace::events::h2_ends(&self.root, &end, matches!(end, FrontEnd::Broken | FrontEnd::Failed));
             self.counters().connections.down();
         }
     }
@@ -191,7 +190,7 @@ impl<S: ServeExchange> Front<S> {
             polled |= self.poll_streams();
             self.heed_wishes()?;
             wrote |= self.send(context)?;
-            observe::frames_of_client(&self.root, &self.connection.engine);
+            trace::events::frames_of_client(&self.root, &self.connection.engine);
             // What was sent made room for those that wait.
             self.connection.wake_writable();
             heard |= received;
@@ -240,7 +239,7 @@ impl<S: ServeExchange> Front<S> {
                 Ok(Some(notice)) => self.heed(notice),
                 Ok(None) => break Ok(true),
                 Err(why) => {
-                    observe::protocol_broken(&self.root, &why);
+                    trace::events::protocol_broken(&self.root, &why);
                     tell(&self.root, LogErrors::Connection);
                     break Err(FrontEnd::Broken);
                 }

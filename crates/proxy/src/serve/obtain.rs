@@ -12,10 +12,9 @@ use state::sessions::Activity;
 
 use super::hedge;
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop, report, sockets};
+use crate::exchange::{Exchange, Stop, report, sockets, trace};
 use crate::fault::Fault;
 use crate::message::{response, upload};
-use crate::observe;
 use crate::routing::assign::{self, Assigned, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, retry};
@@ -75,7 +74,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
                 Err((fault, _)) => break fault,
             }
         };
-        observe::attempt_failed(client, x, fault);
+        trace::events::attempt_failed(client, x, fault);
         // What broke a connection that stood was noted when it did.
         if !matches!(
             fault,
@@ -152,7 +151,7 @@ async fn attempt(
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
     client.entry.activity.set(Activity::Response);
-    observe::reached(client, x, &upstream);
+    trace::events::reached(client, x, &upstream);
     upload::start(client, x, backend, &mut upstream);
     if !x.upload.is_one_write() {
         upstream.send_at_once();
@@ -163,7 +162,7 @@ async fn attempt(
     };
     match outcome {
         Ok(()) => {
-            observe::response(client, x, &upstream);
+            trace::events::response(client, x, &upstream);
             Ok(upstream)
         }
         Err(fault) => {

@@ -12,10 +12,11 @@ use crate::evaluate;
 use crate::exchange::Next;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::message::{compression, scripted};
+use crate::message::{compression, lua};
 
+use super::cache::{answer, stream};
+use super::lua::service;
 use super::sending::{self, begin_reply, end_reply, pump};
-use super::{cached, coming, script};
 
 /// Ends a request that did not go the usual way: answers if nobody has, notes why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
@@ -30,14 +31,14 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
             x.phase = Phase::Last;
             send(client, x).await
         }
-        Stop::Script => match Box::pin(script::prepare(client, x)).await {
+        Stop::Script => match Box::pin(service::prepare(client, x)).await {
             Ok(()) => {
                 x.phase = Phase::Last;
                 send(client, x).await
             }
             Err(stop) => Box::pin(after(client, x, stop)).await,
         },
-        Stop::Cached => match Box::pin(cached::prepare(client, x)).await {
+        Stop::Cached => match Box::pin(answer::prepare(client, x)).await {
             Ok(()) => {
                 x.phase = Phase::Last;
                 send(client, x).await
@@ -185,8 +186,8 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     x.keep_alive = x.keep_alive && (whole || drains) && !opens && !x.txn.response.has_close();
     let sent = match x.reply.is_open() {
         false => send_reply(client, x).await,
-        true if x.reply.feed.is_some() => Box::pin(coming::send_body(client, x)).await,
-        true => Box::pin(script::send_body(client, x)).await,
+        true if x.reply.feed.is_some() => Box::pin(stream::send_body(client, x)).await,
+        true => Box::pin(service::send_body(client, x)).await,
     };
     conclude(client, x, sent, whole)
 }
@@ -215,9 +216,9 @@ async fn filter(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.filtering.is_none() {
         return Ok(());
     }
-    scripted::head_of_answered(client, x).await?;
-    scripted::begin_response(client, x).await?;
-    scripted::heads(client, x, true).await
+    lua::steps::head_of_answered(client, x).await?;
+    lua::steps::begin_response(client, x).await?;
+    lua::steps::heads(client, x, true).await
 }
 
 /// Sends the head of the transaction's response and, where there is to be one, the body that lies

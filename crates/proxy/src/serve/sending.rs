@@ -1,5 +1,5 @@
 //! Sending an answer made here: its head, and what there is of its body. Called by `reply`, and by
-//! `script`, whose body is made meanwhile.
+//! `lua::service`, which produces the body during that.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,11 +8,10 @@ use http::BodyLength;
 use runtime::timer;
 
 use crate::client::{Client, Watch};
-use crate::exchange::{Exchange, filters};
+use crate::exchange::{Exchange, filters, trace};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filters, FlowError, Path, Source};
-use crate::message::{compression, scripted};
-use crate::observe;
+use crate::message::{compression, lua};
 
 /// How the body of its response ends.
 pub(super) fn length(x: &Exchange) -> BodyLength {
@@ -51,7 +50,7 @@ pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
             x.download.start(if bodiless { BodyLength::None } else { length }, path);
         }
     }
-    observe::answer(client, x);
+    trace::events::answer(client, x);
     x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
     if x.reply.is_filtered {
         filters::install(client, x, false);
@@ -73,14 +72,14 @@ fn path(client: &Client, x: &mut Exchange, length: BodyLength) -> Path {
 fn begin_filtered(client: &mut Client, x: &mut Exchange, length: BodyLength, bodiless: bool) {
     let coding = compression::of_reply(client, x);
     let mut shown = if coding.is_some() { BodyLength::Chunked } else { length };
-    let is_scripted = x.filtering.is_some() && scripted::sees_response(x);
+    let is_scripted = x.filtering.is_some() && lua::body::sees_response(x);
     if is_scripted {
-        shown = scripted::frame(x, true, length, coding.is_some());
+        shown = lua::body::frame(x, true, length, coding.is_some());
     }
     let mut path = path(client, x, shown);
     let filters = if is_scripted {
-        path = scripted::path(shown, path);
-        scripted::filters(x, true, shown, coding)
+        path = lua::body::path(shown, path);
+        lua::body::filters(x, true, shown, coding)
     } else {
         Filters::of(coding)
     };
@@ -139,7 +138,7 @@ fn poll_reply(
     loop {
         let from = Source::Stored(&mut x.reply);
         let pumped = x.download.poll_pump(context, from, &mut client.side.sink());
-        if pumped.is_ready() || x.filtering.is_none() || !scripted::run(client, x, true, context)? {
+        if pumped.is_ready() || x.filtering.is_none() || !lua::pump::run(client, x, true, context)? {
             return pumped;
         }
     }

@@ -30,11 +30,13 @@ use tokio::task::coop;
 
 use crate::client::{Client, ClientConnection, handshake};
 use crate::evaluate::{self, Attach};
-use crate::exchange::{Arrival, Next, Upgrade};
-use crate::observe;
+use crate::exchange::{Arrival, Next, Upgrade, trace};
+use crate::serve::cache::revalidate;
 use crate::serve::exchange_pool::{Exchanges, ServeExchange, task_of};
 use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
-use crate::serve::{attach, datagrams, multiplexed, peer, preface, receive, revalidate};
+use crate::serve::log::forward;
+use crate::serve::reverse::accept;
+use crate::serve::{datagrams, multiplexed, peer, preface};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
@@ -202,7 +204,7 @@ fn run<S: ServeExchange>(
     exchanges: Rc<Exchanges<S>>,
 ) -> impl Future<Output = ()> {
     async move {
-        observe::session_begins(&connection);
+        trace::events::session_begins(&connection);
         let starts_at_once =
             is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_handshake);
         let mut leaves_to = None;
@@ -210,7 +212,7 @@ fn run<S: ServeExchange>(
             match Box::pin(open(&mut connection)).await {
                 Ok(attach) => leaves_to = attach,
                 Err(ConnectionRefused) => {
-                    observe::session_fails(&connection);
+                    trace::events::session_fails(&connection);
                     return;
                 }
             }
@@ -218,8 +220,8 @@ fn run<S: ServeExchange>(
         count_session(&connection);
         // Boxed: a connection at rest between HTTP/1 requests needs no room for the others.
         match kind(&connection, leaves_to) {
-            ConnectionKind::Reversed(attach) => return Box::pin(attach::attach(connection, *attach)).await,
-            ConnectionKind::LogForward => return Box::pin(receive::stream(connection)).await,
+            ConnectionKind::Reversed(attach) => return Box::pin(accept::attach(connection, *attach)).await,
+            ConnectionKind::LogForward => return Box::pin(forward::stream(connection)).await,
             ConnectionKind::Peer => return Box::pin(peer::serve(connection)).await,
             ConnectionKind::Tcp => match Box::pin(stream(connection, &exchanges)).await {
                 After::Http(back) => connection = back,
@@ -231,7 +233,7 @@ fn run<S: ServeExchange>(
             ConnectionKind::Unserved => return,
             ConnectionKind::Irreversible => return connection.side.reset(),
         }
-        observe::speaks_h1(&connection);
+        trace::events::speaks_h1(&connection);
         loop {
             connection.entry.activity.set(Activity::Waiting);
             connection.entry.active_ms.set(connection.idle_from / 1000);
@@ -421,7 +423,7 @@ async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, 
         return Err(ConnectionRefused);
     };
     let received = handshake::receive(connection, expected).await;
-    observe::client_tls(connection, received.err());
+    trace::events::client_tls(connection, received.err());
     if let Err(why) = received {
         connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {

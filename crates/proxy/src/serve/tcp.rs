@@ -23,12 +23,12 @@ use crate::exchange::trace;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
-use crate::message::scripted;
-use crate::observe;
+use crate::message::lua;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
-use crate::serve::{script, tunnel};
+use crate::serve::lua::service;
+use crate::serve::tunnel;
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
@@ -48,7 +48,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     let served = serve(&mut client, &mut x).await;
     x.txn.look_away();
     if let Err(stop) = served {
-        observe::stopped(&client, &x, stop);
+        trace::events::stopped(&client, &x, stop);
         sockets::forget(&client, &mut x);
         ending::note(&client, &mut x, stop);
         match stop {
@@ -61,7 +61,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 x.upgrade = upgrade;
                 if x.filtering.is_some() {
                     // What goes on is another kind of stream.
-                    scripted::end(&client, &mut x);
+                    lua::steps::end(&client, &mut x);
                 }
                 let timeouts = &client.frontend.timeouts;
                 client.timer.set_after(now_ms(), timeouts.http_request.or(timeouts.client));
@@ -70,7 +70,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 return Some((client, x));
             }
             Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
-            Stop::Script => Box::pin(script::relay(&mut client, &mut x)).await,
+            Stop::Script => Box::pin(service::relay(&mut client, &mut x)).await,
             Stop::Reply | Stop::Cached | Stop::Close | Stop::Silent => {}
         }
     }
@@ -80,9 +80,9 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     }
     x.txn.ending.client_closed = true;
     if x.filtering.is_some() {
-        scripted::end(&client, &mut x);
+        lua::steps::end(&client, &mut x);
     }
-    observe::over(&client, &x);
+    trace::events::over(&client, &x);
     finish::finish(&mut client, &mut x);
     x.give();
     None
@@ -96,12 +96,12 @@ fn may_upgrade(client: &Client) -> bool {
 }
 
 async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    observe::tcp_begins(client, x);
+    trace::events::tcp_begins(client, x);
     report::accepted(client, x);
-    trace::begin(x, &client.frontend);
+    trace::filter::begin(x, &client.frontend);
     if client.frontend.script_filters.is_some() {
         let frontend = client.frontend.clone();
-        Box::pin(scripted::begin(client, x, &frontend)).await?;
+        Box::pin(lua::steps::begin(client, x, &frontend)).await?;
     }
     if !client.frontend.engines.is_empty() {
         evaluate::spoe::begin(client, x).await?;
@@ -116,9 +116,9 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if backend.mode == Mode::Http {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
-    trace::backend(x, &client.frontend, &backend);
+    trace::filter::backend(x, &client.frontend, &backend);
     if backend.script_filters.is_some() && backend.index != client.frontend.index {
-        Box::pin(scripted::begin(client, x, &backend)).await?;
+        Box::pin(lua::steps::begin(client, x, &backend)).await?;
     }
     evaluate::spoe::join(client, x, &backend);
     report::step(client, x, LogOrigin::Request);
@@ -137,7 +137,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     route::bind_server(client, x, &backend);
     stick::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
-    trace::forwards_request(x);
+    trace::filter::forwards_request(x);
     x.txn.req_vars.clear();
     let (mut upstream, lease) = reach(client, x, &backend).await?;
     // Streams may last: what is shown of the latest is when it began.
@@ -149,8 +149,8 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.download.start(BodyLength::UntilClose, Path::Verbatim);
     if x.filtering.is_some() {
-        Box::pin(scripted::begin_response(client, x)).await?;
-        scripted::begin_stream(x);
+        Box::pin(lua::steps::begin_response(client, x)).await?;
+        lua::body::begin_stream(x);
     }
     x.upload.staged.append(&mut x.choice.preamble);
     if let Some(scripting) = &mut x.scripting {
@@ -209,14 +209,14 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(client, x, &upstream);
-                observe::reached(client, x, &upstream);
+                trace::events::reached(client, x, &upstream);
                 attempt::tell(lease.server(), Ok(()));
                 lease.answered(AttemptOutcome::Good);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,
         };
-        observe::attempt_failed(client, x, fault);
+        trace::events::attempt_failed(client, x, fault);
         x.txn.server_error = fault.connection_error();
         let last =
             x.txn.retries >= retries || fault.retry_kind().is_none() || !retry::is_affordable(x, backend);

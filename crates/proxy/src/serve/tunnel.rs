@@ -18,7 +18,7 @@ use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError, Path, Sink};
-use crate::message::{download, scripted, splice};
+use crate::message::{download, lua, splice};
 use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
@@ -271,9 +271,9 @@ impl Tunnel {
         let Self { up, down, .. } = self;
         x.upload.moved = false;
         x.download.moved = false;
-        let uploaded = up.poll(|| scripted::poll_upload(client, x, upstream, context));
+        let uploaded = up.poll(|| lua::pump::poll_upload(client, x, upstream, context));
         up.note(&uploaded, &mut upstream.sink());
-        let downloaded = down.poll(|| scripted::poll_download(client, x, upstream, context));
+        let downloaded = down.poll(|| lua::pump::poll_download(client, x, upstream, context));
         down.note(&downloaded, &mut client.side.sink());
         // A server that has ended its side is owed an end, no reset.
         up.breaks &= !down.shut || up.shut;

@@ -1,6 +1,6 @@
 //! Reading a connection that carries many streams, whichever protocol it speaks: what its driver
 //! receives goes into the places of the streams, and the owner of the connection decides on the
-//! rest. Callers: `serve::multiplexed`, `serve::reversal`, `server::h2_pool`, `server::fcgi`.
+//! rest. Callers: `serve::multiplexed`, `serve::reverse`, `server::h2_pool`, `server::fcgi`.
 
 use std::fmt::Debug;
 use std::io;

@@ -18,9 +18,9 @@ use state::sessions::{self, Activity};
 
 use super::failure::SpoeFailure;
 use crate::client::{Client, StandIn, Watch};
+use crate::evaluate::lua::action::{self, ActionVerdict};
 use crate::evaluate::resolve;
 use crate::evaluate::rule_context::RuleContext;
-use crate::evaluate::script::{self, ActionVerdict};
 use crate::exchange::sockets::StreamSockets;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
@@ -224,11 +224,11 @@ impl<'a> RunningRules<'a> {
                 RuleOutcome::Done | RuleOutcome::Accept => return Ok(SpoeRulesEnd::Passes),
                 RuleOutcome::Wait => return Ok(SpoeRulesEnd::Wants),
                 RuleOutcome::Hold(Hold::Script(call)) => {
-                    let begun = script::begin(client, own, &self.about, &call);
+                    let begun = action::begin(client, own, &self.about, &call);
                     let verdict = match begun {
                         Ok(verdict) => verdict,
                         Err(begun) => {
-                            let went_on = script::go_on(client, own, &mut self.about, &call, begun);
+                            let went_on = action::go_on(client, own, &mut self.about, &call, begun);
                             Box::pin(went_on).await.map_err(SpoeFailure::of_stop)?
                         }
                     };

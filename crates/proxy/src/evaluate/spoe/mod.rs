@@ -2,7 +2,17 @@
 //! asked is put into messages here, and what is answered into variables; [`ask`] is the way to an
 //! agent and back, [`backend`] what rules there say of that.
 //!
-//! Called by `serve` and by the other parts of `evaluate`. A proxy without engines costs a look.
+//! A proxy without engines costs a test at each hook. These are, in the order of a request:
+//!
+//! | point | function |
+//! | --- | --- |
+//! | begin | [`begin`] (`on-client-session`); [`join`] once the backend is known |
+//! | request head | [`on`] before each rule set (`on-frontend-…`, `on-backend-…`) |
+//! | response head | [`on`] (`on-server-session`, `on-tcp-response`, `on-http-response`) |
+//! | each rule set | [`send`] (`send-spoe-group`) |
+//! | end | none: the state, `exchange::Engaged`, is dropped with the exchange |
+//!
+//! `server::agents` has the connections, and `stream::spop` their protocol.
 
 mod ask;
 mod backend;

@@ -12,9 +12,9 @@ use runtime::timer::now_ms;
 use super::backend::AgentQuery;
 use super::failure::SpoeFailure;
 use crate::client::{Client, Watch};
-use crate::evaluate::{script, service};
+use crate::evaluate::lua::{action, service};
 use crate::exchange::Exchange;
-use crate::exchange::scripting::{self, ScriptService};
+use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::fault::Fault;
 
 /// Has the service answer.
@@ -43,7 +43,7 @@ pub(super) async fn answer(
         answer = match step {
             Some(CallStep::Wait(Wait::Input(time))) => wait_in_vain(client, asked, time).await?,
             Some(CallStep::Wait(wait)) => {
-                let waited = script::await_for(client, asked.leaving, wait);
+                let waited = action::await_for(client, asked.leaving, wait);
                 waited.await.map_err(SpoeFailure::of_stop)?
             }
             Some(CallStep::Done(_) | CallStep::Failed(_)) | None => return Err(SpoeFailure::BROKEN),

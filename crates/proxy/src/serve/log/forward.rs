@@ -1,5 +1,5 @@
 //! Log messages of other programs (configuration manual, 12.6 `log-forward`), received over streams
-//! with the framing of RFC 6587, or as datagrams ([`datagrams`](super::datagrams)). Each message goes to
+//! with the framing of RFC 6587, or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message goes to
 //! the loggers of its section at once; nothing is answered.
 
 use std::future::poll_fn;

@@ -10,9 +10,9 @@ use rules::{Edit, Final, Reply, ScriptCall, Side};
 use runtime::timer;
 use sample::{Cause, Env, Phase};
 
-use super::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
 use crate::client::{Client, Watch};
-use crate::exchange::scripting::{self, ScriptEnd};
+use crate::evaluate::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
+use crate::exchange::lua::scripting::{self, ScriptEnd};
 use crate::exchange::{Exchange, Stop, view};
 
 /// What an action returns that is to be called again (`act.YIELD`).
@@ -22,7 +22,7 @@ const AGAIN: i64 = 2;
 const UNSAID: u64 = 100;
 
 /// What an action came to.
-pub(super) enum ActionVerdict {
+pub(in super::super) enum ActionVerdict {
     /// The next rule.
     Next,
     /// The rest of the set is not looked at.
@@ -121,7 +121,7 @@ pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
 /// Puts what an action made of the bytes of a stream in the place of those that were received, and sends
 /// what it passed on before them.
 #[inline]
-pub(super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>) {
+pub(in super::super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>) {
     let edited = x.scripting.as_mut().and_then(|scripting| scripting.edited.take());
     if let Some(edited) = edited {
         put_edited(client, x, about, edited);
@@ -150,7 +150,7 @@ fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>
 
 /// Whether an action has written something to the client.
 #[inline]
-pub(super) fn has_reply(x: &Exchange) -> bool {
+pub(in super::super) fn has_reply(x: &Exchange) -> bool {
     x.scripting.as_ref().is_some_and(|scripting| scripting.replied.is_some())
 }
 
@@ -159,7 +159,7 @@ pub(super) fn has_reply(x: &Exchange) -> bool {
 /// # Errors
 /// The client does not take it in time.
 #[inline]
-pub(super) async fn reply(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+pub(in super::super) async fn reply(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     match x.scripting.as_mut().and_then(|scripting| scripting.replied.take()) {
         Some(said) => Box::pin(send_reply(client, x, said)).await,
         None => Ok(()),
@@ -177,7 +177,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange, said: Payload) -> Res
 
 /// Begins an action: most come to their end at once.
 #[inline(never)]
-pub(super) fn begin(
+pub(in super::super) fn begin(
     client: &Client,
     x: &mut Exchange,
     about: &RuleContext<'_>,
@@ -194,7 +194,7 @@ pub(super) fn begin(
 
 /// Goes on with an action that waits, to its end.
 #[cold]
-pub(super) async fn go_on(
+pub(in super::super) async fn go_on(
     client: &mut Client,
     x: &mut Exchange,
     about: &mut RuleContext<'_>,

@@ -11,21 +11,24 @@ use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
-use super::sending;
 use crate::client::{Client, Watch};
-use crate::evaluate::{self, script as action, service};
-use crate::exchange::{Exchange, Stop, filters, scripting};
+use crate::evaluate;
+use crate::evaluate::lua::{action, service};
+use crate::exchange::lua::scripting;
+use crate::exchange::{Exchange, Stop, filters};
 use crate::fault::Fault;
 use crate::flow::{Coding, FlowError, Following, Path, Sink};
-use crate::message::{scripted, upload};
+use crate::message::lua::{body, pump, steps};
+use crate::message::upload;
+use crate::serve::sending;
 
 /// Runs a service up to the head of its response, and makes that the transaction's.
 ///
 /// # Errors
 /// It gave none, or rules say otherwise.
-pub(super) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.filtering.is_some() {
-        scripted::head_for_service(client, x).await?;
+        steps::head_for_service(client, x).await?;
     }
     begin(client, x, client_framing(client, x));
     let times = &mut x.txn.times;
@@ -58,7 +61,7 @@ fn client_framing(client: &Client, x: &Exchange) -> BodyLength {
 fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
     x.upload.start(length, Path::Payload(Coding::Bare));
     if x.txn.is_http && length != BodyLength::None {
-        scripted::begin_for_service(client, x);
+        body::begin_for_service(client, x);
         filters::install(client, x, true);
     }
     let is_ended = length == BodyLength::None;
@@ -102,7 +105,7 @@ fn take_head(x: &mut Exchange, given: &lua::ScriptReply) {
 ///
 /// # Errors
 /// The client does not take it, or the service does not make all of it.
-pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
     sending::end_reply(client, x, sent)
@@ -267,7 +270,7 @@ fn poll_filtered(
         let mut to = Sink::Memory(&mut input, most);
         let pumped = x.upload.poll_pump(context, client.side.source(), &mut to);
         if pumped.is_pending() {
-            match scripted::run(client, x, false, context) {
+            match pump::run(client, x, false, context) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => break Poll::Ready(Err(error)),
@@ -291,7 +294,7 @@ fn poll_filtered(
 }
 
 /// Serves a stream of TCP by a service.
-pub(super) async fn relay(client: &mut Client, x: &mut Exchange) {
+pub(crate) async fn relay(client: &mut Client, x: &mut Exchange) {
     x.phase = Phase::Data;
     begin(client, x, BodyLength::UntilClose);
     let times = &mut x.txn.times;

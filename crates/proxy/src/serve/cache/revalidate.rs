@@ -1,6 +1,6 @@
 //! Fetching anew what is stale, while clients get what there is (`stale-while-revalidate`): the
 //! request that found it is made once more, as it came, with nobody to take its response but the
-//! cache. It follows all rules, and is counted and logged as the first one was. Begun by `cached`.
+//! cache. It follows all rules, and is counted and logged as the first one was. Begun by `answer`.
 
 use std::cell::{Cell, OnceCell};
 use std::pin::Pin;
@@ -8,9 +8,9 @@ use std::pin::Pin;
 use cache::Lead;
 use runtime::Boxed;
 
-use super::internal_request::{self, InternalBody, InternalRequest};
 use crate::client::Client;
 use crate::exchange::{Arrival, Caching, Exchange};
+use crate::serve::internal_request::{self, InternalBody, InternalRequest};
 
 /// Serves one request on a connection.
 pub(super) type Serve = fn(Boxed<Client>, Arrival) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// Sets that.
-pub(super) fn install(serve: Serve) {
+pub(crate) fn install(serve: Serve) {
     SERVE.with(|cell| {
         // A second call says the same.
         let _ = cell.set(serve);
@@ -34,7 +34,7 @@ pub(super) fn install(serve: Serve) {
 }
 
 /// Begins a request like that of `x`, which those who wait for `lead` wait for.
-pub(super) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
+pub(crate) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Some(serve) = SERVE.with(|cell| cell.get().copied()) else { return };
     let (Some(original), Some(caching)) = (x.original.take(), &x.caching) else { return };
     let Some(running) = InternalRequest::begin(&RUNNING, MOST) else { return };

@@ -28,10 +28,10 @@ use sample::Env;
 use state::Listener;
 use state::proxy::Admission;
 
-use super::handoff::{self, Dialled, Incoming};
-use super::reversal::Reversal;
-use super::slots::{OpenCount, OpenPermit, PAUSE};
+use super::handshake::Reversal;
 use crate::log::LogLine;
+use crate::serve::handoff::{self, Dialled, Incoming};
+use crate::serve::reverse_quota::{OpenCount, OpenPermit, PAUSE};
 use crate::stream::ReceivedBytes;
 use crate::stream::h2::{H2Connection, H2Engine};
 use crate::worker::Worker;

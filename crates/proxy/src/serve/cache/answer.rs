@@ -1,5 +1,5 @@
-//! What a cache has, made the answer to a request: its head with its age, the answer to a condition,
-//! the rules on responses. `reply` sends it.
+//! A stored response as the answer to a request: its head with its age, the answer to a condition, the
+//! rules on responses. `reply` sends it.
 
 use std::io::Write as _;
 
@@ -10,10 +10,10 @@ use sample::{Cause, Phase};
 
 use crate::client::Client;
 use crate::evaluate;
+use crate::exchange::cache::keep;
 use crate::exchange::{Exchange, Given, Stop};
 use crate::fault::Fault;
 use crate::flow::CachedBody;
-use crate::message::caching;
 
 use super::revalidate;
 
@@ -42,12 +42,12 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
             stop
         }
         Stop::Fault(_) if !x.answered && caching.fallback.is_some() => {
-            caching::pass(caching);
+            keep::pass(caching);
             caching.found = caching.fallback.take().map(Given::Kept);
             Stop::Cached
         }
         _ => {
-            caching::pass(caching);
+            keep::pass(caching);
             stop
         }
     }

@@ -1,7 +1,7 @@
-//! Points of traces (`trace` on the runtime socket): what connections, requests and streams of TCP
-//! tell of themselves where somebody listens. Where nobody does, each costs a look at one word.
+//! Trace points (`trace` on the runtime socket) of connections, requests and TCP streams. While no trace
+//! is on, each costs a test of one word.
 //!
-//! What is told, and to whom, is in `runtime::trace`. Called by every step.
+//! `runtime::trace` holds the sources, their events and their sinks.
 
 use std::cell::RefCell;
 use std::fmt::Write;

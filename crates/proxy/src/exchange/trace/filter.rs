@@ -1,5 +1,5 @@
-//! What `filter trace` is told of the steps of an exchange or a TCP stream. Costs a look
-//! where no proxy has such a filter.
+//! `filter trace`: the steps of an exchange or a TCP stream, reported to [`Trace`]. Without such a
+//! filter, each step costs a test.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The connections of a listener that opens them itself, counted (`nbconn`). Used by
-//! [`preconnect`](super::preconnect), and held by each of them as long as it lasts.
+//! [`reverse::dial`](super::reverse::dial), and held by each of them as long as it lasts.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

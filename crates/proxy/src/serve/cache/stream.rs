@@ -1,22 +1,22 @@
 //! Sending a response piece by piece: while another request still fetches it (`collapsed-forwarding`),
-//! or out of its file (`disk`). Its head has been prepared by `cached`. What breaks off is told from what is whole
-//! on every side. Called by `reply`.
+//! or out of its file (`disk`). `answer` has prepared its head. A truncated body is reported as such to
+//! client and log. Called by `reply`.
 
 use cache::Piece;
 use runtime::timer::now_ms;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
-use super::sending;
 use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::serve::sending;
 
 /// Sends the head of the response, and its body as it comes.
 ///
 /// # Errors
 /// The client does not take it, or not all of it comes.
-pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
     if let Err(fault) = sent

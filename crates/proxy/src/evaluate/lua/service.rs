@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use lua::{Bridge, CallStep, TakenBytes, WaitAnswer};
 use sample::Env;
 
-use super::script;
+use super::action;
 use crate::client::Client;
-use crate::exchange::scripting::{self, ScriptService};
+use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
 /// So much may wait to be sent before a script has to.
@@ -77,7 +77,7 @@ fn take(service: &mut ScriptService, most: usize, is_line: bool, limit: usize) -
 pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<WaitAnswer>) -> Option<CallStep> {
     let service = scripting::of(x).service.as_mut()?;
     let (call, running) = (service.call.clone(), service.running.take());
-    let function = script::function(&call)?;
+    let function = action::function(&call)?;
     let seat = ServiceBridge { client, x: RefCell::new(x) };
     let (running, step) = match running {
         Some(mut running) => {
@@ -93,7 +93,7 @@ pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<WaitAnswer>
     let x = seat.x.into_inner();
     if let CallStep::Failed(failure) = &step {
         let what = if x.txn.is_http { "applet http" } else { "applet tcp" };
-        script::tell(client, x, &running, &call, what, failure);
+        action::tell(client, x, &running, &call, what, failure);
     }
     if let CallStep::Wait(_) = step {
         scripting::of(x).service.as_mut()?.running = Some(running);

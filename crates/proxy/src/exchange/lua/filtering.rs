@@ -1,5 +1,5 @@
 //! The filters of scripts that see a stream, and how far each came with either direction.
-//! `message::scripted` calls them.
+//! `message::lua` calls them.
 
 use lua::Payload;
 use plan::filter::ScriptFilters;

@@ -12,11 +12,11 @@ use runtime::timer;
 use sample::Endpoint;
 use state::sessions::Activity;
 
-use super::multiplexed;
-use super::reversal::{Reversal, ReversalFailure};
+use super::handshake::{Reversal, ReversalFailure};
 use crate::client;
 use crate::evaluate::Attach;
 use crate::routing::connect::set_options;
+use crate::serve::multiplexed;
 use crate::server::Open;
 use crate::server::h2_pool::Standing;
 use crate::server::per_worker::LocalServer;
@@ -32,7 +32,7 @@ enum AttachEnd {
 }
 
 /// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
-pub(super) async fn attach(mut client: client::ClientConnection, attach: Attach) {
+pub(crate) async fn attach(mut client: client::ClientConnection, attach: Attach) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }

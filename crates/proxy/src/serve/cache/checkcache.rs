@@ -1,5 +1,5 @@
 //! `option checkcache`: a response that sets a cookie and may be kept by a cache is refused, so
-//! that no session ends up with another user. Called by `exchange` between the rules and our own
+//! that no session ends up with another user. Called by `serve::http` between the rules and our own
 //! cookie.
 
 use http::{Head, KnownName, Method};
@@ -8,7 +8,7 @@ use plan::Proxy;
 use crate::answers::page;
 use crate::client::Client;
 use crate::evaluate;
-use crate::exchange::cacheability::{self, Cacheability};
+use crate::exchange::cache::cacheability::{self, Cacheability};
 use crate::exchange::{Exchange, Stop};
 use crate::log::LogLine;
 

@@ -1,35 +1,30 @@
-//! Asking a cache (`http-request cache-use`) and having it keep a response (`http-response
-//! cache-store`; manual, chapter 6). What is found is delivered by `serve::cached`; the response's
-//! body is kept by the flow that it goes through. Called by the driver of rule sets, and when a
-//! response has been forwarded.
+//! `http-request cache-use`: looks for a stored response, and waits for a file or for the response to
+//! another request. `serve::cache::answer` delivers it.
 
 use std::sync::Arc;
 
-use base::clock::WallTime;
-use cache::{CacheRequest, FlightTurn, Follow, Landed, Loading, Lookup, Now, Object, Store};
-use http::{BodyLength, Method};
-use plan::Proxy;
+use cache::{FlightTurn, Follow, Landed, Loading, Lookup, Object, Store};
 use runtime::timer::now_ms;
 use state::counters::Cached;
 
+use super::state::{Caching, Given};
 use crate::client::{Client, Watch};
-use crate::exchange::{Caching, Exchange, Given};
+use crate::exchange::Exchange;
 use crate::fault::Fault;
-use crate::flow::{Coding, Filter, Path, Rank};
 
-/// What is to be done before rules go on.
+/// The next step before the rules continue.
 pub(crate) enum Looked {
     /// Nothing.
     Done,
-    /// This response with hints is to be sent.
+    /// Send this response with hints.
     Hint(Box<[u8]>),
-    /// The response to another request is to be waited for.
+    /// Wait for the response to another request.
     Wait(Follow),
-    /// What stands in a file is to be waited for.
+    /// Wait for a file.
     Read(Loading),
 }
 
-/// Looks for what answers the request.
+/// Looks for a stored response to the request.
 pub(crate) fn look_up(
     client: &Client,
     x: &mut Exchange,
@@ -98,7 +93,7 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         FlightTurn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
         FlightTurn::Leads(lead) => {
             caching.lead = Some(lead);
-            // It goes to the server itself where nobody could go for it.
+            // Without a copy of the original request, this one revalidates and goes to the server.
             caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
         FlightTurn::Follows(follow) => return Looked::Wait(follow),
@@ -107,10 +102,10 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
     Looked::Done
 }
 
-/// How long a file is waited for, in ms: a disk that takes longer is of no help.
+/// How long to wait for a file, in ms: a server is faster than a slower disk.
 const PATIENCE: u64 = 1000;
 
-/// Waits for what stands in a file, and looks again; gives what is to be waited for then.
+/// Waits for a file, then looks again; returns the next step.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -147,8 +142,8 @@ pub(crate) async fn read(
     Ok(looked)
 }
 
-/// Waits for the response to another request, and looks again; until there is something, it is this
-/// request's own turn, or it has waited as long as the cache says.
+/// Waits for the response to another request and looks again, until there is a response, this request
+/// is the one to fetch it, or the cache's `wait` is over.
 ///
 /// # Errors
 /// The client left, or an operator ended the request.
@@ -167,7 +162,7 @@ pub(crate) async fn wait(
         let watch = Watch { leaving, late: Fault::Internal };
         match client.wait(watch, |_, context| follow.poll_landed(context)).await {
             Ok(Landed::Kept | Landed::Abandoned | Landed::Begun) => {}
-            // Each on their own then, also where there is no more time.
+            // The request goes to a server, as it does after the timeout.
             Ok(Landed::Passed) | Err(Fault::Internal) => return Ok(()),
             Err(fault) => return Err(fault),
         }
@@ -184,7 +179,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// A response with what is known of the links of `object`, whole; `None` where that is nothing.
+/// A complete 103 response with the links of `object`; `None` if it has none.
 fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     let lines = cache::hints(&object.head);
     if lines.is_empty() {
@@ -200,7 +195,7 @@ fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     Some(text.into())
 }
 
-/// Counts for the proxy whose rule it is.
+/// Counts for the proxy that has the rule.
 fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)) {
     match &x.backend {
         Some(backend) if !of_frontend => add(&backend.state.backend.mine().cached),
@@ -208,61 +203,8 @@ fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)
     }
 }
 
-/// Has `store` keep the response, where it was asked about the request and all that RFC 9111 asks
-/// for is so. Of requests that change the resource, what is kept of it goes.
-pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
-    let Some(caching) = &mut x.caching else { return };
-    if !Arc::ptr_eq(&caching.store, store) {
-        // Those who wait look where they were told to.
-        pass(caching);
-        store.adopt(&mut caching.request);
-        caching.store = store.clone();
-    }
-    let method = x.txn.request.method_id();
-    if CacheRequest::is_unsafe(method) {
-        if matches!(x.txn.response.status(), 200..=399) {
-            store.remove(&caching.request);
-        }
-        return;
-    }
-    let place = proxy.cache_places.of(&store.settings.name);
-    let Some(place) = place.filter(|_| method == Method::Get && !x.head_only && !x.is_tunnel) else {
-        return;
-    };
-    caching.rank = Rank { of_backend: proxy.index != client.frontend.index, place };
-    let rank = caching.rank;
-    let length = match x.response_body.length {
-        BodyLength::None => Some(0),
-        // What scripts before it make of it has a length of its own.
-        _ if x.filtering.as_ref().is_some_and(|filtering| filtering.has_any_before(true, rank)) => None,
-        BodyLength::Length(bytes) => Some(bytes),
-        BodyLength::Chunked | BodyLength::UntilClose => None,
-    };
-    let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
-    // What another rule began is over.
-    caching.filling = None;
-    caching.filling = store.begin(&caching.request, &x.txn.response, length, now);
-    if let Some(filling) = &mut caching.filling {
-        filling.lead(caching.lead.take());
-    }
-}
-
-/// Whether a stale response is delivered instead of that of the server, which is an error
-/// (`stale-if-error`).
-pub(crate) fn helps(x: &mut Exchange) -> bool {
-    let Some(caching) = &mut x.caching else { return false };
-    if matches!(x.txn.response.status(), 500 | 502..=504) {
-        caching.found = caching.fallback.take().map(Given::Kept);
-    }
-    let helps = caching.found.is_some();
-    if helps {
-        pass(caching);
-    }
-    helps
-}
-
-/// Whether what another request fetches, which was to answer this one, broke off meanwhile: the
-/// request goes to a server itself.
+/// Whether there is a response to deliver. A response that another request fetches no longer counts
+/// once it was cut: the request then goes to a server.
 #[cold]
 pub(crate) fn has_found(x: &mut Exchange) -> bool {
     let Some(caching) = &mut x.caching else { return false };
@@ -270,87 +212,4 @@ pub(crate) fn has_found(x: &mut Exchange) -> bool {
         caching.found = None;
     }
     caching.found.is_some()
-}
-
-/// Has a request that goes to a server ask whether what is stale is still what it was
-/// (`revalidation`; RFC 9111, 4.3.1).
-#[cold]
-pub(crate) fn ask(x: &mut Exchange) {
-    let Some(caching) = &mut x.caching else { return };
-    caching.stale = caching.stale.take().filter(|_| {
-        caching.request.may_store
-            && x.txn.request.method_id() == Method::Get
-            && cache::may_validate(&x.txn.request)
-    });
-    if let Some(stale) = &caching.stale {
-        caching.conditions = Some(cache::ask_whether(&mut x.txn.request, stale));
-    }
-}
-
-/// What the server's response says of what is stale.
-pub(crate) enum Validated {
-    /// Nothing.
-    Nothing,
-    /// It is what it was: it answers the request.
-    Fresh,
-    /// The server speaks of something else: it is to be asked for the whole.
-    Other,
-}
-
-/// Takes what the response says of what is stale (RFC 9111, 4.3.3).
-#[cold]
-pub(crate) fn validate(x: &mut Exchange) -> Validated {
-    let Some(caching) = &mut x.caching else { return Validated::Nothing };
-    let Some(stale) = caching.stale.take() else { return Validated::Nothing };
-    if x.txn.response.status() != 304 {
-        return Validated::Nothing;
-    }
-    if !cache::is_about(&x.txn.response, &stale) {
-        caching.store.remove_object(&stale);
-        return Validated::Other;
-    }
-    let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
-    let (fresh, is_kept) = caching.store.freshen(&stale, &x.txn.response, now);
-    match caching.lead.take() {
-        Some(lead) if is_kept => lead.keep(),
-        Some(lead) => lead.pass(now.ms),
-        None => {}
-    }
-    if caching.revalidates {
-        // Nobody takes it.
-        return Validated::Nothing;
-    }
-    caching.found = Some(Given::Kept(fresh));
-    Validated::Fresh
-}
-
-/// What takes the response's body in, as it comes to the cache, if any of it leaves on `path`. What is
-/// not being kept by now will not be.
-#[cold]
-pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
-    let until_close = x.response_body.length == BodyLength::UntilClose;
-    let caching = x.caching.as_mut()?;
-    pass(caching);
-    let filling = caching.filling.take()?;
-    let rank = caching.rank;
-    if path == Path::Payload(Coding::Nothing) {
-        return None;
-    }
-    Some((rank, Filter::keep(filling, until_close)))
-}
-
-/// Nothing of the response is for others, if anything came of the request.
-#[cold]
-pub(crate) fn pass(caching: &mut Caching) {
-    if let Some(lead) = caching.lead.take() {
-        lead.pass(now_ms());
-    }
-}
-
-/// The response has been forwarded to its end.
-#[cold]
-pub(crate) fn complete(x: &mut Exchange) {
-    if let Some(filters) = &mut x.download.filters {
-        filters.keep();
-    }
 }

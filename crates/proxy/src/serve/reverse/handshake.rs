@@ -1,6 +1,6 @@
 //! The beginning of a connection of reverse HTTP, on either side: the preface and settings of HTTP/2
 //! in the direction in which it was opened, after which requests go the other way. Called by
-//! [`attach`](super::attach), which accepted it, and [`preconnect`](super::preconnect), which opened
+//! [`accept`](super::accept), which accepted it, and [`dial`](super::dial), which opened
 //! it.
 
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Payload on its way through filters of scripts: what came in waits before them until whoever pumps the
 //! direction has shown it to them, and gives what they pass on.
 //!
-//! They see the whole exchange, which a direction does not: `message::scripted` calls them.
+//! They see the whole exchange, which a direction does not: `message::lua` calls them.
 
 use super::filters::Unseen;
 use super::{Flow, FlowError};

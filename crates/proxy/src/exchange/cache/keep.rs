@@ -1,0 +1,84 @@
+//! `http-response cache-store`: stores a response, through a filter in the flow that forwards its body.
+
+use std::sync::Arc;
+
+use base::clock::WallTime;
+use cache::{CacheRequest, Now, Store};
+use http::{BodyLength, Method};
+use plan::Proxy;
+use runtime::timer::now_ms;
+
+use super::state::Caching;
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::flow::{Coding, Filter, Path, Rank};
+
+/// Has `store` keep the response, if the request was looked up there and RFC 9111 allows it. An unsafe
+/// request removes the stored responses of its resource.
+pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
+    let Some(caching) = &mut x.caching else { return };
+    if !Arc::ptr_eq(&caching.store, store) {
+        // Waiting requests look in the store in which they joined.
+        pass(caching);
+        store.adopt(&mut caching.request);
+        caching.store = store.clone();
+    }
+    let method = x.txn.request.method_id();
+    if CacheRequest::is_unsafe(method) {
+        if matches!(x.txn.response.status(), 200..=399) {
+            store.remove(&caching.request);
+        }
+        return;
+    }
+    let place = proxy.cache_places.of(&store.settings.name);
+    let Some(place) = place.filter(|_| method == Method::Get && !x.head_only && !x.is_tunnel) else {
+        return;
+    };
+    caching.rank = Rank { of_backend: proxy.index != client.frontend.index, place };
+    let rank = caching.rank;
+    let length = match x.response_body.length {
+        BodyLength::None => Some(0),
+        // Scripts before the cache may change the length.
+        _ if x.filtering.as_ref().is_some_and(|filtering| filtering.has_any_before(true, rank)) => None,
+        BodyLength::Length(bytes) => Some(bytes),
+        BodyLength::Chunked | BodyLength::UntilClose => None,
+    };
+    let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
+    // Ends a copy that another rule began.
+    caching.filling = None;
+    caching.filling = store.begin(&caching.request, &x.txn.response, length, now);
+    if let Some(filling) = &mut caching.filling {
+        filling.lead(caching.lead.take());
+    }
+}
+
+/// The filter that stores the response's body, if a body is sent on `path`. Requests that wait for a
+/// response that is not stored are released.
+#[cold]
+pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
+    let until_close = x.response_body.length == BodyLength::UntilClose;
+    let caching = x.caching.as_mut()?;
+    pass(caching);
+    let filling = caching.filling.take()?;
+    let rank = caching.rank;
+    if path == Path::Payload(Coding::Nothing) {
+        return None;
+    }
+    Some((rank, Filter::keep(filling, until_close)))
+}
+
+/// Releases the requests that wait for this response; they go to a server.
+#[cold]
+pub(crate) fn pass(caching: &mut Caching) {
+    if let Some(lead) = caching.lead.take() {
+        lead.pass(now_ms());
+    }
+}
+
+/// The response has been forwarded to its end.
+#[cold]
+pub(crate) fn complete(x: &mut Exchange) {
+    if let Some(filters) = &mut x.download.filters {
+        filters.keep();
+    }
+}

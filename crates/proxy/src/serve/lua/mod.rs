@@ -1,0 +1,8 @@
+//! Lua services (`use-service lua.…`) as answers. The hooks, in the order of a request:
+//!
+//! | point | function |
+//! | --- | --- |
+//! | response head | [`service::prepare`] runs the service up to the head of its response |
+//! | body | [`service::send_body`]; [`service::relay`] in TCP mode |
+
+pub(super) mod service;
