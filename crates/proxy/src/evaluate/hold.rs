@@ -166,7 +166,7 @@ pub(super) async fn finish(
     match waiting {
         PendingHold::Script(call, begun) => return finish_script(client, x, about, &call, begun).await,
         PendingHold::Cache { looked, of_frontend, hints } => {
-            return use_cache(client, x, about, looked, (of_frontend, hints)).await;
+            return use_cache(client, x, about, looked, of_frontend, hints).await;
         }
         PendingHold::Hint(head) => {
             send_hint(client, x, &head).await?;
@@ -260,7 +260,8 @@ async fn use_cache(
     x: &mut Exchange,
     about: &RuleContext<'_>,
     mut looked: Looked,
-    (of_frontend, hints): (bool, bool),
+    of_frontend: bool,
+    hints: bool,
 ) -> Result<RuleFlow, Stop> {
     if let Looked::Read(loading) = looked {
         let leaving = watches(client, x, about);

@@ -142,7 +142,7 @@ impl Outbox {
             }
             let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(maker.tag);
             let line = LogLine { structured, ..LogLine::own(report.level, tag, text) };
-            self.deliver(shared, (index, logger), &line);
+            self.deliver(shared, index, logger, &line);
         }
         self.lines = lines;
     }
@@ -151,7 +151,7 @@ impl Outbox {
     pub fn send_all(&mut self, shared: &Shared, loggers: &[Logger], line: &LogLine<'_>) {
         for (index, logger) in loggers.iter().enumerate() {
             if Self::takes(logger, line.level) {
-                self.deliver(shared, (index, logger), line);
+                self.deliver(shared, index, logger, line);
             }
         }
     }
@@ -163,7 +163,7 @@ impl Outbox {
 
     /// Frames a line for its logger and hands it to the target. `index` is the logger's among those
     /// of its proxy.
-    fn deliver(&mut self, shared: &Shared, (index, logger): (usize, &Logger), line: &LogLine<'_>) {
+    fn deliver(&mut self, shared: &Shared, index: usize, logger: &Logger, line: &LogLine<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
         self.header(logger, line, &mut framed);
@@ -180,7 +180,7 @@ impl Outbox {
                 sent.inspect_err(|error| report(shared, index, error)).is_ok()
             }
             LogTarget::Ring(ring) => ring.write(&framed),
-            LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, (index, &mut framed)),
+            LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, index, &mut framed),
         };
         if !sent {
             LOST.note();
@@ -196,7 +196,8 @@ impl Outbox {
         shared: &Shared,
         backend: usize,
         text: &[u8],
-        (index, framed): (usize, &mut Vec<u8>),
+        index: usize,
+        framed: &mut Vec<u8>,
     ) -> bool {
         let prepared = &shared.proxies[backend];
         let hash = match &prepared.plan.balance.algorithm {

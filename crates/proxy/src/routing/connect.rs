@@ -258,7 +258,7 @@ async fn open_socket(
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
     let watch = client.aborts_on_close(backend);
     let mut stream = match settings.socks4 {
-        None => dial(client, x, settings, &target, allowed, (late_ack, watch)).await,
+        None => dial(client, x, settings, &target, allowed, late_ack, watch).await,
         Some(proxy) => through(client, x, settings, proxy, &target, allowed, watch).await,
     }?;
     set_options(&stream, backend);
@@ -438,7 +438,7 @@ async fn through(
     let Target::Ip(SocketAddr::V4(wanted)) = target else {
         return Err(Fault::ConnectFailed(ConnectionError::NO_PROTOCOL));
     };
-    let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
+    let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, false, watch).await?;
     let mut handshake = socks4::Handshake::new(*wanted);
     reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(connect_error::by_socks4))
         .await?;
@@ -453,7 +453,8 @@ async fn dial(
     settings: &ServerSettings,
     target: &Target,
     allowed: Option<Duration>,
-    (late_ack, watch): (bool, bool),
+    late_ack: bool,
+    watch: bool,
 ) -> Result<Stream, Fault> {
     let worker = client.worker.clone();
     let mut dial = dial::to_server(settings, (&worker.shared.plan.global.tune).into(), target);

@@ -26,7 +26,7 @@ pub(super) async fn reach<T>(
 ) -> Result<T, Fault> {
     // A stream of TCP may have said all it had to say.
     let looks = watch || x.txn.is_http;
-    wait(client, x, (watch, looks), step).await
+    wait(client, x, watch, looks, step).await
 }
 
 /// Waits before the next attempt, ended by the same.
@@ -34,10 +34,11 @@ pub(super) async fn pause(
     client: &mut Client,
     x: &mut Exchange,
     pause: Duration,
-    (watch, looks): (bool, bool),
+    watch: bool,
+    looks: bool,
 ) -> Result<(), Fault> {
     x.choice.connect_by = now_ms().saturating_add(pause.as_millis() as u64);
-    match wait(client, x, (watch, looks), |_| Poll::<Result<(), Fault>>::Pending).await {
+    match wait(client, x, watch, looks, |_| Poll::<Result<(), Fault>>::Pending).await {
         Err(Fault::ConnectTimeout) => Ok(()),
         ended => ended,
     }
@@ -46,7 +47,8 @@ pub(super) async fn pause(
 async fn wait<T>(
     client: &mut Client,
     x: &mut Exchange,
-    (watch, looks): (bool, bool),
+    watch: bool,
+    looks: bool,
     mut step: impl FnMut(&mut Context<'_>) -> Poll<Result<T, Fault>>,
 ) -> Result<T, Fault> {
     let mut silent_until = silent_until(client, x);

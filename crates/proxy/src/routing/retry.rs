@@ -148,7 +148,7 @@ pub(crate) async fn before_retry(
         // (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        connect_wait::pause(client, x, pause, (watch, looks)).await?;
+        connect_wait::pause(client, x, pause, watch, looks).await?;
     }
     Ok(target)
 }

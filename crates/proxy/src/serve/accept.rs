@@ -115,7 +115,7 @@ pub async fn serve(
                         workers[turn]
                     }
                 };
-                hand_over(&worker, accepted, (frontend, bind), tls_place, target);
+                hand_over(&worker, accepted, frontend, bind, tls_place, target);
             }
             Some(Err(error)) => pause_after(&worker, &error).await,
         }
@@ -289,7 +289,8 @@ fn is_privileged(accepted: &AcceptedSocket) -> bool {
 fn hand_over(
     worker: &Rc<Worker>,
     accepted: AcceptedSocket,
-    (frontend, bind): (usize, usize),
+    frontend: usize,
+    bind: usize,
     tls_place: Option<tls::ConnectionPermit>,
     target: usize,
 ) {

@@ -98,7 +98,8 @@ pub(super) fn call(
     x: &mut Exchange,
     filtering: &mut Filtering,
     place: usize,
-    (callback, of_response): (Callback, bool),
+    callback: Callback,
+    of_response: bool,
 ) -> Result<Option<i64>, Fault> {
     let Some(own) = filtering.filters.get_mut(place) else { return Ok(None) };
     let is_unseen = callback == Callback::MessageEnd && !own.parts[usize::from(of_response)].sees_data;

@@ -90,7 +90,7 @@ pub(crate) fn run(
     let woken = filtering.poll_woken(context);
     let (mut has_come, mut goes_on) = (false, false);
     for at in stages {
-        let shown = show(client, x, &mut filtering, (of_response, at), woken);
+        let shown = show(client, x, &mut filtering, of_response, at, woken);
         let FilterOutcome { is_news, passes } = match shown {
             Ok(shown) => shown,
             Err(error) => {
@@ -127,7 +127,8 @@ fn show(
     client: &Client,
     x: &mut Exchange,
     filtering: &mut Filtering,
-    (of_response, at): (bool, usize),
+    of_response: bool,
+    at: usize,
     woken: bool,
 ) -> Result<FilterOutcome, FlowError> {
     let side = usize::from(of_response);
@@ -174,7 +175,7 @@ fn filter(
     let part = &own.parts[side];
     let mut most = usize::MAX;
     if part.sees_data && !part.payload.input.is_empty() {
-        let said = call(client, x, filtering, place, (callback, of_response))?;
+        let said = call(client, x, filtering, place, callback, of_response)?;
         most = said.map_or(usize::MAX, |number| usize::try_from(number).unwrap_or(0));
     }
     let Some(own) = filtering.filters.get_mut(place) else { return Ok(()) };
@@ -190,7 +191,7 @@ fn filter(
         return Ok(());
     }
     let waits =
-        x.txn.is_http && call(client, x, filtering, place, (Callback::MessageEnd, of_response))? == Some(0);
+        x.txn.is_http && call(client, x, filtering, place, Callback::MessageEnd, of_response)? == Some(0);
     if let Some(own) = filtering.filters.get_mut(place) {
         let part = &mut own.parts[side];
         // Output of the end function still passes.

@@ -40,7 +40,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
     let of_backend = proxy.index != client.frontend.index;
     filtering.add(own, made, tune.bufsize.saturating_sub(tune.maxrewrite).max(1), of_backend);
     x.filtering = Some(filtering);
-    tell(client, x, (Callback::Start, false), first..usize::MAX).await
+    tell(client, x, Callback::Start, false, first..usize::MAX).await
 }
 
 /// The response was received.
@@ -49,7 +49,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
 /// A filter failed.
 #[cold]
 pub(crate) async fn begin_response(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    tell(client, x, (Callback::Start, true), ALL).await
+    tell(client, x, Callback::Start, true, ALL).await
 }
 
 /// The head of a message is ready to be sent.
@@ -65,15 +65,15 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     }
     filtering.has_shown_request |= !of_response;
     let before = before_compression(client, x, of_response);
-    tell(client, x, (Callback::Headers, of_response), 0..before).await?;
+    tell(client, x, Callback::Headers, of_response, 0..before).await?;
     if before < usize::MAX {
         compress_between(client, x, of_response)?;
-        tell(client, x, (Callback::Headers, of_response), before..usize::MAX).await?;
+        tell(client, x, Callback::Headers, of_response, before..usize::MAX).await?;
     }
     if has_body {
         return Ok(());
     }
-    tell(client, x, (Callback::MessageEnd, of_response), ALL).await
+    tell(client, x, Callback::MessageEnd, of_response, ALL).await
 }
 
 /// A cache or a built-in service has answered a request: shows filters the request's head, unless they
@@ -103,10 +103,10 @@ pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> R
     if !has_body {
         filtering.end_at_once(false);
     }
-    tell(client, x, (Callback::Headers, false), ALL).await?;
+    tell(client, x, Callback::Headers, false, ALL).await?;
     match has_body {
         true => Ok(()),
-        false => tell(client, x, (Callback::MessageEnd, false), ALL).await,
+        false => tell(client, x, Callback::MessageEnd, false, ALL).await,
     }
 }
 
@@ -138,7 +138,8 @@ const ALL: Range<usize> = 0..usize::MAX;
 async fn tell(
     client: &mut Client,
     x: &mut Exchange,
-    (callback, of_response): (Callback, bool),
+    callback: Callback,
+    of_response: bool,
     which: Range<usize>,
 ) -> Result<(), Stop> {
     let mut at = which.start;
@@ -146,7 +147,7 @@ async fn tell(
         let Some(mut filtering) = x.filtering.take() else { return Ok(()) };
         let place = filtering.direction(of_response).order.get(at).copied();
         let place = place.filter(|_| at < which.end);
-        let said = place.map(|place| call(client, x, &mut filtering, place, (callback, of_response)));
+        let said = place.map(|place| call(client, x, &mut filtering, place, callback, of_response));
         let wake_at = place.and_then(|place| filtering.filters.get(place)).map_or(NEVER, |own| own.wake_at);
         x.filtering = Some(filtering);
         match said.transpose()? {
@@ -176,7 +177,7 @@ pub(crate) fn end(client: &Client, x: &mut Exchange) {
     for of_response in [false, true] {
         for place in filtering.direction(of_response).order.clone() {
             // A failure is logged; the stream has ended already.
-            let _ = call(client, x, &mut filtering, place, (Callback::End, of_response));
+            let _ = call(client, x, &mut filtering, place, Callback::End, of_response);
         }
     }
 }

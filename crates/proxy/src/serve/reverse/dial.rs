@@ -83,7 +83,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
         tell(&worker, &proxy, target, told);
     }
     for turn in 0_usize.. {
-        if !is_wanted(&worker, &proxy, &line.listener, (&kept, target.connections)).await {
+        if !is_wanted(&worker, &proxy, &line.listener, &kept, target.connections).await {
             return;
         }
         let to = workers[turn % workers.len()];
@@ -95,7 +95,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
             pause(&proxy, &line.listener).await;
         }
         let slot = OpenPermit::take(&kept);
-        let outcome = dial_on(to, (frontend, bind), target, slot).await;
+        let outcome = dial_on(to, frontend, bind, target, slot).await;
         let now = match outcome {
             Ok(()) if kept.open() >= target.connections => LastReport::Complete,
             Ok(()) => told,
@@ -112,12 +112,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
 }
 
 /// Waits until one more connection is wanted; `false` when the frontend has stopped for good.
-async fn is_wanted(
-    worker: &Worker,
-    proxy: &Proxy,
-    listener: &Listener,
-    (kept, most): (&OpenCount, u32),
-) -> bool {
+async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, kept: &OpenCount, most: u32) -> bool {
     poll_fn(|context: &mut Context<'_>| {
         listener.wait(context.waker().clone());
         kept.wait(context.waker());
@@ -148,7 +143,8 @@ async fn pause(proxy: &Proxy, listener: &Listener) {
 /// Has a worker open one.
 async fn dial_on(
     to: usize,
-    of: (usize, usize),
+    frontend: usize,
+    bind: usize,
     target: ReverseTarget,
     slot: OpenPermit,
 ) -> Result<(), DialFailure> {
@@ -157,7 +153,7 @@ async fn dial_on(
         let Some(worker) = crate::worker::current() else { return };
         let load = ConnectionGuard::add(worker.index);
         tokio::task::spawn_local(async move {
-            let opened = Box::pin(open(&worker, of, target, slot, load)).await;
+            let opened = Box::pin(open(&worker, frontend, bind, target, slot, load)).await;
             // Who asked may be gone: the process stops.
             let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
             if let Ok(dialled) = opened {
@@ -174,7 +170,8 @@ async fn dial_on(
 /// Opens one on the calling worker, within `timeout connect`.
 async fn open(
     worker: &Rc<Worker>,
-    (frontend, bind): (usize, usize),
+    frontend: usize,
+    bind: usize,
     target: ReverseTarget,
     slot: OpenPermit,
     load: ConnectionGuard,
