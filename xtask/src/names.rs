@@ -1,5 +1,5 @@
-//! Names of types. A reader who meets a name outside its module shall know what it is, so few types may
-//! share one.
+//! Type names. A reader should recognize a type by its name outside its module, so at most a few types
+//! may share one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,8 +36,8 @@ fn is_product(file: &str) -> bool {
     is_source && !file.contains("/tests/") && !file.ends_with("tests.rs")
 }
 
-/// The name of the type or trait that a line defines. An indented `type` belongs to a trait or its
-/// implementation, whose name makes the difference.
+/// The name of the type or trait that a line defines. An indented `type` is an associated type, which is
+/// qualified by the name of its trait.
 fn defined(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     let is_indented = rest.len() < line.len();

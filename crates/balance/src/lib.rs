@@ -1,7 +1,7 @@
 //! Load-balancing algorithms: pure.
 //!
-//! [`BalanceSettings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
-//! [`key`] how a request's key becomes a hash. A picker reads the servers' state and takes no lock.
+//! [`BalanceSettings`] is the configuration, [`Picker`] the state of a backend between picks, and
+//! [`key`] hashes the key of a request. A picker reads the servers' state and takes no lock.
 //! What may be tried again is decided by [`budget`] and [`hedge`], who is left out by [`outliers`].
 //! Called by `proxy`.
 

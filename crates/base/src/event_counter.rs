@@ -1,9 +1,9 @@
-//! Counters of rare events, each of one place in the code (management guide, `debug counters`): what went
-//! wrong where, for whoever looks for the cause of a fault.
+//! Counters of rare events, one for each place in the code (management guide, `debug counters`). They help
+//! to find the cause of a fault.
 //!
-//! A counter is a static beside the code that notes it, made by [`event_counter!`](crate::event_counter!), and stands in the
-//! list of its crate (`rare`): the lists are all that there is to show. Written by any thread, on paths that are
-//! seldom taken.
+//! A counter is a static next to the code that increments it, made by
+//! [`event_counter!`](crate::event_counter!), and an element of the list of its crate (`rare`). Only listed counters
+//! are shown. Any thread may write them, on paths that are seldom taken.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

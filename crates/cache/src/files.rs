@@ -1,6 +1,6 @@
-//! What of a cache stands in files (`disk`): where each response is, which was used the longest time
-//! ago, and the work for the threads that read and write. No I/O: the crate `disk` asks for work
-//! ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and tells what came of it.
+//! The responses of a cache that are in files (`disk`): the place of each, the least recently used one,
+//! and the work for the threads that read and write. No I/O: the crate `disk` asks for work
+//! ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and reports its outcome.
 //!
 //! Looking up takes no lock. A file that is not wanted any more is known as gone before anything
 //! else is done about it, so that nobody gets what was purged.

@@ -1,9 +1,9 @@
-//! Commands whose work takes too long for a worker's turn: it is done on a thread of its own, and
-//! the worker serves others meanwhile.
+//! Commands that would hold up a worker for too long: they run on a separate thread while the worker
+//! serves other connections.
 
 use crate::invocation::{CommandReply, Severity, error};
 
-/// What such a command answers.
+/// The answer of such a command.
 pub(crate) enum CommandAnswer {
     Text(String),
     Notice(String),

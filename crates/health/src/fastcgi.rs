@@ -1,8 +1,8 @@
 //! One request and its answer on a connection of FastCGI, which serves nothing else.
 //!
 //! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], by way
-//! of [`crate::answer::CheckAnswer`]. What the section of the application says counts but for its rules,
-//! which are for requests of clients.
+//! of [`crate::answer::CheckAnswer`]. The settings of the application's section apply, except its rules, which are
+//! for client requests.
 
 use std::net::SocketAddr;
 

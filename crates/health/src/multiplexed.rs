@@ -1,7 +1,7 @@
 //! One request and its answer on a connection of HTTP/2, which serves nothing else.
 //!
 //! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::CheckLink`], by way of
-//! [`crate::answer::CheckAnswer`], which keeps what was received and tells what it means.
+//! [`crate::answer::CheckAnswer`], which keeps and interprets the received bytes.
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -3,8 +3,7 @@
 //!
 //! [`send`] runs as a local task of a worker. It resolves the name, connects, speaks TLS where the
 //! URL says so, and gives the whole response or the reason why there is none, within the limits of
-//! [`ClientSettings`]. It follows no redirects, keeps no connection and knows nothing of who calls it:
-//! whoever has an address of HTTP to ask.
+//! [`ClientSettings`]. It follows no redirects and keeps no connection.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use tls::Connector;
 
 use crate::names::Names;
 
-/// What a caller sets. [`ClientSettings::default`] has HAProxy's numbers, resolves no names and speaks no
+/// The settings of a caller. [`ClientSettings::default`] has HAProxy's numbers, resolves no names and speaks no
 /// TLS.
 #[derive(Clone)]
 pub struct ClientSettings {

@@ -1,5 +1,5 @@
-//! EventCounter events of the data path that are counted place by place (`debug counters`). Listed here for the
-//! binary; each stands beside the code that notes it.
+//! The counters of rare events on the data path (`debug counters`), listed for the binary. Each is defined
+//! next to the code that increments it.
 
 use base::event_counter::EventCounter;
 

@@ -40,7 +40,7 @@ const CHUNK: usize = 64;
 #[derive(Debug)]
 struct Chunk([ServerLoad; CHUNK]);
 
-/// The place of one [`ServerLoad`] among those it stands with, which live as long as any of them.
+/// The place of one [`ServerLoad`] in its group, which lives as long as one of its members.
 #[derive(Debug, Clone)]
 pub struct ServerLoadSlot {
     chunk: Arc<Chunk>,

@@ -1,6 +1,6 @@
 //! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
 //!
-//! Three passes over the proxies. The first reads what lines say into [`ProxySettings`], inheriting
+//! Three passes over the proxies. The first reads lines into [`ProxySettings`], inheriting
 //! defaults. The second makes the shared states of all proxies and servers, so that every name can
 //! be found. The third compiles what refers to names and checks that the parts fit together.
 

@@ -1,8 +1,8 @@
 //! The kinds of filters that payload passes on its way, each by itself. Which of them a direction has,
 //! and in which order, is the matter of [`Filters`](super::Filters).
 //!
-//! A filter gets payload apart from any coding of transfer, and gives payload. Some pass on at once
-//! what they make of it; limits, traces and scripts let it wait before them ([`FilterQueue`]).
+//! A filter gets payload apart from any coding of transfer, and gives payload. Some pass their
+//! output on at once; limits, traces and scripts let payload wait in front of them ([`FilterQueue`]).
 
 use std::task::{Context, Poll};
 

@@ -72,7 +72,7 @@ pub(crate) struct AcceptedConnection {
     pub(crate) bind: usize,
     pub(crate) load: ConnectionGuard,
     pub(crate) accepted_us: u64,
-    /// What was taken of the places for TLS, where these are limited.
+    /// The reserved TLS slot, if their number is limited.
     pub(crate) tls_place: Option<tls::ConnectionPermit>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A turn is one read, the frames taken apart, the streams polled that something happened to, and
 //! one write of all that they left. The streams' futures live in the boxes of [`Exchanges`], each
-//! with a waker of its own ([`ready`](super::stream_wakers)), so that a turn costs what there is to do.
+//! with its own waker ([`stream_wakers`](super::stream_wakers)), so that a turn polls only woken streams.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -113,7 +113,7 @@ impl SharedRequest {
         each!(self, request => request.body_length(head, method))
     }
 
-    /// Abandons the request: the server is told that its response is no longer wanted.
+    /// Abandons the request: the stream is reset, so that the server stops sending.
     pub(crate) fn cancel(&mut self) {
         match self {
             Self::H2(request) => request.cancel(),

@@ -1,4 +1,4 @@
-//! A stream of HTTP messages behind one type, whichever engine it belongs to. Above this module only
+//! A stream that carries an HTTP message, behind one type for all engines. Above this module only
 //! the constructors know the engine; a new protocol is a new variant here.
 
 use std::io;

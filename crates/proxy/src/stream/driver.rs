@@ -1,6 +1,6 @@
-//! Reading a connection that carries many streams, whichever protocol it speaks: what its driver
-//! receives goes into the places of the streams, and the owner of the connection decides on the
-//! rest. Callers: `serve::multiplexed`, `serve::reverse`, `server::h2_pool`, `server::fcgi`.
+//! Reading a connection that carries many streams, in any protocol: its driver puts received data
+//! into the mailboxes of the streams, and the owner of the connection handles the other events.
+//! Callers: `serve::multiplexed`, `serve::reverse`, `server::h2_pool`, `server::fcgi`.
 
 use std::fmt::Debug;
 use std::io;
@@ -9,7 +9,7 @@ use std::task::Context;
 
 use super::{EngineConnection, Messages, NoHead, Protocol, Reset};
 
-/// What happens on a connection.
+/// An event on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionEvent<K> {
     /// A request, of a stream that it opens, or a response, in [`Messages::head_mut`]; with `end` the
@@ -71,15 +71,15 @@ pub(crate) enum DriverFailure {
     Protocol,
 }
 
-/// Feeds an engine with what is received on a socket.
+/// Feeds an engine with the bytes of a socket.
 pub(crate) trait Driver {
     /// The engine.
     type Engine: Messages;
     /// A violation of the protocol that ends the connection.
     type Broken: Debug;
 
-    /// Reads once, unless something is left of the last read. `busy` says whether the worker is so
-    /// busy that connections with too many glitches are ended.
+    /// Reads once, unless bytes of the last read are left. If `busy` returns `true`, the worker is
+    /// overloaded, and a connection with too many glitches ends.
     ///
     /// # Errors
     /// The socket's.
@@ -91,7 +91,7 @@ pub(crate) trait Driver {
         busy: impl FnOnce() -> bool,
     ) -> io::Result<Received>;
 
-    /// The next event of what was received, `None` when nothing is left of it for this turn.
+    /// The next event of the received bytes; `None` if this turn has no more.
     ///
     /// # Errors
     /// The connection is over.
@@ -109,13 +109,13 @@ pub(crate) trait Driver {
         is_last: bool,
     );
 
-    /// Keeps what follows the last event for the next [`receive`](Self::receive).
+    /// Keeps the bytes after the last event for the next [`receive`](Self::receive).
     fn pause(&mut self);
 
     /// Whether the next [`receive`](Self::receive) has something to return without a read.
     fn is_fresh(&self) -> bool;
 
-    /// Puts what concerns streams into their places, up to the next event that does not.
+    /// Puts the events of streams into their mailboxes, up to the next event of the connection.
     ///
     /// # Errors
     /// The connection is over.
@@ -154,7 +154,7 @@ pub(crate) trait Driver {
         Ok(None)
     }
 
-    /// Reads once and deals with all of it: streams get what concerns them, `notice` the rest.
+    /// Reads once and handles all events: those of streams go to their mailboxes, the others to `notice`.
     /// Stops early while a request is behind with its heads.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ pub(crate) trait Driver {
     }
 }
 
-/// What the engine of a driver calls a stream.
+/// The key of a stream in the engine of a driver.
 pub(crate) type KeyOf<D> = <<D as Driver>::Engine as Protocol>::Key;
 /// An event of a driver.
 pub(crate) type EventOf<D> = ConnectionEvent<KeyOf<D>>;

@@ -1,5 +1,5 @@
-//! What the words of `trace` mean (management manual, 9.3): read into a [`TraceCommand`] first, which a
-//! configuration can be held to before anything is traced, then put into effect.
+//! The command `trace` (management manual, 9.3). It is parsed into a [`TraceCommand`] first, so that a
+//! configuration can be checked before tracing starts.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,11 +1,10 @@
-//! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): what happens
-//! in parts of the process, told while it happens.
+//! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): live reports of
+//! events in parts of the process.
 //!
-//! A part that can be traced is a [`TraceSource`]. Where something happens it stands a point: a look at
-//! one word ([`is_on`]), and only where somebody listens a call of [`report`], which is cold. What
-//! the words of a command mean is `command`, which events and criteria there are `sources`, when a
-//! source reports `state`. Nothing here does I/O: an [`TraceOutput`] may. Called by whoever is traced, by
-//! the runtime socket, and by the binary for `traces` sections.
+//! A part that can be traced is a [`TraceSource`]. A trace point tests one word ([`is_on`]) and calls
+//! [`report`], which is cold, only if the source is traced. `command` parses commands, `sources` lists events
+//! and criteria, `state` decides when a source reports. Only a [`TraceOutput`] may do I/O. Callers: the traced
+//! code, the runtime socket, and the binary for `traces` sections.
 
 pub mod command;
 pub mod sources;

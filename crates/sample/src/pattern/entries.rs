@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// Where a line stands; the order of the list is that of [`PatternEntry::id`], not of slots.
+/// The index of a line. The list is ordered by [`PatternEntry::id`], not by slots.
 pub(crate) type LineSlot = u32;
 
 /// Texts that an index looks at again: keys by slot.

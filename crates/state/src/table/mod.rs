@@ -210,9 +210,9 @@ impl Table {
     }
 
     /// The entry of a key, which is made if there is none; `None` where there is no room for it.
-    /// Finding it refreshes it. Peers are told of it when it is [touched](EntryValues::touch), which whoever
-    /// changes it does at the end: what they were told of an unfinished entry could come back in a
-    /// resync, and take the place of the finished one.
+    /// Finding it refreshes it. Peers learn of it when it is [touched](EntryValues::touch), which has to be
+    /// the last step of a change: a resync could bring an unfinished entry back in place of the finished
+    /// one.
     #[inline]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
