@@ -195,8 +195,8 @@ fn a_cookie_dated_more_than_a_day_ahead_is_too_old() {
     for (cookie, last, first, state) in [
         ("insert maxidle 1h", 23 * HOUR, 0, "VN"),
         ("insert maxidle 1h", 25 * HOUR, 0, "EI"),
-        ("insert maxlife 1h", 0, 23 * HOUR, "VN"),
-        ("insert maxlife 1h", 0, 25 * HOUR, "OI"),
+        ("insert maxlife 1h", 60, 23 * HOUR, "VN"),
+        ("insert maxlife 1h", 60, 25 * HOUR, "OI"),
         ("insert maxidle 1h maxlife 1h", 25 * HOUR, 25 * HOUR, "OI"),
         // Dates that no limit concerns.
         ("insert maxidle 1h", 60, 25 * HOUR, "VU"),
