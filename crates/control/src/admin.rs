@@ -63,7 +63,7 @@ fn backend<'a>(view: &'a ConfigView, server: &Arc<Server>) -> Option<&'a ProxyVi
 fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
         let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
-        transition::administer(&proxy.state, server, (set, clear), "", now_ms(), &tell);
+        transition::administer(&proxy.state, server, set, clear, "", now_ms(), &tell);
     }
 }
 

@@ -205,7 +205,7 @@ impl<'a> StateLine<'a> {
         if maintenance {
             server.change_admin(Admin::FORCED_MAINT, 0, now);
         } else {
-            transition::administer(proxy, server, (0, Admin::FORCED_MAINT), "", now, tell);
+            transition::administer(proxy, server, 0, Admin::FORCED_MAINT, "", now, tell);
         }
         if drains {
             server.change_admin(Admin::FORCED_DRAIN, 0, now);

@@ -289,7 +289,7 @@ fn administer(peer: &CheckedServer, state: &str, context: &Arc<CheckContext>) {
         _ => (Admin::FORCED_MAINT, Admin::FORCED_DRAIN),
     };
     let tell = |proxy: &state::Proxy, level, text: &str| (context.notify)(proxy, level, text);
-    transition::administer(&peer.backend.state, server, (set, clear), "", now_ms(), &tell);
+    transition::administer(&peer.backend.state, server, set, clear, "", now_ms(), &tell);
 }
 
 #[cfg(test)]

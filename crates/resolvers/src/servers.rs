@@ -360,14 +360,7 @@ impl Followers {
         // address.
         let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
         let via = format!(" ({cause})");
-        transition::administer(
-            proxy,
-            server,
-            (Admin::RESOLUTION_MAINT, 0),
-            &via,
-            base::clock::now_ms(),
-            &tell,
-        );
+        transition::administer(proxy, server, Admin::RESOLUTION_MAINT, 0, &via, base::clock::now_ms(), &tell);
         server.health.level.store(0, Relaxed);
         server.set_address(ServerAddress::Unresolved);
         (self.tell.moved)(follower.backend.index, follower.index);

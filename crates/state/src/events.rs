@@ -350,7 +350,7 @@ mod tests {
         let who: Arc<dyn Subscriber> = heard.clone();
         subscribe(ServerEventKind::Down as u32 | ServerEventKind::Admin as u32, Some(&one), &who);
         let maintain = |server: &Server, set, clear| {
-            transition::administer(&proxy, server, (set, clear), "", 1, &|_, _, _| {});
+            transition::administer(&proxy, server, set, clear, "", 1, &|_, _, _| {});
         };
         maintain(&other, Admin::FORCED_MAINT, 0);
         maintain(&one, Admin::FORCED_MAINT, 0);

@@ -125,16 +125,17 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
     )
 }
 
-/// Who is told: the backend, the syslog level, the text.
+/// Receives a message: the backend, the syslog level, the text.
 pub type NotifyFn<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
-/// Changes administrative flags of a server of `proxy`, tells it, and lets those that track the
-/// server inherit. `via` says where that comes from (` via be/s1`, ` (DNS timeout status)`), or
-/// nothing. Says whether anything changed.
+/// Sets and clears administrative flags of a server of `proxy`, notifies `tell`, and passes the change on
+/// to the trackers of the server. `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`),
+/// or empty. Returns whether anything changed.
 pub fn administer(
     proxy: &Proxy,
     server: &Server,
-    (set, clear): (u32, u32),
+    set: u32,
+    clear: u32,
     via: &str,
     now_ms: u64,
     tell: NotifyFn<'_>,
@@ -254,7 +255,7 @@ pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: NotifyFn<'_
     }
     let via = format!(" via {}/{}", tracked.proxy, tracked.name);
     for (proxy, follower) in backend.trackers(tracked) {
-        administer(&proxy, &follower, (set, clear), &via, now_ms, tell);
+        administer(&proxy, &follower, set, clear, &via, now_ms, tell);
     }
 }
 
@@ -432,7 +433,7 @@ pub(crate) mod tests {
             let told = std::cell::RefCell::new(Vec::new());
             let tell = |_: &Proxy, _, text: &str| told.borrow_mut().push(text.to_owned());
             let server = if *name == "a" { &tracked } else { &follower };
-            administer(&proxy, server, (*set, *clear), "", 1, &tell);
+            administer(&proxy, server, *set, *clear, "", 1, &tell);
             let told = told.into_inner();
             let of_two: Vec<&str> = told.iter().filter_map(|text| text.strip_prefix("Server be/")).collect();
             assert_eq!(of_two.len(), expected.len(), "{name} {set} {clear}: {told:?}");

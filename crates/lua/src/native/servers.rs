@@ -161,7 +161,7 @@ fn of_server(
     let number = |number: u32| Ok(Value::Integer(number.into()));
     let now_ms = base::clock::now_ms();
     let administer = |set: u32, clear: u32| {
-        transition::administer(proxy, server, (set, clear), " by a script", now_ms, &|_, _, _| {});
+        transition::administer(proxy, server, set, clear, " by a script", now_ms, &|_, _, _| {});
         Ok(Value::Nil)
     };
     match what {
