@@ -33,8 +33,7 @@ const LEAST_WAITING: u64 = 8 << 20;
 /// So many reads may wait; who comes then goes to the server.
 const MOST_READS: usize = 1024;
 
-/// So many purges are remembered while files are looked through; after more of them nothing that
-/// was not seen yet is used.
+/// Purges remembered while files are looked through; beyond that, files not yet seen are not used.
 const MOST_PURGES: usize = 64;
 
 /// The same of keys whose responses changed meanwhile.

@@ -7,6 +7,7 @@ pub mod bind;
 pub mod cache;
 pub mod check;
 pub mod fcgi;
+pub mod httpclient;
 pub mod keyword;
 pub mod lua;
 pub mod mail;

@@ -21,11 +21,12 @@ use state::Mode;
 use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
+pub use crate::draft::httpclient::HttpClientWords;
 use crate::draft::lua::LuaWords;
 use crate::draft::mail::EmailDraft;
 use crate::draft::row::Negation;
 use crate::draft::server::ServerDraft;
-use crate::draft::tls::{TlsDefaults, TlsValue};
+use crate::draft::tls::TlsDefaults;
 use crate::draft::{Section, SectionKind, Statement};
 
 /// A `log` line of a proxy.
@@ -578,19 +579,6 @@ pub struct GlobalSettings<'a> {
     /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in
     /// `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],
-}
-
-/// What `httpclient.…` says that needs others to be read.
-#[derive(Clone, Default)]
-pub struct HttpClientWords<'a> {
-    /// `httpclient.resolvers.id`.
-    pub resolvers: Option<TlsValue<'a>>,
-    /// `httpclient.resolvers.disabled`.
-    pub no_resolvers: bool,
-    /// `httpclient.ssl.ca-file`.
-    pub ca_file: Option<TlsValue<'a>>,
-    /// `httpclient.ssl.verify`.
-    pub verify: Option<bool>,
 }
 
 /// Where relative names of certificates and of keys point.

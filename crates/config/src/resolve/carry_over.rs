@@ -147,3 +147,18 @@ pub(super) fn ring(new: Ring, previous: Option<&Plan>) -> Arc<Ring> {
     let own = previous.and_then(|plan| plan.rings.iter().find(is));
     own.cloned().unwrap_or_else(|| Arc::new(new))
 }
+
+/// What runtime commands and sample fetches read of the settings.
+pub(super) fn publish(state: &state::Proxy, settings: &ProxySettings<'_>) {
+    let own = &settings.timeouts;
+    let timeouts = [own.client, own.server, own.tunnel, own.connect, own.queue, own.tarpit];
+    for (slot, timeout) in state.timeouts.iter().zip(timeouts) {
+        slot.store(timeout.map_or(0, |timeout| timeout.as_millis() as u32), Relaxed);
+    }
+    state.retries.store(settings.retries, Relaxed);
+    state.unpublished.store(settings.unpublished, Relaxed);
+    state.dynamic_cookies.store(settings.cookie.as_ref().is_some_and(|cookie| cookie.dynamic), Relaxed);
+    state.dynamic_key.store(settings.dynamic_cookie_key.map(|key| Arc::new(key.into())));
+    let default = settings.default_backend.filter(|_| settings.is_frontend());
+    state.default_backend.store(default.map(|name| Arc::new(name.as_str().into())));
+}

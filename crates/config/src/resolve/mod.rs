@@ -543,21 +543,6 @@ fn indexes(
     mine.map(|(index, proxy)| (proxy.settings.name.into(), index)).collect()
 }
 
-/// What runtime commands and sample fetches read of the settings.
-fn publish_settings(state: &state::Proxy, settings: &ProxySettings<'_>) {
-    let own = &settings.timeouts;
-    let timeouts = [own.client, own.server, own.tunnel, own.connect, own.queue, own.tarpit];
-    for (slot, timeout) in state.timeouts.iter().zip(timeouts) {
-        slot.store(timeout.map_or(0, |timeout| timeout.as_millis() as u32), Relaxed);
-    }
-    state.retries.store(settings.retries, Relaxed);
-    state.unpublished.store(settings.unpublished, Relaxed);
-    state.dynamic_cookies.store(settings.cookie.as_ref().is_some_and(|cookie| cookie.dynamic), Relaxed);
-    state.dynamic_key.store(settings.dynamic_cookie_key.map(|key| Arc::new(key.into())));
-    let default = settings.default_backend.filter(|_| settings.is_frontend());
-    state.default_backend.store(default.map(|name| Arc::new(name.as_str().into())));
-}
-
 fn make_states<'a>(
     proxies: Vec<(&'a Section, Box<ProxySettings<'a>>)>,
     context: &mut ResolveContext<'_>,
@@ -588,7 +573,7 @@ fn make_states<'a>(
         };
         let state = carry_over::proxy(seed, settings.guid.map(|word| word.as_str()), context.previous);
         state.forced_id.store(settings.id.is_some(), Relaxed);
-        publish_settings(&state, &settings);
+        carry_over::publish(&state, &settings);
         if let Some(guid) = settings.guid {
             context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
         }
