@@ -3,7 +3,7 @@
 #   make run      build Weir and start it on examples/quickstart.cfg
 #   make build    the program, target/quick/weir
 #   make check    formatting, clippy, import rules, generated pages, unit tests: needs a C compiler and OpenSSL's headers, installs
-#                 nothing, and takes at most three minutes once everything has been built
+#                 nothing; takes at most three minutes when it ran before (a build by `make test` has other features)
 #   make test     everything that must pass (VTC=no without the scenarios)
 #   make test-configs CONFIGS=<folder>   that configurations collected elsewhere are read
 #   make lint     formatting, clippy, imports between crates and modules, unread fields of the plan, dependencies, generated pages
