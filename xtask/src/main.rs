@@ -3,7 +3,8 @@
 //! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
 //! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
 //! `deny.toml`; `… links` the links of the documentation; `… names` that a type's name is
-//! used for one thing; `… untested` lists keywords that work and
+//! used for one thing; `… prose` counts the phrases that read like a translation, and lists those of
+//! the paths behind it; `… untested` lists keywords that work and
 //! that no test from outside uses. The tests of this crate make the same checks: `make lint` runs
 //! them.
 //!
@@ -22,6 +23,7 @@ mod links;
 mod map;
 mod modules;
 mod names;
+mod prose;
 mod reference;
 
 use std::path::{Path, PathBuf};
@@ -41,9 +43,13 @@ fn main() -> ExitCode {
         Some("dependencies") => dependencies::breaches(&root).and_then(|found| none(&found)),
         Some("links") => links::broken(&root).and_then(|found| none(&found)),
         Some("names") => names::ambiguous(&root).and_then(|found| none(&found)),
+        Some("prose") => prose::report(&root, &words[1..]),
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask imports | fields | dependencies | links | names | docs | untested".to_owned()),
+        _ => Err(
+            "usage: xtask imports | fields | dependencies | links | names | prose [PATH…] | docs | untested"
+                .to_owned(),
+        ),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
