@@ -329,58 +329,8 @@ fn text(value: OsString) -> String {
     value.to_string_lossy().into_owned()
 }
 
-/// What `--help` says.
-pub(crate) const HELP: &str = "\
-A load balancer and reverse proxy that reads an unmodified haproxy.cfg.
-
-Usage: weir -f FILE|DIR [-f ...] [options] [-- FILE ...]
-
-Try a configuration:
-  weir -c -V -f haproxy.cfg          check it, and say so when it is valid
-  weir -db -f haproxy.cfg            run it in the foreground; Ctrl-C stops
-  weir -cc 'version_atleast(3.0)'    evaluate a condition as in .if
-  weir diff -f new.cfg --socket S    what it would change in the process with socket S
-
-Configuration:
-  -f, --config FILE|DIR      a file, or all *.cfg files of a directory by name; repeatable
-  -- FILE ...                more files
-  -C, --directory DIR        change to DIR first
-  -c, --check                check and exit: 0 when valid, 1 when not
-  -cc, --condition COND      evaluate and exit: 0 true, 1 false, 2 wrong
-  -dW, --zero-warning        treat warnings as errors
-  -dD                        give advice too
-  -4                         ask name servers for IPv4 addresses only
-  -dr                        start servers whose names do not resolve without an address
-  -dC[KEY]                   print the configuration as read: conditions and variables resolved;
-                             with a number as KEY, names, addresses and secrets as hashes
-  -dL                        print the program and the libraries that it loaded; with -V, where
-  -dA FILE                   write these to a tar archive (without a blank before FILE)
-  -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
-
-Process:
-  -D, --daemon               go to the background
-  -db, --foreground          stay in the foreground whatever the file says
-  -d, --debug                stay in the foreground and show what happens
-  -W, --master-worker        a master process over the worker; -Ws tells systemd when it is ready
-  -p, --pidfile FILE         write the process's number there
-  -n, --maxconn N            the limit of connections; -N N for each proxy without its own
-  -m MB                      the limit of memory; two threads need 40
-  -L, --local-peer NAME      the name of this process among its peers
-  -sf PID ...                tell these processes to finish once this one has started
-  -st PID ...                tell them to terminate
-  -x, --take-over SOCKET     take the listening sockets of the process with this command socket
-  -S ADDRESS                 where the master's command socket listens
-  -dS -dF -dZ                no splice
-  -dR -dG                    no SO_REUSEPORT, no getaddrinfo
-  -dt[NAME[:LEVEL],...]      traces on standard error (-dthelp)
-  -dI                        allow programs to be started, for checks
-
-Messages:
-  -q, --quiet                none; -V, --verbose undoes it
-  -v, --version              the version; -vv, --build everything about the build;
-                             -vq the version alone, -vqb its branch
-  -h, --help                 this text
-";
+/// The text of `--help`. The manual page and the shell completions are generated from it.
+pub(crate) const HELP: &str = include_str!("help.txt");
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ mod messages;
 mod outliers;
 mod peers;
 mod privileges;
+mod probe;
 mod process_context;
 mod reload;
 mod remote;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     let as_haproxy = Path::new(&program).file_name().is_some_and(|name| name == "haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(code) = remote::run(&own) {
+    if let Some(code) = remote::run(&own).or_else(|| probe::run(&own)) {
         return code;
     }
     let args = match args::parse(words) {
