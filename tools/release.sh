@@ -19,7 +19,7 @@ export SOURCE_DATE_EPOCH
 
 build() { # directory, flags
     local maps=("$PWD=/weir" "$cargo_home=/cargo" "$target/$1=/target")
-    local flags="-Clink-arg=-Wl,-z,pack-relative-relocs -Clink-arg=-Wl,--build-id=sha1 $2" c=''
+    local flags="-Clink-arg=-Wl,-z,pack-relative-relocs,--icf=safe,--build-id=sha1 $2" c=''
     for map in "${maps[@]}"; do
         flags+=" --remap-path-prefix=$map"
         c+=" -ffile-prefix-map=$map"

@@ -13,6 +13,16 @@ pub(crate) const MEMORY: usize = 1024 * 1024;
 
 const SCRATCH: usize = 8 * 1024;
 
+/// Compresses `data` as one message with `quality` from 0 to 11.
+///
+/// Certificates are compressed by this function too: the encoder is large, and each crate that instantiates
+/// its generic types would have a copy.
+pub fn compress_brotli(data: &[u8], quality: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len() / 2);
+    Brotli::new(quality).write(data, Until::Finished, &mut out);
+    out
+}
+
 /// One stream's state; there is no making it as new.
 pub(crate) struct Brotli {
     state: Box<BrotliEncoderStateStruct<StandardAlloc>>,

@@ -16,6 +16,7 @@ mod wrapper;
 mod zlib;
 mod zstd;
 
+pub use brotli::compress_brotli;
 pub use pool::{CoderSettings, Encoder, memory_used};
 
 /// A coding, as `compression algo` names it.
