@@ -12,14 +12,18 @@
 //! `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
 //! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and
 //! the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
+//!
+//! `cargo run -p xtask -- manual FOLDER` writes the manual pages and shell completions of packages.
 #![forbid(unsafe_code)]
 
 mod compatibility;
+mod completions;
 mod coverage;
 mod dependencies;
 mod fields;
 mod imports;
 mod links;
+mod manual;
 mod map;
 mod modules;
 mod names;
@@ -44,10 +48,14 @@ fn main() -> ExitCode {
         Some("links") => links::broken(&root).and_then(|found| none(&found)),
         Some("names") => names::ambiguous(&root).and_then(|found| none(&found)),
         Some("prose") => prose::report(&root, &words[1..]),
+        Some("manual") => match words.get(1) {
+            Some(folder) => manual::write(Path::new(folder)),
+            None => Err("usage: xtask manual FOLDER".to_owned()),
+        },
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
         _ => Err(
-            "usage: xtask imports | fields | dependencies | links | names | prose [PATH…] | docs | untested"
+            "usage: xtask imports | fields | dependencies | links | names | prose [PATH…] | docs | manual FOLDER | untested"
                 .to_owned(),
         ),
     };
