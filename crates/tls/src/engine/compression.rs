@@ -1,8 +1,7 @@
-//! Certificates that are compressed on their way (RFC 8879), for peers that say that they take them
-//! so (`tune.ssl.certificate-compression`).
+//! Certificate compression (RFC 8879), for peers that support it (`tune.ssl.certificate-compression`).
 //!
-//! Ours go out by Brotli, which browsers take, or by zlib. Those of peers come by zlib alone:
-//! Brotli lets the sender say how much memory reading takes. Called by [`super::side`].
+//! Our certificates are compressed with Brotli, which browsers support, or zlib. Peers may only use zlib: with Brotli the sender
+//! determines how much memory decompression takes. Called by [`super::side`].
 
 use rustls::CertificateCompressionAlgorithm;
 use rustls::compress::{
@@ -10,7 +9,7 @@ use rustls::compress::{
     ZLIB_COMPRESSOR, ZLIB_DECOMPRESSOR,
 };
 
-/// A compressor that is never thorough: it runs in the midst of a handshake, and others wait.
+/// A compressor that always uses the fast level: it runs during a handshake while other connections wait.
 #[derive(Debug)]
 struct Quick(&'static dyn CertCompressor);
 
@@ -27,12 +26,12 @@ impl CertCompressor for Quick {
 static BROTLI: Quick = Quick(BROTLI_COMPRESSOR);
 static ZLIB: Quick = Quick(ZLIB_COMPRESSOR);
 
-/// What our own certificates are compressed with, best first.
+/// Returns the compressors for our own certificates, best first.
 pub(super) fn compressors(allowed: bool) -> Vec<&'static dyn CertCompressor> {
     if allowed { vec![&BROTLI, &ZLIB] } else { Vec::new() }
 }
 
-/// What a peer's may be compressed with.
+/// Returns the decompressors for peers' certificates.
 pub(super) fn decompressors(allowed: bool) -> Vec<&'static dyn CertDecompressor> {
     if allowed { vec![ZLIB_DECOMPRESSOR] } else { Vec::new() }
 }
