@@ -26,7 +26,7 @@ pub struct UpdateSettings {
     pub default: bool,
     /// `ocsp-update.disable`: disables all updates.
     pub disabled: bool,
-    /// `ocsp-update.mindelay`: minimum seconds between two requests.
+    /// `ocsp-update.mindelay`: minimum seconds from a response to the next request.
     pub min_delay: i64,
     /// `ocsp-update.maxdelay`: the maximum.
     pub max_delay: i64,
@@ -357,7 +357,7 @@ impl Files {
     /// `update ssl ocsp-response`: requests a response for a certificate now, even if updates are disabled.
     ///
     /// # Errors
-    /// It has no responder, as lines.
+    /// The reason no request can be made, as lines.
     pub fn update_now(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         let refused = |why: &str| format!("{why}Can't send ocsp request for {name}!\n");
