@@ -75,7 +75,7 @@ impl FastcgiProbe {
         out
     }
 
-    /// As [`crate::multiplexed::FastcgiProbe::receive`].
+    /// As [`crate::multiplexed::MultiplexedProbe::receive`].
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {
