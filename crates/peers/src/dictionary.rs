@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_were_never_given_are_refused() {
+    fn malformed_dictionary_entries_are_refused() {
         for bytes in
             [&[1, 5][..], &[1, 0], &[1, 129], &[2, 1], &[3, 1, 9, b'a'], &[4, 0, 2, b'a', b'b'], &[1]]
         {

@@ -26,7 +26,7 @@ fn source(line: &str) -> Option<Seen> {
 }
 
 #[test]
-fn the_buffers_of_the_process_are_those_of_the_socket() {
+fn socket_buffers_come_from_the_global_tune_settings() {
     let sizes =
         |global: &str| options(global, "", |dial| (dial.receive_buffer, dial.send_buffer, dial.notsent));
     assert_eq!(sizes(""), (0, 0, 0));
@@ -35,7 +35,7 @@ fn the_buffers_of_the_process_are_those_of_the_socket() {
 }
 
 #[test]
-fn the_source_of_a_line_is_that_of_the_socket() {
+fn the_source_setting_sets_the_local_address() {
     let own = |port: u16| SocketAddr::from(([127, 0, 0, 2], port));
     assert_eq!(source(""), None);
     assert_eq!(source("source 127.0.0.2"), Some((own(0), None, false)));

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_takes_no_message_that_only_servers_send() {
+    fn servers_reject_messages_only_servers_send() {
         let (mut records, mut peer) = connection(false);
         let mut unsent = PendingBytes::default();
         assert_eq!(give(&mut records, &mut peer, APPLICATION_DATA, b"x", &mut unsent), None);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_no_message_that_only_clients_send() {
+    fn clients_reject_messages_only_clients_send() {
         let (mut records, mut peer) = connection(true);
         let hello = [CLIENT_HELLO, 0, 0, 0];
         let ended = give(&mut records, &mut peer, HANDSHAKE, &hello, &mut PendingBytes::default());
