@@ -136,7 +136,7 @@ impl Place {
         plain.blocks = true;
         *self = Place::Apart(Some(plain));
         if waited {
-            // An event for the registration just replaced may have been lost: the task must retry.
+            // The replaced registration may have been waiting for readability: the task must poll again.
             context.waker().wake_by_ref();
         }
     }
