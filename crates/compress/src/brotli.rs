@@ -1,19 +1,19 @@
-//! br, by the crate that decodes it everywhere else too.
+//! br, by the same crate that decodes it elsewhere.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 
 use crate::Until;
 
-/// The window, in bits.
+/// The window size in bits.
 const WINDOW: u32 = 17;
 
-/// What a state takes.
+/// The memory of a state.
 pub(crate) const MEMORY: usize = 1024 * 1024;
 
 const SCRATCH: usize = 8 * 1024;
 
-/// One stream's state; there is no making it as new.
+/// The state of a stream; it cannot be reset.
 pub(crate) struct Brotli {
     state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
     scratch: Box<[u8]>,
