@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::manual::HelpEntry;
+use crate::help::HelpEntry;
 
 /// The argument that follows a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn bash_reads_its_completion() {
         let options: Vec<HelpEntry> =
-            crate::manual::sections().into_iter().skip(1).flat_map(|(_, entries)| entries).collect();
+            crate::help::sections().into_iter().skip(1).flat_map(|(_, entries)| entries).collect();
         let script = format!(
             "{}\nCOMP_WORDS=(weir --ch) COMP_CWORD=1\n_weir\necho \"${{COMPREPLY[@]}}\"\n\
              COMP_WORDS=(weir he) COMP_CWORD=1\n_weir\necho \"${{COMPREPLY[@]}}\"\n\

@@ -25,7 +25,7 @@ const CRATES: &[Crate] = &[
     ("cache",      "crates/cache",   &["http"]),
     ("fcgi",       "crates/fcgi",    &["base", "http"]),
     ("spop",       "crates/spop",    &["base"]),
-    ("tls",        "crates/tls",     &["base"]),
+    ("tls",        "crates/tls",     &["base", "compress"]),
     ("state",      "crates/state",   &["base", "runtime"]),
     ("sample",     "crates/sample",  &["base", "cache", "diag", "http", "runtime", "state", "tls"]),
     ("rules",      "crates/rules",   &["base", "cache", "diag", "http", "sample", "state"]),

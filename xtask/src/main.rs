@@ -21,6 +21,7 @@ mod completions;
 mod coverage;
 mod dependencies;
 mod fields;
+mod help;
 mod imports;
 mod links;
 mod manual;

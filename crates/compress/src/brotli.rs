@@ -1,14 +1,14 @@
-//! br, by the crate that decodes it everywhere else too.
+//! br, by the same crate that decodes it elsewhere.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 
 use crate::Until;
 
-/// The window, in bits.
+/// The window size in bits.
 const WINDOW: u32 = 17;
 
-/// What a state takes.
+/// The memory of a state.
 pub(crate) const MEMORY: usize = 1024 * 1024;
 
 const SCRATCH: usize = 8 * 1024;
@@ -23,7 +23,7 @@ pub fn compress_brotli(data: &[u8], quality: u8) -> Vec<u8> {
     out
 }
 
-/// One stream's state; there is no making it as new.
+/// The state of a stream; it cannot be reset.
 pub(crate) struct Brotli {
     state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
     scratch: Box<[u8]>,
