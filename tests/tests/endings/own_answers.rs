@@ -114,7 +114,7 @@ fn rejected_stream_is_closed_without_reset() {
 
 #[test]
 fn silent_drop_does_not_close_for_the_client() {
-    // Without the privilege for TCP_REPAIR a reset is sent with a TTL of 1, which is enough here.
+    // Without the privilege for TCP_REPAIR a reset with a TTL of 1 is sent instead, which reaches this client.
     let quiet = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
