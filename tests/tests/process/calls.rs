@@ -203,7 +203,7 @@ fn long_bodies_cause_no_extra_segments() {
     });
     let pieces: Vec<&str> =
         report.lines().filter(|line| line.contains("sendto(") && line.contains("\"xxx")).collect();
-    // Bytes of the last piece are sent at once.
+    // A piece is sent at once if the origin has not sent more yet.
     assert!(pieces.iter().any(|line| line.contains("MSG_MORE")), "{report}");
     assert!(pieces.last().is_some_and(|line| !line.contains("MSG_MORE")), "{report}");
 }
