@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds Weir as it is to be installed: compiled twice, the second time with what a run of bench/train.sh showed of the paths
-# that are taken, which the compiler then lays out next to each other. The kernel's own code drives ours out of the nearest
-# cache at every system call, so how many lines of code a request touches is what its user time depends on.
+# Builds Weir for installation: compiled twice, the second time with a profile from bench/train.sh of the usual paths, which the
+# compiler then places next to each other. The kernel's code evicts ours from the first-level cache at every system call, so the
+# user time of a request depends on how many cache lines of code it touches.
 #
-#   tools/release.sh          the binary is then $CARGO_TARGET_DIR/weir; CARGO_TARGET_DIR is `target` unless it is set
+#     tools/release.sh          the binary is then $CARGO_TARGET_DIR/weir; CARGO_TARGET_DIR is `target` unless it is set
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -26,10 +26,9 @@ rm -rf "$counts" "$target"/weir-*.profdata
 cargo build --release --locked -p weir-bench
 build counting "-Cprofile-generate=$counts"
 ./bench/train.sh "$target/counting/$host/release/weir" "$target/release/weir-bench"
-# The coder of gzip is written without branches where they are not foreseen; a profile has the compiler put some back, which
-# makes it slower by a twentieth.
+# The gzip encoder avoids unpredictable branches; with a profile the compiler would reintroduce some, which makes it 5 % slower.
 "$(profdata)" merge --no-function=compress7deflate -o "$target/weir.profdata" "$counts"
-# Named after what it says: cargo knows of a flag's text, not of a file's content.
+# Named after its content: cargo notices changed flags, not changed files.
 profile=$target/weir-$(sha256sum <"$target/weir.profdata" | head -c 16).profdata
 mv "$target/weir.profdata" "$profile"
 build trained "-Cprofile-use=$profile"

@@ -1,16 +1,13 @@
-//! Chores of the repository: generated documents, and rules that the compiler does not check.
+//! Repository maintenance: generated documents, and rules that the compiler does not check.
 //!
-//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
-//! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
-//! `deny.toml`; `… links` the links of the documentation; `… names` that a type's name is
-//! used for one thing; `… untested` lists keywords that work and
-//! that no test from outside uses. The tests of this crate make the same checks: `make lint` runs
-//! them.
+//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the places of `unsafe`; `… fields`
+//! that every field of the plan is read; `… dependencies` the rules of `deny.toml`; `… links` the links of the documentation; `…
+//! names` that a type's name is used for one thing; `… untested` lists supported keywords that no end-to-end test uses. The tests
+//! of this crate make the same checks: `make lint` runs them.
 //!
-//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables,
-//! `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
-//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and
-//! the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/dev/crates.md` from the table in
+//! `ARCHITECTURE.md`, and `docs/compatibility.md` from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind,
+//! where, name, signature) and the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
 #![forbid(unsafe_code)]
 
 mod compatibility;
@@ -54,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace.
+/// Returns the root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
@@ -67,7 +64,7 @@ fn none(found: &[String]) -> Result<(), String> {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
-/// The generated documents: path and text.
+/// Returns the generated documents: path and text.
 fn pages(root: &Path) -> Result<[(&'static str, String); 3], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
@@ -79,7 +76,7 @@ fn pages(root: &Path) -> Result<[(&'static str, String); 3], String> {
     ])
 }
 
-/// Prints the keywords that work and that no test shows.
+/// Prints the supported keywords that no test uses.
 fn untested(root: &Path) -> Result<(), String> {
     let without = without_test(root)?;
     println!("{}\n{} of at most {}", without.join("\n"), without.len(), compatibility::MOST_WITHOUT_TEST);
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn few_keywords_that_work_are_without_a_test_from_outside() {
+    fn few_supported_keywords_lack_an_end_to_end_test() {
         let without = without_test(&root()).expect("what the page is made from is readable");
         let most = compatibility::MOST_WITHOUT_TEST;
         assert!(

@@ -75,7 +75,7 @@ fn checks_use_separate_connections_by_default() {
         (&always, "check-reuse-pool pool-max-conn 0"),
         (&always, "check-reuse-pool max-reuse 0"),
         (&always.replace("always", "never"), "check-reuse-pool"),
-        // A check is always a first request, for which these modes do not reuse a connection.
+        // A check counts as a first request, and does not make its connection reusable in these modes.
         (&always.replace("always", "safe"), "check-reuse-pool"),
         (&always.replace("always", "aggressive"), "check-reuse-pool"),
         (&lines("http-check connect linger"), "check-reuse-pool"),

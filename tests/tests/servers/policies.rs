@@ -322,7 +322,7 @@ fn unrepeatable_requests_are_not_hedged() {
         // The other server's turn.
         assert_eq!(client::get(port, "/").map(|answer| answer.text()), Some("good".into()));
     }
-    // A repeatable request is hedged in the same situation, although the others' time has long passed.
+    // A repeatable request is hedged, which shows that the others have waited long enough without a hedge.
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));

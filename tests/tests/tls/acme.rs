@@ -166,7 +166,7 @@ fn certificate_that_cannot_be_saved_is_still_served() {
     let scene = Scene::start();
     std::fs::create_dir_all(scene.file("there")).expect("a directory");
     let load = "load crt there/a.pem alias a acme LE domains a.test";
-    // The error is returned before any order is created.
+    // The first attempt fails, so that the directory can be removed before a certificate arrives.
     scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
     let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
     assert!(weir.says("Aborting."), "{}", weir.messages());

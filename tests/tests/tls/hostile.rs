@@ -261,7 +261,7 @@ fn expired_sessions_are_not_resumed() {
         let _weir = Weir::start(&text, &[port]);
         let with = |word: &str| asked(port, "a", &[&["-ign_eof"], words, &[word, &file]].concat());
         assert!(with("-sess_out").contains("New, "), "{words:?}");
-        // The handshake succeeds again regardless of the previous session.
+        // The session expires by itself, whether or not it was resumed just before.
         assert!(eventually(|| with("-sess_in").contains("New, ")), "{words:?} {more}");
     }
 }

@@ -425,7 +425,7 @@ fn stores_and_added_lines_may_enable_updates() {
     let list = list(&[(&own, "a.test")]);
     let port = free_port();
     let configuration = of_one(
-        // The store's log line precedes its section.
+        // The log line belongs to the global section, so it precedes the store.
         &format!("{}crt-store\n load crt {} ocsp-update on\n", log.line(), shown(&own)),
         port,
         &format!("crt-list {}", shown(&list)),
