@@ -46,7 +46,7 @@ impl Authority {
         Self { directory }
     }
 
-    /// Returns the path of its own certificate.
+    /// Returns the path of the CA certificate.
     pub fn own(&self) -> PathBuf {
         self.directory.join("ca.pem")
     }
@@ -61,7 +61,7 @@ impl Authority {
         self.sign(names, RSA, "30")
     }
 
-    /// Signs a certificate with a key of the type that `key` tells `openssl req`, for example `-newkey rsa:1024`.
+    /// Signs a certificate with a key of the type given to `openssl req` by `key`, for example `-newkey rsa:1024`.
     pub fn issue_with(&self, names: &[&str], key: &[&str]) -> PathBuf {
         self.sign(names, key, "30")
     }

@@ -184,7 +184,7 @@ pub fn response(id: u16, text: &[u8]) -> Vec<u8> {
 }
 
 /// Starts an application that answers each request with the bytes that `answer` returns. It closes the connection after a request
-/// without keep-alive, or if there are no bytes.
+/// without keep-alive, or if the answer is empty.
 pub fn application(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Origin {
     Origin::raw(move |stream| {
         let mut records = Records::new(stream);

@@ -16,7 +16,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts the clients: `keep_alive` clients use their connection until they are told that it closes; others open one for each
+    /// Starts the clients: `keep_alive` clients use their connection until the server announces its end; others open one for each
     /// request.
     pub fn start(port: u16, keep_alive: bool) -> Load {
         let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));

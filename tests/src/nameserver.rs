@@ -25,7 +25,7 @@ pub enum Zone {
     NoName,
     /// The query is refused.
     Refused,
-    /// There is no answer.
+    /// The query is not answered.
     Silence,
 }
 

@@ -42,12 +42,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns whether there is no error; there may be nothing to listen on.
+    /// Returns whether it was accepted without errors; it need not have listeners.
     pub fn accepted(&self) -> bool {
         self.code == Some(0) && self.alerts().is_empty()
     }
 
-    /// Returns the errors, without the lines that only say that there were some.
+    /// Returns the errors, without the lines that only report that errors were found.
     pub fn alerts(&self) -> Vec<&str> {
         self.of("[ALERT]")
             .into_iter()

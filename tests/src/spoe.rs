@@ -40,7 +40,7 @@ pub const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on
 /// Adds the results to the response.
 pub const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
 
-/// Creates a file with an engine whose agent has these lines, followed by more sections.
+/// Creates a file with an engine and these lines for its agent, followed by more sections.
 pub fn engine(lines: &str, sections: &str) -> Scratch {
     let text = format!("spoe-agent ag\n use-backend agents\n option var-prefix p\n{lines}\n{sections}\n");
     Scratch::holding("engine.conf", text)

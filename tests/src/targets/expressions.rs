@@ -28,7 +28,7 @@ fn answer(format: &str) -> Result<Arc<Reply>, String> {
 fn text(reply: &Reply, head: &[u8], body: &[u8]) -> Vec<u8> {
     let process = state::Process::default();
     let mut transaction = Transaction { is_http: true, ..Transaction::default() };
-    // An invalid request is visible as far as it was parsed.
+    // The parsed part of an invalid request is visible.
     let _ = parse_request(head, &mut transaction.request, &ParseOptions::default());
     let env = Env { transaction: Some(&transaction), request_bytes: body, ..Env::new(&process, 1_000) };
     let (mut head, mut out) = (Head::new(), Vec::new());
