@@ -392,7 +392,7 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
 fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::ProcessLimits) {
     let tune = &plan.global.tune;
     let share = |percent: u32| {
-        // A ratio of 100 is no limit, because connections are closed earlier.
+        // A ratio of 100 has no effect, because connections are closed earlier.
         if percent >= 100 {
             0
         } else {

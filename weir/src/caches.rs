@@ -14,7 +14,7 @@ use state::transition;
 use crate::checks;
 use crate::messages::MessageFormat;
 
-/// Open directories whose threads have not been started.
+/// Open directories without running threads.
 static OPEN: Mutex<Vec<Directory>> = Mutex::new(Vec::new());
 
 fn stores(plan: &Plan) -> impl Iterator<Item = &Arc<Store>> {

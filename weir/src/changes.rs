@@ -111,7 +111,7 @@ fn peers(plan: &Plan) -> Vec<String> {
     let made = sections.flat_map(|(proxy, peers)| {
         let name = &proxy.state.name;
         let tables = peers.tables.iter().map(move |shared| {
-            // A table that is written to is created anew with each plan.
+            // A table that is written to is created again with each plan.
             let target = shared.table.write_to.get().map(|table| table.name());
             format!("{name} {} {:?} {target:?}", shared.name, shared.table.settings)
         });

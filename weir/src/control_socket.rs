@@ -102,7 +102,7 @@ pub(crate) async fn converse(
             })
         })
     });
-    // If the client has gone away, there is nobody to tell.
+    // The client may have gone away.
     let _ = if stream.is_tcp() {
         let Ok(stream) = TcpStream::from_std(stream.into_fd().into()) else { return };
         control::socket::session::serve(stream, level, severity, place, hand_over).await

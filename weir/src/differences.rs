@@ -89,7 +89,7 @@ pub(crate) fn between(old: &[SourceSection], new: &[SourceSection]) -> Vec<Chang
     found
 }
 
-/// Keywords whose lines are identified by their first argument.
+/// Keywords with lines that are identified by their first argument.
 const NAMED: &[&str] = &[
     "server",
     "server-template",

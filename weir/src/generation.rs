@@ -1,4 +1,4 @@
-//! The running state of a plan: what its workers share, and its tasks on each worker. A reload replaces it; [`Common`] is what
+//! The running state of a plan: the state shared by its workers, and its tasks on each worker. A reload replaces it; [`Common`] is what
 //! belongs to the process.
 
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ pub(crate) struct Generation {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sections: resolvers::Sections,
     checks: Arc<health::Checks>,
-    /// Set when another plan is in use, whose tasks then serve the runtime sockets.
+    /// Set when another plan is in use; its tasks then serve the runtime sockets.
     is_old: Arc<AtomicBool>,
 }
 

@@ -83,7 +83,7 @@ fn nowhere() -> Result<std::path::PathBuf, String> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
             made => made.map_err(shown)?,
         }
-        // Nobody can create anything in it, not even its owner.
+        // Not even its owner can create anything in it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
         std::fs::set_permissions(&path, mode).map_err(shown)?;
         std::env::set_current_dir(&path).map_err(shown)?;

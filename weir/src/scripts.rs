@@ -126,7 +126,7 @@ async fn socket(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnsw
     if matches!(op.what, SocketWork::Connect | SocketWork::ConnectTls) {
         return connect(settings, op).await;
     }
-    // The connection is removed from the table meanwhile, so nobody else uses it.
+    // The connection is taken out of the table during the operation, so that no other call uses it.
     let Some(mut open) = OPEN.with_borrow_mut(|all| all.remove(&op.number)) else {
         return WaitAnswer::Failed("connection closed.".to_owned());
     };

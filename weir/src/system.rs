@@ -222,7 +222,7 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Returns the value for the worker of a running master: nobody waits for it.
+    /// Returns the value for the worker of a running master, for which no foreground process waits.
     pub(crate) fn of_worker() -> Result<Self, String> {
         let nowhere = File::options().read(true).write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|error| format!("[haproxy.main()] Cannot open /dev/null: {error}."))?;

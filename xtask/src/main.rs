@@ -1,17 +1,14 @@
-//! Chores of the repository: generated documents, and rules that the compiler does not check.
+//! Repository maintenance: generated documents, and rules that the compiler does not check.
 //!
-//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
-//! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
-//! `deny.toml`; `… links` the links of the documentation; `… names` that a type's name is
-//! used for one thing; `… prose` counts the phrases that read like a translation, and lists those of
-//! the paths behind it; `… untested` lists keywords that work and
-//! that no test from outside uses. The tests of this crate make the same checks: `make lint` runs
-//! them.
+//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the places of `unsafe`; `… fields`
+//! that every field of the plan is read; `… dependencies` the rules of `deny.toml`; `… links` the links of the documentation; `…
+//! names` that a type's name is used for one thing; `… prose` counts phrases that read like a translation, and lists those of the
+//! given paths; `… untested` lists supported keywords that no end-to-end test uses. The tests of this crate make the same checks:
+//! `make lint` runs them.
 //!
-//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables,
-//! `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
-//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and
-//! the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/dev/crates.md` from the table in
+//! `ARCHITECTURE.md`, and `docs/compatibility.md` from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind,
+//! where, name, signature) and the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
 //!
 //! `cargo run -p xtask -- manual FOLDER` writes the manual pages and shell completions of packages.
 #![forbid(unsafe_code)]

@@ -161,7 +161,7 @@ impl Core {
         served < share.max(1)
     }
 
-    /// Of several servers drawn by weight the least loaded; at equal load the less recently used one.
+    /// Draws several servers by weight and chooses the least loaded, at equal load the less recently used one.
     fn random(
         &self,
         table: &BalanceTable,
@@ -261,5 +261,5 @@ impl Core {
 
 /// The assumed response time of a server without responses: longer than any measured one.
 const UNKNOWN_US: f32 = 1e12;
-/// The penalty of a full server, where the request would wait.
+/// The penalty of a full server, at which the request would wait.
 const FULL: f32 = 1e6;

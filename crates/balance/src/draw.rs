@@ -39,7 +39,7 @@ impl Draw {
         Self(columns.into())
     }
 
-    /// Draws a server with `random`, all of whose 64 bits are used; `None` if there is none.
+    /// Draws a server with `random`, which must have 64 random bits; `None` if the set is empty.
     #[inline]
     pub fn draw(&self, random: u64) -> Option<usize> {
         let at = ((random >> 32) * self.0.len() as u64) >> 32;

@@ -282,7 +282,7 @@ impl Least {
         }
     }
 
-    /// Updates the minimum of a base line, and those above as far as they change.
+    /// Updates the minimum of a base line, and those above while they change.
     #[inline]
     fn mend_base(&self, line: usize) {
         self.mend(0, line, |line| self.base_minimum(line));

@@ -1,6 +1,6 @@
 //! Servers ordered by load (`leastconn`), or by room and then ID (`first`).
 //!
-//! Up to sixteen servers are simply scanned: their counters are on cache lines of their own, and another shared line would only add
+//! Up to sixteen servers are simply scanned: their counters are on separate cache lines, and another shared line would only add
 //! contention. More servers are kept in a [`Least`]. For `leastconn` it holds the only shared request counts: one write when a
 //! request starts and one when it ends. For `first` a key changes when a server becomes full or has room again. [`crate::picker`]
 //! has one for these two algorithms.

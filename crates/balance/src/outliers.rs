@@ -2,7 +2,7 @@
 //!
 //! Pure: takes observations of the servers and the time, and updates a record per server. A server is ejected for a number of
 //! consecutive failures, for a share of failed requests, or for being slower than its peers by a factor in two consecutive
-//! intervals. A problem common to most servers is no reason, since then the server is not to blame. At most a share of the servers
+//! intervals. A problem common to most servers does not count, since then the server is not to blame. At most a share of the servers
 //! is ejected, and never the last one; if other servers went down so that the share would be exceeded, no server is left out. An
 //! ejected server returns when its time is over, with its weight increasing in steps; the next ejection is longer, unless it
 //! behaved well in between. Called by [`crate::ejection`].

@@ -196,7 +196,7 @@ impl Picker {
     }
 
     /// Chooses a server for a new request, `None` if none is usable. `limit` returns how many requests a server with a `maxconn`
-    /// may serve now. A full server is chosen only if the algorithm requires it or there is no other: the request then waits.
+    /// may serve now. A full server is chosen only if the algorithm requires it or all others are full too: the request then waits.
     #[inline]
     pub fn pick(&self, wish: Wish, limit: impl Fn(&Server) -> u32) -> Option<usize> {
         let current = self.core.seen.load(Relaxed) == changes() || self.follow();

@@ -1,5 +1,5 @@
 //! The files of caches (`disk` in a `cache` section): the threads that read and write them. The `cache` crate knows which files
-//! exist and what they contain, and delegates the blocking work to this crate.
+//! exist and holds their descriptions, and delegates the blocking work to this crate.
 //!
 //! A directory belongs to one process at a time, which holds a lock on the file `lock` in it; another process waits for the lock.
 //! Existing files are then scanned and reused. A file appears under its final name only once it is completely written; a damaged

@@ -26,7 +26,7 @@ impl From<Wrong> for ReadFailed {
 impl From<io::Error> for ReadFailed {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // The file is truncated, or somebody removed it.
+            // The file is truncated or was removed.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound => Self::Wrong,
             _ => Self::System(error),
         }

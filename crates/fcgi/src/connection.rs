@@ -1,7 +1,7 @@
 //! A connection to a FastCGI application, without its socket (FastCGI specification, 3 to 5).
 //!
 //! The caller owns the socket, the read buffer, the bodies and the clock. On each turn it reads once, calls `receive` in a loop
-//! until there is no more event, sends on the streams that have data, calls `next_writable` in a loop, and sends everything in
+//! until it returns no event, sends on the streams that have data, calls `next_writable` in a loop, and sends everything in
 //! `output` with one write. The `receive` module parses records; this one writes them and keeps the streams.
 
 mod receive;
@@ -22,7 +22,7 @@ use receive::ReadState;
 
 /// Bytes of pending output from which on streams have to wait.
 const OUTPUT: usize = 64 * 1024;
-/// Maximum content of one record of a request body: what is sent in one piece.
+/// Maximum content of one record of a request body, which is sent in one piece.
 const PIECE: usize = 16 * 1024;
 /// Unconsumed bytes of one body from which on nothing more is read.
 const HELD: usize = 64 * 1024;
@@ -66,7 +66,7 @@ pub struct Connection {
     orphans: usize,
     /// Whether a released request was aborted.
     has_aborted: bool,
-    /// Number of bodies that nobody consumes.
+    /// Number of bodies that have reached their limit of unconsumed bytes.
     choked: usize,
     /// Requests started so far.
     total: u32,
@@ -187,7 +187,7 @@ impl Connection {
         let output = self.output.end();
         let Some(stream) = find(&mut self.streams, key) else { return data.len() };
         if stream.is_ended || stream.is_sent {
-            // Nobody reads the body any more.
+            // The application ignores the rest of the body.
             return data.len();
         }
         let taken = data.len().min(room.saturating_sub(HEADER));

@@ -21,7 +21,7 @@ impl Parameters {
     /// Adds a pair.
     ///
     /// # Errors
-    /// There is no room for it; it was not added.
+    /// The pair exceeds the limit; it was not added.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooLong> {
         self.add_mapped(name, value, |byte| byte)
     }
@@ -54,7 +54,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds a pair whose value is given in parts.
+    /// Adds a pair with a value in parts.
     ///
     /// # Errors
     /// As [`add`](Self::add).

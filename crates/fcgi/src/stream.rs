@@ -36,7 +36,7 @@ pub(crate) enum BodyProgress {
     Chunked(Box<ChunkDecoder>),
     /// The body ends with the output.
     UntilEnd,
-    /// There is no body, whatever arrives.
+    /// The response has no body, whatever arrives.
     Nothing,
     /// The response is complete, and this has been reported.
     Over,

@@ -37,7 +37,7 @@ impl FailedExchange {
         Self { status, bytes, ending: "----", retries: 0, request: show(request) }
     }
 
-    /// There was no response.
+    /// The request failed without a response.
     pub(crate) fn failed(request: &Request, error: &Error, retries: u32) -> Self {
         let (status, ending, retries) = match error.kind {
             ErrorKind::Name => (503, "SC--", 0),

@@ -16,7 +16,7 @@ pub(crate) enum Choice {
     Nothing,
 }
 
-/// Ranks an address independently of who uses it: the preferred family counts more than the preferred networks.
+/// Ranks an address, whichever servers use it: the preferred family counts more than the preferred networks.
 pub(crate) fn class(address: IpAddr, wishes: &Wishes) -> u8 {
     let preferred = address.is_ipv4() == (wishes.prefer.unwrap_or(Family::V6) == Family::V4);
     let near = wishes.networks.iter().any(|network| network.contains(address));

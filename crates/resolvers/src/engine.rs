@@ -194,7 +194,7 @@ impl ResolverEngine {
         }
     }
 
-    /// Resolves a name once. The second value says whether the cached answer is fresh (`hold valid`); otherwise the caller waits
+    /// Resolves a name once. The second value is true if the cached answer is fresh (`hold valid`); otherwise the caller waits
     /// for `Ended`. Returns `None` if the name is invalid, or if it is new and the maximum number of queries is in flight.
     pub(crate) fn once(
         &mut self,

@@ -124,7 +124,7 @@ pub(crate) fn answer_id(bytes: &[u8]) -> Option<u16> {
 
 /// Parses the answer to a query for `asked` of `name`.
 pub(crate) fn read(bytes: &[u8], name: &Name, asked: DnsQuestion) -> Result<DnsAnswer, Flaw> {
-    // Of a truncated answer perhaps only the header can be parsed.
+    // Perhaps only the header of a truncated answer can be parsed.
     let flags = bytes.get(2).copied().ok_or(Flaw::Invalid)?;
     if flags & 0x80 != 0 && flags & 0x02 != 0 {
         return Err(Flaw::Truncated);

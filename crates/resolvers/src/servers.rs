@@ -332,7 +332,7 @@ impl Followers {
         self.inherit(follower);
     }
 
-    /// Puts a server whose name has no address any more into maintenance, with the status as the cause.
+    /// Puts a server into maintenance because its name has no address any more, with the status as the cause.
     fn lose_address(&mut self, at: usize, turn: &EngineTurn<'_>) {
         self.list[at].taken = None;
         let follower = &self.list[at];
@@ -457,7 +457,7 @@ impl Followers {
         (self.tell.notify)(proxy, NOTICE, &text);
     }
 
-    /// Takes a server whose record is gone out of use until it gets another one.
+    /// Takes a server without a record out of use until it gets another one.
     fn free(&mut self, at: usize, turn: &mut EngineTurn<'_>) {
         self.leave_host(at, turn);
         self.list[at].record = None;

@@ -358,7 +358,7 @@ impl Connection {
                 }))
             }
             (kind::AGENT_HELLO, _) | (_, State::Greeting(_)) => Err(End::Fault(Status::INVALID)),
-            // Frame types of other versions may be ignored, says the protocol.
+            // The protocol permits ignoring frame types of other versions.
             _ => Ok(None),
         }
     }

@@ -1,4 +1,4 @@
-//! Messages, which tell an agent about one event (SPOE, 3.2.6 and 3.3).
+//! Messages, which describe an event to an agent (SPOE, 3.2.6 and 3.3).
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ impl Messages {
         self.bytes.push(0);
     }
 
-    /// Adds an argument to the last message; returns false if there is no room for it.
+    /// Adds an argument to the last message; returns false if the message is full.
     pub fn argument(&mut self, name: &str, value: Data<'_>) -> bool {
         let Some(count) = self.bytes.get_mut(self.count_at) else { return false };
         if usize::from(*count) == MOST_ARGUMENTS {
@@ -71,7 +71,7 @@ impl Messages {
         }
     }
 
-    /// Returns whether there are no messages.
+    /// Returns whether no message was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

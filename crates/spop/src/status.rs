@@ -1,6 +1,6 @@
 //! Status codes of connections (SPOE, 3.5).
 
-/// A status code. Agents may use codes of their own.
+/// A status code. Agents may use private codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub u32);
 

@@ -93,7 +93,7 @@ pub(super) fn start(master: &Master) {
             }
             let (master, counted) = (master.clone(), open.clone());
             std::thread::spawn(move || {
-                // If the client has gone away, there is nobody to tell.
+                // The client may have gone away.
                 let _ = MasterSession::new(master, level, socket).and_then(MasterSession::run);
                 drop(counted);
             });

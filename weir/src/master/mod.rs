@@ -301,7 +301,7 @@ impl Master {
 }
 
 /// Waits until all workers other than `serving` have stopped listening, so that clients that connect after the answer to a reload
-/// reach the new worker. No other reload starts meanwhile, because the lock is held.
+/// reach the new worker. No other reload starts in the meantime, because the lock is held.
 fn await_stops(state: &MasterState, serving: i32) {
     let until = Instant::now() + LONGEST_STOP;
     for child in state.children.iter().filter(|child| child.pid != serving && !child.stopped.get()) {
@@ -309,7 +309,7 @@ fn await_stops(state: &MasterState, serving: i32) {
         if left.is_zero() || child.link.set_read_timeout(Some(left)).is_err() {
             return;
         }
-        // A worker may have reported its readiness earlier, when nobody read it. End of stream means that it has ended.
+        // A worker may have reported its readiness earlier, before anything read it. End of stream means that it has ended.
         let mut report = [0];
         let has_stopped = loop {
             match (&child.link).read(&mut report) {

@@ -315,7 +315,7 @@ impl<'a> Simulation<'a> {
         self.next_job(thread);
     }
 
-    /// Starts work as far as the server has free slots.
+    /// Starts work while the server has free slots.
     fn work(&mut self, server: usize) {
         let origin = &self.origins[server];
         if origin.fails_from.is_some_and(|from| self.now >= from) {

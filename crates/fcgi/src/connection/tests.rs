@@ -75,7 +75,7 @@ fn slot_is_free_once_the_application_ends_the_request() {
     let waiting = connection.output().len();
     connection.sent(waiting);
     connection.release(key);
-    // The request was unfinished, so the application is told to abort it.
+    // The request was unfinished, so an abort is sent to the application.
     assert_eq!(connection.output().get(1), Some(&kind::ABORT_REQUEST));
     assert!(connection.has_aborted() && connection.free() == 0);
     let late = [output(1, b"late"), end(1)].concat();
