@@ -45,6 +45,7 @@ macro_rules! pages {
 pages! {
     beyond_haproxy "docs/beyond-haproxy.md"
     getting_started "docs/getting-started.md"
+    migrate "docs/migrate.md"
     runtime_socket "docs/runtime-socket.md"
 }
 
