@@ -31,11 +31,17 @@ fn normalized(word: &str) -> String {
         return "^".to_owned();
     }
     let digits = word.trim_matches(|c: char| !c.is_ascii_digit());
-    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let is_time = unit.len() < word.len() && ["ms", "us", "s", "ms,", "s,", "ms."].contains(&unit);
+    // Such as `12ms` or `0d00h00m05s`.
+    let time = word.trim_end_matches([',', '.']);
+    if word.starts_with(|c: char| c.is_ascii_digit())
+        && time.ends_with(['s', 'm', 'h', 'd'])
+        && time.chars().all(|c| c.is_ascii_digit() || "dhmsu.".contains(c))
+    {
+        return format!("TIME{}", &word[time.len()..]);
+    }
     // The process in a message.
     let is_pid = word.len() == digits.len() + 2 && word.starts_with('(') && word.ends_with(')');
-    if digits.is_empty() || !(is_pid || word.contains(['/', ':']) || is_time) {
+    if digits.is_empty() || !(is_pid || word.contains(['/', ':'])) {
         return word.to_owned();
     }
     let mut out = String::new();

@@ -46,6 +46,7 @@ pages! {
     beyond_haproxy "docs/beyond-haproxy.md"
     getting_started "docs/getting-started.md"
     migrate "docs/migrate.md"
+    operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
 }
 
