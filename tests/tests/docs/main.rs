@@ -48,6 +48,7 @@ pages! {
     migrate "docs/migrate.md"
     operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
+    troubleshooting "docs/troubleshooting.md"
 }
 
 /// A page by its path from the root of the workspace.
