@@ -198,12 +198,13 @@ fn on_terminal(command: &str) -> String {
 
 /// A command that runs in the background prints into a file, not into the output of others.
 fn in_background(command: &str) -> String {
-    match command.trim_end().strip_suffix('&') {
-        Some(start) if !start.ends_with('&') && !start.contains('>') => {
-            format!("{start} >>\"${MARK}/jobs.log\" 2>&1 &")
-        }
-        _ => command.to_owned(),
-    }
+    let Some(start) = command.trim_end().strip_suffix('&').filter(|start| !start.ends_with('&')) else {
+        return command.to_owned();
+    };
+    let file = format!("\"${MARK}/jobs.log\"");
+    let output = if start.contains('>') { String::new() } else { format!(">>{file}") };
+    let errors = if start.contains("2>") { String::new() } else { format!("2>>{file}") };
+    format!("{start} {output} {errors} &")
 }
 
 impl Drop for Shell {

@@ -45,6 +45,7 @@ macro_rules! pages {
 pages! {
     beyond_haproxy "docs/beyond-haproxy.md"
     getting_started "docs/getting-started.md"
+    logs "docs/logs.md"
     migrate "docs/migrate.md"
     operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
