@@ -5,7 +5,8 @@
 
 /// Whether `actual` is like `expected`. Blank lines are ignored.
 pub(crate) fn is_like(expected: &[String], actual: &[&str]) -> bool {
-    let expected: Vec<&str> = expected.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+    let expected: Vec<&str> =
+        expected.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
     let actual: Vec<&str> = actual.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
     lines(&expected, &actual)
 }

@@ -49,6 +49,7 @@ pages! {
     migrate "docs/migrate.md"
     operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
+    tls "docs/tls.md"
     troubleshooting "docs/troubleshooting.md"
 }
 
