@@ -1,4 +1,4 @@
-//! Differences that are meant, with the sentence of `docs/differences-explained.md`. Each is as narrow as
+//! Differences that are meant, with the sentence of `docs/differences.md`. Each is as narrow as
 //! what is known of it.
 
 use crate::exchanges::case::{Case, Step};

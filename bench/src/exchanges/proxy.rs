@@ -40,7 +40,7 @@ pub(crate) const FIELDS: &[&str] =
 const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|%CS|%hr|%hs|%{+Q}r";
 
 /// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a
-/// message, and none of an answer of its own, Weir those on the wire (`docs/differences-explained.md`).
+/// message, and none of an answer of its own, Weir those on the wire (`docs/differences.md`).
 const COUNTERS: &[&str] = &[
     "stot",
     "dreq",

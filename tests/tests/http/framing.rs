@@ -199,7 +199,7 @@ fn sent(rule: &str, request: &str) -> (String, String) {
 }
 
 /// As HAProxy 3.5 frames requests anew; where it would send a false length, the answer is 500
-/// (docs/differences-explained.md).
+/// (docs/differences.md).
 #[test]
 fn requests_are_framed_anew_as_haproxy_does_it() {
     let (get, length, chunked) = (REQUESTS[0], REQUESTS[2], REQUESTS[4]);
