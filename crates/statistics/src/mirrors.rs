@@ -8,6 +8,7 @@ use state::Mirror;
 use state::mirror::MirrorCounters;
 
 use crate::config_view::ConfigView;
+use crate::field::DescribedMetric;
 
 /// What is counted of copies: the name of the metric and of the column, what it is, its value.
 type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
@@ -48,6 +49,12 @@ pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
         out.push('\n');
     }
     Ok(out)
+}
+
+/// The metrics: object, name, type, description, labels.
+pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
+    ROWS.iter()
+        .map(|(name, help, _)| ("backend", format!("mirror_{name}_total"), "counter", *help, &["proxy"][..]))
 }
 
 /// The metrics; `wanted` takes them by the kind of object and by name.

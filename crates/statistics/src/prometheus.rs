@@ -2,6 +2,7 @@
 //! metrics, under the names that dashboards for HAProxy know. A pure function like the statistics
 //! page.
 
+mod listing;
 mod query;
 mod tables;
 
@@ -22,6 +23,7 @@ use crate::pieces::StatPieces;
 use crate::policies;
 use crate::process::Statistics;
 use crate::stat::{RowFilter, Show};
+pub use listing::{MetricSeries, series};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 
@@ -167,18 +169,20 @@ fn process_metrics(statistics: &Statistics, wanted: &MetricsQuery) -> String {
     out
 }
 
+/// The metrics of stick tables and their descriptions.
+const TABLES: [(&str, &str); 3] = [
+    ("size", "Stick table size."),
+    ("used", "Number of entries used in this stick table."),
+    (
+        "local_updates",
+        "Cumulative number of updates of the stick table that this process told its peers of. It begins again after \
+         4294967295.",
+    ),
+];
+
 /// The metrics of stick tables, the last table first, as HAProxy has them.
 fn table_metrics(view: &ConfigView, wanted: &MetricsQuery) -> String {
     let mut out = String::new();
-    let metrics = [
-        ("size", "Stick table size."),
-        ("used", "Number of entries used in this stick table."),
-        (
-            "local_updates",
-            "Cumulative number of updates of the stick table that this process told its peers of. It begins again \
-             after 4294967295.",
-        ),
-    ];
     let value = |name: &str, table: &Table| match name {
         "size" => table.settings.size,
         "used" => table.used(),
@@ -187,7 +191,7 @@ fn table_metrics(view: &ConfigView, wanted: &MetricsQuery) -> String {
     if view.tables.is_empty() {
         return out;
     }
-    for (name, text) in metrics {
+    for (name, text) in TABLES {
         if !wanted.metric("sticktable", name) {
             continue;
         }

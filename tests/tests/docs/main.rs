@@ -17,6 +17,7 @@
 mod check;
 mod compare;
 mod console;
+mod metrics;
 mod page;
 mod substitute;
 
@@ -46,6 +47,7 @@ pages! {
     beyond_haproxy "docs/beyond-haproxy.md"
     getting_started "docs/getting-started.md"
     logs "docs/logs.md"
+    metrics_page "docs/metrics.md"
     migrate "docs/migrate.md"
     operate "docs/operate.md"
     runtime_socket "docs/runtime-socket.md"
