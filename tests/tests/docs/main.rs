@@ -104,3 +104,19 @@ fn every_page_with_commands_is_run() {
     listed.sort_unstable();
     assert_eq!(found, listed, "add the page to `pages!`");
 }
+
+#[test]
+fn the_index_links_every_page_and_recipe() {
+    let folder = workspace().join("docs");
+    let index = std::fs::read_to_string(folder.join("README.md")).expect("the index is readable");
+    let files = |folder: PathBuf, extension: &str| {
+        let entries = std::fs::read_dir(folder).expect("the folder is readable");
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter(|name| name.ends_with(extension) && name != "README.md").collect::<Vec<_>>()
+    };
+    let pages = files(folder.clone(), ".md").into_iter();
+    let recipes = files(folder.join("recipes"), ".cfg").into_iter().map(|name| format!("recipes/{name}"));
+    let missing: Vec<String> =
+        pages.chain(recipes).filter(|path| !index.contains(&format!("]({path})"))).collect();
+    assert!(missing.is_empty(), "not linked from docs/README.md: {missing:?}");
+}
