@@ -120,7 +120,7 @@ impl Shell {
         Self { child, input, output, directory, count: 0 }
     }
 
-    /// Runs a command until it prints what is expected of it.
+    /// Runs a command until it prints the expected output.
     fn expect(&mut self, path: &str, command: &Command, substitutes: &Substitutes) {
         let is_repeatable = REPEATABLE.iter().any(|start| command.text.starts_with(start));
         let deadline = Instant::now() + if is_repeatable { PATIENCE } else { Duration::ZERO };
@@ -149,7 +149,7 @@ impl Shell {
         }
     }
 
-    /// What a command printed, and its exit status.
+    /// The output of a command, and its exit status.
     fn run(&mut self, command: &str) -> (Vec<String>, String) {
         self.count += 1;
         let marker = format!("end-of-command-{}", self.count);

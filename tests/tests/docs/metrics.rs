@@ -90,7 +90,7 @@ listen tcp
     server s1 127.0.0.1:PORT check
 ";
 
-/// `docs/metrics-list.md` says which objects have a metric; a scrape has the same.
+/// The objects of each metric in `docs/metrics-list.md` are those of a scrape.
 #[test]
 fn the_list_of_metrics_is_that_of_a_scrape() {
     let (port, tcp, dns) = (free_port(), free_port(), free_port());

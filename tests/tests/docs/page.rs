@@ -1,6 +1,6 @@
 //! Code blocks of a page.
 
-/// What a block holds, from its info string.
+/// The content of a block, from its info string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// A whole configuration.
@@ -22,7 +22,7 @@ pub(crate) struct Block {
     pub(crate) kind: BlockKind,
     /// The number of the line with the opening fence.
     pub(crate) line: usize,
-    /// Where the text is written before the commands of the page run.
+    /// The file to write the text to before the commands of the page run.
     pub(crate) file: Option<String>,
     pub(crate) text: String,
 }

@@ -8,7 +8,7 @@ use crate::{disks, info, mirrors, policies, resolvers};
 /// A series of the exporter.
 #[derive(Debug)]
 pub struct MetricSeries {
-    /// What it is about: `process`, `frontend`, `resolver` …
+    /// The kind of object: `process`, `frontend`, `resolver` and so on.
     pub object: &'static str,
     /// The whole name.
     pub name: String,
