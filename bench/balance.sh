@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# One of four origins 25 times slower than the others: what each balancing algorithm makes of it, in Weir and in haproxy,
-# in turn. Origins answer after 10 ms, the slow one after 250 ms; the load is a number of connections that each ask again once answered. The proxy has
-# one thread pinned to core 0, load and origins share core 1.
+# Compares the balancing algorithms of Weir and haproxy, in turn, with one of four origins 25 times slower than the others. Origins
+# answer after 10 ms, the slow one after 250 ms; the load consists of connections that each send the next request after a response.
+# The proxy has one thread pinned to core 0, load and origins share core 1.
 #
-#   bench/balance.sh WEIR WEIR-BENCH        HAPROXY= names another binary, ROUNDS=, SECONDS_EACH=, CONNECTIONS= the size
+#     bench/balance.sh WEIR WEIR-BENCH        HAPROXY= names another binary, ROUNDS=, SECONDS_EACH=, CONNECTIONS= the size
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 connections=${CONNECTIONS:-64}
 
-origin() { # number, delay in µs: an origin of its own; sets ADDRESS
+origin() { # number, delay in µs: starts an origin in a separate process; sets ADDRESS
     mkfifo "$dir/in$1"
     taskset -c 1 "${generator[@]}" <"$dir/in$1" >"$dir/out$1" &
     pids+=($!)

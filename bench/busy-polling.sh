@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # One client, one connection at a time, over loopback: forwarded, and answered by the proxy itself (a redirect); sleeping and
-# polling. Reproduces what HAProxy's authors published of busy polling: 4,640 to 8,540 forwarded and 12,500 to 21,250 answered
-# connections a second. Once with a client and an origin that sleep, so that each connection waits for their core to wake up too,
-# and once with both polling, so that the proxy's own sleep is all that is left of it.
+# polling. Reproduces the figures that HAProxy's authors published for busy polling: 4,640 to 8,540 forwarded and 12,500 to 21,250
+# answered connections a second. Measured once with a client and an origin that sleep, so that each connection also waits for their
+# core to wake up, and once with both polling, so that only the proxy's own sleep remains.
 #
-#   bench/busy-polling.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#     bench/busy-polling.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 
@@ -21,7 +22,7 @@ EOF
 for name in haproxy weir; do
     for polling in "" busy-polling; do
         start "$name" "$(config "$polling")"
-        # Processes that poll on one core would take it from each other: each runs only while it is measured.
+        # Polling processes on one core would compete for it: each runs only while it is measured.
         kill -STOP "$PID"
         eval "port_$name${polling//-/_}=$PORT pid_$name${polling//-/_}=$PID"
     done

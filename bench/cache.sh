@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Hits of a cache beside haproxy: CPU time of the proxy for a response that it has, of 100 bytes, 16 KiB and 1 MiB, one
-# thread pinned to core 0, load (h2load) on core 1, in turn, medians of the rounds. Prints a table in Markdown.
+# Cache hits compared with haproxy: CPU time of the proxy for a cached response of 100 bytes, 16 KiB and 1 MiB, one thread pinned to
+# core 0, load (h2load) on core 1, in turn, medians of the rounds. Prints a table in Markdown.
 #
-#   bench/cache.sh WEIR WEIR-BENCH
+#     bench/cache.sh WEIR WEIR-BENCH
 #
 # HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length.
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 

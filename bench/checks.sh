@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Health checks beside haproxy: 48 threads on whatever cores there are, 200 servers checked every 2 s by a request, and the
-# statistics page fetched all the while. How long the page takes (with checks and without), how often threads wake, and
-# what the checks alone cost. HAProxy's authors published p99.99 32.96 to 4.91 ms, p99.9999 100.4 to 10.4 ms and CPU 5 % to 0.5–1 %
-# for moving checks between threads.
+# Health checks compared with haproxy: 48 threads on the available cores, 200 servers checked every 2 s by a request, while the
+# statistics page is fetched continuously. Measures how long the page takes (with and without checks), how often threads wake, and
+# the cost of the checks alone. HAProxy's authors published p99.99 32.96 to 4.91 ms, p99.9999 100.4 to 10.4 ms and CPU 5 % to
+# 0.5–1 % for moving checks between threads.
 #
-#   bench/checks.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#     bench/checks.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 #
-# PAGES= says how many pages are fetched in each round instead: p99.9999 means something from some millions on (PAGES=5000000 ROUNDS=1
-# takes about two minutes for each line).
+# PAGES= sets the number of pages fetched in each round instead: p99.9999 is only meaningful with several millions (PAGES=5000000
+# ROUNDS=1 takes about two minutes for each line).
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 threads=${THREADS:-48}
@@ -33,7 +34,7 @@ EOF
     for n in $(seq "$servers"); do echo "    server s$n $origin ${1:+check inter 2s}"; done
 }
 
-cores=0-$(($(nproc) - 1)) # all: threads that wait for each other's core are what is measured here
+cores=0-$(($(nproc) - 1)) # all cores: the measurement is about threads that wait for each other's core
 switches() { cat "/proc/$1/task/"*/status | awk '/^voluntary/ {v += $2} END {print v}'; }
 cpu_ns() { cat "/proc/$1/task/"*/schedstat | awk '{t += $1} END {printf "%.0f\n", t}'; }
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Compression beside haproxy: gzip at level 1, one thread pinned to core 0, load (h2load) and origin (nginx) on core 1, in turn,
-# medians of the rounds. Prints a table in Markdown: CPU time for a MiB of content, and what is left of it.
+# Compression compared with haproxy: gzip at level 1, one thread pinned to core 0, load (h2load) and origin (nginx) on core 1, in
+# turn, medians of the rounds. Prints a table in Markdown: CPU time per MiB of content, and the compressed size.
 #
-#   bench/compression.sh WEIR WEIR-BENCH
+#     bench/compression.sh WEIR WEIR-BENCH
 #
 # HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length.
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 docs=$(dirname "$0")/../docs
 
-# HTML and JSON are made of this project's documentation, JavaScript of the functions that node is made of.
+# HTML and JSON are generated from this project's documentation, JavaScript from node's own functions.
 python3 - "$docs" "$dir" <<'PY'
 import html, json, pathlib, sys
 docs, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])

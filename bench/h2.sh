@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# HTTP/2 beside haproxy and nginx: one thread pinned to core 0, load (h2load) and origin on core 1, in turn, medians of the rounds.
-# Prints tables in Markdown: CPU time for a request, memory for an idle connection.
+# HTTP/2 compared with haproxy and nginx: one thread pinned to core 0, load (h2load) and origin on core 1, in turn, medians of the
+# rounds. Prints tables in Markdown: CPU time per request, memory per idle connection.
 #
-#   bench/h2.sh WEIR WEIR-BENCH
+#     bench/h2.sh WEIR WEIR-BENCH
 #
-# HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, IDLE= how many idle connections.
+# HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, IDLE= the number of idle connections.
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 idle=${IDLE:-2000}
@@ -12,7 +13,7 @@ head -c 100 /dev/zero | tr '\0' x >"$dir/100"
 head -c 16384 /dev/zero | tr '\0' x >"$dir/16384"
 head -c 1048576 /dev/zero | tr '\0' x >"$dir/1048576"
 
-# A server of HTTP/2, and of HTTP/1 that takes uploads.
+# An HTTP/2 server, and an HTTP/1 server that accepts uploads.
 h2_port=$(free_port)
 h1_port=$(free_port)
 cat >"$dir/origin.cfg" <<EOF
@@ -26,8 +27,8 @@ taskset -c 1 "$nginx" -c "$dir/origin.cfg" 2>/dev/null &
 pids+=("$!")
 wait_port "$h2_port"
 wait_port "$h1_port"
-# nginx writes each response by itself, and with the load on its core is busier than the proxy, which then waits and wakes for
-# single responses. Small objects come from a server that answers all it has read with one write as well: weir.
+# nginx sends each response separately, and with the load on its core is busier than the proxy, which then sleeps and wakes for
+# single responses. Small objects therefore come from a server that sends all pending responses with one write: weir.
 quick_port=$(free_port)
 {
     printf 'global\n    nbthread 1\n    maxconn 8000\n'
@@ -115,7 +116,7 @@ memory() { # name: bytes for an idle connection
     start "$1" "$(config "$1" "proto h2" "" "$origin")"
     requests "$PORT" /redirect -c 1 -m 1 >/dev/null
     before=$(resident "$PID")
-    # Each makes one request, and is then silent.
+    # Each connection makes one request, and is then silent.
     python3 - "$PORT" "$idle" "$PID" "$before" <<'PY'
 import socket, sys, time
 port, count, pid, before = map(int, sys.argv[1:])

@@ -1,9 +1,9 @@
-# What the benchmarks have in common: programs, ports, a proxy on core 0, load and origin on core 1. Sourced by bench/*.sh with the
+# Common parts of the benchmarks: programs, ports, a proxy on core 0, load and origin on core 1. Sourced by bench/*.sh with the
 # paths of weir and weir-bench as arguments.
 set -euo pipefail
 PATH=$PATH:/usr/sbin
-# A network of its own where the machine lets us, with the congestion control that Linux comes with: BBR sends by a timer, on a
-# loopback too, whose interrupts cost more than the bytes where many are written at once.
+# Uses a separate network namespace if permitted, with Linux's default congestion control: BBR paces by a timer even on loopback,
+# and its interrupts cost more than the bytes in large writes.
 if [ -z "${OWN_NETWORK:-}" ] && [ -x "$(command -v ip)" ] && unshare -n true 2>/dev/null; then
     # shellcheck disable=SC2016
     OWN_NETWORK=1 exec unshare -n bash -c \
@@ -101,7 +101,7 @@ ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
 median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
 hz=$(getconf CLK_TCK)
 
-quotient() { # two files: the median of what the first says divided by the second, round by round
+quotient() { # two files: divides their first columns round by round and prints the median
     paste -d' ' "$1" "$2" | awk '$2 > 0 {printf "%.4f\n", $1 / $2}' | median | awk '{if ($1 == "-") print "–"; else printf "%.2f", $1}'
 }
 
@@ -122,7 +122,7 @@ EOF
     wait_port "$FILES"
 }
 
-costs() { # user, and user + system µs of a request to what was started last, the medians of the rounds
+costs() { # user, and user + system µs per request to the last program started, the medians of the rounds
     local before after requests
     for _ in $(seq "$rounds"); do
         before=$(ticks "$PID")
@@ -142,6 +142,6 @@ costs_of() { # name, and what the caller's `config` takes: user, and user + syst
     stop
 }
 
-cost() { # user + system µs of a request to what was started last
+cost() { # user + system µs per request to the last program started
     costs | cut -d' ' -f2
 }

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Large lists of patterns: time to load, memory, and CPU of a lookup, beside haproxy. Keys are drawn at random for each lookup, so
-# that no cache of answers helps; what drawing them costs is measured without the lookup and taken off.
+# Large pattern lists compared with haproxy: load time, memory, and CPU of a lookup. Keys are drawn at random for each lookup, so
+# that result caches do not help; the cost of drawing them is measured without the lookup and subtracted.
 #
-#   bench/lookups.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, CASES= some of
-#                                            strings networks regexes substrings path_beg
+#     bench/lookups.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, CASES= some of
+#                                               strings networks regexes substrings path_beg
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 rounds=${ROUNDS:-3}
 cases=${CASES:-strings networks regexes substrings path_beg}
 
 awk 'BEGIN {for (n = 0; n < 1000000; n++) printf "host-%d.example.com backend-%d\n", n, n % 100}' >"$dir/strings"
-# A million networks of lengths 20 to 28, spread over the addresses.
+# A million networks of lengths 20 to 28, spread over the address space.
 awk 'BEGIN {for (n = 0; n < 1000000; n++) printf "%d.%d.%d.%d/%d %d\n", 1 + n % 223, int(n / 223) % 256, int(n / 57088) * 14 % 256, n % 16 * 16, 20 + n % 9, n}' >"$dir/networks"
 awk 'BEGIN {for (n = 0; n < 1000; n++) printf "^/api/v[0-9]+/service-%d/[a-z]+$ %d\n", n, n}' >"$dir/regexes"
 awk 'BEGIN {for (n = 0; n < 100000; n++) printf "crawler%d/ %d\n", n, n}' >"$dir/substrings"

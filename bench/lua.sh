@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Actions of scripts: CPU of a request that a rule answers, with no action, with four that do nothing, and with one that sets a variable
-# and a header; the difference, for each. Beside haproxy where that has Lua.
+# Script actions: CPU of a request that a rule answers, without actions, with four that do nothing, and with one that sets a
+# variable and a header; the difference for each. Compared with haproxy if that has Lua.
 #
-#   bench/lua.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#     bench/lua.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 cat >"$dir/bench.lua" <<'EOF'

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Weir beside haproxy, nginx and a forwarder that does nothing else: same configuration, one thread pinned to core 0, load
-# and origin on core 1, several rounds in turn, medians. Prints tables in Markdown.
+# Weir compared with haproxy, nginx and a minimal forwarder: same configuration, one thread pinned to core 0, load and origin on
+# core 1, several rounds in turn, medians. Prints tables in Markdown.
 #
-#   bench/overview.sh WEIR WEIR-BENCH [WEIR-WITHOUT-A-PROFILE]
+#     bench/overview.sh WEIR WEIR-BENCH [WEIR-WITHOUT-A-PROFILE]
 #
-# HAPROXY= and NGINX= name other binaries, HAPROXY35= and HAPROXY_PROFILED= further ones of haproxy (a newer version, one
-# that was built with a profile), ROUNDS= and SECONDS_EACH= the length.
+# HAPROXY= and NGINX= name other binaries, HAPROXY35= and HAPROXY_PROFILED= additional ones of haproxy (a newer version, one built
+# with a profile), ROUNDS= and SECONDS_EACH= the length.
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 idle=${IDLE:-3500}
@@ -97,7 +98,7 @@ calls() { # pid port connections path extra...: system calls per request, counte
 
 against() { # name base [user]: its CPU (or user) time as a part of the other's, the median of the rounds
     [ -s "$dir/$1.result" ] && [ -s "$dir/$2.result" ] || { echo "-"; return; }
-    # Round by round: what slows the machine down for minutes then slows both.
+    # Round by round: a slowdown of the machine for some minutes then affects both.
     paste -d' ' "$dir/$1.result" "$dir/$2.result" | awk -v user="${3:-}" '{
         own = user ? $1 : $1 + $2; other = user ? $4 : $4 + $5
         printf "%.4f\n", (other > 0 ? own / other : 0)}' | median | awk '{printf "%.2f", $1}'
@@ -137,8 +138,8 @@ scenario() { # title target mode rules connections url names extra...
     local config name
     config=$(proxy_config "$mode" "$rules")
     rm -f "$dir"/*.result
-    # New processes for each round: where memory happens to lie counts for several hundredths. Within a round all take turns
-    # every half second, so that what else the machine does falls on all of them.
+    # New processes for each round, because memory layout matters by several per cent. Within a round all take turns every half
+    # second, so that other activity of the machine affects all of them.
     local work=("path=$url" "connections=$connections" "$@")
     for _ in $(seq "$rounds"); do
         for name in $names; do begin "$name" "$config" "${work[@]}"; done
@@ -161,7 +162,7 @@ memory() { # bytes of memory for each idle keep-alive connection
     config=$(proxy_config http "")
     for name in $haproxies nginx weir; do
         start "$name" "$config"
-        # Without the pages of files, which the system may take away meanwhile.
+        # Without file-backed pages, which the kernel may reclaim in the meantime.
         pss() { awk '/^Pss_(Anon|Shmem):/ {sum += $2 * 1024} END {print sum}' "/proc/$PID/smaps_rollup"; }
         ask run "target=127.0.0.1:$PORT" connections=64 seconds=1 >/dev/null
         ask hold "target=127.0.0.1:$PORT" connections=500 >/dev/null # tables that double have done so for a while

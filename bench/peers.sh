@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What it takes to teach a table of ENTRIES addresses with four data types to a process that has just begun: haproxy to haproxy beside weir to
-# weir, in turn. CPU of both sides, and the time until the new process has all. Once with addresses from all over the network 10.0.0.0/8, as
-# those of clients are, and once with one behind the other, which a tree finds in the processor's cache. Called with the path of weir.
+# Cost of teaching a table of ENTRIES addresses with four data types to a new process: haproxy to haproxy compared with weir to
+# weir, in turn. Measures the CPU time of both sides, and the time until the new process has all entries. Done once with addresses
+# from all over the network 10.0.0.0/8, like those of clients, and once with consecutive ones, which a tree finds in the processor's
+# cache. Called with the path of weir.
 set -euo pipefail
 PATH=$PATH:/usr/sbin
 export WEIR=$(realpath "$1") HAPROXY=${HAPROXY:-$(command -v haproxy || true)}
@@ -42,7 +43,7 @@ class Pair:
     def __init__(self, name, step):
         self.name, self.step, self.ports = name, step, {own: free() for own in "AB"}
         self.teacher = self.start("A")
-        # A connection for each batch: at the prompt HAProxy loses commands where answers and commands cross.
+        # A connection for each batch: with the prompt, HAProxy loses commands that cross with answers.
         for first in range(0, entries, 100):
             answer = ask(self.socket("A"), ";".join(map(self.command, range(first, min(entries, first + 100)))))
             if answer.strip():
@@ -51,7 +52,7 @@ class Pair:
             sys.exit(f"{name} has {known} of {entries} entries")
 
     def command(self, number):
-        # An odd step meets each of the 2^24 addresses once.
+        # An odd step reaches each of the 2^24 addresses once.
         address = number * self.step % (1 << 24)
         return f"set table t key 10.{address >> 16}.{address >> 8 & 255}.{address & 255} data.gpc0 {number} data.conn_cnt 3 data.http_req_cnt 5 data.bytes_in_cnt {number * 1000}"
 

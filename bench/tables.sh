@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Stick tables beside haproxy: CPU of a request that tracks and one that sticks; memory and CPU of a million entries; how long
-# requests wait while these are shown, and while all are too old at once. One thread pinned to core 0, load and origin on core 1, in
-# turn, medians.
+# Stick tables compared with haproxy: CPU of requests that track and that stick; memory and CPU of a million entries; how long
+# requests wait while these are shown, and while all of them expire at once. One thread pinned to core 0, load and origin on core 1,
+# in turn, medians.
 #
-#   bench/tables.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, ENTRIES= how many
+#     bench/tables.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, ENTRIES= the number
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 entries=${ENTRIES:-1000000}
 proxies="haproxy weir"
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN {if (b > 0) printf "%.2f", a / b; else print "–"}'; }
 
-# --- What a request costs -------------------------------------------------------------------------------------------------------
+# --- Cost of a request ----------------------------------------------------------------------------------------------------------
 
 config_of() { # rules of the frontend, lines of the backend
     one_thread "maxconn 4000"
@@ -63,7 +64,7 @@ text = b"".join(iter(lambda: s.recv(65536), b"")).decode()
 print(re.search(r"used:(\d+)", text).group(1))
 PY
 }
-show() { # the socket: reads the whole table; prints how many entries it told and the seconds that it took
+show() { # the socket: reads the whole table; prints the number of entries and the duration in seconds
     python3 - "$1" <<'PY'
 import socket, sys, time
 s = socket.socket(socket.AF_UNIX)
@@ -75,7 +76,7 @@ while part := s.recv(1 << 20):
 print(f"entries={lines} seconds={time.time() - began:.2f}")
 PY
 }
-# Three entries a request: addresses at random, of which so few meet that they do not count.
+# Three entries per request: random addresses, of which negligibly few coincide.
 full_of() { # the socket, how long entries live
     printf 'global\n    nbthread 1\n    stats socket %s level admin\n    stats timeout 10m\n' "$1"
     defaults http
@@ -113,7 +114,7 @@ for name in $proxies; do
     echo "$name: $count entries, $(cat "$dir/shown")" >&2
     stop
 
-    # All entries too old at once: the process sleeps until they are.
+    # All entries expire at once: the process is stopped until then.
     start "$name" "$(full_of "$socket" 60s)"
     fill
     kill -STOP "$PID"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Threads and groups: what sharing costs on this machine with a model for more cores (weir-bench contention), then
-# connections and requests a second of two threads in one group and in two, beside haproxy. HAProxy's authors published, for 64
-# cores: groups of 16 instead of one of 64 gave 172,000 instead of 85,000 connections/s and 1.71 instead of 1.58 million requests/s.
+# Threads and groups: the cost of sharing on this machine with a model for more cores (weir-bench contention), then connections and
+# requests per second of two threads in one group and in two, compared with haproxy. HAProxy's authors published, for 64 cores:
+# groups of 16 instead of one of 64 gave 172,000 instead of 85,000 connections/s and 1.71 instead of 1.58 million requests/s.
 #
-#   bench/threads.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#     bench/threads.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 

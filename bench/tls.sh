@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# TLS beside haproxy: same configuration, one thread pinned to core 0, load and origin on core 1, in turn, medians of the rounds.
-# Prints tables in Markdown: CPU time for a connection or a request, memory for an idle connection, the time to load certificates.
+# TLS compared with haproxy: same configuration, one thread pinned to core 0, load and origin on core 1, in turn, medians of the
+# rounds. Prints tables in Markdown: CPU time per connection or request, memory per idle connection, the time to load certificates.
 #
-#   bench/tls.sh WEIR WEIR-BENCH
+#     bench/tls.sh WEIR WEIR-BENCH
 #
 # HAPROXY= names another binary, HAPROXY_AWSLC= one linked with AWS-LC, ROUNDS= and SECONDS_EACH= the length, IDLE= and
-# CERTIFICATES= how many of those.
+# CERTIFICATES= the numbers of those.
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2034  # read by `start` through its name

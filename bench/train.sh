@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Takes a Weir that counts its own steps through what it is used for, so that the compiler learns which paths are taken:
-# see tools/release.sh. Measures nothing.
+# Exercises an instrumented Weir with typical workloads, so that the compiler learns the usual paths: see tools/release.sh. Measures
+# nothing.
 #
-#   bench/train.sh WEIR WEIR-BENCH          SECONDS_EACH= the length of each exercise
+#     bench/train.sh WEIR WEIR-BENCH          SECONDS_EACH= the length of each exercise
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 seconds=${SECONDS_EACH:-1}
 
-# What an exercise changes for those after it: words of the bind line and of the server lines, the address of the servers, sections.
+# Settings for the following exercises: options of the bind and server lines, the address of the servers, sections.
 bind='' server='' address=$origin sections=''
 
-config() { # mode, rules of the frontend, of the backend, whose servers are the one origin under several names
+config() { # mode, rules of the frontend, rules of the backend; its servers are the one origin under several names
     cat <<EOF
 global
     nbthread 1
@@ -28,7 +29,7 @@ $sections
 EOF
 }
 
-finish() { # a Weir: what it counted is written when it ends by itself, not when a signal ends it
+finish() { # a Weir: its counts are written when it exits by itself, not when a signal kills it
     kill -USR1 "$1"
     wait "$1" || true
 }
@@ -97,7 +98,7 @@ exercise "streams of TCP" tcp "" "    balance source" "$many path=/" "$few path=
 exercise "splicing" http "" "    option splice-auto" "$few path=/1048576"
 exercise "statistics" http "$statistics" "" "connections=4 path=/stats" "connections=4 path=/stats;csv"
 
-# A Weir answers as the server of HTTP/2 and of TLS, and what may be kept or compressed: it learns from that as well.
+# A Weir acts as the HTTP/2 and TLS server, with cacheable and compressible responses, and is trained by that as well.
 openssl req -x509 -nodes -days 30 -subj /CN=train.test -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
     -keyout "$dir/key" -out "$dir/crt" 2>/dev/null
 cat "$dir/crt" "$dir/key" >"$dir/pem"
@@ -152,6 +153,6 @@ echo "training: configurations"
         print "    server s1 127.0.0.1:8001 check\n    server s2 127.0.0.1:8002 check backup"}'
 } >"$dir/many.cfg"
 for file in "$dir/many.cfg" "$(dirname "$0")"/../tests/configs/*.cfg; do
-    # Some ask for what is not on this machine: that is to be learnt from too.
+    # Some fail because of things missing on this machine, which is part of the training too.
     "$weir" -c -f "$file" >/dev/null 2>&1 || true
 done

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Variables: CPU of a request with 100 variables and 1,000 accesses, beside haproxy; and what one access costs as the number of
-# variables grows. HAProxy's authors published 85,000 to 117,000 requests/s for the first, moving from a list to a tree.
+# Variables: CPU of a request with 100 variables and 1,000 accesses, compared with haproxy; and the cost of one access as the number
+# of variables grows. HAProxy's authors published 85,000 to 117,000 requests/s for the first, moving from a list to a tree.
 #
-#   bench/variables.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#     bench/variables.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-config() { # variables, lines, what a line does to what it reads: sets each variable, then has so many lines
+config() { # variables, lines, converters: sets each variable, then has this many lines
     one_thread "tune.vars.txn-max-size 100000000"
     awk -v variables="$1" -v lines="$2" -v with="${3:-}" 'BEGIN {
         for (n = 0; n < variables; n++) print "    http-request set-var(txn.name" n ") int(" n ")"

@@ -13,7 +13,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 [ $# -gt 0 ] || set -- "$here"/vtc/*.vtc
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf -- "$logs"' EXIT
-# varnishtest knows what to do with a program by this name.
+# varnishtest requires this name for the program.
 ln -s -- "$program" "$logs/haproxy"
 export HAPROXY_PROGRAM=$logs/haproxy TMPDIR=$logs logs
 

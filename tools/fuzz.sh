@@ -1,31 +1,32 @@
 #!/usr/bin/env bash
-# Runs fuzz targets one after the other: `fuzz.sh SECONDS [TARGET…]`, all of them where none is named. What it needs and is not
-# there (a nightly compiler, cargo-fuzz) it installs. A line for each tells how often it was executed, how many edges of the
-# program were covered, the size of its corpus in bytes, and whether it broke; if any did, the script fails and the input is in
-# fuzz/artifacts. The corpora are kept in fuzz/corpus, so that the next run begins where this one ended.
+# Runs fuzz targets one after the other: `fuzz.sh SECONDS [TARGET…]`, all of them by default. Missing requirements (a nightly
+# compiler, cargo-fuzz) are installed. A line for each target shows how often it was executed, how many edges of the program were
+# covered, the size of its corpus in bytes, and whether it failed; if any did, the script fails and the input is in fuzz/artifacts.
+# The corpora are kept in fuzz/corpus, so that the next run starts where this one ended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1
 shift
 rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
 cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
-# The fuzzers are a workspace of their own; their dependencies are those of the programs, in the same versions.
+# The fuzzers are a separate workspace; their dependencies are those of the programs, in the same versions.
 [ fuzz/Cargo.lock -nt Cargo.lock ] || cp Cargo.lock fuzz/Cargo.lock
 host=$(rustc -vV | sed -n 's/^host: //p')
 programs=fuzz/target/$host/release
 all=$(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^weir-fuzz$')
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets <<<"$all"
-# No sanitizer: but for two modules the program is safe Rust, and without one it runs several times as often. Overflows and
+# No sanitizer: except for two modules the program is safe Rust, and runs several times as often without one. Overflows and
 # assertions are checked.
-# Those that were chosen are built one by one: each program has all of what the targets call, and takes its time to link.
+#
+# Selected targets are built one by one, because every target program contains all the code and takes long to link.
 if [ $# -eq 0 ]; then
     cargo +nightly fuzz build -s none --target-dir fuzz/target
 else
     for target in "$@"; do cargo +nightly fuzz build -s none --target-dir fuzz/target "$target"; done
 fi
 
-# The words that a target may put together: those in fuzz/dictionaries, or keywords of the configuration.
+# The words that the fuzzer combines for a target: those in fuzz/dictionaries, or keywords of the configuration.
 dictionary() {
     local words=fuzz/target/$1.dict
     case $1 in

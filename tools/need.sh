@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of those named programs that are missing, after printing the list.
-# Programs are named by their command, libraries by one of their headers, Python libraries by their Debian package.
+# Installs the Debian packages of the named programs that are missing, after printing the list. Programs are named by their command,
+# libraries by one of their headers, Python libraries by their Debian package.
 #
-#   tools/need.sh [-n] NAME…          -n prints the missing packages, fails if there are any, and installs nothing
+#     tools/need.sh [-n] NAME…          -n prints the missing packages, fails if there are any, and installs nothing
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
     [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev
     [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs)
-# Debian keeps the daemons of each version of PostgreSQL in a directory of its own.
+# Debian keeps the daemons of each PostgreSQL version in a separate directory.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 # Tools without a Debian package are built from source with Go: an ACME authority, an HTTP/2 conformance suite, and a gRPC
 # client and server. Tests that need one report that they are skipped, and pass, if it cannot be built.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Starts Weir on the quick-start configuration and says what to try.
+# Starts Weir with the quick-start configuration and prints what to try.
 set -euo pipefail
 weir=$(realpath "$1")
 cd "$(dirname "$0")/.."
-# A certificate of its own for https, good for a month: browsers and curl say that nobody they know has signed it.
+# A self-signed certificate for https, valid for a month: browsers and curl warn that its issuer is unknown.
 certificate=$(dirname "$weir")/quickstart.pem
 if ! openssl x509 -checkend 86400 -noout -in "$certificate" >/dev/null 2>&1; then
     (

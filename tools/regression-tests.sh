@@ -1,14 +1,14 @@
 #!/bin/bash
-# Makes docs/regression-tests.tsv: HAProxy's regression tests run against a program.
+# Generates docs/regression-tests.tsv: runs HAProxy's regression tests against a program.
 #
-#   tools/regression-tests.sh CHECKOUT [PROGRAM]
+#     tools/regression-tests.sh CHECKOUT [PROGRAM]
 #
-# CHECKOUT is a checkout of HAProxy (its `reg-tests`), PROGRAM a binary, target/debug/weir if none is named. Each test runs
-# with Debian's varnishtest. What does not pass there runs with VTest, where the variable VTEST names that program: newer
-# tests use what only VTest knows. Without it, rows that an earlier run got by VTest stay as they are.
+# CHECKOUT is a checkout of HAProxy (its `reg-tests`), PROGRAM a binary, target/debug/weir by default. Each test runs with Debian's
+# varnishtest. Tests that fail there are repeated with VTest, if the variable VTEST names that program: newer tests need VTest's
+# features. Without it, rows that an earlier run got by VTest stay as they are.
 #
-# A row is test, driver, result and remark. Results: `passes`, `fails`, `skipped` (the test asks for a feature that the program
-# says it lacks). Remarks on tests that still fail are kept from the list before; others are what the driver said.
+# A row is test, driver, result and remark. Results: `passes`, `fails`, `skipped` (the test needs a feature that the program reports
+# as missing). Remarks on tests that still fail are kept from the previous list; others are the driver's output.
 set -u
 checkout=$(realpath -e -- "${1:?usage: regression-tests.sh CHECKOUT [PROGRAM]}") || exit 1
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,13 +23,13 @@ fi
 list=$here/docs/regression-tests.tsv
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf -- "$logs"' EXIT
-# A copy, by the name that drivers know: a build that goes on meanwhile changes nothing.
+# A copy, under the name that drivers know: a concurrent build does not affect it.
 cp -- "$program" "$logs/haproxy" || exit 1
 export HAPROXY_PROGRAM=$logs/haproxy TMPDIR=$logs VTEST=${VTEST:-} logs tests list
-# As HAProxy's own script: memory is poisoned, assertions are strict, and a warning ends the program.
+# As in HAProxy's own script: memory is poisoned, assertions are strict, and warnings are fatal.
 export HAPROXY_ARGS=${HAPROXY_ARGS:--dM -dI -dW}
 
-# What the program said that it lacks, or else the first line of the driver that says what went wrong.
+# Prints the features that the program reported as unsupported, or else the first line of the driver about the failure.
 reason() {
     local lacks
     lacks=$(grep -a -oE "'[^']+' is not supported yet" "$1" | sed "s/' is not.*/\`/; s/^'/\`/" | sort -u | paste -sd, | sed 's/,/, /g')
@@ -40,7 +40,7 @@ reason() {
     fi
 }
 
-# What a test asks for before it runs: features first, then versions.
+# Prints a requirement of a test: features first, then versions.
 asked() {
     { grep -oE 'feature\([A-Z0-9_]+\)' "$1"; grep -oE 'version_[a-z]+\([^)]*\)' "$1"; } | head -1
 }
@@ -65,7 +65,7 @@ run_one() {
     0) printf '%s\t%s\tpasses\t\n' "$name" "$driver" ;;
     77) printf '%s\t%s\tskipped\t%s\n' "$name" "$driver" "$(asked "$file")" ;;
     *)
-        # What was written of a test that failed before says more than the driver.
+        # The remark on an earlier failure is more specific than the driver's output.
         [ "$(cut -f 3 <<<"$before")" = fails ] && remark=$(cut -f 4 <<<"$before")
         printf '%s\t%s\tfails\t%s\n' "$name" "$driver" "${remark:-$(reason "$log.log")}"
         ;;

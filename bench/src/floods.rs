@@ -1,4 +1,4 @@
-//! Floods of HTTP/2 as bytes: what a client may send to keep a server busy or to fill its memory.
+//! HTTP/2 floods as bytes: sent by a client to keep a server busy or to fill its memory.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,15 +13,15 @@ use crate::frames::{
 /// How a flood ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The client is told to go, with this code.
+    /// The server sends GOAWAY with this code.
     Told(u32),
-    /// It is taken whole, or the client told to calm down: that depends on how much comes at once.
+    /// It is processed completely, or ended with ENHANCE_YOUR_CALM, depending on how much arrives at once.
     Bounded,
 }
 
-/// What is sent: once, and then again and again, with the number of the time.
+/// A flood: bytes sent once, and bytes sent repeatedly, which depend on the iteration.
 pub struct Flood {
-    /// What it is a flood of.
+    /// The name of the flood.
     pub name: &'static str,
     first: Vec<u8>,
     next: fn(u32) -> Vec<u8>,
@@ -37,7 +37,7 @@ fn post() -> Vec<u8> {
     block(&[(":method", "POST"), (":scheme", "http"), (":path", "/slow"), (":authority", "a.test")])
 }
 
-/// The client's stream of this number, counted from 0.
+/// Returns the client's stream id with this number, counted from 0.
 #[must_use]
 pub fn id(number: u32) -> u32 {
     number % (1 << 30) * 2 + 1
@@ -51,7 +51,7 @@ fn reset(number: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, id(number), &8u32.to_be_bytes())
 }
 
-/// All of them.
+/// Returns all floods.
 #[must_use]
 pub fn floods() -> Vec<Flood> {
     let flood = |name, first: Vec<u8>, next: fn(u32) -> Vec<u8>, end| Flood { name, first, next, end };
@@ -135,7 +135,7 @@ pub fn floods() -> Vec<Flood> {
     ]
 }
 
-/// The code of the GOAWAY among what comes until the connection ends.
+/// Returns the GOAWAY code received before the connection ends.
 fn told(mut stream: TcpStream) -> End {
     let (mut bytes, mut end) = (Vec::new(), End::Bounded);
     let mut piece = [0; 65536];
@@ -160,11 +160,11 @@ fn told(mut stream: TcpStream) -> End {
 }
 
 impl Flood {
-    /// Sends so many bytes of it, or until the connection is ended, and gives how that was and how
-    /// many bytes were sent; `others` is called before the connection is closed.
+    /// Sends `bytes` of the flood, or until the connection is ended. Returns how it ended and how many bytes were sent; `others` is
+    /// called before the connection is closed.
     ///
     /// # Errors
-    /// The address takes no connection.
+    /// The address refuses connections.
     pub fn send(&self, to: SocketAddr, bytes: usize, others: impl FnOnce()) -> io::Result<(End, usize)> {
         let mut stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
@@ -172,7 +172,7 @@ impl Flood {
         let reader = thread::spawn(move || told(reading));
         let opening = [PREFACE, &frame(SETTINGS, 0, 0, b""), &self.first].concat();
         let (mut piece, mut sent, mut number) = (opening, 0, 0);
-        // An error says that the connection was ended.
+        // An error means that the connection was ended.
         while sent < bytes && stream.write_all(&piece).is_ok() {
             sent += piece.len();
             piece.clear();

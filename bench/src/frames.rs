@@ -1,61 +1,61 @@
-//! Frames of HTTP/2 as bytes, for those who send what they like.
+//! Raw HTTP/2 frames.
 
-/// What a client says first.
+/// The client connection preface.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Types of frames (RFC 9113, 6).
+/// Frame types (RFC 9113, 6).
 pub const DATA: u8 = 0;
 /// A head, or trailers.
 pub const HEADERS: u8 = 1;
-/// What was once said of the order of streams.
+/// The deprecated stream priority.
 pub const PRIORITY: u8 = 2;
-/// The end of a stream before its time.
+/// Resets a stream.
 pub const RST_STREAM: u8 = 3;
 /// Settings, or with [`ACK`] their acknowledgement.
 pub const SETTINGS: u8 = 4;
-/// A question whether the peer lives.
+/// A liveness check.
 pub const PING: u8 = 6;
-/// The announcement of the connection's end.
+/// Announces the connection's end.
 pub const GOAWAY: u8 = 7;
-/// Room for more payload.
+/// Grants more payload.
 pub const WINDOW_UPDATE: u8 = 8;
-/// More of a head.
+/// Continues a head.
 pub const CONTINUATION: u8 = 9;
 
-/// Nothing follows on the stream.
+/// The last frame of the stream.
 pub const END_STREAM: u8 = 1;
 /// The answer to SETTINGS and PING.
 pub const ACK: u8 = 1;
-/// The whole of a head.
+/// The head is complete.
 pub const END_HEADERS: u8 = 4;
-/// Padding surrounds the payload.
+/// The payload is padded.
 pub const PADDED: u8 = 8;
 
-/// Settings by their numbers (RFC 9113, 6.5.2; RFC 8441, 3).
+/// Settings by their ids (RFC 9113, 6.5.2; RFC 8441, 3).
 pub const HEADER_TABLE_SIZE: u16 = 1;
-/// How many streams there may be at once.
+/// Maximum number of concurrent streams.
 pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-/// What may be sent on a stream at first, in bytes.
+/// Initial flow-control window of a stream, in bytes.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 /// The largest payload of a frame, in bytes.
 pub const MAX_FRAME_SIZE: u16 = 5;
-/// Whether an extended CONNECT is understood.
+/// Whether extended CONNECT is supported.
 pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
-/// Codes of resets and ends (RFC 9113, 7).
+/// Error codes (RFC 9113, 7).
 pub const NO_ERROR: u32 = 0;
-/// The protocol was broken.
+/// Protocol violation.
 pub const PROTOCOL_ERROR: u32 = 1;
-/// A block of fields is none.
+/// Invalid field block.
 pub const COMPRESSION_ERROR: u32 = 9;
-/// It was not looked at.
+/// The stream was not processed.
 pub const REFUSED_STREAM: u32 = 7;
-/// Nobody wants it any more.
+/// The stream is no longer needed.
 pub const CANCEL: u32 = 8;
-/// The peer does too much.
+/// The peer causes too much load.
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// The bytes of a frame.
+/// Encodes a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a small frame").to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
@@ -64,7 +64,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A block of fields, all of them as they are (RFC 7541, 6.2.2).
+/// Encodes fields literally, without indexing (RFC 7541, 6.2.2).
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! What load generators and tests both send: frames of HTTP/2, and floods of them.
+//! HTTP/2 frames and floods, shared by load generators and tests.
 
 #![forbid(unsafe_code)]
 

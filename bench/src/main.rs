@@ -1,9 +1,8 @@
 //! The benchmarks, each a subcommand: `cargo run -p weir-bench -- h2`, or `make bench BENCH=h2`.
 //!
-//! A benchmark builds the programs that it measures, with the profile that it needs, and installs the
-//! tools that are missing. `WEIR` in the environment names another binary of Weir, `HAPROXY` another one
-//! of HAProxy. Most are shell scripts, `bench/NAME.sh`, which use the load generator of this program;
-//! the others are its modules. Not called by tests.
+//! A benchmark builds the programs that it measures with the required profile, and installs missing tools. `WEIR` in the
+//! environment names another binary of Weir, `HAPROXY` another one of HAProxy. Most are shell scripts, `bench/NAME.sh`, which use
+//! the load generator of this program; the others are its modules. Not called by tests.
 #![forbid(unsafe_code)]
 
 mod contention;

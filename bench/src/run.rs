@@ -1,4 +1,4 @@
-//! Carries out the steps of a benchmark.
+//! Runs the steps of a benchmark.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::table::{Benchmark, Step};
 
-/// Carries out the steps of a benchmark, up to the first that fails.
+/// Runs the steps of a benchmark, up to the first that fails.
 ///
 /// # Errors
 /// A tool or a program is missing, or a step cannot be started or fails; the text names it.
@@ -55,11 +55,11 @@ impl Place {
     fn find() -> Self {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-        // A relative one is relative to the workspace, as for the Makefile.
+        // A relative path is relative to the workspace, as in the Makefile.
         Self { target: workspace.join(target), workspace }
     }
 
-    /// A program of the workspace, run in its root.
+    /// Returns a command for a program of the workspace, run in its root.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(self.workspace.join(program));
         command.current_dir(&self.workspace);
@@ -76,7 +76,7 @@ impl Place {
         self.target.join(if profile == "dev" { "debug" } else { profile }).join(name)
     }
 
-    /// The binary that `WEIR` names, or one built with this profile.
+    /// Returns the binary that `WEIR` names, or builds one with this profile.
     fn weir(&self, profile: &str) -> Result<PathBuf, String> {
         if let Some(named) = std::env::var_os("WEIR") {
             return Ok(named.into());
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-/// The HAProxy that `HAPROXY` names, or the machine's.
+/// Returns the HAProxy that `HAPROXY` names, or the machine's.
 fn haproxy() -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os("HAPROXY") {
         return Ok(named.into());
@@ -97,7 +97,7 @@ fn haproxy() -> Result<PathBuf, String> {
     files.find(|file| file.is_file()).ok_or_else(|| "there is no haproxy: HAPROXY= names one".to_owned())
 }
 
-/// Raises the limit of descriptors to the most that the system allows.
+/// Raises the descriptor limit to the maximum that the system allows.
 fn more_descriptors() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -10,9 +10,9 @@ pub(crate) struct Benchmark {
     pub(crate) name: &'static str,
     /// One line for the help.
     pub(crate) about: &'static str,
-    /// The programs and headers that it needs, as `tools/need.sh` takes them.
+    /// The required programs and headers, as `tools/need.sh` accepts them.
     pub(crate) needs: &'static [&'static str],
-    /// Carried out one after the other.
+    /// Run one after the other.
     pub(crate) steps: &'static [Step],
 }
 
@@ -20,8 +20,7 @@ pub(crate) struct Benchmark {
 pub(crate) enum Step {
     /// Runs cargo.
     Cargo(&'static [&'static str]),
-    /// Builds the binary that `make release` builds. The scripts behind it measure that one, and get the
-    /// plain release build as a third argument.
+    /// Builds the binary of `make release`. Later scripts measure that one, and get the plain release build as a third argument.
     Profiled,
     /// Builds Weir and this program with the profile `release`, and runs the script `bench/NAME.sh` with
     /// their paths.

@@ -1,4 +1,4 @@
-//! Calls `weir_tests::targets::peers_session` with what the fuzzer makes up.
+//! Passes fuzzer input to `weir_tests::targets::peers_session`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| weir_tests::targets::peers_session(bytes));

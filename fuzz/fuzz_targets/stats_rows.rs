@@ -1,4 +1,4 @@
-//! Calls `weir_tests::targets::stats_rows` with what the fuzzer makes up.
+//! Passes fuzzer input to `weir_tests::targets::stats_rows`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| weir_tests::targets::stats_rows(bytes));

@@ -1,6 +1,5 @@
-//! An authority that speaks ACME (RFC 8555) over plain HTTP, as little of it as a test needs: what
-//! tests use that must run wherever the program builds. It takes signatures as they are and looks
-//! at challenges by HTTP and TLS itself.
+//! A minimal ACME server (RFC 8555) over plain HTTP, for tests that must run wherever the program builds. It does not verify
+//! signatures, and validates HTTP and TLS challenges itself.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -14,18 +13,18 @@ use serde_json::{Value, json};
 use crate::client::exchange;
 use crate::{Authority, Origin};
 
-/// A running authority. Ends with the value.
+/// A running ACME server. It stops when the value is dropped.
 pub struct Acme {
     shared: Arc<Shared>,
     origin: Origin,
 }
 
-/// Where challenges are asked for.
+/// The ports at which challenges are validated.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
-    /// By HTTP.
+    /// For HTTP challenges.
     pub http: u16,
-    /// By TLS.
+    /// For TLS challenges.
     pub tls: u16,
 }
 
@@ -41,10 +40,10 @@ struct State {
     count: usize,
     accounts: HashMap<String, usize>,
     orders: Vec<Order>,
-    /// What is answered instead, once each, by the beginning of the path.
+    /// Responses to send instead, each once, by path prefix.
     instead: Vec<(String, Vec<u8>)>,
     asked: Vec<String>,
-    /// What clients of challenges by TLS saw.
+    /// Output of the clients that validated TLS challenges.
     seen: Vec<String>,
 }
 
@@ -56,7 +55,7 @@ struct Order {
 }
 
 impl Acme {
-    /// Starts one.
+    /// Starts a server.
     pub fn start(ports: Ports) -> Acme {
         let shared = Arc::new(Shared { ports, authority: Authority::new(), state: Mutex::default() });
         let own = shared.clone();
@@ -64,12 +63,12 @@ impl Acme {
         Acme { shared, origin }
     }
 
-    /// Where its directory is.
+    /// Returns the URL of its directory.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/dir", self.origin.port())
     }
 
-    /// Answers the next request whose path begins so with a problem instead.
+    /// Answers the next request with this path prefix with a problem document.
     pub fn refuse(&self, path: &str, status: &str, kind: &str, more: &str) {
         let body =
             json!({"type": format!("urn:ietf:params:acme:error:{kind}"), "detail": "said by the test"});
@@ -77,17 +76,17 @@ impl Acme {
         self.shared.state().instead.push((path.to_owned(), answer));
     }
 
-    /// The paths that were asked for so far.
+    /// Returns the paths requested so far.
     pub fn asked(&self) -> Vec<String> {
         self.shared.state().asked.clone()
     }
 
-    /// What clients of challenges by TLS saw so far.
+    /// Returns the output of the clients that validated TLS challenges so far.
     pub fn seen(&self) -> Vec<String> {
         self.shared.state().seen.clone()
     }
 
-    /// How many accounts and orders there are.
+    /// Returns the numbers of accounts and orders.
     pub fn counts(&self) -> (usize, usize) {
         let state = self.shared.state();
         (state.accounts.len(), state.orders.len())
@@ -229,7 +228,7 @@ impl Shared {
         json!({"status": status, "identifier": {"type": "dns", "value": name}, "challenges": challenges})
     }
 
-    /// Looks whether a challenge is met.
+    /// Validates a challenge.
     fn look(&self, number: usize, at: usize, kind: &str) {
         let name = self.state().orders[number].names[at].clone();
         let is_met = match kind {
@@ -262,8 +261,8 @@ fn problem(kind: &str, more: &str) -> Vec<u8> {
     response("400 Bad Request", "application/problem+json", more, &body.to_string())
 }
 
-/// What a client sees that asks for `name` with the protocol of challenges and sends a request
-/// behind its handshake; with the certificate as text.
+/// Connects for `name` with the challenge protocol, sends a request after the handshake, and returns the client's output including
+/// the certificate as text.
 fn by_tls(port: u16, name: &str) -> String {
     let mut child = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
@@ -274,7 +273,7 @@ fn by_tls(port: u16, name: &str) -> String {
         .spawn()
         .expect("openssl runs: `make tools` installs it");
     if let Some(input) = &mut child.stdin {
-        // It may be over already.
+        // The connection may be closed already.
         let _ = input.write_all(b"GET / HTTP/1.0\r\n\r\n");
     }
     let output = child.wait_with_output().expect("openssl ends with its connection");

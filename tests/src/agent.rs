@@ -1,5 +1,4 @@
-//! An agent (SPOE) for the program to talk to. It knows frames by itself, so that it would notice
-//! if the program had them wrong.
+//! A SPOE agent for the program to query. It implements frames independently, so that errors in the program's frames are noticed.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -59,39 +58,39 @@ pub type Items = Vec<(String, Value)>;
 pub struct Frame {
     /// Its type.
     pub kind: u8,
-    /// The stream.
+    /// The stream id.
     pub stream: u64,
-    /// Its number in the stream.
+    /// The frame id within the stream.
     pub frame: u64,
-    /// What it holds.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// What an agent was told at once.
+/// A NOTIFY frame received by an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notified {
-    /// The stream.
+    /// The stream id.
     pub stream: u64,
-    /// The frame in it.
+    /// The frame id within the stream.
     pub frame: u64,
     /// Messages with their arguments.
     pub messages: Vec<(String, Items)>,
 }
 
 impl Notified {
-    /// The names of the messages.
+    /// Returns the names of the messages.
     pub fn names(&self) -> Vec<&str> {
         self.messages.iter().map(|(name, _)| name.as_str()).collect()
     }
 
-    /// An argument of the first message.
+    /// Returns an argument of the first message.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let (_, items) = self.messages.first()?;
         items.iter().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 }
 
-/// What an agent wants done.
+/// An action of an agent.
 #[derive(Debug, Clone)]
 pub struct Action {
     scope: u8,
@@ -99,12 +98,12 @@ pub struct Action {
     value: Option<Value>,
 }
 
-/// Sets a variable.
+/// Returns an action that sets a variable.
 pub fn set(scope: u8, name: &str, value: impl Into<Value>) -> Action {
     Action { scope, name: name.to_owned(), value: Some(value.into()) }
 }
 
-/// Takes the value of a variable away.
+/// Returns an action that unsets a variable.
 pub fn unset(scope: u8, name: &str) -> Action {
     Action { scope, name: name.to_owned(), value: None }
 }
@@ -117,14 +116,14 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Takes over a connection.
+    /// Wraps a connection.
     pub fn new(stream: TcpStream) -> Frames {
         stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
         let _ = stream.set_nodelay(true);
         Frames { stream, bytes: Vec::new() }
     }
 
-    /// The next frame; `None` at the end of the connection.
+    /// Returns the next frame, or `None` at the end of the connection.
     pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             if let Some(length) = self.bytes.first_chunk() {
@@ -146,7 +145,7 @@ impl Frames {
         }
     }
 
-    /// Takes the program's hello, and answers it; `None` where none came.
+    /// Receives the program's HELLO and answers it; `None` if none arrived.
     pub fn greet(&mut self, frame_size: u32, capabilities: &str) -> Option<Items> {
         let hello = self.next_frame()?;
         assert_eq!((hello.kind, hello.stream, hello.frame), (kind::HAPROXY_HELLO, 0, 0));
@@ -154,7 +153,7 @@ impl Frames {
         Some(read_items(&hello.payload))
     }
 
-    /// What the agent is told next; `None` at the end of the connection, or at the program's goodbye.
+    /// Returns the next NOTIFY frame, or `None` at the end of the connection or if the program disconnects.
     pub fn next_notified(&mut self) -> Option<Notified> {
         let frame = self.next_frame()?;
         if frame.kind == kind::HAPROXY_DISCONNECT {
@@ -173,19 +172,19 @@ impl Frames {
         Some(Notified { stream: frame.stream, frame: frame.frame, messages })
     }
 
-    /// Sends bytes; an error is no failure of the test.
+    /// Sends bytes; errors are ignored.
     pub fn send(&mut self, bytes: &[u8]) -> &mut Frames {
         let _ = self.stream.write_all(bytes);
         self
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 }
 
-/// A frame's bytes.
+/// Encodes a frame.
 pub fn frame(kind: u8, stream: u64, number: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![kind, 0, 0, 0, 1];
     write_number(&mut frame, stream);
@@ -196,7 +195,7 @@ pub fn frame(kind: u8, stream: u64, number: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An agent's hello.
+/// Encodes an agent's HELLO.
 pub fn hello_frame(frame_size: u32, capabilities: &str) -> Vec<u8> {
     let mut payload = Vec::new();
     write_text(&mut payload, "version");
@@ -209,7 +208,7 @@ pub fn hello_frame(frame_size: u32, capabilities: &str) -> Vec<u8> {
     frame(kind::AGENT_HELLO, 0, 0, &payload)
 }
 
-/// An agent's goodbye.
+/// Encodes an agent's DISCONNECT.
 pub fn goodbye(status: u32) -> Vec<u8> {
     let mut payload = Vec::new();
     write_text(&mut payload, "status-code");
@@ -220,7 +219,7 @@ pub fn goodbye(status: u32) -> Vec<u8> {
     frame(kind::AGENT_DISCONNECT, 0, 0, &payload)
 }
 
-/// The bytes of actions.
+/// Encodes actions.
 pub fn actions(all: &[Action]) -> Vec<u8> {
     let mut payload = Vec::new();
     for Action { scope, name, value } in all {
@@ -236,12 +235,12 @@ pub fn actions(all: &[Action]) -> Vec<u8> {
     payload
 }
 
-/// The answer to what the agent was told.
+/// Encodes the ACK of a NOTIFY frame.
 pub fn ack(told: &Notified, all: &[Action]) -> Vec<u8> {
     frame(kind::ACK, told.stream, told.frame, &actions(all))
 }
 
-/// An agent that does what `answer` makes of what it is told.
+/// Starts an agent that answers each NOTIFY frame with the actions that `answer` returns.
 pub fn agent(answer: impl Fn(&Notified) -> Vec<Action> + Send + Sync + 'static) -> Origin {
     greeted(16380, "pipelining", move |mut frames| {
         while let Some(told) = frames.next_notified() {
@@ -251,8 +250,7 @@ pub fn agent(answer: impl Fn(&Notified) -> Vec<Action> + Send + Sync + 'static) 
     })
 }
 
-/// An agent that does what `then` does on each of its connections, behind a handshake in which it
-/// takes frames of that size and can do this.
+/// Starts an agent that runs `then` on each connection after a handshake with this frame size and these capabilities.
 pub fn greeted(
     size: u32,
     capabilities: &'static str,
@@ -266,7 +264,7 @@ pub fn greeted(
     })
 }
 
-/// Names and values of a handshake.
+/// Parses the names and values of a handshake.
 pub fn read_items(mut bytes: &[u8]) -> Items {
     let mut all = Vec::new();
     while !bytes.is_empty() {

@@ -1,16 +1,16 @@
-//! Certificates for tests, made by the machine's `openssl`: an authority, and what it signs.
+//! Test certificates created with the machine's `openssl`: a CA and the certificates it signs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{Scratch, scratch};
 
-/// An authority with a directory for what it signs.
+/// A CA with a directory for its files.
 pub struct Authority {
     directory: Scratch,
 }
 
-/// Runs `openssl` and wants it to succeed.
+/// Runs `openssl` and panics if it fails.
 fn openssl(directory: &Path, arguments: &[&str]) {
     let output = Command::new("openssl").current_dir(directory).args(arguments).output();
     let output = output.expect("openssl runs: `make tools` installs it");
@@ -22,17 +22,17 @@ fn openssl(directory: &Path, arguments: &[&str]) {
     );
 }
 
-/// The kinds of keys.
+/// Key types.
 const EC: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
 const RSA: &[&str] = &["-newkey", "rsa:2048"];
 
 impl Authority {
-    /// A new one with an elliptic-curve key.
+    /// Creates a CA with an elliptic-curve key.
     pub fn new() -> Self {
         Self::with(EC)
     }
 
-    /// A new one with an RSA key.
+    /// Creates a CA with an RSA key.
     pub fn rsa() -> Self {
         Self::with(RSA)
     }
@@ -46,32 +46,32 @@ impl Authority {
         Self { directory }
     }
 
-    /// The file with its own certificate.
+    /// Returns the path of the CA certificate.
     pub fn own(&self) -> PathBuf {
         self.directory.join("ca.pem")
     }
 
-    /// Signs a certificate with an elliptic-curve key for these names; the file has the key too.
+    /// Signs a certificate with an elliptic-curve key for these names; the file includes the key.
     pub fn issue(&self, names: &[&str]) -> PathBuf {
         self.sign(names, EC, "30")
     }
 
-    /// The same with an RSA key.
+    /// Signs a certificate with an RSA key.
     pub fn issue_rsa(&self, names: &[&str]) -> PathBuf {
         self.sign(names, RSA, "30")
     }
 
-    /// The same with a key that `openssl req` makes of `key`: `-newkey rsa:1024`.
+    /// Signs a certificate with a key of the type given to `openssl req` by `key`, for example `-newkey rsa:1024`.
     pub fn issue_with(&self, names: &[&str], key: &[&str]) -> PathBuf {
         self.sign(names, key, "30")
     }
 
-    /// One that is no longer valid.
+    /// Signs an expired certificate.
     pub fn issue_expired(&self, names: &[&str]) -> PathBuf {
         self.sign(names, EC, "-1")
     }
 
-    /// One that is valid until then, in seconds of the Unix epoch.
+    /// Signs a certificate that expires at `end`, in seconds since the Unix epoch.
     pub fn issue_until(&self, names: &[&str], end: u64) -> PathBuf {
         let valid = self.sign(names, EC, "30");
         let file = |end: &str| valid.with_extension(end).display().to_string();
@@ -92,18 +92,17 @@ impl Authority {
         valid
     }
 
-    /// One that names the OCSP responder that answers about it.
+    /// Signs a certificate that names its OCSP responder.
     pub fn issue_asking(&self, names: &[&str], responder: &str) -> PathBuf {
         self.sign_with(names, EC, "30", &format!("authorityInfoAccess=OCSP;URI:{responder}\n"))
     }
 
-    /// One whose key may sign answers of OCSP responders.
+    /// Signs a certificate for an OCSP responder.
     pub fn issue_responder(&self, name: &str) -> PathBuf {
         self.sign_with(&[name], EC, "30", "extendedKeyUsage=critical,OCSPSigning\n")
     }
 
-    /// Signs a request (PKCS #10, as DER) with the names that it asks for: the certificate and its
-    /// own, in PEM.
+    /// Signs a request (PKCS #10, as DER) with the names in it: returns the certificate and the CA's certificate as PEM.
     pub fn sign_request(&self, request: &[u8], days: &str) -> String {
         let directory = scratch("request");
         let file = |name: &str| directory.join(name).display().to_string();
@@ -117,12 +116,12 @@ impl Authority {
         format!("{}{}", text(Path::new(&signed)), text(&self.own()))
     }
 
-    /// A list of revoked certificates, in which these are.
+    /// Creates a CRL with these certificates.
     pub fn revoke(&self, certificates: &[&Path]) -> PathBuf {
         self.revoke_by("sha256", certificates)
     }
 
-    /// The same, signed over that digest.
+    /// Creates a CRL signed with that digest.
     pub fn revoke_by(&self, digest: &str, certificates: &[&Path]) -> PathBuf {
         let file = |name: &str| self.directory.join(name);
         std::fs::write(file("revoked.txt"), "").expect("the directory takes files");
@@ -140,7 +139,7 @@ impl Authority {
         file(&name)
     }
 
-    /// What its OCSP responder answers of a certificate: that it is good, or that it was revoked.
+    /// Creates the OCSP response for a certificate: good or revoked.
     pub fn answer(&self, certificate: &Path, is_good: bool) -> PathBuf {
         let file = |name: &str| self.directory.join(name);
         let serial = Command::new("openssl")
@@ -161,7 +160,7 @@ impl Authority {
         file(&answer)
     }
 
-    /// What an OCSP responder with that certificate and key answers of another one: that it is good.
+    /// Creates an OCSP response "good" for a certificate, signed by a delegated responder.
     pub fn answer_by(&self, signer: &Path, certificate: &Path) -> PathBuf {
         let answer = self.answer(certificate, true).with_extension("delegated");
         let (signer, answer_name) = (signer.display().to_string(), answer.display().to_string());
@@ -171,7 +170,7 @@ impl Authority {
         answer
     }
 
-    /// Its signature over bytes.
+    /// Signs bytes.
     pub fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let file = |name: &str| self.directory.join(name);
         std::fs::write(file("bytes"), bytes).expect("the directory takes files");

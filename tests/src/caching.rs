@@ -1,11 +1,10 @@
-//! The program with a cache in front of a server: how tests of caches start it, and what they look at
-//! in the responses.
+//! Cache tests: start the program with a cache in front of a server, and inspect the responses.
 
 use crate::client::Response;
 use crate::{Origin, Weir, free_port};
 
-/// A configuration with these proxies, in which `PORT` stands for the address of the listener, and a
-/// cache `c` with the lines of `section`.
+/// Returns a configuration with these proxies, in which `PORT` stands for the listener's address, and a cache `c` with the lines of
+/// `section`.
 pub fn configuration(port: u16, proxies: &str, section: &str) -> String {
     format!(
         "global\n nbthread 2\n stats socket runtime level admin\n\
@@ -15,8 +14,8 @@ pub fn configuration(port: u16, proxies: &str, section: &str) -> String {
     )
 }
 
-/// A proxy before the server at this port that keeps what it may in the cache, and says in `x-hit` what
-/// came out of it; with `first` and `last` lines before the rules that do so and behind them.
+/// Returns a proxy in front of the server at this port that uses the cache, and sets `x-hit` on responses from the cache; the lines
+/// `first` and `last` go before and after the cache rules.
 pub fn keeping(server: u16, first: &str, last: &str) -> String {
     format!(
         "listen p\n bind PORT\n{first} http-request cache-use c\n http-response cache-store c\n\
@@ -24,28 +23,27 @@ pub fn keeping(server: u16, first: &str, last: &str) -> String {
     )
 }
 
-/// Starts the program with these proxies and a cache of 8 MB with more lines; the listener's port.
+/// Starts the program with these proxies and a cache of 8 MB with additional lines; returns the listener's port.
 pub fn start(section: &str, proxies: &str) -> (Weir, u16) {
     let port = free_port();
     let text = configuration(port, proxies, &format!(" total-max-size 8\n{section}"));
     (Weir::start(&text, &[port]), port)
 }
 
-/// Starts it with one proxy before `origin` that keeps what it may, and more lines of the cache and of
-/// the proxy.
+/// Starts the program with one caching proxy in front of `origin`, and additional lines for the cache and the proxy.
 pub fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
     start(section, &keeping(origin.port(), "", lines))
 }
 
-/// Whether a response came out of the cache.
+/// Returns whether a response came from the cache.
 pub fn is_hit(response: &Response) -> bool {
     response.header("x-hit") == Some("1")
 }
 
-/// A response with status 200.
+/// Returns the response and checks that its status is 200.
 ///
 /// # Panics
-/// There is none, or it has another status.
+/// There is no response, or it has another status.
 pub fn ok(response: Option<Response>) -> Response {
     let response = response.expect("a response");
     assert_eq!(response.status, 200, "{}", response.head);

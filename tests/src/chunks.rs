@@ -1,6 +1,6 @@
-//! Bodies in chunks (RFC 9112, 7.1), as an origin sends them and a client takes them apart.
+//! Chunked bodies (RFC 9112, 7.1): encoding by an origin and decoding by a client.
 
-/// `body` in chunks of `size` bytes, with `trailers`, whole lines, behind the last one.
+/// Encodes `body` in chunks of `size` bytes, with `trailers`, complete lines, after the last one.
 pub fn chunked(body: &[u8], size: usize, trailers: &str) -> Vec<u8> {
     let mut coded = Vec::new();
     for part in body.chunks(size) {
@@ -12,10 +12,10 @@ pub fn chunked(body: &[u8], size: usize, trailers: &str) -> Vec<u8> {
     coded
 }
 
-/// What is in the chunks, and what is behind the last one, trailers and all.
+/// Decodes the chunks. Returns the payload, and everything after the last chunk, including trailers.
 ///
 /// # Panics
-/// They are broken, or not all of them are there.
+/// The chunks are malformed or incomplete.
 pub fn unchunked(mut coded: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut plain = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! A client that sends bytes as they are and shows what came back. It reads heads and bodies well
-//! enough for tests; it is no judge of what is valid.
+//! A client that sends raw bytes and returns the response. It parses heads and bodies well enough for tests, but does not validate
+//! them.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,21 +9,21 @@ use crate::PATIENCE;
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The status code; 0 when the first line was none of a response.
+    /// The status code; 0 if the first line is not a status line.
     pub status: u16,
     /// Start line and header lines, without the empty line.
     pub head: String,
-    /// The body as it came, chunks and all.
+    /// The body as received, with chunk framing.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The value of the first field of that name.
+    /// Returns the value of the first field of that name.
     pub fn header(&self, name: &str) -> Option<&str> {
         field(&self.head, name)
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -37,7 +37,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a port of 127.0.0.1. Reading gives up after [`PATIENCE`].
+    /// Connects to a port of 127.0.0.1. Reads time out after [`PATIENCE`].
     pub fn connect(port: u16) -> Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port takes connections");
         stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
@@ -45,27 +45,26 @@ impl Client {
         Client { stream, pending: Vec::new() }
     }
 
-    /// Sends bytes. An error is no failure of the test: the other side may have closed already, and
-    /// said why.
+    /// Sends bytes. Errors are ignored: the peer may have sent a response and closed already.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
         let _ = self.stream.write_all(bytes.as_ref());
         self
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending direction.
     pub fn shut(&mut self) -> &mut Client {
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
         self
     }
 
-    /// Everything until the other side closes.
+    /// Returns everything until the peer closes.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.pending);
         let _ = self.stream.read_to_end(&mut bytes);
         bytes
     }
 
-    /// The next bytes, so many; fewer when the connection ended first.
+    /// Returns the next `count` bytes; fewer if the connection ended first.
     pub fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut buffer = [0; 16 * 1024];
         while self.pending.len() < count {
@@ -77,8 +76,8 @@ impl Client {
         self.pending.drain(..count.min(self.pending.len())).collect()
     }
 
-    /// The next response, its body by `Content-Length`, by chunks, or until the end; `None` when
-    /// the connection ended first.
+    /// Returns the next response, with its body by `Content-Length`, by chunks, or until the end; `None` if the connection ended
+    /// first.
     pub fn response(&mut self) -> Option<Response> {
         let end = self.read_until(|bytes| find(bytes, b"\r\n\r\n"))?;
         let head = String::from_utf8_lossy(&self.pending[..end]).into_owned();
@@ -88,7 +87,7 @@ impl Client {
         Some(Response { status, head, body })
     }
 
-    /// The next head alone: the answer to a HEAD. Empty when the connection ended first.
+    /// Returns only the next head, which is the whole response to a HEAD. Empty if the connection ended first.
     pub fn read_head(&mut self) -> String {
         let Some(end) = self.read_until(|bytes| find(bytes, b"\r\n\r\n")) else { return String::new() };
         let head = String::from_utf8_lossy(&self.pending[..end]).into_owned();
@@ -132,18 +131,18 @@ impl Client {
     }
 }
 
-/// One exchange on a connection of its own.
+/// Sends one request on a new connection.
 pub fn exchange(port: u16, request: &str) -> Option<Response> {
     Client::connect(port).send(request).response()
 }
 
-/// The answer to a GET, unless nobody listens there yet.
+/// Returns the response to a GET, or `None` if nothing listens there yet.
 pub fn get_if_open(port: u16, path: &str) -> Option<Response> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     get(port, path)
 }
 
-/// The answer to a GET on one connection: `None` too where none is taken.
+/// Returns the response to a GET on one connection; `None` too if the connection is refused.
 pub fn get_now(port: u16, path: &str) -> Option<Response> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -151,17 +150,17 @@ pub fn get_now(port: u16, path: &str) -> Option<Response> {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")).response()
 }
 
-/// `GET` of a path on a connection of its own.
+/// Sends a GET on a new connection.
 pub fn get(port: u16, path: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))
 }
 
-/// The answer to a GET with further fields, each with its line's end.
+/// Sends a GET with additional fields, each with its line end.
 pub fn exchange_with(port: u16, path: &str, fields: &str) -> Option<Response> {
     exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n"))
 }
 
-/// Reads until the end of a message's head; what was read, head and perhaps more.
+/// Reads up to the end of a head. `bytes` may then contain more than the head.
 pub(crate) fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Option<usize>> {
     loop {
         if let Some(at) = find(bytes, b"\r\n\r\n") {

@@ -1,5 +1,5 @@
-//! What tests of compression share: the program before an origin whose bodies are worth compressing,
-//! and decoders that know nothing of the program's coders.
+//! Compression tests: the program in front of an origin with compressible bodies, and decoders that are independent of the
+//! program's encoders.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use crate::{Origin, Weir, free_port};
 
 const TEXT: &str = "text of which much comes again, and again, and again\n";
 
-/// A body that is worth compressing.
+/// Returns a compressible body.
 pub fn content(length: usize) -> Vec<u8> {
     let mut all = Vec::new();
     for line in 0.. {
@@ -22,10 +22,10 @@ pub fn content(length: usize) -> Vec<u8> {
     all
 }
 
-/// What a decoder makes of a whole body.
+/// Decodes a complete body.
 ///
 /// # Panics
-/// It is none of this coding, or has no end.
+/// The body is not valid in this coding, or is incomplete.
 pub fn decoded(coding: &str, coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     match coding {
@@ -54,7 +54,7 @@ pub fn decoded(coding: &str, coded: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What a decoder makes of the beginning of a body.
+/// Decodes the beginning of a body.
 pub fn so_far(coding: &str, coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut piece = [0; 4096];
@@ -79,7 +79,7 @@ pub fn so_far(coding: &str, coded: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The payload of a response, its chunks taken off.
+/// Returns the payload of a response, without chunk framing.
 pub fn payload(response: &Response) -> Vec<u8> {
     match response.header("transfer-encoding") {
         Some(_) => unchunked(&response.body).0,
@@ -87,13 +87,12 @@ pub fn payload(response: &Response) -> Vec<u8> {
     }
 }
 
-/// Starts the program with these proxies, in which `PORT` stands for the address of the first listener;
-/// its port.
+/// Starts the program with these proxies, in which `PORT` stands for the address of the first listener; returns its port.
 pub fn start(proxies: &str) -> (Weir, u16) {
     start_with("", proxies)
 }
 
-/// Starts it with more lines of `global`.
+/// Starts the program with additional lines in `global`.
 pub fn start_with(global: &str, proxies: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
@@ -104,9 +103,8 @@ pub fn start_with(global: &str, proxies: &str) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// Answers with `content` and the fields that the path names, ampersands between them and percent signs
-/// for spaces. The words `status=…`, `old` (HTTP/1.0), `untyped`, `chunked`, `trailers` and `bodiless`
-/// in the path say how.
+/// Starts an origin that answers with `content` and the fields in the path, separated by ampersands and with percent signs for
+/// spaces. The words `status=…`, `old` (HTTP/1.0), `untyped`, `chunked`, `trailers` and `bodiless` in the path change the response.
 pub fn origin(length: usize) -> Origin {
     Origin::start(move |head, _| {
         let body = content(length);
@@ -136,7 +134,7 @@ pub fn origin(length: usize) -> Origin {
     })
 }
 
-/// The answer to a GET with these fields, each with its line's end.
+/// Sends a GET with these fields, each with its line end.
 pub fn ask(port: u16, path: &str, fields: &str) -> Response {
     Client::connect(port)
         .send(format!("GET /{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
@@ -144,7 +142,7 @@ pub fn ask(port: u16, path: &str, fields: &str) -> Response {
         .expect("an answer")
 }
 
-/// The answer to a GET of a client that takes these codings.
+/// Sends a GET that accepts these codings.
 pub fn accepting(port: u16, path: &str, codings: &str) -> Response {
     ask(port, path, &format!("Accept-Encoding: {codings}\r\n"))
 }

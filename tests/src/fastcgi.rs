@@ -1,5 +1,5 @@
-//! An application that speaks FastCGI, for the program to talk to, and the program before it. It knows
-//! records by itself, so that it would notice if the program had them wrong.
+//! A FastCGI application and the program in front of it. It implements records independently, so that errors in the program's
+//! records are noticed.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -27,18 +27,18 @@ pub mod kind {
 pub struct Record {
     /// Its type.
     pub kind: u8,
-    /// The request, or 0.
+    /// The request id, or 0.
     pub id: u16,
-    /// What it holds.
+    /// The content.
     pub content: Vec<u8>,
 }
 
-/// A request that an application got.
+/// A request received by an application.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Its number on its connection.
+    /// Its request id.
     pub id: u16,
-    /// Whether the connection is to stay open behind it.
+    /// Whether the connection stays open after it.
     pub keeps: bool,
     /// Its parameters, in order.
     pub parameters: Vec<(String, String)>,
@@ -47,7 +47,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The last parameter of that name, which is the one that programs see.
+    /// Returns the last parameter of that name, which is the one that applications see.
     pub fn get(&self, name: &str) -> &str {
         self.parameters.iter().rfind(|(own, _)| own == name).map_or("", |(_, value)| value)
     }
@@ -62,14 +62,14 @@ pub struct Records {
 }
 
 impl Records {
-    /// Takes over a connection.
+    /// Wraps a connection.
     pub fn new(stream: TcpStream) -> Records {
         stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
         let _ = stream.set_nodelay(true);
         Records { stream, bytes: Vec::new(), requests: HashMap::new() }
     }
 
-    /// The next record; `None` at the end of the connection.
+    /// Returns the next record, or `None` at the end of the connection.
     pub fn next_record(&mut self) -> Option<Record> {
         loop {
             if let Some(&[version, kind, id1, id0, length1, length0, padding, _]) =
@@ -92,7 +92,7 @@ impl Records {
         }
     }
 
-    /// The next request that is here as a whole; `None` at the end of the connection.
+    /// Returns the next complete request, or `None` at the end of the connection.
     pub fn next_request(&mut self) -> Option<Asked> {
         loop {
             let Record { kind, id, content } = self.next_record()?;
@@ -125,19 +125,19 @@ impl Records {
         }
     }
 
-    /// Sends bytes; an error is no failure of the test.
+    /// Sends bytes; errors are ignored.
     pub fn send(&mut self, bytes: &[u8]) -> &mut Records {
         let _ = self.stream.write_all(bytes);
         self
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 }
 
-/// Pairs of names and values.
+/// Parses name-value pairs.
 pub fn pairs(mut bytes: &[u8]) -> Vec<(String, String)> {
     fn length(bytes: &mut &[u8]) -> usize {
         let (length, used) = match bytes[0] {
@@ -157,7 +157,7 @@ pub fn pairs(mut bytes: &[u8]) -> Vec<(String, String)> {
     all
 }
 
-/// A record's bytes.
+/// Encodes a record.
 pub fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len()).expect("a record's length");
     let mut bytes = vec![1, kind];
@@ -168,23 +168,23 @@ pub fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Output of a request, in as many records as it takes.
+/// Encodes output of a request, in as many records as it takes.
 pub fn output(id: u16, text: &[u8]) -> Vec<u8> {
     text.chunks(65535).flat_map(|piece| record(kind::STDOUT, id, piece)).collect()
 }
 
-/// The end of a request; `how` is its protocol status.
+/// Encodes the end of a request; `how` is its protocol status.
 pub fn end(id: u16, how: u8) -> Vec<u8> {
     record(kind::END_REQUEST, id, &[0, 0, 0, 0, how, 0, 0, 0])
 }
 
-/// A whole response.
+/// Encodes a complete response.
 pub fn response(id: u16, text: &[u8]) -> Vec<u8> {
     [output(id, text), record(kind::STDOUT, id, b""), end(id, 0)].concat()
 }
 
-/// An application that answers each request with the bytes that `answer` makes of it, and closes
-/// behind one that does not keep the connection, or where there are none.
+/// Starts an application that answers each request with the bytes that `answer` returns. It closes the connection after a request
+/// without keep-alive, or if the answer is empty.
 pub fn application(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Origin {
     Origin::raw(move |stream| {
         let mut records = Records::new(stream);
@@ -198,7 +198,7 @@ pub fn application(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -
     })
 }
 
-/// A program whose backend `b` has one application, with `app` lines of its section.
+/// Returns a configuration with a backend `b` and one application; `app` are lines of its section.
 pub fn configuration(port: u16, server: u16, back: &str, app: &str) -> String {
     format!(
         "global\n nbthread 1\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n use-fcgi-app app\n{back}\n \
@@ -206,13 +206,13 @@ pub fn configuration(port: u16, server: u16, back: &str, app: &str) -> String {
     )
 }
 
-/// Starts it before this application; the frontend's port.
+/// Starts the program in front of this application; returns the frontend's port.
 pub fn start(server: &Origin, back: &str, app: &str) -> (Weir, u16) {
     let port = free_port();
     (Weir::start(&configuration(port, server.port(), back, app), &[port]), port)
 }
 
-/// Answers with 201, the number of the request, the file that it is for and its body.
+/// Answers with 201, the request id, the script file name and the body.
 pub fn echo(asked: &Asked) -> Vec<u8> {
     let body = String::from_utf8_lossy(&asked.body);
     let text =

@@ -1,10 +1,10 @@
-//! Programs that `make tools` builds with Go, where it can: no package of Debian has them.
+//! Programs that `make tools` builds with Go if it is available: they are not packaged in Debian.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Where the program is: on the path, or where Go puts programs. `None`, which is told on standard
-/// error, where it is not installed.
+/// Returns the program's path, from `PATH` or Go's bin directory. If it is not installed, reports that on standard error and
+/// returns `None`.
 pub fn of_go(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -14,7 +14,7 @@ pub fn of_go(name: &str) -> Option<PathBuf> {
     let found = places.into_iter().map(|place| place.join(name)).find(|file| file.is_file());
     if found.is_none() {
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        // Past what holds the output of tests back: it must be seen.
+        // Bypasses the test harness's output capture, so that the message is seen.
         let _ = writeln!(
             std::io::stderr(),
             "SKIPPED: {test}: {name} is not installed (`make tools` installs it where Go 1.24 or newer is)"

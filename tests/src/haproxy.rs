@@ -1,5 +1,4 @@
-//! The machine's HAProxy beside Weir, for tests that compare the two. Which one: `HAPROXY`, or
-//! `/usr/sbin/haproxy`.
+//! Runs the machine's HAProxy for tests that compare it with Weir: `HAPROXY`, or `/usr/sbin/haproxy`.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
@@ -7,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Scratch, eventually, scratch};
 
-/// A running HAProxy; ends with the value.
+/// A running HAProxy; it stops when the value is dropped.
 #[derive(Debug)]
 pub struct Haproxy {
     child: Child,
@@ -21,7 +20,7 @@ fn path() -> PathBuf {
 }
 
 impl Haproxy {
-    /// Starts on a configuration and waits until `port` of 127.0.0.1 takes connections.
+    /// Starts it with a configuration and waits until `port` of 127.0.0.1 accepts connections.
     pub fn start(configuration: &str, port: u16) -> Haproxy {
         let file = scratch("haproxy").file("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
@@ -39,7 +38,7 @@ impl Haproxy {
         running
     }
 
-    /// Its version, major and minor.
+    /// Returns its version, major and minor.
     pub fn version() -> (u32, u32) {
         let said = Command::new(path()).arg("-v").output().expect("haproxy runs").stdout;
         let said = String::from_utf8_lossy(&said).into_owned();

@@ -1,9 +1,8 @@
-//! Tests of the whole program, from outside: what they share.
+//! Shared code of the end-to-end tests.
 //!
-//! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server for it to
-//! talk to, [`client`] a client that shows every byte, [`targets`] what the fuzzers call. Nothing
-//! here sleeps for a fixed time and asserts afterwards: whatever is waited for is asked for again
-//! until a deadline. Used by the tests in `tests/tests` and by `fuzz`.
+//! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server for it to talk to, [`client`] a client that
+//! shows every byte, and [`targets`] are the fuzz targets. No test sleeps for a fixed time before an assertion: conditions are
+//! polled until a deadline. Used by the tests in `tests/tests` and by `fuzz`.
 
 #![forbid(unsafe_code)]
 
@@ -54,8 +53,7 @@ pub use program::{Verdict, Weir, ask, check, program, statistics};
 pub use scratch::Scratch;
 pub use statistics::Statistics;
 
-/// How long anything may take before a test gives up: far more than it takes, so that a busy
-/// machine does not fail a test.
+/// How long anything may take before a test gives up: far more than it usually takes, so that a busy machine does not fail a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The root of the workspace.
@@ -63,8 +61,7 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace").to_path_buf()
 }
 
-/// The text of a recipe (`docs/recipes`) that listens on this port of 127.0.0.1, with these of its
-/// addresses in place of its own.
+/// Returns the text of a recipe (`docs/recipes`) with this listening port on 127.0.0.1 and with the given addresses replaced.
 pub fn recipe(name: &str, port: u16, addresses: &[(&str, u16)]) -> String {
     let path = workspace().join("docs/recipes").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -77,16 +74,14 @@ pub fn recipe(name: &str, port: u16, addresses: &[(&str, u16)]) -> String {
     })
 }
 
-/// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for as long as its thread
-/// runs: each test has one.
+/// Returns a port of 127.0.0.1 on which nothing listens. It is reserved for the calling thread, and each test has its own thread.
 ///
-/// The kernel hands a port to whoever asks for any, so one that was merely free a moment ago may be
-/// another test's origin by the time the program binds it. A socket that has the port without
-/// listening keeps it from them, and from nobody who names the port: the program and the standard
-/// library set `SO_REUSEADDR`, as this does.
+/// The kernel may give a port that is merely free to another test's origin before the program binds it. A socket that is bound to
+/// the port without listening prevents that, but does not prevent binding the port explicitly: the program and the standard library
+/// set `SO_REUSEADDR`, as this does.
 pub fn free_port() -> u16 {
     thread_local! {
-        /// Programs that tests start do not inherit these.
+        /// Programs started by tests do not inherit these.
         static HELD: RefCell<Vec<Socket>> = const { RefCell::new(Vec::new()) };
     }
     let bound = || {
@@ -101,8 +96,8 @@ pub fn free_port() -> u16 {
     bound().ok().flatten().expect("a port of the loopback interface").port()
 }
 
-/// A port of 127.0.0.1 that takes no connection and refuses none: its backlog is full. The
-/// connections keep it so.
+/// Returns a port of 127.0.0.1 that neither accepts nor refuses connections: its backlog is full. The returned connections keep it
+/// full.
 pub fn full_port() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -113,12 +108,12 @@ pub fn full_port() -> (TcpListener, Vec<TcpStream>) {
     (listener, waiting)
 }
 
-/// The lines of a backend's servers at these ports of 127.0.0.1: `s0`, `s1` …
+/// Returns server lines for these ports of 127.0.0.1: `s0`, `s1` …
 pub fn server_lines(ports: &[u16]) -> String {
     (0..).zip(ports).map(|(at, port): (usize, _)| format!("  server s{at} 127.0.0.1:{port}\n")).collect()
 }
 
-/// Asks until the answer is yes; false when it was not within [`PATIENCE`].
+/// Polls `ask` until it returns true; returns false after [`PATIENCE`].
 pub fn eventually(mut ask: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -132,8 +127,7 @@ pub fn eventually(mut ask: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A new directory of its own for a test, under the system's temporary directory, which goes when
-/// the value is dropped.
+/// Creates a temporary directory for a test, which is removed when the value is dropped.
 pub fn scratch(name: &str) -> Scratch {
     Scratch::new(name)
 }

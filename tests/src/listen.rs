@@ -1,4 +1,4 @@
-//! A program with one `listen` section before one server.
+//! The program with one `listen` section in front of one server.
 
 use std::net::UdpSocket;
 
@@ -6,12 +6,12 @@ use crate::client::{self, Response};
 pub use crate::logs::DEFAULTS;
 use crate::{Origin, PATIENCE, Weir, free_port};
 
-/// The beginning of a configuration: a runtime socket, two workers, defaults of HTTP.
+/// The beginning of a configuration: a runtime socket, two workers, HTTP defaults.
 pub const TOP: &str = "global\n  nbthread 2\n  stats socket runtime level admin\n\
                        defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
 
-/// A program with a runtime socket, `listen l` on a free port with these lines, and a server
-/// with this address and these parameters.
+/// Starts the program with a runtime socket, `listen l` on a free port with these lines, and a server with this address and these
+/// parameters.
 pub fn listen(global: &str, lines: &str, server: &str) -> (Weir, u16) {
     let port = free_port();
     let weir = Weir::start(
@@ -24,17 +24,17 @@ pub fn listen(global: &str, lines: &str, server: &str) -> (Weir, u16) {
     (weir, port)
 }
 
-/// The address of an origin.
+/// Returns the address of an origin.
 pub fn local(origin: &Origin) -> String {
     format!("127.0.0.1:{}", origin.port())
 }
 
-/// The response to a request on a new connection.
+/// Sends a request on a new connection.
 pub fn ask(port: u16, request: &str) -> Response {
     client::exchange(port, request).expect("a response")
 }
 
-/// A collector of log lines, and the line of a configuration that sends it some.
+/// Returns a collector of log lines, and the configuration line that logs to it.
 pub fn collector() -> (UdpSocket, String) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
@@ -42,7 +42,7 @@ pub fn collector() -> (UdpSocket, String) {
     (socket, line)
 }
 
-/// The next line of `socket` with `text` in it.
+/// Returns the next log line that contains `text`.
 pub fn logged(socket: &UdpSocket, text: &str) -> String {
     let mut bytes = [0; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! Clients that ask an echoing origin's proxy all the time, while something happens to it.
+//! Clients that continuously send requests through a proxy to an echoing origin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crate::client::Client;
 use crate::eventually;
 
-/// Clients that ask without a pause and remember what went wrong.
+/// Clients that send requests without a pause and record errors.
 #[derive(Debug)]
 pub struct Load {
     stop: Arc<AtomicBool>,
@@ -16,8 +16,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// `keep_alive` clients use their connection until they are told that it closes; others one for
-    /// each request.
+    /// Starts the clients: `keep_alive` clients use their connection until the server announces its end; others open one for each
+    /// request.
     pub fn start(port: u16, keep_alive: bool) -> Load {
         let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let thread = |number| {
@@ -27,13 +27,13 @@ impl Load {
         Load { threads: (0..4).map(thread).collect(), stop: Arc::clone(&stop), served: Arc::clone(&served) }
     }
 
-    /// Waits until so many more requests were answered.
+    /// Waits until `requests` more requests have been answered.
     pub fn go_on(&self, requests: usize) {
         let wanted = self.served.load(Ordering::Relaxed) + requests;
         assert!(eventually(|| self.served.load(Ordering::Relaxed) >= wanted), "the clients wait");
     }
 
-    /// Ends them; what went wrong.
+    /// Stops the clients and returns the errors.
     pub fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.into_iter().flat_map(|thread| thread.join().expect("a client")).collect()

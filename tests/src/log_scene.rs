@@ -1,4 +1,4 @@
-//! A program whose log lines and statistics a test looks at.
+//! The program with log lines and statistics that a test checks.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -7,33 +7,32 @@ use std::time::{Duration, Instant};
 use crate::client::{Client, Response};
 use crate::{Origin, PATIENCE, Weir, free_port};
 
-/// A program with one frontend `f`, one backend `b`, and a collector of its log lines.
+/// The program with one frontend `f`, one backend `b`, and a collector of its log lines.
 pub struct Scene {
     /// The program.
     pub weir: Weir,
-    /// Where its log lines arrive.
+    /// Receives its log lines.
     pub log: UdpSocket,
     /// The frontend's port.
     pub port: u16,
 }
 
-/// What every line says here: where it went, its times, status and state, retries, request.
+/// The log format used here: backend and server, timers, status, termination state, retries, request.
 pub const FORMAT: &str = "%b/%s %TR/%Tw/%Tc/%Tr %ST %tsc %rc %r";
 
-/// A request to go with it.
+/// A matching request.
 pub const GET: &str = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
-/// The same, and the connection is to be closed afterwards.
+/// The same request, with `Connection: close`.
 pub const LAST: &str = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
 /// A request for the root.
 pub const GET_ROOT: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A request for the root with the first half of its body.
 pub const POST_HALF: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc";
-/// Milliseconds between two pieces that [`slowly`] sends.
+/// Milliseconds between two pieces sent by [`slowly`].
 pub const PAUSE: u64 = 250;
 
-/// A server that reads a head and sends these bytes; then it closes if it `leaves`, or reads on until the
-/// other side closes.
+/// Starts a server that reads a head and sends these bytes; then it closes if it `leaves`, or reads on until the peer closes.
 pub fn says<T: AsRef<[u8]> + Sync + ?Sized>(bytes: &'static T, leaves: bool) -> Origin {
     Origin::raw(move |mut stream| {
         let mut seen = Vec::new();
@@ -49,18 +48,18 @@ pub fn says<T: AsRef<[u8]> + Sync + ?Sized>(bytes: &'static T, leaves: bool) -> 
     })
 }
 
-/// A scene with one server, which has these parameters.
+/// Starts the program with one server that has these parameters.
 pub fn scene(defaults: &str, frontend: &str, backend: &str, origin: &Origin, parameters: &str) -> Scene {
     let server = format!("{backend}\n  server s 127.0.0.1:{} {parameters}", origin.port());
     Scene::start(defaults, frontend, &server)
 }
 
-/// Sends `pieces` with [`PAUSE`] between each two, and receives one response.
+/// Sends `pieces` with [`PAUSE`] in between, and receives one response.
 pub fn slowly(port: u16, pieces: &[&str]) -> Option<Response> {
     let mut client = Client::connect(port);
     for (number, piece) in pieces.iter().enumerate() {
         if number > 0 {
-            // The tests are of slow clients: time has to pass.
+            // These tests are about slow clients, so time has to pass.
             let until = Instant::now() + Duration::from_millis(PAUSE);
             while Instant::now() < until {
                 std::thread::park_timeout(until - Instant::now());
@@ -71,7 +70,7 @@ pub fn slowly(port: u16, pieces: &[&str]) -> Option<Response> {
     client.response()
 }
 
-/// The timers of the next line: TR, Tw, Tc, Tr.
+/// Returns the timers of the next line: TR, Tw, Tc, Tr.
 pub fn timers(scene: &Scene) -> [i64; 4] {
     let line = scene.line_with_times();
     let word = line.split(' ').nth(1).expect("times are the second word");
@@ -80,7 +79,7 @@ pub fn timers(scene: &Scene) -> [i64; 4] {
 }
 
 impl Scene {
-    /// `frontend` and `backend` are more lines of each; `{log}` is not needed in them.
+    /// Starts the program; `frontend` and `backend` are additional lines, without logging settings.
     pub fn start(defaults: &str, frontend: &str, backend: &str) -> Scene {
         let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
         log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
@@ -94,15 +93,13 @@ impl Scene {
              frontend f\n  bind 127.0.0.1:{port}\n  log-format \"{FORMAT}\"\n  {frontend}\n  default_backend b\n\
              backend b\n  {backend}\n"
         );
-        // Waiting for the port would be a connection that is counted and logged: the runtime socket
-        // tells as well.
+        // A connection to the port would be counted and logged, so the runtime socket is used to detect the start.
         let weir = Weir::start(&configuration, &[]);
         assert!(!weir.ask("show info").is_empty(), "{configuration}: {}", weir.messages());
         Scene { weir, log, port }
     }
 
-    /// The next line, its times all 0 but for those that are -1: a busy machine takes what it
-    /// takes.
+    /// Returns the next line with its times set to 0, except those that are -1: the real values depend on the machine.
     pub fn line(&self) -> String {
         let line = self.line_with_times();
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
@@ -113,7 +110,7 @@ impl Scene {
         words.join(" ")
     }
 
-    /// The next line, without what the protocol of logs puts before it.
+    /// Returns the next line without the syslog header.
     pub fn line_with_times(&self) -> String {
         let mut buffer = [0; 4096];
         let length = self.log.recv(&mut buffer).unwrap_or_else(|error| {
@@ -123,13 +120,13 @@ impl Scene {
         text.split_once("]: ").map_or(text.clone(), |(_, text)| text.trim_end().to_owned())
     }
 
-    /// Columns of a line of the statistics.
+    /// Returns columns of a statistics row.
     pub fn counts(&self, line: &str, columns: &[&str]) -> Vec<String> {
         let value = |column: &&str| format!("{column}={}", self.weir.stat(line, column));
         columns.iter().map(value).collect()
     }
 
-    /// Sends bytes, and returns all that comes back until the other side closes.
+    /// Sends bytes and returns everything until the peer closes.
     pub fn talk(&self, bytes: &str) -> String {
         String::from_utf8_lossy(&Client::connect(self.port).send(bytes).read_to_end()).into_owned()
     }

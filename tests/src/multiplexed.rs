@@ -1,5 +1,5 @@
-//! An end of HTTP/2 that sends frames as they are and shows what came back. It knows no more of the
-//! protocol than its frames: what is valid is for the test to say.
+//! An HTTP/2 endpoint that sends raw frames and returns the received ones. It only knows the frame format; validity is up to the
+//! test.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,20 +18,20 @@ pub struct Frame {
     pub kind: u8,
     /// Its flags.
     pub flags: u8,
-    /// Its stream, 0 for the connection.
+    /// Its stream id, 0 for the connection.
     pub stream: u32,
-    /// What it carries.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
 impl Frame {
-    /// The number that the payload begins with, or has at `at`: codes, increments.
+    /// Returns the 32-bit number at `at` in the payload, for example an error code or increment.
     pub fn number(&self, at: usize) -> u32 {
         let bytes = self.payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         u32::from_be_bytes(bytes.expect("four bytes"))
     }
 
-    /// What a SETTINGS frame says of `setting`.
+    /// Returns the value of `setting` in a SETTINGS frame.
     pub fn setting(&self, setting: u16) -> Option<u32> {
         self.payload
             .chunks(6)
@@ -40,7 +40,7 @@ impl Frame {
     }
 }
 
-/// A connection, from either end.
+/// A connection, on either side.
 pub struct Frames {
     stream: TcpStream,
     decoder: Decoder,
@@ -55,13 +55,13 @@ impl Frames {
         frames
     }
 
-    /// Waits for a connection as a server; its preface is taken, and empty settings are sent.
+    /// Accepts a connection as a server; reads its preface and sends empty settings.
     pub fn accept(listener: &TcpListener) -> Frames {
         let (stream, _) = listener.accept().expect("a connection");
         Frames::take(stream)
     }
 
-    /// The server's end of a connection that was accepted; its preface is taken, and empty settings are sent.
+    /// Wraps an accepted connection as a server; reads its preface and sends empty settings.
     pub fn take(stream: TcpStream) -> Frames {
         let mut frames = Frames::of(stream);
         let mut preface = [0; PREFACE.len()];
@@ -77,13 +77,12 @@ impl Frames {
         Frames { stream, decoder: Decoder::new(4096) }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Sends bytes as they are. An error is no failure of the test: the other side may have closed,
-    /// and said why.
+    /// Sends raw bytes. Errors are ignored: the peer may have sent an error and closed already.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Frames {
         let _ = self.stream.write_all(bytes);
         self
@@ -95,7 +94,7 @@ impl Frames {
         self.raw(&bytes)
     }
 
-    /// Sends a head of these fields; `flags` beside [`END_HEADERS`].
+    /// Sends a HEADERS frame with these fields; `flags` are added to [`END_HEADERS`].
     pub fn head(&mut self, stream: u32, flags: u8, fields: &[(&str, &str)]) -> &mut Frames {
         self.send(HEADERS, flags | END_HEADERS, stream, &block(fields))
     }
@@ -106,7 +105,7 @@ impl Frames {
         self.head(stream, END_STREAM, &fields)
     }
 
-    /// The next frame; `None` when the connection has ended.
+    /// Returns the next frame, or `None` if the connection has ended.
     pub fn next_frame(&mut self) -> Option<Frame> {
         let mut header = [0; 9];
         self.stream.read_exact(&mut header).ok()?;
@@ -117,7 +116,7 @@ impl Frames {
         Some(Frame { kind: header[3], flags: header[4], stream, payload })
     }
 
-    /// The next frame of this type that is no acknowledgement, whatever comes before it.
+    /// Returns the next frame of this type, skipping others and acknowledgements.
     ///
     /// # Panics
     /// The connection ended before.
@@ -126,7 +125,7 @@ impl Frames {
             .expect("the connection ended before")
     }
 
-    /// The next frame that is `wanted`; `None` when the connection ended before.
+    /// Returns the next frame that is `wanted`, or `None` if the connection ended before.
     pub fn find(&mut self, mut wanted: impl FnMut(&Frame) -> bool) -> Option<Frame> {
         loop {
             let frame = self.next_frame()?;
@@ -134,13 +133,13 @@ impl Frames {
                 return Some(frame);
             }
             if frame.kind == HEADERS {
-                // The table has to stay in step.
+                // The compression table must be kept in step.
                 self.fields(&frame);
             }
         }
     }
 
-    /// The next head, as `name: value` lines, and whether nothing follows it.
+    /// Returns the next head as `name: value` lines, and whether the stream ends with it.
     ///
     /// # Panics
     /// The connection ended before.
@@ -149,12 +148,12 @@ impl Frames {
         (self.fields(&frame), frame.flags & END_STREAM != 0)
     }
 
-    /// What is left of the connection: reads until it ends.
+    /// Returns all frames until the connection ends.
     pub fn rest(&mut self) -> Vec<Frame> {
         std::iter::from_fn(|| self.next_frame()).collect()
     }
 
-    /// The fields of a HEADERS frame.
+    /// Decodes the fields of a HEADERS frame.
     pub fn fields(&mut self, frame: &Frame) -> Vec<String> {
         let mut lines = Vec::new();
         let mut each = |field: fields::Field<'_>| {

@@ -1,5 +1,4 @@
-//! A name server for the program to ask: over UDP and TCP at one port, from a zone that the test
-//! changes as it goes.
+//! A name server for the program to query: over UDP and TCP on one port, with a zone that the test can change.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,22 +10,22 @@ use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SRV, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-/// What is said of a name.
+/// The data of a name.
 #[derive(Debug, Clone)]
 pub enum Zone {
-    /// Its addresses; those of the family asked for are told.
+    /// Its addresses; the answer has those of the requested family.
     Addresses(Vec<&'static str>),
-    /// Its SRV records: weight, port, host, and the host's address where the answer tells it too.
+    /// Its SRV records: weight, port, host, and the host's address if the answer includes it.
     Services(Vec<(u16, u16, &'static str, Option<&'static str>)>),
-    /// Its texts.
+    /// Its TXT records.
     Texts(Vec<String>),
-    /// The same as addresses, but only over TCP: datagrams are cut short.
+    /// Addresses, but only over TCP: UDP answers are truncated.
     Long(Vec<&'static str>),
-    /// It does not exist.
+    /// The name does not exist.
     NoName,
-    /// The question is refused.
+    /// The query is refused.
     Refused,
-    /// There is no answer.
+    /// The query is not answered.
     Silence,
 }
 
@@ -38,14 +37,14 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A running name server. Ends with the value.
+/// A running name server. It stops when the value is dropped.
 pub struct NameServer {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl NameServer {
-    /// Answers from `zone`; names that are not there do not exist.
+    /// Starts a server that answers from `zone`; other names do not exist.
     pub fn start(zone: &[(&str, Zone)]) -> NameServer {
         let (datagrams, listener) = bind();
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -67,17 +66,17 @@ impl NameServer {
         server
     }
 
-    /// Changes what is said of a name.
+    /// Changes the data of a name.
     pub fn say(&self, name: &str, said: Zone) {
         self.shared.zone.lock().expect("no holder panics").insert(name.to_ascii_lowercase(), said);
     }
 
-    /// Its port of 127.0.0.1.
+    /// Returns its port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Questions that came so far in datagrams, and over connections.
+    /// Returns the numbers of queries so far over UDP and over TCP.
     pub fn questions(&self) -> (usize, usize) {
         (self.shared.datagrams.load(Relaxed), self.shared.streams.load(Relaxed))
     }
@@ -86,7 +85,7 @@ impl NameServer {
 impl Drop for NameServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
-        // The threads wait for something to come.
+        // Wakes the threads, which wait for input.
         let _ = TcpStream::connect(self.address);
         if let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
             let _ = socket.send_to(&[], self.address);
@@ -94,7 +93,7 @@ impl Drop for NameServer {
     }
 }
 
-/// Both sockets at one port.
+/// Binds both sockets to one port.
 fn bind() -> (UdpSocket, TcpListener) {
     for _ in 0..100 {
         let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");

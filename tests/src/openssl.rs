@@ -4,16 +4,16 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A running one. It ends with this.
+/// A running server. It stops when the value is dropped.
 pub struct OpensslServer {
     child: Child,
     input: ChildStdin,
-    /// The lines that it says; whoever takes them reads them.
+    /// The lines it prints; reading them consumes them.
     pub said: Box<dyn Iterator<Item = String> + Send>,
 }
 
 impl OpensslServer {
-    /// One that listens, with this certificate and key and these arguments more.
+    /// Starts a server with this certificate and key and additional arguments.
     pub fn start(port: u16, certificate: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new("openssl")
             .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-cert"])
@@ -36,12 +36,12 @@ impl OpensslServer {
         own
     }
 
-    /// Waits for such a line.
+    /// Waits for a line that matches.
     pub fn says(&mut self, is_it: impl Fn(&str) -> bool) -> bool {
         self.said.any(|line| is_it(&line))
     }
 
-    /// Types something: without `-quiet`, a line of one letter is a command.
+    /// Sends input: without `-quiet`, a one-letter line is a command.
     pub fn send(&mut self, bytes: &[u8]) {
         self.input.write_all(bytes).and_then(|()| self.input.flush()).expect("it listens");
     }

@@ -1,4 +1,4 @@
-//! A server for the program to talk to: a thread a connection, and a function that answers heads.
+//! A server for the program to talk to: one thread per connection, and a function that answers requests.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::client::{field, read_head};
 use crate::request::{more, read_chunked};
 
-/// A listening server. Ends with the value.
+/// A listening server. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Origin {
     address: SocketAddr,
@@ -17,13 +17,11 @@ pub struct Origin {
     requests: Arc<AtomicUsize>,
 }
 
-/// What answers a request: from its head (without the empty line) and its body to the bytes of the
-/// response.
+/// Answers a request: gets its head (without the empty line) and its body, returns the bytes of the response.
 type Answer = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
 
 impl Origin {
-    /// Answers every request with what `answer` makes of head and body; keeps connections alive
-    /// until told otherwise.
+    /// Answers every request with the result of `answer`; keeps connections alive unless the client closes them.
     pub fn start(answer: impl Fn(&str, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Origin {
         let requests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&requests);
@@ -33,21 +31,21 @@ impl Origin {
         origin
     }
 
-    /// Answers `200` with a text.
+    /// Answers with `200` and a text.
     pub fn text(text: &'static str) -> Origin {
         Origin::start(move |_, _| {
             format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
         })
     }
 
-    /// Answers `200` with the request's head as its body.
+    /// Answers with `200` and the request's head as the body.
     pub fn echo() -> Origin {
         Origin::start(|head, _| {
             format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()
         })
     }
 
-    /// Gives every connection to a function, on a thread of its own.
+    /// Passes every connection to a function, each on its own thread.
     pub fn raw(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Origin {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -68,17 +66,17 @@ impl Origin {
         Origin { address, stop, connections, requests: Arc::default() }
     }
 
-    /// Its port of 127.0.0.1.
+    /// Returns its port of 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Connections accepted so far.
+    /// Returns the number of accepted connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Requests answered so far; none with [`Origin::raw`].
+    /// Returns the number of answered requests; 0 with [`Origin::raw`].
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }

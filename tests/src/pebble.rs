@@ -1,5 +1,4 @@
-//! Pebble, an authority for tests of ACME clients: started where it is installed (`make tools` does
-//! that where Go is new enough).
+//! Pebble, a CA for tests of ACME clients, started if it is installed (`make tools` installs it if Go is new enough).
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,22 +9,22 @@ use serde_json::{Value, json};
 
 use crate::{Authority, Scratch, eventually, free_port, scratch};
 
-/// What a Pebble is started with.
+/// The settings of a Pebble.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settings<'a> {
     /// The port of 127.0.0.1 of its name server.
     pub names: u16,
-    /// The port that challenges by HTTP are asked at.
+    /// The port at which HTTP challenges are validated.
     pub http: u16,
-    /// The port that challenges by TLS are asked at.
+    /// The port at which TLS challenges are validated.
     pub tls: u16,
-    /// How many of a hundred nonces it refuses.
+    /// Percentage of nonces it refuses.
     pub refuses: u8,
-    /// A key, in base64url, by its name: accounts must be bound to it.
+    /// A key, in base64url, with its key id: accounts must be bound to it.
     pub binding: Option<(&'a str, &'a str)>,
 }
 
-/// A running Pebble. Ends with the value.
+/// A running Pebble. It stops when the value is dropped.
 pub struct Pebble {
     child: Child,
     port: u16,
@@ -34,8 +33,8 @@ pub struct Pebble {
 }
 
 impl Pebble {
-    /// Starts one whose directory is at `https://localhost:<port>/dir`. `None`, which is told on
-    /// standard error, where there is none to start.
+    /// Starts a Pebble with its directory at `https://localhost:<port>/dir`. If it is not installed, reports that on standard error
+    /// and returns `None`.
     pub fn start(settings: Settings<'_>) -> Option<Pebble> {
         let program = match std::env::var_os("PEBBLE") {
             Some(named) => named.into(),
@@ -83,17 +82,17 @@ impl Pebble {
         Some(pebble)
     }
 
-    /// Where its directory is.
+    /// Returns the URL of its directory.
     pub fn url(&self) -> String {
         format!("https://localhost:{}/dir", self.port)
     }
 
-    /// The file with who signed its own certificate.
+    /// Returns the path of the CA certificate that signed its own certificate.
     pub fn authority(&self) -> PathBuf {
         self.authority.own()
     }
 
-    /// What it said.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! Servers that others wrote, as Debian packages them: PostgreSQL, MariaDB, Redis, OpenLDAP and PHP,
-//! each in a directory and on a port of its own. Used by `tests/peers.rs` and `tests/php.rs`.
+//! Third-party servers as packaged by Debian: PostgreSQL, MariaDB, Redis, OpenLDAP and PHP, each with its own directory and port.
+//! Used by `tests/peers.rs` and `tests/php.rs`.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -21,7 +21,7 @@ pub enum Kind {
     Php,
 }
 
-/// A server that can be stopped and started. Ends with the value.
+/// A server that can be stopped and started. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Peer {
     kind: Kind,
@@ -31,7 +31,7 @@ pub struct Peer {
     child: Option<Child>,
 }
 
-/// Where Debian puts daemons, beside where a shell looks.
+/// Finds a program in `PATH` or where Debian puts daemons.
 fn find(program: &str) -> PathBuf {
     let own = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&own).collect();
@@ -41,7 +41,7 @@ fn find(program: &str) -> PathBuf {
     }
     let in_place = |place: PathBuf| match place.join(program) {
         path if path.is_file() => Some(path),
-        // The version is part of some names.
+        // Some names include the version.
         _ => std::fs::read_dir(place).ok()?.flatten().map(|entry| entry.path()).find(|path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let version = name.strip_prefix(program).unwrap_or_default();
@@ -52,7 +52,7 @@ fn find(program: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{program} is missing: `make tools` installs it"))
 }
 
-/// The user and group of a name in `/etc/passwd`, when this process may become it.
+/// Returns the user and group of a name in `/etc/passwd`, if this process may switch to it.
 fn account(name: &str) -> Option<(u32, u32)> {
     let own = std::fs::metadata("/proc/self").expect("/proc is there");
     if std::os::unix::fs::MetadataExt::uid(&own) != 0 {
@@ -74,7 +74,7 @@ impl Peer {
         peer
     }
 
-    /// The account it runs as: some refuse to run as root.
+    /// Returns the account it runs as: some refuse to run as root.
     fn user(&self) -> Option<(u32, u32)> {
         match self.kind {
             Kind::Postgres => account("postgres"),
@@ -83,7 +83,7 @@ impl Peer {
         }
     }
 
-    /// Where its files are.
+    /// Returns the directory of its files.
     pub fn files(&self) -> PathBuf {
         self.directory.join("data")
     }
@@ -103,7 +103,7 @@ impl Peer {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
-    /// Makes its files.
+    /// Creates its files.
     fn prepare(&self) {
         let data = self.directory.join("data");
         std::fs::create_dir(&data).expect("the temporary directory takes directories");
@@ -117,7 +117,7 @@ impl Peer {
                 self.command("initdb").args(["-U", "weir", "-A", "trust", "-D"]).arg(&data).status()
             }
             Kind::MariaDb => {
-                // Without a password, from anywhere: what a check logs in as.
+                // The account that checks log in with: without a password, from anywhere.
                 write(&self.directory.join("init.sql"), "CREATE USER IF NOT EXISTS 'weir'@'%';\n");
                 self.command("mariadb-install-db")
                     .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
@@ -142,7 +142,7 @@ impl Peer {
         assert!(status.is_ok_and(|status| status.success()), "{:?}: {}", self.kind, self.log());
     }
 
-    /// Starts it again where it was stopped; waits until it takes connections.
+    /// Starts the server if it is stopped; waits until it accepts connections.
     pub fn resume(&mut self) {
         let (data, port) = (self.directory.join("data"), self.port.to_string());
         let mut command = match self.kind {
@@ -175,7 +175,7 @@ impl Peer {
             }
             Kind::Php => {
                 let mut command = self.command("php-fpm");
-                // In the foreground, by root too, with its own settings alone.
+                // In the foreground, allowed as root, with only its own settings.
                 command.args(["-F", "-R", "-n", "-p"]).arg(&self.directory).args(["-y", "fpm.conf"]);
                 command
             }
@@ -185,10 +185,10 @@ impl Peer {
         assert!(ready, "{:?} takes no connection: {}", self.kind, self.log());
     }
 
-    /// Stops it in its own way, so that it can be started again.
+    /// Stops it cleanly, so that it can be started again.
     pub fn stop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // PostgreSQL waits for its clients when asked politely.
+        // On SIGTERM, PostgreSQL waits for its clients.
         let signal = if self.kind == Kind::Postgres { "-INT" } else { "-TERM" };
         let asked = Command::new("kill").args([signal, &child.id().to_string()]).status();
         let ended = asked.is_ok() && eventually(|| !matches!(child.try_wait(), Ok(None)));

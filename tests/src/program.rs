@@ -1,4 +1,4 @@
-//! The program under test: built once, started on a configuration, asked with `-c`.
+//! The program under test: built once, started with a configuration, or checked with `-c`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,14 +11,13 @@ use std::sync::OnceLock;
 use crate::statistics::Statistics;
 use crate::{Scratch, eventually, scratch, workspace};
 
-/// The program: what `WEIR` names, or what cargo builds here.
+/// Returns the path of the program: `WEIR`, or the one that cargo builds here.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| std::env::var_os("WEIR").map_or_else(build, PathBuf::from))
 }
 
-/// Builds the program into the target directory that this test was built into. A fresh one costs a
-/// fraction of a second.
+/// Builds the program into the target directory of this test. If it is up to date, this takes a fraction of a second.
 fn build() -> PathBuf {
     let own = std::env::current_exe().expect("a test knows its own path");
     // …/target/<profile>/deps/<test>
@@ -33,22 +32,22 @@ fn build() -> PathBuf {
     target.join("debug").join("weir")
 }
 
-/// What `-c` said of a configuration.
+/// The result of `-c` for a configuration.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The exit code; `None` when a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard error.
     pub messages: String,
 }
 
 impl Verdict {
-    /// Whether it has no error; there may be nothing to listen on.
+    /// Returns whether it was accepted without errors; it need not have listeners.
     pub fn accepted(&self) -> bool {
         self.code == Some(0) && self.alerts().is_empty()
     }
 
-    /// The errors, without the lines that only say that there were some.
+    /// Returns the errors, without the lines that only report that errors were found.
     pub fn alerts(&self) -> Vec<&str> {
         self.of("[ALERT]")
             .into_iter()
@@ -58,7 +57,7 @@ impl Verdict {
             .collect()
     }
 
-    /// The warnings.
+    /// Returns the warnings.
     pub fn warnings(&self) -> Vec<&str> {
         self.of("[WARNING]")
     }
@@ -84,10 +83,10 @@ pub fn check(file: &Path, directory: &Path) -> Verdict {
     Verdict { code: output.status.code(), messages: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
-/// What the process behind a runtime socket answers to a command.
+/// Returns the answer to a command on a runtime socket.
 pub fn ask(socket: &Path, command: &str) -> String {
     let mut answer = None;
-    // A master that executes itself anew drops the connections it has just taken.
+    // A master that re-executes itself drops the connections it has just accepted.
     eventually(|| {
         answer = try_ask(socket, command).ok();
         answer.is_some()
@@ -95,7 +94,7 @@ pub fn ask(socket: &Path, command: &str) -> String {
     answer.expect("the runtime socket takes a command")
 }
 
-/// What the process behind a runtime socket shows of its statistics.
+/// Returns the statistics from a runtime socket.
 pub fn statistics(socket: &Path) -> Statistics {
     Statistics::read(&ask(socket, "show stat"))
 }
@@ -109,7 +108,7 @@ fn try_ask(socket: &Path, command: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// A running program. Ends with the value.
+/// A running program. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Weir {
     child: Child,
@@ -117,17 +116,17 @@ pub struct Weir {
 }
 
 impl Weir {
-    /// Starts on a configuration, and waits until each of `ports` of 127.0.0.1 takes connections.
+    /// Starts the program with a configuration and waits until each of `ports` of 127.0.0.1 accepts connections.
     pub fn start(configuration: &str, ports: &[u16]) -> Weir {
         Weir::start_with(configuration, &["-db"], ports)
     }
 
-    /// Starts it with other arguments than `-db` before the file.
+    /// Starts it with arguments other than `-db` before the file.
     pub fn start_with(configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         Weir::start_by(Command::new(program()), configuration, arguments, ports)
     }
 
-    /// Starts it by a command that is prepared already (its environment).
+    /// Starts it with a prepared command, for example for its environment.
     pub fn start_by(mut command: Command, configuration: &str, arguments: &[&str], ports: &[u16]) -> Weir {
         let directory = scratch("run");
         let file = directory.join("haproxy.cfg");
@@ -156,13 +155,12 @@ impl Weir {
         assert!(ready && self.is_running(), "port {port} takes no connection: {}", self.messages());
     }
 
-    /// The id of the process, to send signals to.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What the process has of memory of its own, in KiB; pages of files, such as those of its program
-    /// that have run, are not among it.
+    /// Returns the anonymous memory of the process in KiB; pages of files, such as its program code, are not included.
     pub fn memory(&self) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process runs");
@@ -171,19 +169,18 @@ impl Weir {
         line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
     }
 
-    /// Whether the process has not ended.
+    /// Returns whether the process is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the process to end by itself; its exit code, or `None` when it did not end or a
-    /// signal ended it.
+    /// Waits for the process to end by itself. Returns its exit code, or `None` if it did not end or a signal ended it.
     pub fn await_end(&mut self) -> Option<i32> {
         eventually(|| !self.is_running());
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
     }
 
-    /// A directory of this run, which goes when it ends.
+    /// Returns the directory of this run, which is removed when the value is dropped.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -194,14 +191,13 @@ impl Weir {
         assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
     }
 
-    /// What it answers to a command on the runtime socket named `runtime` in its directory, which
-    /// the configuration must have (`stats socket runtime level admin`).
+    /// Returns the answer to a command on the runtime socket `runtime` in its directory, which the configuration must have (`stats
+    /// socket runtime level admin`).
     pub fn ask(&self, command: &str) -> String {
         ask(&self.directory.join("runtime"), command)
     }
 
-    /// One value of `show stat`: of the row that `row` begins (`proxy,name`), in the column of that
-    /// name.
+    /// Returns one value of `show stat`: from the row `row` (`proxy,name`) and the named column.
     ///
     /// # Panics
     /// There is no such row or column.
@@ -210,19 +206,19 @@ impl Weir {
         statistics.get(row, column).unwrap_or_else(|| panic!("no row `{row}`: {statistics:?}")).to_owned()
     }
 
-    /// What `show stat` shows now.
+    /// Returns the current output of `show stat`.
     pub fn statistics(&self) -> Statistics {
         statistics(&self.directory.join("runtime"))
     }
 
-    /// Waits until it has written `text` to standard error; false where it did not in [`PATIENCE`].
+    /// Waits until it has written `text` to standard error; returns false after [`PATIENCE`].
     ///
     /// [`PATIENCE`]: crate::PATIENCE
     pub fn says(&self, text: impl AsRef<str>) -> bool {
         eventually(|| self.messages().contains(text.as_ref()))
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns its standard error so far.
     pub fn messages(&self) -> String {
         std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! Requests as a strict server reads them: nothing is guessed, and what is no request is seen as
-//! that.
+//! A strict parser of requests: nothing is guessed, and anything invalid is reported.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -9,17 +8,16 @@ use crate::client::field;
 /// The head of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The first word.
+    /// The method.
     pub method: String,
-    /// The second word.
+    /// The request target.
     pub path: String,
     /// Start line and header lines, without the empty line.
     pub head: String,
 }
 
 impl Request {
-    /// The head of the next request; `None` at the end of the connection. `unread` holds what was
-    /// read beyond.
+    /// Reads the head of the next request; returns `None` at the end of the connection. `unread` holds bytes read beyond it.
     pub fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Request> {
         let end = loop {
             if let Some(at) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -34,8 +32,8 @@ impl Request {
         Some(Request { method, path, head })
     }
 
-    /// The body behind the head, decoded, no more than about `most` bytes of it; `None` where the
-    /// connection ends before, an error where the framing is broken or said in two ways.
+    /// Reads and decodes the body, up to about `most` bytes. Returns `None` if the connection ends before, and an error if the
+    /// framing is invalid or ambiguous.
     pub fn read_body(
         &self,
         stream: &mut TcpStream,
@@ -67,8 +65,8 @@ impl Request {
     }
 }
 
-/// Reads a body in chunks and its trailers, which are dropped (RFC 9112, 7.1); at most about `most`
-/// bytes of it. `None` where the connection ends before, an error with the line that is no size.
+/// Reads a chunked body, up to about `most` bytes, and its trailers, which are discarded (RFC 9112, 7.1). Returns `None` if the
+/// connection ends before, and the offending line if a chunk size is invalid.
 pub fn read_chunked(
     stream: &mut TcpStream,
     unread: &mut Vec<u8>,
@@ -91,7 +89,7 @@ pub fn read_chunked(
     Some(Ok(body))
 }
 
-/// The next line, without its end.
+/// Returns the next line, without its end.
 fn read_line(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(end) = unread.windows(2).position(|window| window == b"\r\n") {
@@ -103,7 +101,7 @@ fn read_line(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String> {
     }
 }
 
-/// Reads on; `None` at the end of the connection.
+/// Reads more bytes; returns `None` at the end of the connection.
 pub fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
     let mut part = [0; 4096];
     match stream.read(&mut part) {

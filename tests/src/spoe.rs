@@ -1,5 +1,4 @@
-//! Engines that ask agents (`filter spoe`), for the tests of them: configurations, and what agents
-//! were told.
+//! SPOE engines (`filter spoe`) for tests: configurations, and the messages that agents received.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,35 +31,35 @@ spoe-message httpres
   event on-http-response
 ";
 
-/// The names of all of them, for an agent.
+/// The names of all messages, for an agent.
 pub const ALL_EVENTS: &str = "messages client ftcp btcp fhttp bhttp server tcpres httpres";
 
-/// Lines of an agent that tells of what went wrong.
+/// Lines of an agent section that records errors.
 pub const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on-error err";
 
-/// What the response tells of it.
+/// Adds the results to the response.
 pub const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
 
-/// A file with an engine whose agent has these lines; more sections follow.
+/// Creates a file with an engine and these lines for its agent, followed by more sections.
 pub fn engine(lines: &str, sections: &str) -> Scratch {
     let text = format!("spoe-agent ag\n use-backend agents\n option var-prefix p\n{lines}\n{sections}\n");
     Scratch::holding("engine.conf", text)
 }
 
-/// A configuration with an engine in its frontend, whose server says `ok`.
+/// A configuration with an engine in its frontend and an origin that answers `ok`.
 pub struct Setting {
     /// Lines of the frontend.
     pub front: String,
     /// Lines of the backend.
     pub back: String,
-    /// The server of the agents' backend, and lines behind it.
+    /// The server of the agents' backend, and additional lines.
     pub agents: String,
     /// Lines of the global section.
     pub global: String,
 }
 
 impl Setting {
-    /// An engine of that file, lines of the frontend, and the port of an agent.
+    /// Returns a configuration with the engine in that file, lines of the frontend, and the port of an agent.
     pub fn new(engine: &Path, front: &str, agent: u16) -> Setting {
         Setting {
             front: format!("filter spoe config {}\n {front}", engine.display()),
@@ -70,7 +69,7 @@ impl Setting {
         }
     }
 
-    /// The configuration, with its port and that of the origin.
+    /// Returns the text of the configuration, with its port and that of the origin.
     pub fn text(&self, port: u16, origin: u16) -> String {
         let Setting { front, back, agents, global } = self;
         format!(
@@ -79,22 +78,22 @@ impl Setting {
         )
     }
 
-    /// A program before an origin that says `ok`.
+    /// Starts the program in front of an origin that answers `ok`.
     pub fn run(&self) -> (Running, u16) {
         self.start(Origin::text("ok"))
     }
 
-    /// The same before this origin.
+    /// Starts the program in front of this origin.
     pub fn start(&self, origin: Origin) -> (Running, u16) {
         let port = free_port();
-        // Waiting for the port would be a stream of its own: the runtime socket tells as well.
+        // A connection to the port would start a stream, so the runtime socket is used to detect the start.
         let weir = Weir::start(&self.text(port, origin.port()), &[]);
         assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
         (Running { weir, _origin: origin }, port)
     }
 }
 
-/// A program whose agents' backend has these lines before its server, and these in its global section.
+/// Starts a program with these lines before the server of the agents' backend and in its global section.
 pub fn with_rules(global: &str, rules: &str, agent: &Origin) -> (Running, u16) {
     let file = engine(LINES, EVENTS);
     let mut setting = Setting::new(&file, FRONT, agent.port());
@@ -103,7 +102,7 @@ pub fn with_rules(global: &str, rules: &str, agent: &Origin) -> (Running, u16) {
     setting.run()
 }
 
-/// What a variable of the process holds; empty where it holds nothing.
+/// Returns the value of a process variable, or an empty string.
 pub fn variable(weir: &Weir, name: &str) -> String {
     let told = weir.ask(&format!("get var proc.{name}"));
     told.split_once("value=<").and_then(|(_, rest)| rest.rsplit_once('>')).map_or("", |(it, _)| it).to_owned()
@@ -123,28 +122,28 @@ impl std::ops::Deref for Running {
     }
 }
 
-/// What agents were told, by names of messages.
+/// The NOTIFY frames that agents received.
 #[derive(Clone, Default)]
 pub struct Told(Arc<Mutex<Vec<Notified>>>);
 
 impl Told {
-    /// Adds what an agent was told.
+    /// Adds a frame.
     pub fn add(&self, told: &Notified) {
         self.0.lock().expect("no test failed in it").push(told.clone());
     }
 
-    /// What they were told since the last call.
+    /// Returns the frames since the last call.
     pub fn take(&self) -> Vec<Notified> {
         std::mem::take(&mut self.0.lock().expect("no test failed in it"))
     }
 
-    /// The messages of each time since the last call.
+    /// Returns the message names of each frame since the last call.
     pub fn names(&self) -> Vec<String> {
         self.take().iter().map(|told| told.names().join("+")).collect()
     }
 }
 
-/// A field of the response, `-` where there is none.
+/// Returns a field of the response, or `-`.
 pub fn shown(response: Option<Response>, name: &str) -> String {
     response.expect("a response").header(name).unwrap_or("-").to_owned()
 }

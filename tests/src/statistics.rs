@@ -1,6 +1,6 @@
-//! `show stat` as a table that is read by the names of rows and columns.
+//! `show stat` as a table with named rows and columns.
 
-/// What `show stat` showed.
+/// The output of `show stat`.
 #[derive(Debug, Clone)]
 pub struct Statistics {
     columns: Vec<String>,
@@ -8,7 +8,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Reads what the command answered, of whatever rows.
+    /// Parses the command's output.
     pub fn read(text: &str) -> Self {
         let mut lines = text.lines().filter(|line| !line.is_empty());
         let title = lines.next().unwrap_or_default();
@@ -16,12 +16,12 @@ impl Statistics {
         Self { columns, rows: lines.map(fields).collect() }
     }
 
-    /// The names of the rows, each `proxy,name`.
+    /// Returns the names of the rows, each `proxy,name`.
     pub fn rows(&self) -> Vec<String> {
         self.rows.iter().map(|row| row[..2.min(row.len())].join(",")).collect()
     }
 
-    /// One value, of the row of the name `proxy,name`; `None` where there is no such row.
+    /// Returns a value from the row `proxy,name`, or `None` if there is no such row.
     ///
     /// # Panics
     /// There is no such column.
@@ -32,7 +32,7 @@ impl Statistics {
         own.get(at).map(String::as_str)
     }
 
-    /// One value; empty where there is no such row.
+    /// Returns a value; empty if there is no such row.
     ///
     /// # Panics
     /// There is no such column.
@@ -40,7 +40,7 @@ impl Statistics {
         self.get(row, column).unwrap_or_default().to_owned()
     }
 
-    /// One value as a number; 0 where there is none.
+    /// Returns a value as a number; 0 if there is none.
     ///
     /// # Panics
     /// There is no such column.
@@ -48,7 +48,7 @@ impl Statistics {
         self.get(row, column).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
-    /// Where a column stands.
+    /// Returns the index of a column.
     ///
     /// # Panics
     /// There is no such column.
@@ -58,7 +58,7 @@ impl Statistics {
     }
 }
 
-/// The fields of a line of CSV. Quotes may hold commas, and go.
+/// Splits a CSV line. Quotes may contain commas, and are removed.
 fn fields(line: &str) -> Vec<String> {
     let (mut all, mut field, mut quoted) = (Vec::new(), String::new(), false);
     for character in line.chars() {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_by_the_names_of_their_row_and_column() {
+    fn values_are_found_by_row_and_column_name() {
         let read = Statistics::read("# pxname,svname,last_chk,stot,\nb,s,\"a, b\",7,\nb,BACKEND,,8,\n\n");
         assert_eq!(read.rows(), ["b,s", "b,BACKEND"]);
         assert_eq!((read.get("b,s", "last_chk"), read.number("b,BACKEND", "stot")), (Some("a, b"), 8));

@@ -1,8 +1,6 @@
-//! What the fuzzers call: each a function of bytes that checks what must hold whatever the bytes
-//! are. A breach is a panic.
+//! The fuzz targets: each takes bytes and checks properties that must hold for any input. A violation is a panic.
 //!
-//! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/config/seeds.rs` with the
-//! seeds of `fuzz/seeds`.
+//! `fuzz/fuzz_targets` calls them with generated inputs, `tests/tests/config/seeds.rs` with the seeds in `fuzz/seeds`.
 
 mod answers;
 mod cache;
@@ -38,7 +36,7 @@ pub use self::spop::spop_frames;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
 pub use expressions::{cookies, expression, json, jwt, url};
 
-/// A target: its name, which is also that of its folder of seeds, and the function.
+/// A target: its name, which is also that of its seed folder, and the function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
@@ -86,11 +84,11 @@ pub const TARGETS: &[Target] = &[
     ("stats_rows", stats_rows),
 ];
 
-/// A configuration gives a plan or at least one error, never both, and every message can be shown
-/// in both forms.
+/// Checks that a configuration yields a plan or at least one error, never both, and that every message can be rendered in both
+/// forms.
 pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    // What a configuration names is read: devices would never end.
+    // Files named in a configuration are read: devices would never end.
     if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
         return;
     }
@@ -106,15 +104,14 @@ fn load(text: &str) -> Loaded {
     config::load_text("fuzz.cfg", text, &Boot { setting, ..Boot::default() })
 }
 
-/// A request is read the same in one piece as in many, and what is written of it is read as
-/// the same request again.
+/// Checks that a request is parsed the same in one piece and in many, and that its serialised form is parsed as the same request.
 pub fn http1_request(bytes: &[u8]) {
     for options in [ParseOptions::default(), relaxed()] {
         message(bytes, &options, http::parse_request, |head| head.request_body());
     }
 }
 
-/// As [`http1_request`], for responses.
+/// Like [`http1_request`], for responses.
 pub fn http1_response(bytes: &[u8]) {
     for options in [ParseOptions::default(), relaxed()] {
         message(bytes, &options, http::parse_response, |head| head.response_body(http::Method::Get));
@@ -132,7 +129,7 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     let whole = parse(bytes, &mut head, options);
     let mut gradual = Head::new();
     let mut by_piece = Ok(ParseStatus::Partial);
-    // Of long messages not every length is tried.
+    // Not every length of a long message is tried.
     let step = bytes.len().div_ceil(512).max(1);
     for end in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
         by_piece = parse(&bytes[..end], &mut gradual, options);
@@ -143,7 +140,7 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     match (whole, by_piece) {
         (Ok(one), Ok(other)) => assert_eq!(one, other, "one piece or many"),
         (Err(one), Err(other)) => assert_eq!(one.kind, other.kind, "one piece or many"),
-        // What makes a long line longer is looked at once its end has come.
+        // Errors in a long line are only detected once its end has arrived.
         (Err(one), Ok(ParseStatus::Partial)) => {
             let ended = parse(&[bytes, b"\r\n\r\n"].concat(), &mut gradual, options);
             assert_eq!(ended.err().map(|other| other.kind), Some(one.kind), "one piece or many");
@@ -161,8 +158,8 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
 }
 
-/// A chunked body has the same payload and end however it is cut, and following it finds the same
-/// end as taking it apart.
+/// Checks that a chunked body has the same payload and end however it is split, and that skipping it finds the same end as decoding
+/// it.
 pub fn chunked(bytes: &[u8]) {
     let whole = dechunk(&[bytes]);
     let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
@@ -183,7 +180,7 @@ pub fn chunked(bytes: &[u8]) {
     }
 }
 
-/// A whole chunked body in its canonical spelling; `None` for one that is malformed or has no end.
+/// Re-encodes a complete chunked body canonically; returns `None` if it is malformed or incomplete.
 fn respell(bytes: &[u8], step: usize) -> Option<Vec<u8>> {
     let mut decoder = ChunkDecoder::new();
     let (mut out, mut pending) = (Vec::new(), Vec::new());
@@ -199,7 +196,7 @@ fn respell(bytes: &[u8], step: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// The payload, and where the body ended if it did; `None` for a malformed one.
+/// Returns the payload and, if the body is complete, where it ends; `None` if it is malformed.
 fn dechunk(pieces: &[&[u8]]) -> Option<(Vec<u8>, Option<usize>)> {
     let mut decoder = ChunkDecoder::new();
     let mut payload = Vec::new();
@@ -221,8 +218,8 @@ fn dechunk(pieces: &[&[u8]]) -> Option<(Vec<u8>, Option<usize>)> {
     Some((payload, None))
 }
 
-/// A PROXY header takes no more than there is, needs all that it takes, and its addresses survive
-/// being written; those of IPv4 that were mapped to IPv6 are written as what they are.
+/// Checks that a PROXY header consumes no more than the input, needs all consumed bytes, and that its addresses survive a round
+/// trip; IPv4-mapped IPv6 addresses are written as IPv4.
 pub fn proxy_protocol(bytes: &[u8]) {
     let Ok(Some(header)) = proxy_protocol::parse(bytes) else { return };
     assert!(header.length <= bytes.len());
@@ -249,8 +246,7 @@ pub fn proxy_protocol(bytes: &[u8]) {
     }
 }
 
-/// A NetScaler Client IP header, read and written in the same way: the first four bytes are the
-/// magic number that was agreed on.
+/// Checks a NetScaler Client IP header in the same way: the first four bytes are the agreed magic number.
 pub fn netscaler(bytes: &[u8]) {
     let Some((magic, bytes)) = bytes.split_first_chunk() else { return };
     let magic = u32::from_be_bytes(*magic);
@@ -263,7 +259,7 @@ pub fn netscaler(bytes: &[u8]) {
     assert_eq!(header.source.is_ipv4(), header.destination.is_ipv4());
 }
 
-/// A log format is refused, or writes a line; one that is all JSON writes JSON.
+/// Checks that a log format is refused or writes a line, and that one that is all JSON writes JSON.
 pub fn log_format(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(plan) = with_log_format(&quoted(&text)) else { return };
@@ -284,12 +280,12 @@ pub fn log_format(bytes: &[u8]) {
             );
         }
     }
-    // What was compiled before is compiled again: nothing of a plan outlives it.
+    // Compiling again must succeed: nothing of a plan outlives it.
     static FIRST: OnceLock<bool> = OnceLock::new();
     assert!(*FIRST.get_or_init(|| with_log_format("%ci").is_some()), "a plain format is accepted");
 }
 
-/// `text` as one word of a configuration, whatever it holds; without control characters.
+/// Quotes `text` as one word of a configuration, without control characters.
 fn quoted(text: &str) -> String {
     let literal: String = text.chars().filter(|one| !one.is_control()).collect();
     format!("'{}'", literal.replace('\'', r"'\''"))

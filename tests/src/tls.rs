@@ -1,4 +1,4 @@
-//! Clients of TLS for tests: the machine's `openssl`, and what the program tells of certificates.
+//! TLS test clients: the machine's `openssl`, and certificate information from the program.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::Weir;
 
-/// All that `openssl s_client` says of a handshake with a port of 127.0.0.1; it sends nothing.
+/// Returns the output of `openssl s_client` for a handshake with a port of 127.0.0.1; it sends nothing.
 pub fn handshake(port: u16, arguments: &[&str]) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])
@@ -17,27 +17,26 @@ pub fn handshake(port: u16, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A path as a configuration names it.
+/// Formats a path for a configuration.
 pub fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A column of a certificate's row in `acme status`.
+/// Returns a column of a certificate's row in `acme status`.
 pub fn order_status(weir: &Weir, certificate: &str, column: usize) -> String {
     let table = weir.ask("acme status");
     let row = table.lines().find(|line| line.starts_with(&format!("{certificate}\t")));
     row.and_then(|row| row.split('\t').nth(column)).unwrap_or_default().to_owned()
 }
 
-/// A line of `show ssl cert`.
+/// Returns a line of `show ssl cert`.
 pub fn certificate_fact(weir: &Weir, certificate: &str, name: &str) -> String {
     let text = weir.ask(&format!("show ssl cert {certificate}"));
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
     line.unwrap_or_default().to_owned()
 }
 
-/// What `openssl s_client` writes on its standard output of a connection over which it asks `host`
-/// for `/`, to its end.
+/// Returns the standard output of `openssl s_client` on a connection on which it requests `/` from `host`.
 pub fn asked(port: u16, host: &str, arguments: &[&str]) -> String {
     let mut client = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])
@@ -48,7 +47,7 @@ pub fn asked(port: u16, host: &str, arguments: &[&str]) -> String {
         .spawn()
         .expect("openssl runs: `make tools` installs it");
     let mut input = client.stdin.take().expect("it was asked for");
-    // The other side may have ended already.
+    // The peer may have closed already.
     let _ = write!(input, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     drop(input);
     let output = client.wait_with_output().expect("it ends with the connection");

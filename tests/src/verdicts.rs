@@ -1,10 +1,8 @@
-//! Configurations with their verdicts, as the files in `tests/verdicts` hold them. Used by
-//! `tests/verdicts.rs`.
+//! Configurations with their expected verdicts, read from the files in `tests/verdicts`. Used by `tests/verdicts.rs`.
 //!
-//! A file is a list of frames and cases. The lines of a frame begin with `|`; one of them is `@`,
-//! where the lines of a case stand. A case is a line that begins with its verdict; `+` continues
-//! it. Below it may stand what the message says (`says:`; `weir says:` where HAProxy says it in
-//! other words), and HAProxy's verdict where it is another one (`haproxy: <verdict>, <reason>`).
+//! A file is a list of frames and cases. The lines of a frame begin with `|`; one of them is `@`, the place for the lines of a
+//! case. A case is a line that begins with its verdict; `+` continues it. It may be followed by part of the expected message
+//! (`says:`; `weir says:` if HAProxy's wording differs), and by HAProxy's verdict if that differs (`haproxy: <verdict>, <reason>`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{program, scratch, workspace};
 
-/// What becomes of a configuration.
+/// The verdict on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Not a word.
+    /// No message.
     Accepted,
-    /// A warning at least.
+    /// At least one warning.
     Warned,
     /// Exit code 1.
     Refused,
@@ -37,22 +35,22 @@ impl Fate {
     }
 }
 
-/// A configuration and what it is known to be.
+/// A configuration with its expected verdict.
 #[derive(Debug)]
 pub struct Case {
-    /// The file, and the line of the case.
+    /// The file and line of the case.
     pub place: String,
     /// The whole configuration.
     pub text: String,
     /// Weir's verdict.
     pub fate: Fate,
-    /// What Weir's messages contain, and whether HAProxy's do, too.
+    /// A part of Weir's messages, and whether HAProxy's have it too.
     pub says: Option<(String, bool)>,
     /// HAProxy's verdict.
     pub haproxy: Fate,
 }
 
-/// All cases of the files in `tests/verdicts`, whose number is the second value.
+/// Returns all cases of the files in `tests/verdicts`, and the number of files.
 pub fn cases() -> (Vec<Case>, usize) {
     let directory = workspace().join("tests/verdicts");
     let entries = std::fs::read_dir(&directory).expect("tests/verdicts is there");
@@ -121,7 +119,7 @@ fn framed(frame: &str, lines: &str) -> String {
     text
 }
 
-/// Asks a program about every case, two at a time; each answer is the verdict and the messages.
+/// Runs a program on every case, two at a time; returns the verdict and the messages of each.
 pub fn ask_all(program: &Path, cases: &[Case]) -> Vec<(Fate, String)> {
     let directory = scratch("verdicts");
     for entry in
@@ -166,7 +164,7 @@ fn check(program: &Path, directory: &Path, number: usize, text: &str) -> (Fate, 
     (fate, messages)
 }
 
-/// Weir's answers.
+/// Runs Weir on every case.
 pub fn ask_weir(cases: &[Case]) -> Vec<(Fate, String)> {
     ask_all(program(), cases)
 }

@@ -1,15 +1,15 @@
-//! Set-ups for tests of HTTP/2: the program between clients and servers of either version.
+//! Setups for HTTP/2 tests: the program between clients and servers of either version.
 
 use std::net::TcpListener;
 use std::process::Command;
 
 use crate::{Weir, free_port};
 
-/// Defaults of HTTP whose time-outs no test meets.
+/// HTTP defaults with timeouts that no test reaches.
 pub const TIMEOUTS: &str =
     "defaults\n mode http\n timeout client 20s\n timeout connect 20s\n timeout server 20s\n log global\n";
 
-/// What curl prints of a request that it makes by prior knowledge, or with other arguments.
+/// Returns curl's output for a request with prior knowledge of HTTP/2, or with other arguments.
 pub fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20"])
@@ -20,7 +20,7 @@ pub fn curl(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A frontend of HTTP/2 with `global` and `front` lines before an origin of HTTP/1; its port.
+/// Starts an HTTP/2 frontend with `global` and `front` lines in front of an HTTP/1 origin; returns its port.
 pub fn frontend(global: &str, front: &str, origin: u16) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
@@ -30,8 +30,8 @@ pub fn frontend(global: &str, front: &str, origin: u16) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// A frontend of HTTP/1 before a server of HTTP/2, which is the listener, with `back` lines and
-/// `parameters` of the server; the frontend's port.
+/// Starts an HTTP/1 frontend in front of an HTTP/2 server, which is the listener, with `back` lines and `parameters` of the server;
+/// returns the frontend's port.
 pub fn backend(global: &str, back: &str, parameters: &str) -> (TcpListener, Weir, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (server, port) = (listener.local_addr().expect("a bound socket has an address").port(), free_port());

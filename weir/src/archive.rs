@@ -1,5 +1,5 @@
-//! `-dA`: the program and its libraries as a tar archive (POSIX.1-2017, pax, "ustar Interchange
-//! Format"), for reading a core file on another machine.
+//! `-dA`: writes the program and its libraries to a tar archive (POSIX.1-2017, pax, "ustar Interchange Format"), for reading a core
+//! file on another machine.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,26 +7,26 @@ use std::path::Path;
 
 use crate::system;
 
-/// The size of a record of the archive, in bytes.
+/// The size of an archive record in bytes.
 const RECORD: usize = 512;
 
-/// Writes the object files that the process has loaded to an archive at `path`.
+/// Writes the object files loaded by the process to an archive at `path`.
 ///
 /// # Errors
-/// In words for the operator: a file cannot be read or the archive cannot be written.
+/// A message for the operator: a file cannot be read or the archive cannot be written.
 pub(crate) fn write(path: &Path) -> Result<(), String> {
     let cannot = |error: io::Error| format!("-dA: cannot write {}: {error}", path.display());
     let mut archive = BufWriter::new(File::create(path).map_err(cannot)?);
     for object in system::objects() {
-        // A deleted file stays mapped.
+        // A file may be mapped though it was deleted.
         let Ok(bytes) = std::fs::read(&object.path) else { continue };
         add(&mut archive, &object.path, &bytes).map_err(cannot)?;
     }
     archive.write_all(&[0; 2 * RECORD]).and_then(|()| archive.flush()).map_err(cannot)
 }
 
-/// Adds a file. A path longer than the 100 bytes of its field has its directories in the prefix, and
-/// keeps its end if it is longer than both.
+/// Adds a file. If the path exceeds the 100 bytes of its field, its directories go to the prefix; if it exceeds both, its end is
+/// kept.
 fn add(archive: &mut impl Write, path: &str, bytes: &[u8]) -> io::Result<()> {
     let name = path.trim_start_matches('/').as_bytes();
     let split =

@@ -1,13 +1,12 @@
-//! The command line: HAProxy's flags (management guide, chapter 3) and long words for the same.
+//! The command line: HAProxy's flags (management guide, chapter 3) and long options with the same meaning.
 //!
-//! Read by hand, because HAProxy's flags follow no convention (`-dK<class>`, `-sf <pid>*`,
-//! `-cc <condition>`).
+//! Parsed by hand, because HAProxy's flags follow no convention (`-dK<class>`, `-sf <pid>*`, `-cc <condition>`).
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What is to be done.
+/// The action to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ProgramAction {
     /// Start.
@@ -21,7 +20,7 @@ pub(crate) enum ProgramAction {
     Version,
     /// `-vv`.
     VersionAndBuild,
-    /// `-vq`: the version and no word more.
+    /// `-vq`: print only the version.
     VersionAlone,
     /// `-vqs`, `-vqb`: the branch.
     Branch,
@@ -33,16 +32,16 @@ pub(crate) enum ProgramAction {
     HelpOnTraces,
 }
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CommandLineArgs {
-    /// What is to be done.
+    /// The action to perform.
     pub(crate) action: ProgramAction,
-    /// `-f`, and what stands behind `--`: files and directories in their order.
+    /// `-f`, and the arguments after `--`: files and directories in order.
     pub(crate) files: Vec<PathBuf>,
     /// The condition of `-cc`.
     pub(crate) condition: String,
-    /// `-d`: foreground, no daemon, events shown.
+    /// `-d`: stay in the foreground and print events.
     pub(crate) debug: bool,
     /// `-D`.
     pub(crate) daemon: bool,
@@ -54,7 +53,7 @@ pub(crate) struct CommandLineArgs {
     pub(crate) verbose: bool,
     /// `-W`, `-Ws`.
     pub(crate) master_worker: bool,
-    /// `-Ws`: tells systemd when it is ready.
+    /// `-Ws`: notify systemd when ready.
     pub(crate) notify: bool,
     /// `-C`.
     pub(crate) directory: Option<PathBuf>,
@@ -70,8 +69,7 @@ pub(crate) struct CommandLineArgs {
     pub(crate) pidfile: Option<PathBuf>,
     /// `-dK`: classes of keywords to print.
     pub(crate) dump_keywords: Option<String>,
-    /// `-dC`: print the configuration as read, what tells somebody's affairs replaced by hashes
-    /// made with the key, if it is not 0.
+    /// `-dC`: print the configuration as read; unless the key is 0, private data are replaced by hashes made with it.
     pub(crate) dump_configuration: Option<u32>,
     /// `-dD`.
     pub(crate) diagnostics: bool,
@@ -79,33 +77,33 @@ pub(crate) struct CommandLineArgs {
     pub(crate) zero_warning: bool,
     /// `-dr`.
     pub(crate) ignore_resolution: bool,
-    /// `-4`: name servers are asked for IPv4 addresses only.
+    /// `-4`: query name servers for IPv4 addresses only.
     pub(crate) only_v4: bool,
-    /// `-dI`: programs may be started, as with `insecure-fork-wanted`.
+    /// `-dI`: allow programs to be started, as with `insecure-fork-wanted`.
     pub(crate) insecure_fork: bool,
-    /// `-dL`: print the object files that are loaded.
+    /// `-dL`: print the loaded object files.
     pub(crate) dump_objects: bool,
     /// `-dS`.
     pub(crate) no_splice: bool,
     /// `-dR`.
     pub(crate) no_reuseport: bool,
-    /// `-dG`: `feature(GETADDRINFO)` does not hold.
+    /// `-dG`: make `feature(GETADDRINFO)` false.
     pub(crate) no_getaddrinfo: bool,
-    /// `-x`: the command socket of the process whose sockets are taken over.
+    /// `-x`: the command socket of the process from which the sockets are taken over.
     pub(crate) take_over: Option<PathBuf>,
-    /// `-S`: where the master's command socket listens.
+    /// `-S`: the address of the master's command socket.
     pub(crate) master_socket: Option<String>,
-    /// `-sf`: processes told to finish once this one has started.
+    /// `-sf`: processes asked to finish once this one has started.
     pub(crate) finish: Vec<i32>,
-    /// `-st`: processes told to terminate.
+    /// `-st`: processes to terminate.
     pub(crate) terminate: Vec<i32>,
-    /// `-dA`: where an archive of the object files goes.
+    /// `-dA`: where to write the archive of object files.
     pub(crate) archive: Option<PathBuf>,
-    /// `-dt`: the traces on standard error, each `name:level:verbosity`.
+    /// `-dt`: traces printed on standard error, each `name:level:verbosity`.
     pub(crate) traces: Option<String>,
-    /// Flags understood that have no effect here.
+    /// Known flags that have no effect here.
     pub(crate) ineffective: Vec<String>,
-    /// `-dT`: TLS is done in user space.
+    /// `-dT`: do not use kernel TLS.
     pub(crate) no_kernel_tls: bool,
 }
 
@@ -116,13 +114,13 @@ pub(crate) enum ArgsError {
     Unknown(String),
     /// The flag needs a value.
     MissingValue(String),
-    /// The value is no number.
+    /// The value is not a number.
     NotANumber(String, String),
     /// `-dA` without a file.
     NoArchive,
     /// An option of `-dM` that HAProxy does not have.
     UnknownMemoryOption(String),
-    /// Nothing to read a configuration from.
+    /// No configuration file was named.
     NoFile,
 }
 
@@ -141,7 +139,7 @@ impl fmt::Display for ArgsError {
     }
 }
 
-/// Reads the words behind the program's name.
+/// Parses the arguments after the program name.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<CommandLineArgs, ArgsError> {
     let mut args = CommandLineArgs::default();
     let mut words = words.into_iter().peekable();
@@ -187,7 +185,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             "-dL" => args.dump_objects = true,
             "-dr" => args.ignore_resolution = true,
             "-dT" => args.no_kernel_tls = true,
-            // Forwarding that wakes nobody, and without copies, is splicing here.
+            // HAProxy's fast forwarding and zero-copy forwarding are both splicing here.
             "-dS" | "-dF" | "-dZ" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
             "-dG" => {
@@ -208,7 +206,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             _ => debug_flag(&flag, &mut args)?,
         }
     }
-    // Whichever comes first.
+    // `-V` overrides `-q`, whichever comes first.
     args.quiet &= !args.verbose;
     let needs_file = matches!(args.action, ProgramAction::Run | ProgramAction::Check);
     if needs_file && args.files.is_empty() {
@@ -217,12 +215,12 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     Ok(args)
 }
 
-/// What answers at once, whatever else stands on the line.
+/// Returns the arguments for an action that ignores all other flags.
 fn only(action: ProgramAction) -> Result<CommandLineArgs, ArgsError> {
     Ok(CommandLineArgs { action, ..CommandLineArgs::default() })
 }
 
-/// The `-d…` flags with a value glued to them, and those that only matter to HAProxy's insides.
+/// Handles the `-d…` flags with an attached value, and those that only concern HAProxy's internals.
 fn debug_flag(flag: &str, args: &mut CommandLineArgs) -> Result<(), ArgsError> {
     if let Some(classes) = flag.strip_prefix("-dK") {
         args.dump_keywords = Some(if classes.is_empty() { "help" } else { classes }.to_owned());
@@ -270,7 +268,7 @@ const MEMORY_OPTIONS: [(&str, &str, &str); 11] = [
     ("backup", "no-backup", "a comparison with the object before"),
 ];
 
-/// Checks the options of `-dM`: a byte and names, with commas between.
+/// Checks the options of `-dM`: a byte and names, separated by commas.
 fn check_memory_options(options: &str) -> Result<(), ArgsError> {
     let (first, rest) = options.split_once(',').unwrap_or((options, ""));
     let is_byte = |word: &str| match word.strip_prefix("0x") {
@@ -285,7 +283,7 @@ fn check_memory_options(options: &str) -> Result<(), ArgsError> {
     }
 }
 
-/// The text of `-dMhelp`.
+/// Returns the text of `-dMhelp`.
 pub(crate) fn help_on_memory() -> String {
     let mut text =
         "-dM[<byte>][,<option>...]: accepted without effect, as memory is not taken from pools here.\n\
@@ -309,13 +307,13 @@ other than `quiet` needs a name. `show trace` on the runtime socket lists the na
   -dth1,h2:proto:simple HTTP/1 on level error and HTTP/2 on level proto
 ";
 
-/// The limit that a number sets: none if the text begins with no number or with 0, as in HAProxy.
+/// Parses a limit: no limit if the text does not begin with a number or the number is 0, as in HAProxy.
 fn limit<T: std::str::FromStr + Default + PartialEq>(text: &str) -> Option<T> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok().filter(|limit| *limit != T::default())
 }
 
-/// Process numbers up to the next flag; HAProxy allows none at all.
+/// Takes process ids up to the next flag; there may be none, as in HAProxy.
 fn take_pids(words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>, pids: &mut Vec<i32>) {
     while let Some(pid) =
         words.peek().and_then(|word| word.to_str()?.parse::<i32>().ok()).filter(|pid| *pid > 0)
@@ -329,58 +327,8 @@ fn text(value: OsString) -> String {
     value.to_string_lossy().into_owned()
 }
 
-/// What `--help` says.
-pub(crate) const HELP: &str = "\
-A load balancer and reverse proxy that reads an unmodified haproxy.cfg.
-
-Usage: weir -f FILE|DIR [-f ...] [options] [-- FILE ...]
-
-Try a configuration:
-  weir -c -V -f haproxy.cfg          check it, and say so when it is valid
-  weir -db -f haproxy.cfg            run it in the foreground; Ctrl-C stops
-  weir -cc 'version_atleast(3.0)'    evaluate a condition as in .if
-  weir diff -f new.cfg --socket S    what it would change in the process with socket S
-
-Configuration:
-  -f, --config FILE|DIR      a file, or all *.cfg files of a directory by name; repeatable
-  -- FILE ...                more files
-  -C, --directory DIR        change to DIR first
-  -c, --check                check and exit: 0 when valid, 1 when not
-  -cc, --condition COND      evaluate and exit: 0 true, 1 false, 2 wrong
-  -dW, --zero-warning        treat warnings as errors
-  -dD                        give advice too
-  -4                         ask name servers for IPv4 addresses only
-  -dr                        start servers whose names do not resolve without an address
-  -dC[KEY]                   print the configuration as read: conditions and variables resolved;
-                             with a number as KEY, names, addresses and secrets as hashes
-  -dL                        print the program and the libraries that it loaded; with -V, where
-  -dA FILE                   write these to a tar archive (without a blank before FILE)
-  -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
-
-Process:
-  -D, --daemon               go to the background
-  -db, --foreground          stay in the foreground whatever the file says
-  -d, --debug                stay in the foreground and show what happens
-  -W, --master-worker        a master process over the worker; -Ws tells systemd when it is ready
-  -p, --pidfile FILE         write the process's number there
-  -n, --maxconn N            the limit of connections; -N N for each proxy without its own
-  -m MB                      the limit of memory; two threads need 40
-  -L, --local-peer NAME      the name of this process among its peers
-  -sf PID ...                tell these processes to finish once this one has started
-  -st PID ...                tell them to terminate
-  -x, --take-over SOCKET     take the listening sockets of the process with this command socket
-  -S ADDRESS                 where the master's command socket listens
-  -dS -dF -dZ                no splice
-  -dR -dG                    no SO_REUSEPORT, no getaddrinfo
-  -dt[NAME[:LEVEL],...]      traces on standard error (-dthelp)
-  -dI                        allow programs to be started, for checks
-
-Messages:
-  -q, --quiet                none; -V, --verbose undoes it
-  -v, --version              the version; -vv, --build everything about the build;
-                             -vq the version alone, -vqb its branch
-  -h, --help                 this text
-";
+/// The text of `--help`. The manual page and the shell completions are generated from it.
+pub(crate) const HELP: &str = include_str!("help.txt");
 
 #[cfg(test)]
 mod tests {
@@ -391,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_the_management_guide_are_understood() {
+    fn flags_of_the_management_guide_are_parsed() {
         let args = read("-D -f a.cfg -p /run/pid -n 500 -C /etc -sf 12 34 -dr -- b.cfg c.cfg").unwrap();
         assert!(args.daemon && args.ignore_resolution);
         assert_eq!(args.files, ["a.cfg", "b.cfg", "c.cfg"].map(PathBuf::from));
@@ -420,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_without_a_number_are_none() {
+    fn limits_without_a_number_are_unlimited() {
         for limit in ["x", "0", "-5", ""] {
             let words = ["-f", "a", "-n", limit, "-N", limit, "-m", limit].map(OsString::from);
             let args = parse(words).unwrap();
@@ -430,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_stand_behind_their_flag_or_in_the_next_word() {
+    fn traces_may_be_attached_to_the_flag_or_follow_it() {
         assert_eq!(read("-dt -f a").unwrap().traces.as_deref(), Some(""));
         assert_eq!(read("-dth1:user -f a").unwrap().traces.as_deref(), Some("h1:user"));
         assert_eq!(read("-dt h2 -f a").unwrap().traces.as_deref(), Some("h2"));
@@ -439,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_command_lines_are_explained() {
+    fn invalid_command_lines_give_errors() {
         assert_eq!(read(""), Err(ArgsError::NoFile));
         assert_eq!(read("-c"), Err(ArgsError::NoFile));
         assert_eq!(read("-f"), Err(ArgsError::MissingValue("-f".into())));

@@ -33,17 +33,17 @@ use crate::signals::{self, Ending};
 use crate::sockets::{Inherited, ListeningSocket};
 use crate::{caches, master, memory, privileges, sharing, states, system, traces, version, view};
 
-/// Starts what the plan says and returns when all is over.
+/// Runs the plan and returns when the process is about to end.
 pub(crate) fn run(plan: Plan, args: CommandLineArgs, resumed: Option<master::MasterState>) -> ExitCode {
     let messages = MessageFormat::new(args.quiet || plan.global.quiet);
     end(start(Arc::new(plan), &args, resumed, messages), messages)
 }
 
-/// What the program returns.
+/// Returns the exit code of the program.
 pub(crate) fn end(ending: Result<Ending, String>, messages: MessageFormat) -> ExitCode {
     match ending {
         Ok(Ending::Clean) => ExitCode::SUCCESS,
-        // As HAProxy: whoever waits for the process sees that the signal ended it.
+        // As in HAProxy, the parent process sees that the signal ended the process.
         Ok(Ending::Signal(number)) => {
             let _ = signal_hook::low_level::emulate_default_handler(number);
             ExitCode::from(128u8.wrapping_add(number as u8))
@@ -69,13 +69,13 @@ fn start(
     let (limits, bound) = match prepare(&plan, args, resumed.as_ref(), messages) {
         Ok(prepared) => prepared,
         Err(error) => {
-            // A master has workers, which go on.
+            // A resumed master has workers, which keep running.
             let Some(state) = resumed else { return Err(error) };
             messages.say(Severity::Alert, &error);
             return Ok(master::go_on(state, args, messages));
         }
     };
-    // The master stays one thread and forks before any other exists.
+    // The master stays single-threaded and forks before any other thread exists.
     let (mut link, mut launch) = (None, None);
     if global.master_worker {
         match master::split(global, args, resumed, messages)? {
@@ -91,11 +91,11 @@ fn start(
         }
         system::write_pidfile(global)?;
     }
-    // Files belong to who starts the program, wherever it goes then.
+    // Files belong to the user who starts the program, and are opened before it changes its root.
     proxy::log::open_mirrors(&plan)?;
     proxy::log::open_inherited(&plan);
     if !global.daemon {
-        // A closed standard error takes no messages.
+        // If standard error is closed, messages are lost.
         let _ = base::output::Standard::Error.open();
     }
     caches::prepare(&plan, messages);
@@ -120,7 +120,7 @@ fn start(
     run_workers(start)
 }
 
-/// Takes what the plan needs of the system and can be refused: limits, and all sockets.
+/// Acquires the resources that the system may refuse: limits and all sockets.
 fn prepare(
     plan: &Plan,
     args: &CommandLineArgs,
@@ -131,15 +131,14 @@ fn prepare(
     system::try_tables(plan, memory, messages)?;
     let limits = system::ProcessLimits { memory, ..system::limits(plan, messages)? };
     let inherited = match resumed {
-        // A path given by hand is for the first start, but for the one that forbids taking sockets
-        // over.
+        // `-x` with a path is only for the first start of a master, except that `/dev/null`, which forbids taking sockets over,
+        // always applies.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
             master::sockets(state, messages)
         }
         _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
     };
-    // From when it listens, a process may be asked to leave or to pause: that waits until it can be
-    // heeded.
+    // Once it listens, a process may be asked to finish or to pause: such signals wait until they can be handled.
     process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args).map_err(|failures| {
         failures.lines().for_each(|failure| messages.say(Severity::Alert, failure));
@@ -148,8 +147,7 @@ fn prepare(
     Ok((limits, bound))
 }
 
-/// Binds everything. Processes that are to be replaced are asked to let go of addresses that they
-/// alone can have.
+/// Binds all sockets. The processes to be replaced are asked to release addresses that cannot be shared.
 fn bind(
     plan: &Plan,
     mut inherited: Inherited,
@@ -169,36 +167,36 @@ fn bind(
             return bound;
         }
     }
-    // They go on, since we do not.
+    // This process fails, so the others resume.
     system::signal(old(), rustix::process::Signal::TTIN);
     bound
 }
 
-/// How often addresses that are in use are tried again, and how long apart.
+/// How often binding to an address in use is retried, and the pause in between.
 const RETRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(10);
 
 static PANICKED: EventCounter = event_counter!(Bug, "count_panics()", "a panic ended what a task did");
 static HELD_UP: EventCounter = event_counter!(Check, "watch()", "a task held its thread up for too long");
 
-/// What workers start with.
+/// Everything needed to start the workers.
 struct Start {
     plan: Arc<Plan>,
     bound: Vec<ListeningSocket>,
     limits: system::ProcessLimits,
-    /// The way to the master, if there is one.
+    /// The connection to the master, if there is one.
     link: Option<UnixStream>,
-    /// Who waits for this process in the foreground, if somebody does.
+    /// The foreground process that waits for this one, if there is one.
     launch: Option<system::Launch>,
     exposed: Arc<Exposed>,
-    /// The arguments that name processes to be replaced.
+    /// The arguments that name the processes to replace.
     old: CommandLineArgs,
-    /// All of them, for reading the configuration anew.
+    /// The complete arguments, for reading the configuration again.
     args: CommandLineArgs,
-    /// Whether there is a process before this one.
+    /// Whether this process replaces an earlier one.
     successor: bool,
     messages: MessageFormat,
-    /// Those that are shared with other processes.
+    /// The counters shared with other processes.
     counters: Option<Arc<SharedCounters>>,
 }
 
@@ -219,7 +217,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let showing = peers.clone();
     let show =
         Box::new(move |name: Option<&str>, with_names: bool| crate::peers::show(&showing, name, with_names));
-    // The runtime is new.
+    // The cell is new, so setting it cannot fail.
     let _ = runtime.peers.set(show);
     let common =
         Common { process: process.clone(), runtime: Arc::new(runtime), teller, exposed, limits, messages };
@@ -232,7 +230,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let reloader = Arc::new(Reloader::new(common.clone(), process_in_use.clone(), args));
     common.runtime.reload_by(reloader.clone());
     crate::messages::serve();
-    // Before connections can take all descriptors there are.
+    // Signals are set up before connections can use up the descriptors.
     let signals = signals::watch()?;
     let ready = Arc::new(Barrier::new(threads));
     for (index, share) in listeners::share(bound, threads).into_iter().enumerate() {
@@ -271,7 +269,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     Ok(ending)
 }
 
-/// The state of the process, with the limits that the plan and the system set.
+/// Creates the state of the process, with the limits of the plan and the system.
 fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {
     let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
     process.maxconn.store(limits.max_connections, Relaxed);
@@ -284,7 +282,7 @@ fn begin_process(plan: &Plan, limits: &system::ProcessLimits) -> Arc<Process> {
     process
 }
 
-/// The runtime socket's view of it, with what an earlier process left of it in files.
+/// Creates the runtime socket's view of the process, and restores what an earlier process saved to files.
 fn offer_commands(
     plan: &Plan,
     process: &Arc<Process>,
@@ -296,7 +294,7 @@ fn offer_commands(
     states::restore(plan, &view, messages);
     states::preload_counters(plan, &view, messages);
     let mut statistics = Statistics::new(process.clone(), view);
-    // The same version whoever asks for it, and however.
+    // The same version is reported everywhere.
     (statistics.version, statistics.date) = (version::FULL, version::DATE);
     statistics.warnings = crate::messages::warnings;
     let splices = |options: &plan::ProxyOptions| {
@@ -313,7 +311,7 @@ fn offer_commands(
     runtime
 }
 
-/// What a worker is given of the process.
+/// The process state passed to a worker.
 struct StartOfWorker {
     desk: Arc<Generation>,
     common: Arc<Common>,
@@ -334,7 +332,7 @@ async fn work(
     proxy::serve::accept::install();
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::serve::log::ring_feed::start(&worker);
-    // Whoever looks a name up finds the sections of all workers at work.
+    // Names may be looked up on any worker, so all sections must have been started.
     desk.sections.start();
     ready.wait().await;
     peers.start();
@@ -342,12 +340,12 @@ async fn work(
     if let Some(link) = link {
         obey(link, &common);
     }
-    // What is of a plan is not kept beyond it.
+    // Nothing of a plan is kept beyond its lifetime.
     drop((worker, desk, common, peers, ready));
     std::future::pending::<()>().await;
 }
 
-/// Does what the master asks for.
+/// Obeys the master's requests.
 fn obey(link: UnixStream, common: &Arc<Common>) {
     let (runtime, exposed, messages) = (common.runtime.clone(), common.exposed.clone(), common.messages);
     tokio::task::spawn_local(async move {
@@ -357,7 +355,7 @@ fn obey(link: UnixStream, common: &Arc<Common>) {
     });
 }
 
-/// Tells of workers that one task holds up.
+/// Reports workers that are blocked by one task.
 fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, messages: MessageFormat) {
     let (in_use, process) = (in_use.clone(), process.clone());
     let limit = limit.unwrap_or(Duration::from_millis(100));
@@ -390,11 +388,11 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
     }
 }
 
-/// From how many descriptors on idle connections and pipes are one too many.
+/// Sets the number of descriptors from which on idle connections and pipes are closed.
 fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::ProcessLimits) {
     let tune = &plan.global.tune;
     let share = |percent: u32| {
-        // A ratio of 100 is no limit: connections end first.
+        // A ratio of 100 has no effect, because connections are closed earlier.
         if percent >= 100 {
             0
         } else {
@@ -407,7 +405,7 @@ fn limit_descriptors(plan: &Plan, process: &Process, limits: &system::ProcessLim
     net::splice::limit_pipes(most);
 }
 
-/// A panic ends its own connection; here it is counted besides being shown.
+/// Counts panics, which end only their own connection; they are still printed.
 fn count_panics(process: &Arc<Process>) {
     let process = process.clone();
     let default = std::panic::take_hook();

@@ -1,6 +1,5 @@
-//! The directories of caches (`disk`): opened before the process gives up the file system and its
-//! rights, then served by the threads of the crate `disk`. Called by `boot`, `desk`, `reload` and
-//! `soft_stop`.
+//! The directories of caches (`disk`): opened before the process changes its root and drops privileges, then served by the threads
+//! of the crate `disk`. Called by `boot`, `generation` and `soft_stop`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ use state::transition;
 use crate::checks;
 use crate::messages::MessageFormat;
 
-/// Those that are open and have no threads yet.
+/// Open directories without running threads.
 static OPEN: Mutex<Vec<Directory>> = Mutex::new(Vec::new());
 
 fn stores(plan: &Plan) -> impl Iterator<Item = &Arc<Store>> {
@@ -36,7 +35,7 @@ fn open(directory: &str, plan: &Plan, messages: MessageFormat) -> Option<Directo
     }
 }
 
-/// Opens the directories of a process that starts.
+/// Opens the directories at process start.
 pub(crate) fn prepare(plan: &Plan, messages: MessageFormat) {
     let names = stores(plan).filter_map(|store| Some(&*store.settings.disk.as_ref()?.directory));
     let opened: Vec<Directory> = names.filter_map(|name| open(name, plan, messages)).collect();
@@ -72,7 +71,7 @@ pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: MessageForma
     }
 }
 
-/// Lets go of all directories of `plan` that `new` has no use for: other caches may have them.
+/// Closes the directories of `plan` that `new` does not use, so that other caches may take them.
 pub(crate) fn let_go(plan: &Plan, new: Option<&Plan>) {
     let stays =
         |store: &&Arc<Store>| new.is_some_and(|new| new.caches.iter().any(|other| Arc::ptr_eq(other, store)));

@@ -1,5 +1,5 @@
-//! What a plan made anew changes beside its lines: what a running process cannot change, what was
-//! added at run time and goes, lists and certificates whose files say something else by now.
+//! Side effects of a reload apart from changed lines: settings that a running process cannot change, objects added at run time that
+//! will be lost, and pattern lists and certificates that differ from their files.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use plan::ring::RingPeer;
 
 use crate::differences::{Changed, Difference, How};
 
-/// Lines of the global section that a reload heeds; all others are the process's own.
+/// Global keywords that a reload applies; all others belong to the process.
 const GLOBAL: &[&str] = &[
     "log",
     "log-tag",
@@ -55,7 +55,7 @@ const GLOBAL: &[&str] = &[
     "tune.pattern.cache-size",
 ];
 
-/// What the new plan says that cannot change while the process runs.
+/// Returns the changes in the new plan that a running process cannot make.
 pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     let global = |plan: &Plan| -> Vec<(String, String)> {
         let sections = plan.said.iter().filter(|section| &*section.kind == "global");
@@ -103,7 +103,7 @@ pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     all
 }
 
-/// What sections of peers do: they live as long as the process.
+/// Describes the `peers` sections, which live as long as the process.
 fn peers(plan: &Plan) -> Vec<String> {
     let lines = plan.said.iter().filter(|section| &*section.kind == "peers");
     let lines = lines.map(|section| format!("{} {:?}", section.title(), section.lines));
@@ -111,7 +111,7 @@ fn peers(plan: &Plan) -> Vec<String> {
     let made = sections.flat_map(|(proxy, peers)| {
         let name = &proxy.state.name;
         let tables = peers.tables.iter().map(move |shared| {
-            // One that is written to is made anew with each plan.
+            // A table that is written to is created again with each plan.
             let target = shared.table.write_to.get().map(|table| table.name());
             format!("{name} {} {:?} {target:?}", shared.name, shared.table.settings)
         });
@@ -121,7 +121,7 @@ fn peers(plan: &Plan) -> Vec<String> {
     lines.chain(made).collect()
 }
 
-/// Listeners that open their connections themselves, and where to.
+/// Describes listeners that open their connections themselves, and their targets.
 fn reversed(plan: &Plan) -> Vec<String> {
     let all = plan.proxies.iter().flat_map(|proxy| proxy.binds.iter().map(move |bind| (proxy, bind)));
     let found = all.filter_map(|(proxy, bind)| {
@@ -144,7 +144,7 @@ fn reversed(plan: &Plan) -> Vec<String> {
     found.collect()
 }
 
-/// Servers and backends that were added at run time and that the files do not have: they go.
+/// Reports servers and backends that were added at run time and are not in the files: they are removed.
 pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
     for proxy in old.proxies.iter().filter(|proxy| proxy.state.is_backend) {
         let removed = proxy.state.removed.load(Relaxed);
@@ -181,7 +181,7 @@ pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) 
 /// A pattern and its value.
 type ChangedEntry = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// Lists of patterns whose files say otherwise than what they hold now, whoever changed which.
+/// Reports pattern lists that differ from their files, whether list or file was changed.
 pub(crate) fn tell_lists(
     old: &sample::pattern::PatternSets,
     new: &sample::pattern::PatternSets,
@@ -222,7 +222,7 @@ pub(crate) fn tell_lists(
     }
 }
 
-/// Certificates whose files say otherwise than what is in use, whoever changed which.
+/// Reports certificates that differ from their files, whether certificate or file was changed.
 pub(crate) fn tell_certificates(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
     for name in new.tls.certificates() {
         let pem = |plan: &Plan| plan.tls.show(&name, false).map(|shown| shown.contents.to_pem());

@@ -1,4 +1,4 @@
-//! Reading the configuration for `-c` and for starting, and evaluating the condition of `-cc`.
+//! Reads the configuration for `-c` and for starting, and evaluates the condition of `-cc`.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,11 @@ use crate::args::{CommandLineArgs, ProgramAction};
 use crate::messages::{MessageFormat, say};
 use crate::{system, version};
 
-/// The plan of the configuration, or the exit code when there is none to start.
+/// Returns the plan of the configuration, or the exit code if there is none to start.
 pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Plan, ExitCode> {
     let before = system::priority();
     let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
-    // `tune.renice.startup` is for the reading alone. Where a process may not raise its priority,
-    // it keeps the lower one.
+    // `tune.renice.startup` only applies to reading. A process that may not raise its priority keeps the lower one.
     if system::priority() != before {
         let _ = system::set_priority(before);
     }
@@ -54,7 +53,7 @@ pub(crate) fn plan(args: &CommandLineArgs, messages: MessageFormat) -> Result<Pl
     if args.action == ProgramAction::Check && warned && !args.quiet {
         say(format_args!("Warnings were found."));
     }
-    // A configuration is valid without any, but only a master starts with it: a reload may add some.
+    // A configuration without listeners is valid, but only a master starts with it: a reload may add some.
     if !listens && !plan.global.master_worker && args.action != ProgramAction::Check {
         return Err(no_listener(messages));
     }
@@ -72,7 +71,7 @@ fn no_listener(messages: MessageFormat) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What the command line says goes before what the file says.
+/// Applies the command line, which overrides the configuration.
 pub(crate) fn apply(args: &CommandLineArgs, plan: &mut Plan) {
     let global = &mut plan.global;
     global.maxconn = args.maxconn.or(global.maxconn);
@@ -126,7 +125,7 @@ fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// `-cc`: 0 when the condition holds, 1 when not, 2 when it is wrong.
+/// `-cc`: exit code 0 if the condition is true, 1 if it is false, 2 if it is invalid.
 pub(crate) fn condition(args: &CommandLineArgs, messages: MessageFormat) -> ExitCode {
     let boot = boot(args);
     match syntax::evaluate_condition(&args.condition, &boot.facts, &boot.environment) {

@@ -1,5 +1,4 @@
-//! Starting health checks, and telling changes of servers: to the logs of their backend and to
-//! standard error.
+//! Starts health checks, and reports changes of servers to the logs of their backend and to standard error.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -17,33 +16,32 @@ use crate::emails::Emails;
 use crate::messages::{MessageFormat, without_numbers};
 
 thread_local! {
-    /// The calling thread's way out for these messages.
+    /// The calling thread's outbox for these messages.
     static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
 }
 
-/// Tells changes of servers. Made before what it needs to know of the plan, which comes with
-/// [`Teller::bind`].
+/// Reports changes of servers. Created before the plan is known; [`Teller::bind`] supplies that.
 #[derive(Clone, Default)]
 pub(crate) struct Teller(Arc<ArcSwapOption<PlanFacts>>);
 
-/// What it needs to know of the plan in use.
+/// The facts it needs about the plan in use.
 struct PlanFacts {
     shared: Weak<Shared>,
     emails: Emails,
 }
 
 impl Teller {
-    /// Says which plan's loggers are to be used, and who sends its e-mails.
+    /// Sets the plan that has the loggers, and the sender of e-mails.
     pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
         self.0.store(Some(Arc::new(PlanFacts { shared: Arc::downgrade(shared), emails })));
     }
 
-    /// The function that health checks and the runtime socket call.
+    /// Returns the function that health checks and the runtime socket call.
     pub(crate) fn notify(&self, messages: MessageFormat) -> health::Notify {
         let teller = self.clone();
         Arc::new(move |proxy, level, text| {
             if level == 0 {
-                // On standard error the proxy's name stands in quotes.
+                // On standard error the proxy's name is quoted.
                 let quoted = format!(" '{}' ", proxy.name);
                 messages.say(Severity::Alert, &text.replacen(&format!(" {} ", proxy.name), &quoted, 1));
             } else {
@@ -60,13 +58,13 @@ impl Teller {
     }
 }
 
-/// Tells the loggers of a proxy, and standard error.
+/// Writes a message to the loggers of a proxy and to standard error.
 pub(crate) fn tell(shared: &Shared, messages: MessageFormat, proxy: &state::Proxy, level: u8, text: &str) {
     messages.say(Severity::Warning, text);
     log(shared, proxy, level, text);
 }
 
-/// Tells the loggers of a proxy.
+/// Writes a message to the loggers of a proxy.
 pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
     if let Some(plan) = planned(shared, proxy) {
         log_to(shared, &plan.loggers, &LogLine::own(level, &plan.log_tag, text.as_bytes()));
@@ -77,7 +75,7 @@ fn planned<'a>(shared: &'a Shared, proxy: &state::Proxy) -> Option<&'a Arc<plan:
     shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id)
 }
 
-/// What is done where an e-mail is not taken: it is a warning, on standard error and in the log.
+/// Returns the handler of rejected e-mails: it writes a warning to standard error and the log.
 pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: MessageFormat) -> mail::MailFailed {
     let shared = Arc::downgrade(shared);
     Arc::new(move |mailer: &str, why: &str| {
@@ -89,7 +87,7 @@ pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: MessageFormat) -> m
     })
 }
 
-/// Tells the loggers of the process.
+/// Writes a message to the process's loggers.
 pub(crate) fn log_global(shared: &Shared, level: u8, text: &str) {
     let global = &shared.plan.global;
     let tag = global.log_tag.as_deref().unwrap_or("haproxy");
@@ -106,7 +104,7 @@ fn log_to(shared: &Shared, loggers: &[Logger], line: &LogLine<'_>) {
     });
 }
 
-/// The idle connections of the workers' pools.
+/// The idle connections in the workers' pools.
 struct Pools;
 
 impl health::Idle for Pools {
@@ -138,7 +136,7 @@ impl health::Lent for OnLoan {
     }
 }
 
-/// Gathers the plan's checks; every worker starts its share of them.
+/// Collects the plan's checks; every worker starts its share of them.
 pub(crate) fn gather(shared: &Shared, teller: &Teller, messages: MessageFormat) -> health::Checks {
     health::Checks::new(&shared.plan, shared.process.clone(), teller.notify(messages), Some(Arc::new(Pools)))
 }

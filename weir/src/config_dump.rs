@@ -1,8 +1,8 @@
-//! The running state as a configuration (`show config`, `save config`): what was read, with what was
-//! done to it since. Started from, it gives the same process.
+//! The running state as a configuration (`show config`, `save config`): the configuration as read, with the changes made since. A
+//! process started with it has the same state.
 //!
-//! Told as comments, since no keyword says it: frontends that are disabled, checks that are. Lists of
-//! patterns that were changed are files of their own beside the one that is saved.
+//! Disabled frontends and disabled checks become comments, since no keyword expresses them. Changed pattern lists are saved as
+//! separate files next to the configuration.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,8 +16,8 @@ use state::proxy::Admission;
 use state::server::ServerAddress;
 use state::{Admin, Server};
 
-/// A configuration that holds what was done to the process. Where `beside` is a file, lists that
-/// were changed are named as [`lists`] says.
+/// Returns a configuration that includes the changes made at run time. If `beside` is a file, changed pattern lists have the names
+/// that [`lists`] returns.
 pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<&Path>) -> String {
     let mut text = String::from("# What was read, and what was done to it at run time.\n");
     let changed = changed(patterns);
@@ -27,7 +27,7 @@ pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<
             let _ = writeln!(text, "# {name} was changed: `save config` writes its entries too.");
         }
     }
-    // What `filter spoe` reads stands in files of its own.
+    // The sections of `filter spoe` are in separate files.
     for section in plan.said.iter().filter(|section| !section.kind.starts_with("spoe-")) {
         text.push('\n');
         write_section(section, plan, &mut text);
@@ -49,8 +49,7 @@ pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<
     text
 }
 
-/// The files that lists of patterns go to that were changed, where the configuration is saved as
-/// `beside`, and what they hold.
+/// Returns the paths and contents of the changed pattern lists, for a configuration saved as `beside`.
 pub(crate) fn lists(patterns: &PatternSets, beside: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let content = |list: &Arc<List>| {
         let mut bytes = Vec::new();
@@ -67,7 +66,7 @@ pub(crate) fn lists(patterns: &PatternSets, beside: &Path) -> Vec<(std::path::Pa
     changed(patterns).into_iter().map(|(number, list)| (file_of(beside, number), content(&list))).collect()
 }
 
-/// Lists of files that were changed since, with their numbers.
+/// Returns the lists from files that were changed since, with their numbers.
 fn changed(patterns: &PatternSets) -> Vec<(u32, Arc<List>)> {
     let named = |list: &&Arc<List>| list.is_changed() && list.name().starts_with(['/', '.']);
     patterns.lists().iter().filter(named).map(|list| (list.number(), list.clone())).collect()
@@ -113,7 +112,7 @@ fn write_section(section: &SourceSection, plan: &Plan, text: &mut String) {
     write_added(proxy, text);
 }
 
-/// The limit of a frontend's connections, where an operator changed it.
+/// Returns a frontend's connection limit if an operator has changed it.
 fn changed_limit(proxy: &Proxy) -> Option<u32> {
     let now = proxy.state.maxconn.load(Relaxed);
     (proxy.state.is_frontend && now != proxy.state.configured().maxconn).then_some(now)
@@ -123,7 +122,7 @@ fn write_line(line: &str, text: &mut String) {
     let _ = writeln!(text, "    {line}");
 }
 
-/// Servers that were added at run time.
+/// Writes the servers added at run time.
 fn write_added(proxy: &Proxy, text: &mut String) {
     for server in proxy.servers.iter_added().filter(|server| !server.state.removed.load(Relaxed)) {
         if let Some(line) = &server.added {
@@ -132,12 +131,12 @@ fn write_added(proxy: &Proxy, text: &mut String) {
     }
 }
 
-/// The server of that name that the configuration had first.
+/// Returns the server that had this name in the configuration.
 fn find<'a>(servers: &'a [Arc<Server>], name: &str) -> Option<&'a Arc<Server>> {
     servers.iter().find(|server| *server.name == *name && !server.dynamic.load(Relaxed))
 }
 
-/// A server's line as it would be now; none where it was removed.
+/// Writes a server's line in its current form, or nothing if the server was removed.
 fn write_server(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     let words = words(&line.text);
     let servers = proxy.state.servers.load();
@@ -148,7 +147,7 @@ fn write_server(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     }
 }
 
-/// The servers of a template: as one line where nothing was done to any, else a line each.
+/// Writes the servers of a template: as one line if none was changed, otherwise one line each.
 fn write_template(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     let words = words(&line.text);
     let (Some(prefix), Some(range)) = (words.get(1), words.get(2)) else { return };
@@ -166,7 +165,7 @@ fn write_template(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     }
 }
 
-/// Whether nothing was done to a server that its line could say.
+/// Returns whether nothing that a server line can express was changed.
 fn is_as_said(server: &Server) -> bool {
     let said = server.configured();
     let forced = server.admin().0 & (Admin::FORCED_MAINT | Admin::FORCED_DRAIN);
@@ -176,7 +175,7 @@ fn is_as_said(server: &Server) -> bool {
         && forced == if said.disabled { Admin::FORCED_MAINT } else { 0 }
 }
 
-/// The address that an operator gave it.
+/// Returns the address that an operator has set.
 fn new_address(server: &Server) -> Option<String> {
     if server.admin().0 & Admin::FQDN_SET != 0
         && let Some(name) = server.fqdn.load_full()
@@ -195,7 +194,7 @@ fn new_address(server: &Server) -> Option<String> {
     }
 }
 
-/// A line with what was done to its server.
+/// Writes a line with the changes of its server.
 fn write_changed(said: &[String], server: &Server, text: &mut String) {
     let configured = server.configured();
     let mut words = said.to_vec();
@@ -204,7 +203,7 @@ fn write_changed(said: &[String], server: &Server, text: &mut String) {
     }
     let admin = server.admin().0;
     let drains = admin & Admin::FORCED_DRAIN != 0;
-    // What drains is told as what it comes to.
+    // A draining server is written with the weight 0.
     let weight = if drains { 0 } else { server.user_weight() };
     if weight != configured.weight {
         set(&mut words, "weight", &weight.to_string());
@@ -227,7 +226,7 @@ fn write_changed(said: &[String], server: &Server, text: &mut String) {
     write_line(&shown.join(" "), text);
 }
 
-/// Gives a parameter another value, or adds it.
+/// Replaces the value of a parameter, or adds the parameter.
 fn set(words: &mut Vec<String>, name: &str, value: &str) {
     match words.iter().skip(3).position(|word| word == name).map(|at| at + 4) {
         Some(at) if at < words.len() => words[at] = value.to_owned(),
@@ -235,7 +234,7 @@ fn set(words: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// The words of a line that was written with quotes where it needs them.
+/// Splits a line that was written with quotes where needed.
 fn words(line: &str) -> Vec<String> {
     let (mut all, mut word, mut begun, mut quoted) = (Vec::new(), String::new(), false, false);
     let mut characters = line.chars();
@@ -268,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_as_they_were_written() {
+    fn words_round_trip() {
         assert_eq!(words("server s 'a b' 'it'\\''s' ''"), ["server", "s", "a b", "it's", ""]);
         for word in ["plain", "two words", "it's", "#", ""] {
             assert_eq!(words(&config::shown(word)), [word]);
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_replaced_or_added() {
+    fn parameters_are_replaced_or_added() {
         let mut line = words("server weight 127.0.0.1:1 weight 5 check");
         set(&mut line, "weight", "7");
         set(&mut line, "maxconn", "3");

@@ -1,4 +1,4 @@
-//! Accepting connections of a `stats socket` and handing each to the runtime API.
+//! Accepts connections of a `stats socket` and passes each to the runtime API.
 
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -17,14 +17,14 @@ use crate::hand_over::Exposed;
 use crate::process_context::Common;
 use crate::view;
 
-/// Serves a runtime socket, until a soft stop, or until the task of another plan does.
+/// Serves a runtime socket until a soft stop, or until the task of another plan takes over.
 pub(crate) fn serve(
     common: Arc<Common>,
     bind: &Bind,
     listener: Listener,
     is_old: Arc<AtomicBool>,
 ) -> impl Future<Output = ()> + 'static {
-    // The plan is not kept by it.
+    // The task must not keep the plan alive.
     let grants = Grants {
         level: view::level(bind.level),
         severity: view::severity(bind.severity_output),
@@ -33,7 +33,7 @@ pub(crate) fn serve(
     accept(common, bind.listener.clone(), grants, listener, is_old)
 }
 
-/// The settings of a runtime socket that its connections get.
+/// The settings of a runtime socket that apply to its connections.
 struct Grants {
     level: AccessLevel,
     severity: SeverityOutput,
@@ -48,7 +48,7 @@ async fn accept(
     mut listener: Listener,
     is_old: Arc<AtomicBool>,
 ) {
-    // A process that stops leaves the address to its successor.
+    // A stopping process leaves the address to its successor.
     let stopped = || {
         poll_fn(|context| {
             entry.wait(context.waker().clone());
@@ -60,7 +60,7 @@ async fn accept(
         })
     };
     loop {
-        // Who comes when all places are taken waits in the kernel, as in HAProxy.
+        // Clients beyond the limit wait in the kernel's queue, as in HAProxy.
         let accepted = async {
             ClientSlot::free(&common.runtime).await;
             poll_fn(|context| listener.poll_accept(context)).await
@@ -70,13 +70,13 @@ async fn accept(
             () = stopped() => return,
         };
         let Ok(accepted) = accepted else {
-            // Descriptors ran out, most likely: the next attempt may find some.
+            // Most likely descriptors ran out: a later attempt may succeed.
             runtime::timer::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let stream = Stream::from_fd(accepted.socket, accepted.peer.is_some());
         let exposed = grants.exposes.then(|| common.exposed.clone());
-        // A client of another socket may have come first.
+        // A client of another socket may have taken the slot.
         let place = tokio::select! {
             place = ClientSlot::take(common.runtime.clone()) => place,
             () = stopped() => return,
@@ -97,12 +97,12 @@ pub(crate) async fn converse(
     let hand_over = exposed.zip(connection.ok()).map(|(exposed, connection)| -> HandOver {
         Box::new(move || {
             Box::pin(async move {
-                // The successor says what it lacks; it is its start that fails.
+                // The successor reports what it lacks; its start fails, not this process.
                 let _ = tokio::task::spawn_blocking(move || exposed.hand_over(connection)).await;
             })
         })
     });
-    // A client that went away is nobody to tell.
+    // The client may have gone away.
     let _ = if stream.is_tcp() {
         let Ok(stream) = TcpStream::from_std(stream.into_fd().into()) else { return };
         control::socket::session::serve(stream, level, severity, place, hand_over).await

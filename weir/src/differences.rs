@@ -1,15 +1,15 @@
-//! What one configuration says otherwise than another, as people would say it: sections that come
-//! and go, servers and sockets by name, settings with both values, rules by how many.
+//! Differences between two configurations in a readable form: added and removed sections, servers and sockets by name, settings
+//! with both values, rules by number.
 //!
-//! Compares what was said (`plan::said`), not what became of it: a line that is written otherwise
-//! and means the same counts as changed.
+//! Compares the text (`plan::said`), not its effect: a line that is written differently counts as changed even if it means the
+//! same.
 
 use std::collections::{BTreeMap, HashMap};
 
 use control::DifferenceFormat;
 use plan::source_text::{SourceLine, SourceSection};
 
-/// How a section, or something in it, is otherwise.
+/// How a section, or something in it, differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Added,
@@ -26,7 +26,7 @@ impl How {
         }
     }
 
-    /// Green, red, yellow.
+    /// Returns green, red or yellow.
     fn colour(self) -> &'static str {
         match self {
             Self::Added => "\x1b[32m",
@@ -36,17 +36,17 @@ impl How {
     }
 }
 
-/// One thing that is otherwise.
+/// A difference within a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) how: How,
     /// `server s3`, `timeout server`, `2 rules`.
     pub(crate) what: String,
-    /// What it was and what it is, where that is short.
+    /// The old and the new value, if they are short.
     pub(crate) values: Option<(String, String)>,
 }
 
-/// A section that is otherwise.
+/// A section that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Changed {
     /// `backend app`.
@@ -55,7 +55,7 @@ pub(crate) struct Changed {
     pub(crate) changes: Vec<Difference>,
 }
 
-/// All that is otherwise in `new`.
+/// Returns all differences between `old` and `new`.
 pub(crate) fn between(old: &[SourceSection], new: &[SourceSection]) -> Vec<Changed> {
     let mut before: BTreeMap<String, Vec<&SourceSection>> = BTreeMap::new();
     for section in old {
@@ -89,7 +89,7 @@ pub(crate) fn between(old: &[SourceSection], new: &[SourceSection]) -> Vec<Chang
     found
 }
 
-/// Keywords whose lines are told apart by their first word.
+/// Keywords with lines that are identified by their first argument.
 const NAMED: &[&str] = &[
     "server",
     "server-template",
@@ -106,7 +106,7 @@ const NAMED: &[&str] = &[
     "dgram-bind",
 ];
 
-/// Keywords that are rules, or work like them: how many are otherwise is what matters.
+/// Keywords that are rules, or work like them: only the number of differences matters.
 const RULES: &[&str] = &[
     "http-request",
     "http-response",
@@ -131,7 +131,7 @@ fn is_rule(keyword: &str) -> bool {
     RULES.contains(&first) && !keyword.ends_with("inspect-delay") && keyword != "monitor-uri"
 }
 
-/// What a line is told apart by, and what it says of it.
+/// Returns the key that identifies a line, and the rest of the line.
 fn key(line: &SourceLine) -> (String, &str) {
     let text = &*line.text;
     let (sign, rest) = ["no ", "default "]
@@ -150,7 +150,7 @@ fn key(line: &SourceLine) -> (String, &str) {
     (format!("{sign}{}", line.keyword), value)
 }
 
-/// What is otherwise within a section.
+/// Returns the differences within a section.
 fn lines(old: &SourceSection, new: &SourceSection) -> Vec<Difference> {
     let mut changes = Vec::new();
     if old.from != new.from {
@@ -178,7 +178,7 @@ fn lines(old: &SourceSection, new: &SourceSection) -> Vec<Difference> {
     changes
 }
 
-/// The lines of a section, by what they are told apart by, and its rules.
+/// The lines of a section by their keys, and its rules.
 #[derive(Default)]
 struct Lines<'a> {
     order: Vec<String>,
@@ -205,7 +205,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// How long values are that are shown.
+/// Maximum length of values that are shown.
 const SHORT: usize = 60;
 
 fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Difference>) {
@@ -219,7 +219,7 @@ fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Differenc
     };
     let (before, now) = (old.join(", "), new.join(", "));
     let shows = how == How::Changed && before.len() <= SHORT && now.len() <= SHORT;
-    // An added setting is told with its value, a server by its name.
+    // An added setting is shown with its value, a server by its name.
     let named =
         NAMED.iter().any(|keyword| what.starts_with(&format!("{keyword} "))) || what.starts_with("acl ");
     let what = match how {
@@ -229,8 +229,7 @@ fn setting(what: String, old: &[&str], new: &[&str], changes: &mut Vec<Differenc
     changes.push(Difference { how, what, values: shows.then_some((before, now)) });
 }
 
-/// How many rules are otherwise: those that come for others that go count once. Where all are the
-/// same in another order, those out of their places.
+/// Counts the rules that differ: a replaced rule counts once. If only the order differs, counts the rules that have moved.
 fn rules(old: &[&str], new: &[&str]) -> usize {
     if old == new {
         return 0;
@@ -246,7 +245,7 @@ fn rules(old: &[&str], new: &[&str]) -> usize {
     }
 }
 
-/// All of it in the form that is wanted, with a line's end.
+/// Renders all differences in the requested format, with a final line break.
 pub(crate) fn show(all: &[Changed], shown: DifferenceFormat) -> String {
     match shown {
         DifferenceFormat::Json => json(all),
@@ -310,7 +309,7 @@ fn json(all: &[Changed]) -> String {
     format!("[{}]\n", sections.join(","))
 }
 
-/// A string of JSON (RFC 8259, 7).
+/// Returns a JSON string (RFC 8259, 7).
 fn string(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -339,7 +338,7 @@ mod tests {
     const OLD: &str = "frontend web\n bind 127.0.0.1:1\n http-request deny if { path /a }\n http-request set-header x y\n default_backend app\nbackend app\n timeout server 30s\n server s1 127.0.0.1:2\n server s2 127.0.0.1:3\nbackend gone\n";
 
     #[test]
-    fn a_difference_is_told_as_people_would_say_it() {
+    fn differences_are_rendered_for_people() {
         let new = "frontend web\n bind 127.0.0.1:1\n http-request deny if { path /b }\n http-request set-header x z\n default_backend app\nbackend app\n timeout server 60s\n server s1 127.0.0.1:2\n server s2 127.0.0.1:3 weight 5\n server s3 127.0.0.1:4\nbackend come\n";
         let all = between(&said(OLD), &said(new));
         assert_eq!(
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_otherwise_and_says_the_same_is_no_difference() {
+    fn equivalent_spelling_is_not_a_difference() {
         let spaced = OLD.replace(' ', "   ");
         assert_eq!(
             show(&between(&said(OLD), &said(&spaced)), DifferenceFormat::Text),
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_in_another_order_are_changed() {
+    fn reordered_rules_count_as_changed() {
         assert_eq!(rules(&["a", "b", "c"], &["a", "c", "b"]), 2);
         assert_eq!(rules(&["a", "b"], &["a"]), 1);
         assert_eq!(rules(&["a"], &["b", "c"]), 2);

@@ -1,5 +1,5 @@
-//! `-dC`: prints the configuration as it was read, without comments, with conditions and variables
-//! resolved; with a key, in a form that can be shown to others (management manual, section 3).
+//! `-dC`: prints the configuration as it was read, without comments and with conditions and variables resolved; with a key, private
+//! data are hashed so that it can be shown to others (management manual, section 3).
 
 use control::anonymous::Anonymous;
 use diag::{Diagnostics, SourceMap};
@@ -9,7 +9,7 @@ use crate::args::CommandLineArgs;
 use crate::check;
 use crate::messages::say;
 
-/// How a word is shown where a key hides what is somebody's affair.
+/// How a word is shown when a key hides private data.
 #[derive(Clone, Copy)]
 enum WordMask {
     Plain,
@@ -22,11 +22,10 @@ enum WordMask {
     Address,
 }
 
-/// What is shown of a statement: its keyword, the words behind it, and whether `[...]` says that
-/// there was more.
+/// How a statement is shown: its keyword, the arguments, and whether `[...]` marks omitted ones.
 type StatementDump = (&'static str, &'static [WordMask], bool);
 
-/// The statements that are not shown in three words; a second keyword stands behind a space.
+/// The statements that are not shown in three words; a second keyword follows a space.
 #[rustfmt::skip]
 const ROWS: &[StatementDump] = {
     use WordMask::{Address, Name, Path, Plain, Secret};
@@ -61,7 +60,7 @@ const ROWS: &[StatementDump] = {
     ]
 };
 
-/// A line with hashes in place of names, addresses and secrets.
+/// Returns a line with names, addresses and secrets hashed.
 fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
     let second = words.get(1).map_or("", |word| word.as_str());
     let named = |row: &&StatementDump| match row.0.split_once(' ') {
@@ -89,8 +88,7 @@ fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
     out.join(" ")
 }
 
-/// Prints every line that counts, under the key if it is not 0. Errors are left to the reading that
-/// follows.
+/// Prints every active line, hashed unless the key is 0. Errors are reported later, when the configuration is read for use.
 pub(crate) fn print(args: &CommandLineArgs, key: u32) {
     let mut sources = SourceMap::new();
     let Ok(files) = syntax::load(&mut sources, &args.files) else { return };
@@ -113,7 +111,7 @@ pub(crate) fn print(args: &CommandLineArgs, key: u32) {
     }
 }
 
-/// A word so that it reads back as it is.
+/// Quotes a word if needed, so that it reads back unchanged.
 fn quoted(word: &Word) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b'#' | b'$');
     if !word.is_empty() && word.bytes().iter().all(|byte| plain(*byte)) {

@@ -1,4 +1,4 @@
-//! E-mails about servers: the posts of the configuration, and which messages go there.
+//! E-mails about servers: the senders in the configuration, and which messages are sent.
 
 use std::io;
 use std::sync::Arc;
@@ -7,33 +7,32 @@ use mail::{Letter, MailFailed, Post};
 use plan::Plan;
 use plan::mail::{EmailAlert, Mailers};
 
-/// The ways to the mail servers of all `mailers` sections: backends that are added at run time may
-/// name any of them.
+/// The senders of all `mailers` sections; backends added at run time may name any of them.
 pub(crate) struct Emails {
     posts: Vec<(Arc<Mailers>, Post)>,
-    /// The machine's name.
+    /// The host name.
     hello: String,
 }
 
-/// The machine's name.
+/// Returns the host name.
 pub(crate) fn machine() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl Emails {
-    /// Starts the threads that hand e-mails over.
+    /// Starts the delivery threads.
     ///
     /// # Errors
-    /// The system has none left.
+    /// A thread cannot be started.
     pub(crate) fn start(plan: &Plan, failed: &MailFailed) -> io::Result<Self> {
         let start = |mailers: &Arc<Mailers>| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?));
-        // Scripts that send them do it in the process's place.
+        // A script that sends mail replaces this.
         let is_scripted = plan.lua.as_ref().is_some_and(|program| program.sends_mail());
         let posts = plan.mailers.iter().filter(|_| !is_scripted).map(start).collect::<io::Result<_>>()?;
         Ok(Self { posts, hello: machine() })
     }
 
-    /// Has a message about a server of a proxy sent, if its e-mails tell of such.
+    /// Sends a message about a server of a proxy, if `alert` selects it.
     pub(crate) fn tell(&self, alert: &EmailAlert, level: u8, text: &str) {
         if state::transition::email_level(level, text).is_none_or(|level| level > alert.level) {
             return;

@@ -1,5 +1,5 @@
-//! What a plan in use has at work: what its workers share, and on each worker its tasks. A reload
-//! puts another in its place; what is of the process is [`Common`].
+//! The running state of a plan: the state shared by its workers, and its tasks on each worker. A reload replaces it; [`Common`] is what
+//! belongs to the process.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,35 +20,35 @@ use crate::services;
 use crate::sockets::{ListeningSocket, SocketOwner};
 use crate::{caches, checks};
 
-/// What a plan has at work.
+/// The running state of a plan.
 pub(crate) struct Generation {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sections: resolvers::Sections,
     checks: Arc<health::Checks>,
-    /// Whether another plan is in use: its runtime sockets are served by that one's tasks.
+    /// Set when another plan is in use; its tasks then serve the runtime sockets.
     is_old: Arc<AtomicBool>,
 }
 
-/// The desk of the plan in use.
+/// The generation in use.
 pub(crate) struct InUse(ArcSwap<Generation>);
 
 impl InUse {
-    /// That of the first plan.
+    /// Starts with the first generation.
     pub(crate) fn new(desk: Arc<Generation>) -> Self {
         Self(ArcSwap::new(desk))
     }
 
-    /// The one now.
+    /// Returns the current generation.
     pub(crate) fn desk(&self) -> Arc<Generation> {
         self.0.load_full()
     }
 
-    /// What its workers share.
+    /// Returns the state shared by the workers.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.0.load().shared.clone()
     }
 
-    /// Puts another in its place; gives the one before.
+    /// Replaces the current generation and returns the previous one.
     pub(crate) fn replace(&self, desk: Arc<Generation>) -> Arc<Generation> {
         self.0.swap(desk)
     }
@@ -68,18 +68,18 @@ impl Drop for Tasks {
 }
 
 thread_local! {
-    /// Those of the calling worker.
+    /// The tasks of the calling worker.
     static TASKS: RefCell<Tasks> = RefCell::default();
 }
 
 impl Generation {
-    /// Prepares a plan, and has the process's messages and commands go by it.
+    /// Prepares a plan, and makes the process's messages and commands use it.
     ///
     /// # Errors
-    /// There are no threads left for e-mails.
+    /// The threads for e-mails cannot be started.
     pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Plan>) -> Result<Self, String> {
         let Common { process, runtime, teller, messages, .. } = common;
-        // Of this plan alone: addresses in it are places.
+        // The callback checks the generation: indices are only valid in this plan.
         let generation = Arc::new(std::sync::OnceLock::new());
         let moved = {
             let generation = generation.clone();
@@ -94,7 +94,7 @@ impl Generation {
         let asking = httpclient::ClientSettings::of(&plan, &sections);
         let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
-        // Set once.
+        // The cell is set only here.
         let _ = generation.set(shared.generation);
         if let Some(program) = &shared.plan.lua {
             program.serve(Box::new(crate::scripts::ProcessHost(Arc::downgrade(&shared), runtime.clone())));
@@ -114,8 +114,7 @@ impl Generation {
         Ok(Self { shared, sections, checks, is_old: Arc::default() })
     }
 
-    /// Begins what is of the plan on the calling worker: its share of the listeners, its part of the
-    /// checks and of what is done by the way.
+    /// Starts the plan's tasks on the calling worker: its share of the listeners and checks, and periodic work.
     pub(crate) fn attend(&self, worker: &Rc<Worker>, share: Vec<ListeningSocket>, common: &Arc<Common>) {
         let mut tasks = Tasks::default();
         if worker.index == 0 {
@@ -144,7 +143,7 @@ impl Generation {
         TASKS.replace(tasks);
     }
 
-    /// Ends on the calling worker what another plan's desk begins anew.
+    /// Stops the tasks on the calling worker that the next plan starts again.
     pub(crate) fn leave(&self) {
         self.is_old.store(true, Relaxed);
         for socket in &self.shared.plan.global.stats_sockets {
@@ -156,8 +155,7 @@ impl Generation {
         self.sections.stop();
     }
 
-    /// Serves a socket. What accepts sees by itself when another plan is in use; what takes
-    /// datagrams is ended.
+    /// Serves a socket. Accept loops notice by themselves that another plan is in use; tasks that receive datagrams are aborted.
     fn listen(
         &self,
         worker: &Rc<Worker>,
@@ -189,8 +187,8 @@ impl Generation {
                 let (exposed, worker) = (common.exposed.clone(), Rc::downgrade(worker));
                 tokio::task::spawn_local(async move {
                     task.await;
-                    // `shutdown frontend`: the address is free only when no copy of the socket is
-                    // left. Those of a plan that is in use no more are gone already.
+                    // `shutdown frontend`: the address is only free once no copy of the socket is left. The copies of a replaced
+                    // plan are gone already.
                     if worker.upgrade().is_some_and(|worker| !worker.is_old()) {
                         exposed.close_of(bound.owner);
                     }
@@ -208,7 +206,7 @@ impl Generation {
     }
 }
 
-/// Begins the updates of OCSP answers.
+/// Starts the updates of OCSP responses.
 fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) -> Option<AbortHandle> {
     let plan = &shared.plan;
     let mut settings = httpclient::ClientSettings::of(plan, sections);
@@ -219,7 +217,7 @@ fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) 
     Some(tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell })).abort_handle())
 }
 
-/// Begins with the orders of certificates.
+/// Starts ordering certificates.
 fn order_certificates(
     shared: &Arc<Shared>,
     sections: &resolvers::Sections,

@@ -1,5 +1,4 @@
-//! Listening sockets on their way from a process to its successor (management manual, 3, `-x`):
-//! those that this process would give, and those that it takes.
+//! Transfer of listening sockets from a process to its successor (management manual, 3, `-x`): sending and receiving.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,8 +17,7 @@ use socket2::{SockRef, Type};
 
 use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
 
-/// Asks the process behind the runtime socket at `path` for its listening sockets; `/dev/null`
-/// stands for nobody.
+/// Requests the listening sockets from the process behind the runtime socket at `path`; `/dev/null` yields none.
 pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
     if path == Path::new("/dev/null") {
         return Ok(Vec::new());
@@ -27,12 +25,12 @@ pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
     receive_over(&UnixStream::connect(path)?)
 }
 
-/// Receives them over a connection to its runtime API.
+/// Requests them over an existing connection to the runtime API.
 pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
 }
 
-/// The socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.
+/// Returns the socket with its address; `None` if it is neither a listening stream socket nor a UDP socket.
 fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     let Passed { socket, namespace, interface } = passed;
     let reference = SockRef::from(&socket);
@@ -44,7 +42,7 @@ fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     let address = if let Some(address) = address.as_socket() {
         if is_datagram { BindAddress::Udp(address) } else { BindAddress::Ip(address) }
     } else if is_datagram {
-        // Nothing receives on UNIX datagram sockets.
+        // Nothing receives on Unix datagram sockets.
         return None;
     } else if let Some(path) = address.as_pathname() {
         BindAddress::Unix(final_path(path))
@@ -54,7 +52,7 @@ fn taken(passed: Passed<OwnedFd>) -> Option<InheritedSocket> {
     Some(InheritedSocket { address, namespace, interface, socket, owner: None })
 }
 
-/// Sockets are bound as `path.PID.tmp` and renamed, which their own address does not tell.
+/// Strips the `.PID.tmp` suffix. Sockets are bound under that name and then renamed, which their own address does not show.
 fn final_path(path: &Path) -> std::path::PathBuf {
     let text = path.to_string_lossy();
     let bare = text.strip_suffix(".tmp").and_then(|text| text.rsplit_once('.'));
@@ -72,17 +70,16 @@ fn abstract_name(name: &[u8]) -> BindAddress {
     BindAddress::Abstract { name: if padded { name[..end].to_vec() } else { name.to_vec() }, padded }
 }
 
-/// The listening sockets that a successor may ask for. They are kept twice meanwhile; a soft stop
-/// lets these go too.
+/// Copies of the listening sockets for a successor. They also keep the sockets open; a soft stop closes them too.
 #[derive(Debug, Default)]
 pub(crate) struct Exposed {
     sockets: Mutex<Vec<(SocketOwner, Passed<OwnedFd>)>>,
-    /// Whether a successor has them: connections in their queues are its own.
+    /// Whether a successor has taken them: it then owns the connections in their queues.
     handed_over: AtomicBool,
 }
 
 impl Exposed {
-    /// Copies of all sockets bound.
+    /// Copies all bound sockets.
     pub(crate) fn of(plan: &Plan, bound: &[ListeningSocket]) -> io::Result<Self> {
         let mut all = Vec::with_capacity(bound.len());
         for one in bound {
@@ -108,7 +105,7 @@ impl Exposed {
         Ok(Self { sockets: Mutex::new(all), handed_over: AtomicBool::new(false) })
     }
 
-    /// Answers a successor over its connection. Blocks: not on a worker's turn.
+    /// Answers a successor over its connection. Blocks, so it must not run on a worker.
     pub(crate) fn hand_over(&self, connection: impl AsFd) -> io::Result<()> {
         let copies: Vec<Passed<OwnedFd>> = self
             .lock()
@@ -134,13 +131,13 @@ impl Exposed {
         Ok(())
     }
 
-    /// Whether a successor received them.
+    /// Returns whether a successor received them.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.handed_over.load(Relaxed)
     }
 
-    /// New connections go to the sockets that a successor bound to the same addresses, so that what
-    /// is queued here can be accepted to the last before this process closes its own.
+    /// Directs new connections to the sockets that a successor bound to the same addresses, so that all queued ones can be accepted
+    /// here before this process closes its sockets.
     pub(crate) fn turn_away(&self) {
         let all = self.lock();
         let addresses: Vec<_> =
@@ -153,7 +150,7 @@ impl Exposed {
         }
     }
 
-    /// Copies of them, for a plan that takes the place of the one in use.
+    /// Returns copies of the sockets, for the plan that replaces the current one.
     pub(crate) fn copies(&self) -> io::Result<Inherited> {
         let mut all = Vec::new();
         for (owner, passed) in self.lock().iter() {
@@ -167,19 +164,19 @@ impl Exposed {
         Ok(all)
     }
 
-    /// Keeps those of `other` instead.
+    /// Replaces the sockets by those of `other`.
     pub(crate) fn replace(&self, other: Self) {
         let other = std::mem::take(&mut *other.lock());
         *self.lock() = other;
         self.handed_over.store(false, Relaxed);
     }
 
-    /// Closes them: what was not asked for is nobody's.
+    /// Closes the sockets.
     pub(crate) fn close(&self) {
         self.lock().clear();
     }
 
-    /// Closes those of one that has stopped by itself.
+    /// Closes the sockets of an owner that has stopped by itself.
     pub(crate) fn close_of(&self, owner: SocketOwner) {
         self.lock().retain(|(own, _)| *own != owner);
     }
@@ -194,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_a_socket_was_renamed_to_is_found_again() {
+    fn temporary_suffix_of_socket_path_is_stripped() {
         for (bound, wanted) in [
             ("/run/weir.sock.123.tmp", "/run/weir.sock"),
             ("/run/weir.sock", "/run/weir.sock"),
@@ -206,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abstract_name_of_full_length_was_padded() {
+    fn full_length_abstract_names_are_padded() {
         let mut full = b"name".to_vec();
         full.resize(107, 0);
         let name = b"name".to_vec();

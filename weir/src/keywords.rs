@@ -1,4 +1,4 @@
-//! `-dK`: prints the keywords of the tables in HAProxy's form, for tools that watch the language.
+//! `-dK`: prints the keywords of the tables in HAProxy's format, for tools that track the language.
 
 use config::draft::row::Where;
 use rules::Ruleset;
@@ -6,7 +6,7 @@ use sample::args::Spec;
 
 use crate::messages::say;
 
-/// The classes: name, what `-dKhelp` says of it, and what prints it.
+/// The classes: name, description in `-dKhelp`, and print function.
 #[rustfmt::skip]
 const CLASSES: &[(&str, &str, fn())] = &[
     ("acl", "ACL keywords",              acls),
@@ -18,7 +18,7 @@ const CLASSES: &[(&str, &str, fn())] = &[
     ("svc", "service names",             services),
 ];
 
-/// Prints the classes named, separated by commas.
+/// Prints the named classes, separated by commas.
 pub(crate) fn dump(classes: &str) {
     for class in classes.split(',') {
         match CLASSES.iter().find(|(name, ..)| *name == class) {
@@ -100,7 +100,7 @@ fn converters() {
     let mut lines: Vec<(&str, String)> = sample::convert::all()
         .map(|convert| {
             let shown = arguments(convert.args);
-            // HAProxy writes what it gives before what it takes.
+            // HAProxy prints the output type before the input type.
             let types = format!("{} => {}", convert.gives.name(), convert.takes.name());
             (convert.name, format!("{}{shown}: {types}", convert.name))
         })
@@ -109,7 +109,7 @@ fn converters() {
     lines.iter().for_each(|(_, line)| say(format_args!("{line}")));
 }
 
-/// `(string[,integer,integer])`: those that need not be there in one pair of brackets.
+/// Returns for example `(string[,integer,integer])`: optional arguments in one pair of brackets.
 fn arguments(specs: &[Spec]) -> String {
     if specs.is_empty() {
         return String::new();
@@ -117,7 +117,7 @@ fn arguments(specs: &[Spec]) -> String {
     let names = |optional| {
         let own = specs.iter().filter(move |spec: &&Spec| spec.optional == optional);
         own.map(|spec| match spec.kind.name() {
-            // HAProxy reads the names of variables as texts.
+            // In HAProxy the names of variables are strings.
             "variable" => "string",
             name => name,
         })

@@ -1,5 +1,5 @@
-//! The sockets that the plan asks for: taken over from an earlier process, inherited, or bound now;
-//! and which worker watches which.
+//! The plan's listening sockets: inherited, taken over from an earlier process, or newly bound; and which worker serves each of
+//! them.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -11,8 +11,7 @@ use plan::{Bind, Global};
 
 use crate::sockets::{Inherited, InheritedSocket, ListeningSocket, SocketOwner};
 
-/// Binds everything, or returns one line for each address that cannot be bound. Inherited sockets
-/// that nothing asks for stay in `inherited`.
+/// Binds all sockets, or returns one line for each address that cannot be bound. Unused inherited sockets stay in `inherited`.
 pub(crate) fn bind(
     plan: &Plan,
     inherited: &mut Inherited,
@@ -20,7 +19,7 @@ pub(crate) fn bind(
 ) -> Result<Vec<ListeningSocket>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
-    // Operators first: whoever finds a frontend open finds the way to ask about it too.
+    // Runtime sockets come first: once a frontend accepts, operators can already connect too.
     for (number, one) in plan.global.stats_sockets.iter().enumerate() {
         match open(one, 128, &plan.global, inherited) {
             Ok(socket) => bound.push(ListeningSocket {
@@ -31,7 +30,7 @@ pub(crate) fn bind(
             Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
     }
-    // Then what shows by no connection: whoever finds a frontend open finds these bound.
+    // Datagram sockets come before frontends: once a frontend accepts, they are bound too.
     bind_datagrams(plan, inherited, &mut bound, &mut failures);
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
         let has_socket = |bind: &Bind| !matches!(bind.address, BindAddress::Reverse(_));
@@ -40,7 +39,7 @@ pub(crate) fn bind(
                 [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
                     .into_iter()
                     .find(|length| *length > 0)
-                    // A limit that nobody chose is no wish for a short queue.
+                    // A default limit must not lead to a short queue.
                     .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
             let owner = SocketOwner::Frontend { proxy: index, bind: number };
             let shards = shards(one, &plan.global);
@@ -86,8 +85,7 @@ fn bind_datagrams(
     }
 }
 
-/// Opens the sockets of a bind. Where an earlier process had more of them, all are kept:
-/// connections may wait there.
+/// Opens the sockets of a bind line. If an earlier process had more of them, all are kept, because connections may be queued there.
 fn open_all(
     bind: &Bind,
     count: usize,
@@ -106,7 +104,7 @@ fn open_all(
     Ok(all)
 }
 
-/// Whether a socket of an earlier process is bound to this address, and to nothing else.
+/// Returns whether an inherited socket is bound to exactly this address.
 fn is_at(
     taken: &InheritedSocket,
     address: &BindAddress,
@@ -140,7 +138,7 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
     open_at(&bind.address, &options, Rights { mode: bind.mode, uid: bind.uid, gid: bind.gid }, inherited)
 }
 
-/// The socket of an earlier process at this address, or a new one.
+/// Returns the inherited socket at this address, or a new one.
 fn open_at(
     address: &BindAddress,
     options: &ListenOptions<'_>,
@@ -152,7 +150,7 @@ fn open_at(
     let socket = inherited.swap_remove(at).socket;
     match address.transport() {
         Transport::Stream => listen::adopt(socket, options),
-        // It stays unchanged, and so do the datagrams that wait in it.
+        // The socket stays unchanged, and so do the datagrams queued in it.
         Transport::Datagram => Ok(socket),
     }
 }
@@ -165,13 +163,13 @@ fn create(address: &BindAddress, options: &ListenOptions<'_>, rights: Rights) ->
         BindAddress::Abstract { name, padded } => listen::abstract_unix(name, *padded, options.backlog),
         BindAddress::Inherited(number) => listen::inherited(*number, options),
         BindAddress::SocketPair(_) => Err(std::io::Error::other("sockpair@ is not supported yet")),
-        // Connections are opened, not accepted.
+        // Reverse connections are opened, not accepted.
         BindAddress::Reverse(_) => Err(std::io::ErrorKind::Unsupported.into()),
     }
 }
 
-/// The workers of each socket of `bind` (`shards`, `thread`): several sockets only where the kernel
-/// spreads connections over them, which is TCP. No socket is of two groups then.
+/// Returns the workers of each socket of `bind` (`shards`, `thread`). There are several sockets only for TCP, where the kernel
+/// distributes connections among them; then no socket spans two groups.
 fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     let groups = || -> Vec<Vec<usize>> {
         let of = |group: &Range<usize>| {
@@ -191,7 +189,7 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
             let groups = groups();
             let most = bind.workers.len();
             let wanted = count.clamp(groups.len(), most);
-            // Each group gets its part of the sockets, at least one.
+            // Each group gets its share of the sockets, at least one.
             let split = |workers: Vec<usize>| {
                 let parts = (wanted * workers.len()).div_ceil(most).clamp(1, workers.len());
                 let piece = |at: usize| {
@@ -204,7 +202,7 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     }
 }
 
-/// The proxy as HAProxy names it in such failures: a peers section by its local peer.
+/// Returns the name of a proxy in such failures, as in HAProxy: for a `peers` section its local peer.
 fn owner_name(proxy: &plan::Proxy) -> String {
     if let Some(peers) = &proxy.peers {
         let local = peers.peers.get(peers.local).map_or(&*proxy.state.name, |peer| &peer.name);
@@ -213,7 +211,7 @@ fn owner_name(proxy: &plan::Proxy) -> String {
     format!("{} {}", if proxy.state.is_backend { "proxy" } else { "frontend" }, proxy.state.name)
 }
 
-/// HAProxy's line for an address that could not be bound.
+/// Returns HAProxy's message for an address that could not be bound.
 fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Error) -> String {
     let shown = show(address);
     match address {
@@ -245,7 +243,7 @@ fn show(address: &BindAddress) -> String {
     }
 }
 
-/// Deals the sockets out: each is watched by that of its workers which watches the fewest so far.
+/// Distributes the sockets: each goes to the worker, among those allowed, with the fewest so far.
 pub(crate) fn share(bound: Vec<ListeningSocket>, threads: usize) -> Vec<Vec<ListeningSocket>> {
     let mut shares: Vec<Vec<ListeningSocket>> = (0..threads).map(|_| Vec::new()).collect();
     for one in bound {
@@ -261,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// The sockets of the only bind line, as the workers of each.
+    /// Returns the workers of each socket of the only bind line.
     fn sockets(global: &str, bind: &str) -> Vec<Vec<usize>> {
         let text = format!("global\n{global}\ndefaults\n timeout client 1s\nfrontend f\n bind {bind}\n");
         let loaded = load_text("t.cfg", &text, &Boot::default());
@@ -271,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bind_line_has_a_socket_a_group_unless_it_says_otherwise() {
+    fn bind_lines_have_one_socket_per_group_by_default() {
         let two = " nbthread 6\n thread-groups 2";
         let by_thread = " nbthread 2\n tune.listener.default-shards by-thread";
         let cases: &[(&str, &str, &[&[usize]])] = &[

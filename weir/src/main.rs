@@ -23,6 +23,7 @@ mod messages;
 mod outliers;
 mod peers;
 mod privileges;
+mod probe;
 mod process_context;
 mod reload;
 mod remote;
@@ -54,11 +55,11 @@ fn main() -> ExitCode {
     let resumed = master::resume();
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
-    // Tools that call `haproxy` get the version lines of HAProxy.
+    // Tools that call `haproxy` expect HAProxy's version lines.
     let as_haproxy = Path::new(&program).file_name().is_some_and(|name| name == "haproxy");
     let own: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(code) = remote::run(&own) {
+    if let Some(code) = remote::run(&own).or_else(|| probe::run(&own)) {
         return code;
     }
     let args = match args::parse(words) {
@@ -141,8 +142,7 @@ fn run(
     match plan {
         Err(code) => code,
         Ok(plan) if args.action == ProgramAction::Check => {
-            // The process ends here: freeing tens of thousands of servers one by one would only
-            // take time.
+            // The process ends here: freeing tens of thousands of servers would only waste time.
             std::mem::forget(plan);
             ExitCode::SUCCESS
         }

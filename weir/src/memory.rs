@@ -1,8 +1,8 @@
-//! Memory under a limit: `-m`, or one that the process was started with (`ulimit -v`, `ulimit -d`).
+//! Memory limits: `-m`, or one with which the process was started (`ulimit -v`, `ulimit -d`).
 //!
-//! Without a limit nothing here runs. With one, the process keeps a reserve of address space. The
-//! first allocation that fails releases it (`process::Allocator`), and load is shed until it is
-//! kept again: listeners accept less, requests get 503, connections that need a buffer are closed.
+//! Without a limit nothing here runs. With one, the process keeps a reserve of address space. The first failed allocation releases
+//! it (`process::Allocator`), and load is shed until the reserve is restored: listeners accept less, requests get 503, connections
+//! that need a buffer are closed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -18,29 +18,28 @@ use state::Process;
 
 use crate::messages::MessageFormat;
 
-/// The settings that mimalloc and the C library read when they are first used. Arenas are address
-/// space in advance, up to 1 GiB at once, which the limits count.
+/// Settings that mimalloc and the C library read on first use. Arenas reserve up to 1 GiB of address space at once, which counts
+/// against the limits.
 const ALLOCATORS: [(&str, &str); 2] = [("MIMALLOC_ARENA_RESERVE", "0"), ("MALLOC_ARENA_MAX", "1")];
 
-/// The least that is kept in reserve, in bytes, and what each CPU adds to that. mimalloc takes 4 MiB
-/// for the first object of more than 64 KiB in a thread, and twice as much until they are aligned.
+/// The minimum reserve in bytes, and the addition for each CPU. mimalloc takes 4 MiB for the first object of more than 64 KiB in a
+/// thread, and twice that until they are aligned.
 const RESERVE: u64 = 8 << 20;
 const RESERVE_BY_CPU: u64 = 2 << 20;
 const MOST_RESERVE: u64 = 64 << 20;
 
-/// How often a shortage is looked for, and its end tried.
+/// How often a shortage, or its end, is checked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Looks between two steps in which listeners accept more again.
+/// Number of checks between two steps in which listeners accept more again.
 const LOOKS_TO_GROW: u32 = 5;
 
 static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory reached its limit: load is shed");
 
-/// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are
-/// started inherit it.
+/// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are started inherit it.
 ///
 /// # Errors
-/// In words for the operator: the system refuses the limit.
+/// A message for the operator: the system refuses the limit.
 pub(crate) fn limit(megabytes: Option<u64>) -> Result<u64, String> {
     let Some(bytes) = megabytes.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1 << 20)) else {
         return Ok(0);
@@ -51,15 +50,14 @@ pub(crate) fn limit(megabytes: Option<u64>) -> Result<u64, String> {
         .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
 }
 
-/// The least limit in force, in bytes.
+/// Returns the lowest limit in force, in bytes.
 fn least() -> Option<u64> {
     [Resource::Data, Resource::As].into_iter().filter_map(|resource| getrlimit(resource).current).min()
 }
 
-/// Executes the program again if a limit is in force, with allocators that take no memory in advance:
-/// they are in use before the limit is known. Returns without a limit, in that execution,
-/// and with `is_resumed`: a later life of a master would lose its descriptors.
-/// Call it while there is one thread and nothing is open.
+/// Re-executes the program if a limit is in force, with allocators that reserve no memory in advance; they are in use before the
+/// limit is known. Returns if there is no limit, in the re-executed process, and with `is_resumed`, since a resumed master would
+/// lose its descriptors. Must be called while there is one thread and nothing is open.
 ///
 /// # Errors
 /// Those of [`limit`].
@@ -75,23 +73,22 @@ pub(crate) fn execute_again(megabytes: Option<u64>, is_resumed: bool) -> Result<
         let mut words = std::env::args_os();
         let mut command = Command::new(program);
         command.arg0(words.next().unwrap_or_default()).args(words).envs(ALLOCATORS);
-        // If that fails, a limit above the memory taken in advance suffices.
+        // If exec fails, the limit may still exceed the memory reserved in advance.
         let _ = command.exec();
     }
     Ok(())
 }
 
-/// How much is kept in reserve under a limit, in bytes: a sixth of it, up to [`MOST_RESERVE`], or more
-/// under small limits.
+/// Returns the size of the reserve under a limit, in bytes: a sixth of it, up to [`MOST_RESERVE`], or more under small limits.
 fn reserve_of(limit: u64) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     (limit / 6).min(MOST_RESERVE).max(RESERVE + RESERVE_BY_CPU * cpus) as usize
 }
 
-/// Watches for shortages, if there is a limit. The process has all its threads.
+/// Watches for shortages, if there is a limit. Called when the process has all its threads.
 ///
 /// # Errors
-/// In words for the operator: less is left than the reserve once more.
+/// A message for the operator: the remaining memory is less than twice the reserve.
 pub(crate) fn watch(process: &Arc<Process>, messages: MessageFormat) -> Result<(), String> {
     let Some(limit) = least() else { return Ok(()) };
     let reserve = reserve_of(limit);
@@ -119,11 +116,11 @@ pub(crate) fn watch(process: &Arc<Process>, messages: MessageFormat) -> Result<(
     ))
 }
 
-/// The state between two looks.
+/// The state between two checks.
 struct MemoryWatch {
     process: Arc<Process>,
     reserve: usize,
-    /// Since listeners last accepted less, or more again.
+    /// Checks since listeners last changed how much they accept.
     looks: u32,
     was_short: bool,
 }
@@ -162,7 +159,7 @@ impl MemoryWatch {
     }
 }
 
-/// The event that is counted here.
+/// Returns the event counter for `debug counters`.
 pub(crate) fn rare() -> [&'static EventCounter; 1] {
     [&SHORTAGE]
 }

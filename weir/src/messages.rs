@@ -1,4 +1,4 @@
-//! Messages to standard error: for people when it is a terminal, else in HAProxy's own lines.
+//! Messages on standard error: in readable form if it is a terminal, otherwise in HAProxy's format.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -11,24 +11,24 @@ use diag::{Diagnostics, Severity, SourceMap};
 
 use crate::version;
 
-/// How messages are shown.
+/// The format of messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageFormat {
-    /// `-q`: not at all.
+    /// `-q`: print nothing.
     pub(crate) quiet: bool,
     terminal: bool,
 }
 
-/// Beyond so many, more messages of a kind help nobody.
+/// Maximum number of messages of one kind.
 const MOST: usize = 200;
 
 impl MessageFormat {
-    /// To standard error as it is now.
+    /// Returns the format for the current standard error.
     pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Shows what reading a configuration found.
+    /// Prints the diagnostics of a configuration.
     pub(crate) fn show(self, diagnostics: &Diagnostics, sources: &SourceMap) {
         let warnings = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning);
         WARNINGS.fetch_add(warnings.count() as u64, Relaxed);
@@ -59,7 +59,7 @@ impl MessageFormat {
         print(&out);
     }
 
-    /// The last word on a configuration that cannot be used.
+    /// Prints the final message about an unusable configuration.
     pub(crate) fn refuse(self, diagnostics: &Diagnostics, sources: &SourceMap) {
         let names: Vec<&str> = sources.files().map(|(_, file)| file.name()).collect();
         let names = names.join(", ");
@@ -76,7 +76,7 @@ impl MessageFormat {
         self.say(Severity::Alert, "config : Fatal errors found in configuration.");
     }
 
-    /// One message about the process or the whole configuration.
+    /// Prints a message about the process or the configuration as a whole.
     pub(crate) fn say(self, severity: Severity, text: &str) {
         if severity == Severity::Warning {
             WARNINGS.fetch_add(1, Relaxed);
@@ -96,7 +96,7 @@ impl MessageFormat {
     }
 }
 
-/// The text without the numbers that Rust adds to the system's words for an error.
+/// Removes the numbers that Rust appends to system error messages.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -106,18 +106,18 @@ pub(crate) fn without_numbers(text: &str) -> String {
     out
 }
 
-/// Warnings said so far, or that would have been without `-q`.
+/// Number of warnings so far, including those suppressed by `-q`.
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
 
-/// How many warnings there were so far.
+/// Returns the number of warnings so far.
 pub(crate) fn warnings() -> u64 {
     WARNINGS.load(Relaxed)
 }
 
-/// Whether this process has said who it is.
+/// Whether this process has introduced itself.
 static INTRODUCED: AtomicBool = AtomicBool::new(false);
 
-/// What HAProxy says before its first alert or warning.
+/// Returns the lines that HAProxy prints before its first alert or warning.
 fn introduction() -> String {
     if INTRODUCED.swap(true, Relaxed) {
         return String::new();
@@ -129,26 +129,26 @@ fn introduction() -> String {
         + &render::process_line(Severity::Notice, pid, &format!("path to executable is {path}"))
 }
 
-/// What was said since the start: `show startup-logs`, and the answer to a reload.
+/// Messages since the start, for `show startup-logs` and the answer to a reload.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// The most that is kept of it.
+/// Maximum size of the log.
 const KEPT: usize = 1 << 16;
 
-/// What was said since the start.
+/// Returns the messages since the start.
 pub(crate) fn log() -> String {
     LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
 }
 
-/// Whether the process serves, and so must not wait for the reader of standard error.
+/// Whether the process is in service and must not wait for the reader of standard error.
 static SERVING: AtomicBool = AtomicBool::new(false);
 
-/// From now on messages that standard error does not take at once are kept in [`log`] alone.
+/// From now on, messages that standard error does not accept at once are only kept in [`log`].
 pub(crate) fn serve() {
     SERVING.store(true, Relaxed);
 }
 
-/// Writes to standard error; a message is lost where it is closed.
+/// Writes to standard error; if that is closed, the message is lost.
 fn print(text: &str) {
     let mut log = LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if log.len() + text.len() <= KEPT {
@@ -162,12 +162,12 @@ fn print(text: &str) {
     }
 }
 
-/// Writes to standard output; whoever closed it (`| head`) has seen enough.
+/// Writes to standard output, ignoring that it may be closed (`| head`).
 pub(crate) fn output(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// One line to standard output.
+/// Prints a line to standard output.
 pub(crate) fn say(line: std::fmt::Arguments<'_>) {
     output(&format!("{line}\n"));
 }

@@ -1,5 +1,5 @@
-//! Outliers that are ejected (`outlier-ejection`): a task of the first worker has each backend look at
-//! its servers now and then, and tells of those that were ejected or are back.
+//! Outlier ejection (`outlier-ejection`): a task of the first worker periodically evaluates the servers of each backend, and
+//! reports those that were ejected or have returned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,11 @@ use runtime::timer::{self, now_ms};
 use state::transition;
 use tokio::task::AbortHandle;
 
-/// Looks at more servers than this, times workers, are made on a thread of their own: they take more
-/// than some 100 µs.
+/// If servers times workers exceed this, the evaluation runs on a separate thread: it takes more than some 100 µs.
 const HEAVY: usize = 2_000;
 
-/// Begins to look, where any backend of the plan ejects outliers. Those that are added later are
-/// looked at too; where there were none, their requests do it.
+/// Starts the task if any backend of the plan ejects outliers. It covers backends added later too; if there were none at the start,
+/// the requests to such backends trigger the evaluation.
 pub(crate) fn watch(shared: &Arc<Shared>, notify: health::Notify) -> Option<AbortHandle> {
     let rest =
         shared.plan.proxies.iter().filter_map(|proxy| proxy.balance.outliers.as_deref()).map(rest).min()?;
@@ -39,7 +38,7 @@ pub(crate) fn watch(shared: &Arc<Shared>, notify: health::Notify) -> Option<Abor
     Some(task.abort_handle())
 }
 
-/// How long to rest between two looks: a part of the shortest time that matters.
+/// Returns the pause between two evaluations: a fraction of the shortest relevant time.
 fn rest(own: &Outliers) -> Duration {
     let step = if own.recover == 0 { u64::MAX } else { own.recover / 10 };
     Duration::from_millis((own.interval.min(own.ejection_time).min(step) / 2).clamp(50, 1000))
@@ -58,7 +57,7 @@ async fn look(shared: &Arc<Shared>, index: usize) -> Vec<EjectionEvent> {
     tokio::task::spawn_blocking(judge).await.unwrap_or_default()
 }
 
-/// Tells the logs of a backend what became of one of its servers.
+/// Logs a change of a server to the logs of its backend.
 fn tell(backend: &Proxy, event: EjectionEvent, notify: &health::Notify) {
     let Some(server) = backend.servers.get(event.server) else { return };
     let name = format!("Server {}/{}", server.state.proxy, server.state.name);

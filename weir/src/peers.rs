@@ -1,5 +1,5 @@
-//! `peers` sections at work: each on its worker, with its tables and the ways to its peers. Begun by
-//! `boot`, connected to by whoever connects to their listeners, ended by a soft stop.
+//! Running `peers` sections: each on its worker, with its tables and the connections to its peers. Started by `boot`, used by
+//! connections to their listeners, stopped by a soft stop.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use tokio::sync::oneshot;
 /// A section.
 #[derive(Debug)]
 struct One {
-    /// Its proxy, as the first plan has it.
+    /// Its proxy in the first plan.
     proxy: Arc<Proxy>,
-    /// What `show peers` tells it from others by.
+    /// The number that identifies it in `show peers`.
     number: u64,
 }
 
@@ -38,11 +38,11 @@ impl One {
     }
 }
 
-/// How often the successor is tried, in a process that ends.
+/// How often a stopping process tries to reach its successor.
 const TRIES: u32 = 3;
 
 thread_local! {
-    /// The sections of the calling worker, by their names.
+    /// The sections of the calling worker, by name.
     static DESKS: RefCell<HashMap<Box<str>, Rc<SectionMailbox<Stick>>>> = RefCell::default();
 }
 
@@ -50,26 +50,26 @@ fn desk(name: &str) -> Option<Rc<SectionMailbox<Stick>>> {
     DESKS.with_borrow(|desks| desks.get(name).cloned())
 }
 
-/// All sections that share tables. They live as long as the process: a reload in place that would
-/// change one is refused (`changes`).
+/// All sections that share tables. They live as long as the process: a reload in place that would change one is refused
+/// (`changes`).
 #[derive(Debug)]
 pub(crate) struct PeersSections {
     all: Vec<One>,
     process: Arc<Process>,
-    /// The kernel's buffers of connections to peers.
+    /// Socket buffer sizes of connections to peers.
     buffers: Buffers,
-    /// How many entries a peer is told of at once.
+    /// How many entries are sent to a peer at once.
     at_once: usize,
-    /// Whether there is a process before this one that will teach it.
+    /// Whether an earlier process will teach this one.
     successor: bool,
-    /// How many of them still teach the process behind this one.
+    /// How many sections are still teaching the successor.
     teaching: AtomicUsize,
-    /// Whether the last connection of a process that stops is over.
+    /// Whether the last connection of a stopping process has ended.
     drained: AtomicBool,
 }
 
 impl PeersSections {
-    /// Those of the plan.
+    /// Returns the sections of the plan.
     pub(crate) fn new(plan: &Plan, process: Arc<Process>, successor: bool) -> Self {
         let all = plan.proxies.iter().enumerate();
         let all = all.filter(|(_, proxy)| !proxy.disabled && proxy.peers.is_some());
@@ -92,7 +92,7 @@ impl PeersSections {
         self.all.iter().filter_map(|one| Some((one, one.peers()?)))
     }
 
-    /// Begins those of the calling worker.
+    /// Starts the sections of the calling worker.
     pub(crate) fn start(&self) {
         let own = runtime::current_worker();
         for (one, peers) in self.all().filter(|(_, peers)| peers.worker == own) {
@@ -136,13 +136,13 @@ impl PeersSections {
         SectionMailbox::begin(Group::new(settings, now_ms()), tables, ways)
     }
 
-    /// The section of this name, on its worker, as `show peers` has it.
+    /// Returns the `show peers` output of the section with this name, on its worker.
     fn show_one(&self, name: &str, with_names: bool) -> String {
         let found = self.all().find(|(one, _)| one.name() == name);
         let (Some(desk), Some((one, peers))) = (desk(name), found) else { return String::new() };
         let mut date = String::new();
         let now = WallTime::now();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = Date::local(now.seconds).write_clf(&mut date);
         let addresses: Vec<String> = peers
             .peers
@@ -164,7 +164,7 @@ impl PeersSections {
         out
     }
 
-    /// A soft stop: each teaches the process that follows, if there is one.
+    /// Handles a soft stop: each section teaches the successor, if there is one.
     pub(crate) fn stop(self: &Arc<Self>) {
         for (one, peers) in self.all() {
             let name: Box<str> = one.name().into();
@@ -172,7 +172,7 @@ impl PeersSections {
             let sections = self.clone();
             let posted = runtime::worker::post(peers.worker, move || {
                 tokio::task::spawn_local(async move {
-                    // The listener, which is closing, has its turn first.
+                    // The closing listener gets its turn first.
                     tokio::task::yield_now().await;
                     if let Some(desk) = desk(&name) {
                         desk.stop(TRIES).await;
@@ -186,8 +186,7 @@ impl PeersSections {
         }
     }
 
-    /// The last connection of a process that stops is over: the process behind it gets the last
-    /// counts.
+    /// Called when the last connection of a stopping process has ended: the successor gets the final counts.
     pub(crate) fn drained(&self) {
         if self.drained.swap(true, AcqRel) {
             return;
@@ -203,13 +202,13 @@ impl PeersSections {
         }
     }
 
-    /// Whether the process that follows knows all that it can be taught.
+    /// Returns whether the successor has been taught everything.
     pub(crate) fn have_stopped(&self) -> bool {
         self.teaching.load(Acquire) == 0
     }
 }
 
-/// The address of a peer, as `show peers` has it.
+/// Returns the address of a peer as shown by `show peers`.
 fn address(server: &Arc<ServerSettings>) -> String {
     match &**server.state.address.load() {
         ServerAddress::Ip(address) => address.to_string(),
@@ -219,8 +218,8 @@ fn address(server: &Arc<ServerSettings>) -> String {
     }
 }
 
-/// `show peers`: the sections, or the one of that name, each asked on its worker; `None` where there is
-/// none of that name.
+/// Returns the output of `show peers`: all sections, or the one with that name, each obtained on its worker; `None` if there is no
+/// such section.
 pub(crate) fn show(
     sections: &Arc<PeersSections>,
     name: Option<&str>,
@@ -232,7 +231,7 @@ pub(crate) fn show(
             let (send, receive) = oneshot::channel();
             let (sections, name) = (sections.clone(), Box::<str>::from(one.name()));
             runtime::worker::post(peers.worker, move || {
-                // Whoever asked may have gone.
+                // The requester may have gone away.
                 let _ = send.send(sections.show_one(&name, with_names));
             });
             receive
@@ -250,19 +249,19 @@ pub(crate) fn show(
     }))
 }
 
-/// Serves a connection that somebody made to the section of this name, to its end.
+/// Serves a connection that a peer made to the section with this name, until it ends.
 pub(crate) async fn serve(name: Box<str>, stream: Stream, early: Vec<u8>) {
     if let Some(desk) = desk(&name) {
         desk.serve(stream, early).await;
     }
 }
 
-/// How connections to peers are made, as their lines say.
+/// Opens connections to peers as configured.
 struct OfPlan {
     proxy: Arc<Proxy>,
     process: Arc<Process>,
     buffers: Buffers,
-    /// How many connections and sessions of the section are in the process's counts.
+    /// The numbers of connections and sessions that the section has added to the process's counters.
     counted: Cell<[u32; 2]>,
 }
 

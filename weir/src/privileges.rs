@@ -1,6 +1,5 @@
-//! What a process gives up once its sockets are bound: the file system (`chroot`), its group and
-//! user, and every capability but those of `setcap` (configuration manual, chapter 3.1; management
-//! manual, chapter 13.1). Before there are threads.
+//! Dropping of privileges once the sockets are bound: the file system (`chroot`), group and user, and every capability except those
+//! of `setcap` (configuration manual, chapter 3.1; management manual, chapter 13.1). Done before there are threads.
 
 use std::path::Path;
 
@@ -16,19 +15,17 @@ use rustix::thread::{
 
 use crate::messages::MessageFormat;
 
-/// `chroot`, `group` and `user`, in this order: each needs the rights that the next one gives up.
+/// Applies `chroot`, `group` and `user`, in this order: each needs privileges that the next one drops.
 ///
 /// # Errors
-/// What the system refuses, and rights that the configuration needs and the process would not have
-/// any more.
+/// The system refuses, or the configuration needs privileges that the process would lose.
 pub(crate) fn confine(plan: &Plan, messages: MessageFormat) -> Result<(), String> {
     let global = &plan.global;
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         warn_of_roots_rights(global, messages);
     }
-    // The local time zone is read from the system's files, once, and none of them can be seen from
-    // there.
+    // The local time zone is loaded once from the system's files, which are invisible after chroot.
     base::clock::local_offset(0);
     match &global.chroot {
         Some(Chroot::Directory(root)) => change_root(root, is_root)?,
@@ -43,13 +40,12 @@ pub(crate) fn confine(plan: &Plan, messages: MessageFormat) -> Result<(), String
     }
     give_up(global, leaves_root).map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
     if !global.insecure_setuid_wanted {
-        // Whatever is run from here on gains no right by its file's mode, so neither does who makes
-        // us run it.
+        // From here on no program that is run gains privileges through its file mode, not even one that an attacker makes us run.
         set_no_new_privs(true)
             .map_err(|error| format!("[haproxy.main()] Cannot forbid new privileges: {error}."))?;
     }
     if global.set_dumpable {
-        // Giving privileges up takes this from a process.
+        // Dropping privileges clears the dumpable flag.
         use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
         let unlimited = Rlimit { current: None, maximum: None };
         let _ = setrlimit(Resource::Core, unlimited);
@@ -59,7 +55,7 @@ pub(crate) fn confine(plan: &Plan, messages: MessageFormat) -> Result<(), String
     Ok(())
 }
 
-/// The warnings of the manual for those who start as root and stay there.
+/// Prints the manual's warnings for processes that start as root and stay root.
 fn warn_of_roots_rights(global: &Global, messages: MessageFormat) {
     if global.chroot.is_none() {
         messages.say(
@@ -77,7 +73,7 @@ fn warn_of_roots_rights(global: &Global, messages: MessageFormat) {
     }
 }
 
-/// An empty directory that nobody can find: it is removed while the process stands in it.
+/// Returns an empty directory that nobody can reach: it is removed while it is the current one.
 fn nowhere() -> Result<std::path::PathBuf, String> {
     let shown = |error: std::io::Error| format!("[haproxy.main()] Cannot chroot(auto): {error}.");
     for attempt in 0..100 {
@@ -87,7 +83,7 @@ fn nowhere() -> Result<std::path::PathBuf, String> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
             made => made.map_err(shown)?,
         }
-        // Neither its owner nor anybody else puts anything there.
+        // Not even its owner can create anything in it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o555);
         std::fs::set_permissions(&path, mode).map_err(shown)?;
         std::env::set_current_dir(&path).map_err(shown)?;
@@ -97,12 +93,11 @@ fn nowhere() -> Result<std::path::PathBuf, String> {
     Err(shown(std::io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Changes the root directory; a process without that right does so within a user namespace of its
-/// own.
+/// Changes the root directory; a process without that privilege does so in a new user namespace.
 fn change_root(root: &Path, is_root: bool) -> Result<(), String> {
     let shown = root.display();
     let refused = |error: std::io::Error| format!("[haproxy.main()] Cannot chroot({shown}): {error}.");
-    // Where namespaces are forbidden, chroot(2) tells so itself.
+    // If namespaces are forbidden, chroot(2) reports it.
     if !is_root {
         let _ = process::enter_user_namespace();
     }
@@ -110,8 +105,7 @@ fn change_root(root: &Path, is_root: bool) -> Result<(), String> {
     std::env::set_current_dir("/").map_err(refused)
 }
 
-/// Becomes the group and the user of the configuration, with the capabilities of `setcap` and no
-/// other.
+/// Switches to the configured group and user, keeping only the capabilities of `setcap`.
 fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
     let kept = global.capabilities.iter().map(|capability| of_kernel(*capability)).collect::<CapabilitySet>();
     let keeps = leaves_root && !kept.is_empty();
@@ -124,14 +118,13 @@ fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
         set_keep_capabilities(false)?;
     } else if !kept.is_empty() && !rustix::process::geteuid().is_root() {
-        // Those that the file of the program brings along are asked for, and nothing said where
-        // there are none.
+        // Capabilities granted by the program's file are raised; it is not an error if there are none.
         let _ = raise(kept);
     }
     Ok(())
 }
 
-/// Makes those of the `wanted` capabilities effective that the process may have.
+/// Makes those of the `wanted` capabilities effective that the process is permitted.
 fn raise(wanted: CapabilitySet) -> Result<(), Errno> {
     let mut sets = capabilities(None)?;
     sets.effective |= wanted & sets.permitted;
@@ -147,8 +140,8 @@ fn of_kernel(capability: Capability) -> CapabilitySet {
     }
 }
 
-/// What of the configuration needs a right that the process would not have as another user, and
-/// which; `None` if nothing does.
+/// Returns the setting that needs a privilege which the process would not have as another user, and the privilege; `None` if there
+/// is no such setting.
 fn unmet(plan: &Plan) -> Option<String> {
     let has = |any: &[Capability]| any.iter().any(|one| plan.global.capabilities.contains(one));
     let network = has(&[Capability::NetRaw, Capability::NetAdmin]);

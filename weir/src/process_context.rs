@@ -1,4 +1,4 @@
-//! What the process has whatever plan is in use.
+//! State of the process that is independent of the plan in use.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::hand_over::Exposed;
 use crate::messages::MessageFormat;
 use crate::system;
 
-/// What the process has whatever plan is in use.
+/// State of the process that is independent of the plan in use.
 pub(crate) struct Common {
     pub(crate) process: Arc<Process>,
     pub(crate) runtime: Arc<Runtime>,

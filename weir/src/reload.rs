@@ -1,12 +1,10 @@
-//! Reload by difference: the configuration is read again in the running process, and a plan made of
-//! it takes the place of the one in use (`reload` on the runtime socket; `SIGUSR2` where the global
-//! section says `reload in-place`).
+//! In-place reload: the configuration is read again in the running process, and the new plan replaces the current one (`reload` on
+//! the runtime socket; `SIGUSR2` if the global section has `reload in-place`).
 //!
-//! What both plans have lives on (`config`, `resolve::lives_on`): the states of proxies, servers,
-//! listeners, tables and rings are the same objects, sockets are kept, idle connections and
-//! connections between requests go over to the new plan worker by worker (`proxy::worker::succeed`).
-//! What the new one does not have drains. Texts are resolved twice: first aside, to see that nothing
-//! is wrong with them and what they change; then once more over what lives on.
+//! Common parts live on (`config`, `resolve::lives_on`): states of proxies, servers, listeners, tables and rings are the same
+//! objects, sockets are kept, and idle connections and connections between requests move to the new plan worker by worker
+//! (`proxy::worker::succeed`). Removed parts drain. The configuration is resolved twice: first separately, to check it and to find
+//! the changes; then again on top of the state that lives on.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -29,19 +27,19 @@ use crate::process_context::Common;
 use crate::sockets::{Inherited, ListeningSocket, SocketOwner};
 use crate::{changes, check, checks, config_dump, sharing, traces, view};
 
-/// Reads the configuration anew.
+/// Reloads the configuration.
 pub(crate) struct Reloader {
     common: Arc<Common>,
     in_use: Arc<InUse>,
     args: CommandLineArgs,
-    /// One at a time.
+    /// Serialises reloads.
     changing: Mutex<()>,
 }
 
-/// Sockets that the new plan does not have, by frontend and bind line of the old one.
+/// Sockets missing from the new plan, by frontend and bind line of the old one.
 type Left = HashSet<(usize, usize)>;
 
-/// A configuration that was read aside.
+/// A configuration that was loaded separately.
 struct LoadedConfig {
     plan: Plan,
     differences: Vec<Changed>,
@@ -52,7 +50,7 @@ impl Reloader {
         Self { common, in_use, args, changing: Mutex::default() }
     }
 
-    /// A reload for a signal: what comes of it is told as messages are.
+    /// Reloads on a signal and reports the result as messages.
     pub(crate) fn tell_reload(&self) {
         match self.renew(DifferenceFormat::Text) {
             Ok(text) => self.common.messages.say(Severity::Notice, &format!("reloaded: {}", text.trim_end())),
@@ -69,7 +67,7 @@ impl Reloader {
         boot
     }
 
-    /// The texts of the files, or of one text instead.
+    /// Reads the configuration files, or the given text instead.
     fn sources(&self, text: Option<&str>) -> Result<(SourceMap, Vec<FileId>), String> {
         let mut sources = SourceMap::new();
         if let Some(text) = text {
@@ -84,7 +82,7 @@ impl Reloader {
         Ok((sources, files))
     }
 
-    /// Reads a configuration aside, and compares it with the plan in use.
+    /// Loads a configuration separately and compares it with the plan in use.
     fn read(&self, text: Option<&str>, form: DifferenceFormat) -> Result<LoadedConfig, String> {
         let (sources, files) = self.sources(text)?;
         let loaded = config::load_sources(sources, files, &self.boot());
@@ -112,9 +110,9 @@ impl Reloader {
         Ok(LoadedConfig { plan, differences })
     }
 
-    /// Puts what the files say now in the place of the plan in use.
+    /// Replaces the plan in use by the current contents of the files.
     fn renew(&self, form: DifferenceFormat) -> Result<String, String> {
-        // A panic while one was read changed nothing.
+        // A panic in an earlier reload changed nothing.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.common.process.stopping.load(Relaxed) {
             return Err("The process is stopping.\n".to_owned());
@@ -130,7 +128,7 @@ impl Reloader {
         Ok(text)
     }
 
-    /// Makes the files ready that orders of certificates need, as at a start.
+    /// Prepares the files that certificate orders need, as at start.
     fn prepare_orders(&self, plan: &Plan) -> Result<(), String> {
         let failed = |error: String| error + "\n";
         let told = acme::keep_account_keys(plan).map_err(failed)?;
@@ -140,7 +138,7 @@ impl Reloader {
         acme::try_files(plan).map_err(failed)
     }
 
-    /// Binds what the new plan adds; keeps what it has too. Gives the sockets that it does not have.
+    /// Binds the sockets that the new plan adds and keeps common ones. Also returns the sockets that it does not have.
     fn bind(&self, plan: &Plan) -> Result<(Vec<ListeningSocket>, Left), String> {
         let copies = self.common.exposed.copies();
         let mut kept: Inherited = copies.map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
@@ -153,11 +151,11 @@ impl Reloader {
         Ok((bound, left.collect()))
     }
 
-    /// Resolves the texts over what lives on.
+    /// Resolves the configuration on top of the state that lives on.
     fn take_over(&self, old: &Plan, form: DifferenceFormat) -> Result<Plan, String> {
         let (sources, files) = self.sources(None)?;
         let Loaded { plan, diagnostics, sources } = config::load_after(sources, files, &self.boot(), old);
-        // They were right a moment ago.
+        // The configuration was valid a moment ago.
         let mut plan = plan.ok_or_else(|| shown(&diagnostics, &sources, form))?;
         check::apply(&self.args, &mut plan);
         Ok(plan)
@@ -231,7 +229,7 @@ impl control::Reloader for Reloader {
 
     fn save(&self, path: &str) -> Result<(), String> {
         let (shared, view, path) = (self.in_use.shared(), self.common.runtime.view(), Path::new(path));
-        // The lists first: a configuration is not to name what is not there.
+        // Lists are written first, so that the configuration never names a missing file.
         let lists = config_dump::lists(&view.patterns, path);
         let text = config_dump::configuration(&shared.plan, &view.patterns, Some(path));
         let mut files = lists.into_iter().chain([(path.to_owned(), text.into_bytes())]);
@@ -242,26 +240,26 @@ impl control::Reloader for Reloader {
     }
 }
 
-/// What a worker is to do.
+/// A job for a worker.
 type WorkerTask = Box<dyn FnOnce() + Send>;
 
-/// Has all workers do something; returns when all have done it.
+/// Runs a job on all workers and returns when all have finished.
 fn on_all(mut work: impl FnMut(usize) -> WorkerTask) {
     let (done, wait) = mpsc::channel();
     for index in 0..runtime::shard::workers() {
         let (work, done) = (work(index), done.clone());
         runtime::worker::post(index, move || {
             work();
-            // Who waits waits for all.
+            // The receiver waits for all workers.
             let _ = done.send(());
         });
     }
     drop(done);
-    // Ends with the last of them, also where one no longer answers.
+    // Ends when all senders are gone, even if a worker does not answer.
     wait.iter().for_each(drop);
 }
 
-/// Puts right what follows from what servers are in their backends now.
+/// Updates states that depend on the servers now in each backend.
 fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
     let now = base::clock::now_ms();
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
@@ -277,7 +275,7 @@ fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
     }
 }
 
-/// Messages as an operator reads them.
+/// Renders diagnostics for the operator.
 fn shown(diagnostics: &Diagnostics, sources: &SourceMap, form: DifferenceFormat) -> String {
     let colour = match form {
         DifferenceFormat::Colours => render::Colour::Always,

@@ -1,5 +1,4 @@
-//! `weir diff -f FILE --socket SOCKET`: what a configuration would change in a running process, asked
-//! of that process.
+//! `weir diff -f FILE --socket SOCKET`: shows what a configuration would change in a running process, by asking that process.
 
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,7 +15,7 @@ runtime socket (level admin). Ends with 0 where nothing would, with 1 where
 something would, and with 2 where the configuration cannot be used.
 ";
 
-/// Runs it; `None` where the words are no such command.
+/// Runs the command; `None` if the arguments are not this command.
 pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
     (words.first()? == "diff").then(|| match ask(&words[1..]) {
         Ok((text, code)) => {
@@ -66,7 +65,7 @@ fn ask(words: &[String]) -> Result<(String, u8), String> {
     Ok((answer, u8::from(!says_nothing)))
 }
 
-/// Sends the configuration as a payload: an empty line would end it, so each is a comment instead.
+/// Sends the configuration as a payload. An empty line would end it, so empty lines become comments.
 fn converse(socket: &std::path::Path, form: &str, text: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     let mut sent = format!("reload dry-run{form} <<\n");

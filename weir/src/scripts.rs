@@ -1,6 +1,6 @@
-//! What scripts ask of the process: tasks beside requests, sockets, requests of their own, logs.
+//! Services of the process for scripts: tasks, sockets, HTTP requests, logs.
 //!
-//! Connections live on the worker of the call that made them.
+//! Connections live on the worker of the call that opened them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,31 +21,31 @@ use tokio::task::AbortHandle;
 
 use crate::checks;
 
-/// How long a connection may take where a script does not say.
+/// Default connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// So much may be received for one call.
+/// Maximum number of bytes received in one call.
 const MOST: usize = 64 << 20;
 
 /// A connection of a script.
 struct ScriptConnection {
     stream: Stream,
-    /// What was received and not taken yet.
+    /// Received but not consumed.
     input: Vec<u8>,
-    /// Whether the other side has said all.
+    /// Whether the peer has closed its side.
     is_ended: bool,
-    /// Gone when no script holds it any more.
+    /// Dropped when no script holds the connection any more.
     held: Weak<()>,
 }
 
 thread_local! {
     /// The connections of the calling worker.
     static OPEN: RefCell<HashMap<u64, ScriptConnection>> = RefCell::default();
-    /// The tasks that scripts began on it since the workers started.
+    /// The tasks that scripts have spawned on it since the workers started.
     static SPAWNED: RefCell<Vec<AbortHandle>> = RefCell::default();
 }
 
-/// Does what a script waits for.
+/// Performs the operation that a script waits for.
 pub(crate) fn perform(
     settings: Arc<httpclient::ClientSettings>,
     runtime: Arc<control::Runtime>,
@@ -58,7 +58,7 @@ pub(crate) fn perform(
                 let given = poll_fn(|context| signal.poll_given(seen, context));
                 match time {
                     None => given.await,
-                    // Whether it was given is seen by who asked.
+                    // The script checks the result itself.
                     Some(ms) => drop(timer::timeout(Duration::from_millis(ms), given).await),
                 }
             }
@@ -73,7 +73,7 @@ pub(crate) fn perform(
                     .err()
                     .map_or(WaitAnswer::Nothing, |why| WaitAnswer::Text(why.trim_end().into()));
             }
-            // Of requests, and done by who has those.
+            // Only requests wait for these, and the proxy handles them.
             Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn | Wait::Again(_) => {
                 tokio::task::yield_now().await
             }
@@ -82,7 +82,7 @@ pub(crate) fn perform(
     })
 }
 
-/// Sends a request of a script's own.
+/// Sends a script's HTTP request.
 async fn ask(settings: &httpclient::ClientSettings, ask: ScriptRequest) -> WaitAnswer {
     let failed =
         |error: &dyn std::fmt::Display| WaitAnswer::Response(0, error.to_string(), Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ async fn ask(settings: &httpclient::ClientSettings, ask: ScriptRequest) -> WaitA
     }
 }
 
-/// A path, an address with a port, an address, or a port of this machine.
+/// Parses a destination: a path, an address with a port, an address, or a local port.
 fn destination(text: &str, port: u16) -> Option<Target> {
     if let Some(path) = text.strip_prefix("unix@").or_else(|| text.starts_with('/').then_some(text)) {
         return Some(Target::Unix(path.into()));
@@ -121,12 +121,12 @@ fn destination(text: &str, port: u16) -> Option<Target> {
     address.map(Target::Ip)
 }
 
-/// Does what a script wants of a socket.
+/// Performs a socket operation of a script.
 async fn socket(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     if matches!(op.what, SocketWork::Connect | SocketWork::ConnectTls) {
         return connect(settings, op).await;
     }
-    // It is out of the table while it is waited for: nobody else uses it.
+    // The connection is taken out of the table during the operation, so that no other call uses it.
     let Some(mut open) = OPEN.with_borrow_mut(|all| all.remove(&op.number)) else {
         return WaitAnswer::Failed("connection closed.".to_owned());
     };
@@ -160,8 +160,7 @@ fn named(address: Option<SocketAddr>) -> WaitAnswer {
     )
 }
 
-/// Opens a connection, in the clear or with TLS. As in HAProxy, the certificate of a server is not
-/// judged here.
+/// Opens a connection, plain or with TLS. As in HAProxy, server certificates are not verified here.
 async fn connect(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     let text = String::from_utf8_lossy(&op.text).into_owned();
     let address = match address(settings, &text, op.port).await {
@@ -193,7 +192,7 @@ async fn connect(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAns
     }
 }
 
-/// What offers TLS to servers whoever they are.
+/// Returns a TLS connector that does not verify servers.
 fn unjudged() -> Option<Arc<tls::Connector>> {
     static MADE: std::sync::OnceLock<Option<Arc<tls::Connector>>> = std::sync::OnceLock::new();
     MADE.get_or_init(|| tls::Connector::new(&tls::Connecting::default()).ok().map(Arc::new)).clone()
@@ -233,7 +232,7 @@ async fn send(open: &mut ScriptConnection, data: &[u8]) -> WaitAnswer {
     WaitAnswer::Number(at as i64)
 }
 
-/// Receives a line (`*l`), all up to the end (`*a`), or so many bytes.
+/// Receives a line (`*l`), everything up to the end (`*a`), or a number of bytes.
 async fn receive(open: &mut ScriptConnection, pattern: &[u8]) -> WaitAnswer {
     let wanted = std::str::from_utf8(pattern).ok().and_then(|text| text.parse::<usize>().ok());
     loop {
@@ -268,7 +267,7 @@ async fn receive(open: &mut ScriptConnection, pattern: &[u8]) -> WaitAnswer {
     }
 }
 
-/// What tasks see: the process.
+/// The bridge of tasks: only the process is visible.
 struct OfProcess(Arc<Shared>);
 
 impl Bridge for OfProcess {
@@ -289,7 +288,7 @@ fn log(shared: &Shared, level: u8, text: &[u8]) -> bool {
     true
 }
 
-/// The process, as scripts have it.
+/// The process as seen by scripts.
 pub(crate) struct ProcessHost(pub(crate) Weak<Shared>, pub(crate) Arc<control::Runtime>);
 
 impl lua::ScriptHost for ProcessHost {
@@ -326,10 +325,10 @@ impl lua::ScriptHost for ProcessHost {
     }
 }
 
-/// The most that a command of a script may answer.
+/// Maximum size of the answer of a script's command.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// What a command of a script reaches: the connection that it answers.
+/// The bridge of a command: the connection that it answers.
 struct OfCommand {
     shared: Arc<Shared>,
     output: RefCell<Vec<u8>>,
@@ -351,7 +350,7 @@ impl Bridge for OfCommand {
     }
 }
 
-/// Commands of the runtime socket that scripts registered.
+/// Runtime socket commands that scripts have registered.
 pub(crate) struct Commands(pub(crate) Weak<Shared>);
 
 impl control::Scripts for Commands {
@@ -372,12 +371,12 @@ impl control::Scripts for Commands {
     }
 }
 
-/// Ends the tasks that scripts began on the calling worker.
+/// Stops the tasks that scripts have spawned on the calling worker.
 pub(crate) fn stop() {
     SPAWNED.take().iter().for_each(AbortHandle::abort);
 }
 
-/// Begins the tasks of the calling worker.
+/// Starts the tasks of the calling worker.
 pub(crate) fn start(shared: &Arc<Shared>, worker: usize) -> Vec<AbortHandle> {
     let Some(program) = &shared.plan.lua else { return Vec::new() };
     program
@@ -394,7 +393,7 @@ async fn run(shared: Arc<Shared>, task: ScriptTask) {
     task.end();
 }
 
-/// Takes a call that has begun to its end; logs its failure as that of `what`.
+/// Runs a started call to its end; logs a failure under the name `what`.
 async fn go_on(shared: &Shared, bridge: &dyn Bridge, begun: (RunningCall, CallStep), what: &str) {
     let (mut running, mut step) = begun;
     loop {

@@ -1,5 +1,5 @@
-//! Servers and backends added and removed at run time: what the runtime socket decides is done to
-//! the plan, the workers and the checks.
+//! Servers and backends added and removed at run time: applies the decisions of the runtime socket to the plan, the workers and the
+//! checks.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,20 +13,20 @@ use state::{Admin, Server, events};
 
 use crate::view;
 
-/// The longest body that `httpclient` shows.
+/// The largest body that `httpclient` shows.
 const LONGEST_BODY: usize = 64 << 20;
 
-/// Keeps the servers of a running process.
+/// Manages the servers of a running process.
 pub(crate) struct RuntimeServers {
     shared: Arc<Shared>,
     runtime: Weak<Runtime>,
     checks: Arc<health::Checks>,
     sections: resolvers::Sections,
-    /// One change at a time.
+    /// Serialises changes.
     changing: Mutex<()>,
 }
 
-/// Lets the runtime socket add and remove servers.
+/// Enables the runtime socket to add and remove servers.
 pub(crate) fn keep(
     shared: &Arc<Shared>,
     runtime: &Arc<Runtime>,
@@ -49,8 +49,7 @@ impl RuntimeServers {
         Some((index, &self.shared.plan.proxies[index]))
     }
 
-    /// The server that `track` names, which must be one of the configuration with checks of its
-    /// own.
+    /// Returns the server that `track` names, which must be a server of the configuration with its own checks.
     fn tracked(&self, own: &Proxy, name: &str) -> Result<(Arc<state::Proxy>, Arc<Server>), String> {
         let (backend, server) = name.split_once('/').unwrap_or((&own.state.name, name));
         let found = self.backend(backend).and_then(|(_, proxy)| Some((proxy, proxy.state.server(server)?)));
@@ -70,7 +69,7 @@ impl RuntimeServers {
         Ok((proxy.state.clone(), found))
     }
 
-    /// Shows the runtime socket the configuration as it is now.
+    /// Updates the configuration view of the runtime socket.
     fn update(&self, change: impl FnOnce(&mut statistics::ConfigView)) {
         let Some(runtime) = self.runtime.upgrade() else { return };
         let mut all = statistics::ConfigView::clone(&runtime.view());
@@ -78,7 +77,7 @@ impl RuntimeServers {
         runtime.statistics.replace(all);
     }
 
-    /// Who has a globally unique identifier already.
+    /// Returns the current holder of a globally unique identifier.
     fn holder_of(&self, guid: &str) -> Option<String> {
         let is = |own: &std::sync::OnceLock<Box<str>>| own.get().is_some_and(|own| **own == *guid);
         self.shared.plan.proxies.iter().filter(|proxy| !proxy.state.removed.load(Relaxed)).find_map(|proxy| {
@@ -102,7 +101,7 @@ impl RuntimeServers {
         })
     }
 
-    /// Shows the runtime socket the servers that there are now.
+    /// Updates the list of servers of the runtime socket.
     fn show(&self, proxy: &Proxy) {
         self.update(|all| {
             if let Some(own) = all.proxies.iter_mut().find(|own| own.state.id == proxy.state.id) {
@@ -112,12 +111,12 @@ impl RuntimeServers {
     }
 }
 
-/// The place of a server among those of its backend.
+/// Returns the index of a server in its backend.
 fn place_of(proxy: &Proxy, server: &Arc<Server>) -> Option<usize> {
     proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, server)).map(|one| one.index)
 }
 
-/// Takes `track` and its argument out of the parameters.
+/// Removes `track` and its argument from the parameters.
 fn split_track(words: &[String]) -> Result<(Vec<String>, Option<String>), String> {
     let mut rest = words.to_vec();
     let Some(at) = rest.iter().skip(1).position(|word| word == "track").map(|at| at + 1) else {
@@ -135,7 +134,7 @@ fn split_track(words: &[String]) -> Result<(Vec<String>, Option<String>), String
 
 impl Keeper for RuntimeServers {
     fn add(&self, backend: &str, name: &str, words: &[String]) -> Result<(), String> {
-        // A panic while a server was added left the others whole.
+        // A panic while adding a server leaves the others intact.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (index, proxy) = self.backend(backend).ok_or("No such backend.")?;
         let prepared = &self.shared.proxies[index];
@@ -232,7 +231,7 @@ impl Keeper for RuntimeServers {
     }
 
     fn add_backend(&self, asked: &NewBackend<'_>) -> Result<(), String> {
-        // A panic while one was added left the others whole.
+        // A panic while adding one leaves the others intact.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let plan = &self.shared.plan;
         let here =

@@ -1,5 +1,4 @@
-//! What other crates do for requests, wired to them: the statistics page, metrics, names that rules
-//! look up, connections from peers.
+//! Connects services of other crates to requests: the statistics page, metrics, name lookups by rules, connections from peers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use statistics::page::{PageRequest, PageResponse};
 use crate::messages::MessageFormat;
 use crate::view;
 
-/// What other crates do for requests.
+/// Returns the services of other crates.
 pub(crate) fn services(
     runtime: Arc<Runtime>,
     sections: resolvers::Sections,
@@ -50,7 +49,7 @@ pub(crate) fn services(
             let (sections, section) = (sections.clone(), section.clone());
             Box::pin(async move { sections.lookup(&section, &name, prefer).await })
         };
-    // Sections of peers outlive plans, in each of which they have another place.
+    // `peers` sections outlive plans, and have another index in each.
     let places = plan.proxies.iter().enumerate().filter(|(_, proxy)| proxy.peers.is_some());
     let names: HashMap<usize, Box<str>> =
         places.map(|(place, proxy)| (place, proxy.state.name.clone())).collect();
@@ -69,7 +68,7 @@ pub(crate) fn services(
     }
 }
 
-/// A page in the proxy's terms.
+/// Converts a page to the proxy's type.
 fn reply(response: PageResponse) -> ServiceReply {
     ServiceReply {
         status: response.status,

@@ -1,5 +1,5 @@
-//! Counters shared with other processes (`shm-stats-file`): opened at start, exchanged once a second by a
-//! separate thread, left at the end. `statistics::sharing` defines their format.
+//! Counters shared with other processes (`shm-stats-file`): opened at start, exchanged once a second by a separate thread, released
+//! at the end. `statistics::sharing` defines their format.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use statistics::sharing::{MOST_OBJECTS, SharedCounters};
 
 use crate::messages::MessageFormat;
 
-/// How long apart counters are written and read.
+/// Pause between two exchanges.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens what the plan names, if it names any. To be called before the process gives up rights.
+/// Opens the file that the plan names, if any. Must be called before privileges are dropped.
 ///
 /// # Errors
-/// It cannot be used, or has not enough places.
+/// The file cannot be used or has too few slots.
 pub(crate) fn open(plan: &Plan) -> Result<Option<Arc<SharedCounters>>, String> {
     let Some(name) = &plan.global.shm_stats_file else { return Ok(None) };
     let most = plan.global.shm_stats_objects.unwrap_or(MOST_OBJECTS);
@@ -25,10 +25,10 @@ pub(crate) fn open(plan: &Plan) -> Result<Option<Arc<SharedCounters>>, String> {
     SharedCounters::open(name, most, proxies).map(|shared| Some(Arc::new(shared)))
 }
 
-/// Exchanges counters from now on.
+/// Starts exchanging counters.
 ///
 /// # Errors
-/// There is no thread left for it.
+/// The thread cannot be started.
 pub(crate) fn begin(
     shared: Option<Arc<SharedCounters>>,
     runtime: &Arc<Runtime>,
@@ -42,7 +42,7 @@ pub(crate) fn begin(
         loop {
             std::thread::sleep(PAUSE);
             let outcome = shared.exchange(runtime.view().states());
-            // Told once, and again when it comes back.
+            // Reported once, and again if the error recurs.
             let error = outcome.err().unwrap_or_default();
             if !error.is_empty() && error != last {
                 messages.say(Severity::Warning, &format!("{error}."));
@@ -54,15 +54,15 @@ pub(crate) fn begin(
     thread.map(drop).map_err(|error| format!("cannot start the thread that shares counters: {error}"))
 }
 
-/// Exchanges counters now: a plan takes the place of another, with or without objects of the same
-/// identifiers. What fails is told by the next exchange.
+/// Exchanges counters immediately because a plan replaces another, with or without objects of the same identifiers. A failure is
+/// reported by the next exchange.
 pub(crate) fn exchange(runtime: &Runtime) {
     if let Some(shared) = runtime.statistics.shared_counters() {
         let _ = shared.exchange(runtime.view().states());
     }
 }
 
-/// The process is about to end.
+/// Releases the counters because the process is about to end.
 pub(crate) fn leave(runtime: &Runtime) {
     if let Some(shared) = runtime.statistics.shared_counters() {
         shared.leave(runtime.view().states());

@@ -1,4 +1,4 @@
-//! Signals of a running process (management manual, chapter 4), and its orderly end.
+//! Signal handling of a running process (management manual, chapter 4), and its orderly end.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -27,19 +27,19 @@ use crate::system;
 pub(crate) enum Ending {
     /// All connections ended.
     Clean,
-    /// A signal ended it at once.
+    /// A signal ended it immediately.
     Signal(i32),
-    /// With this exit code: what a master tells of its worker.
+    /// With this exit code, which a master reports for its worker.
     Code(u8),
 }
 
-/// Takes what watching signals needs; those that come before [`wait`] are heeded there.
+/// Installs the signal handlers; signals that arrive before [`wait`] are handled there.
 pub(crate) fn watch() -> Result<Signals, String> {
     let numbers = [SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2];
     Signals::new(numbers).map_err(|error| format!("signals cannot be watched: {error}"))
 }
 
-/// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
+/// Handles signals until one of them, or the last connection of a soft stop, ends the process.
 pub(crate) fn wait(
     mut signals: Signals,
     in_use: &InUse,
@@ -49,7 +49,7 @@ pub(crate) fn wait(
     master: Option<UnixStream>,
     messages: MessageFormat,
 ) -> Ending {
-    // Held back since before this process, or its master, listened.
+    // Blocked since before this process, or its master, listened.
     process::hold_signals(false);
     let mut stop: Option<SoftStop> = None;
     let mut master = master;
@@ -90,7 +90,7 @@ pub(crate) fn wait(
             if stop.proceed(shared, exposed, peers, messages) != StopProgress::Waiting {
                 return Ending::Clean;
             }
-            // The answer to a reload waits for this; a master that is gone needs none.
+            // The answer to a reload waits for this; if the master is gone, it does not matter.
             if let Some(mut master) = master.take() {
                 await_turns();
                 let _ = master.write_all(system::STOPPED);
@@ -99,7 +99,7 @@ pub(crate) fn wait(
     }
 }
 
-/// Waits until each worker has taken a message: one that was about to accept a connection has done so.
+/// Waits until each worker has run a message: a worker that was about to accept a connection has then done so.
 fn await_turns() {
     let (took_turn, turns) = std::sync::mpsc::channel();
     let workers = 0..runtime::shard::workers();
@@ -118,7 +118,7 @@ fn await_turns() {
     }
 }
 
-/// How long a worker may take for that.
+/// How long that may take.
 const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 fn pause(shared: &Shared, messages: MessageFormat, pause: bool) {
@@ -134,7 +134,7 @@ fn pause(shared: &Shared, messages: MessageFormat, pause: bool) {
     }
 }
 
-/// `SIGQUIT`: free buffers are given back to the system.
+/// `SIGQUIT`: returns free buffers to the system.
 fn flush(messages: MessageFormat) {
     for index in 0..runtime::shard::workers() {
         runtime::worker::post(index, runtime::buffer::flush);
@@ -142,7 +142,7 @@ fn flush(messages: MessageFormat) {
     messages.say(Severity::Notice, "SIGQUIT: free buffers are given back; `show pools` tells what is held.");
 }
 
-/// `SIGHUP`: the state of all servers and proxies, in HAProxy's lines.
+/// `SIGHUP`: prints the state of all servers and proxies in HAProxy's format.
 fn show_state(shared: &Shared, messages: MessageFormat) {
     let received = "SIGHUP received, dumping servers states";
     messages.say(Severity::Warning, &format!("{received}."));

@@ -1,4 +1,4 @@
-//! Listening sockets: those that this process has bound, and those that it got from an earlier one.
+//! Listening sockets: those that this process has bound, and those from an earlier one.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! A soft stop (management manual, chapter 4): after `grace` new connections go to the successor,
-//! and the queued ones are accepted here; then the listeners close (at once if the successor took
-//! the sockets over), and connections end with
-//! their current request, idle ones by themselves, all of them spread over `close-spread-time`.
-//! Driven by `signals`, which asks again and again until the last connection is gone.
+//! Soft stop (management manual, chapter 4): after `grace` new connections go to the successor, and the queued ones are accepted
+//! here. Then the listeners close (at once if the successor took the sockets over), and connections end with their current request,
+//! idle ones by themselves, all of them spread over `close-spread-time`. Driven by `signals`, which polls it until the last
+//! connection is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,33 +19,30 @@ use crate::messages::MessageFormat;
 use crate::peers::PeersSections;
 use crate::{caches, checks};
 
-/// How often a stopping process looks whether its connections have ended.
+/// How often a stopping process checks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How long connections that the kernel has queued, or is about to, are accepted while new ones go
-/// to the successor.
+/// How long connections in the kernel's queues are still accepted while new ones go to the successor.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A connection that was idle for less may have its next request on the way: it is told to close in
-/// the answer to it.
+/// A connection idle for less than this may have its next request on the way, and is told to close in the response to it.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// A soft stop under way.
+/// A soft stop in progress.
 #[derive(Debug)]
 pub(crate) struct SoftStop {
     close_at: u64,
     turns_away: bool,
     hard_stop_at: Option<u64>,
     closing: bool,
-    /// Frontends whose idle connections wait for one more request
-    /// (`option idle-close-on-response`), by id.
+    /// Frontends that wait for one more request on idle connections (`option idle-close-on-response`), by id.
     spared: Arc<[u32]>,
 }
 
-/// What is left to do.
+/// The state of a soft stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopProgress {
-    /// For connections, datagrams that were read, peers that are taught, or the time of grace.
+    /// Waiting for connections, unprocessed datagrams, peers that are being taught, or the grace time.
     Waiting,
     /// All connections have ended.
     Over,
@@ -55,7 +51,7 @@ pub(crate) enum StopProgress {
 }
 
 impl SoftStop {
-    /// Begins: the process says that it stops.
+    /// Starts the stop and marks the process as stopping.
     pub(crate) fn begin(shared: &Shared) -> Self {
         let global = &shared.plan.global;
         shared.process.stopping.store(true, Relaxed);
@@ -70,7 +66,7 @@ impl SoftStop {
         }
     }
 
-    /// Does what is due now.
+    /// Performs the steps that are due now.
     pub(crate) fn proceed(
         &mut self,
         shared: &Shared,
@@ -83,7 +79,7 @@ impl SoftStop {
             if now < self.close_at {
                 return StopProgress::Waiting;
             }
-            // A successor that has the sockets themselves accepts from their queues.
+            // If the successor took the sockets over, it accepts from their queues itself.
             if !exposed.is_handed_over() && !std::mem::replace(&mut self.turns_away, true) {
                 exposed.turn_away();
                 self.close_at = now.saturating_add(DRAIN.as_millis() as u64);
@@ -109,7 +105,7 @@ impl SoftStop {
         StopProgress::Waiting
     }
 
-    /// Ends idle connections: as many of them as this look's share of the time that is left.
+    /// Closes idle connections: the share that is due for the remaining time.
     fn end_idle(&self, shared: &Shared, now: u64) {
         let until = shared.process.close_until.load(Relaxed);
         if until == u64::MAX {
@@ -122,7 +118,7 @@ impl SoftStop {
             let spared = self.spared.clone();
             runtime::worker::post(worker, move || {
                 sessions::kill(Kill::Operator, |entry| {
-                    // A connection without any request so far will have one.
+                    // A connection without a request so far will have one.
                     entry.activity == Activity::Waiting
                         && entry.requests > 0
                         && entry.active_ms <= settled
@@ -134,7 +130,7 @@ impl SoftStop {
     }
 }
 
-/// Stops listening; from here on answers tell clients that their connection closes.
+/// Stops listening; from here on responses announce that the connection closes.
 fn close_listeners(shared: &Shared, messages: MessageFormat) {
     let process = &shared.process;
     let window = shared.plan.global.close_spread_time.unwrap_or_default();
@@ -148,7 +144,7 @@ fn close_listeners(shared: &Shared, messages: MessageFormat) {
         if state.is_frontend {
             state.set_admission(Admission::Stopped);
         }
-        // One that was shut down was told of then.
+        // The shutdown of a frontend was reported when it happened.
         if !proxy.is_hidden() && !proxy.disabled && before != Admission::Stopped {
             checks::tell(shared, messages, state, WARNING, &transition::stopped(state));
         }

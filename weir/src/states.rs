@@ -1,5 +1,4 @@
-//! States of servers that an earlier process left in files (`load-server-state-from-file`): put
-//! back before traffic.
+//! Server states that an earlier process saved to files (`load-server-state-from-file`), restored before traffic starts.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +11,7 @@ use statistics::{ConfigView, ProxyView};
 
 use crate::messages::MessageFormat;
 
-/// Puts back the states of every backend that asks for it. What is wrong with a file is told, no
-/// more.
+/// Restores the states of every backend that requests it. Problems with a file are only reported.
 pub(crate) fn restore(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     let say = |text: &str| messages.say(Severity::Warning, text);
     let all = read_global(plan, messages);
@@ -30,7 +28,7 @@ pub(crate) fn restore(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     }
 }
 
-/// Puts back the states of a backend that has a file of its own.
+/// Restores the states of a backend that has its own file.
 fn restore_local(path: &Path, backend: &ProxyView, messages: MessageFormat) {
     let (name, shown) = (&backend.state.name, path.display());
     let say = |severity, text: &str| messages.say(severity, &format!("Proxy '{name}': {text}"));
@@ -55,15 +53,14 @@ fn restore_local(path: &Path, backend: &ProxyView, messages: MessageFormat) {
     }
 }
 
-/// The text of the file of all backends; what is wrong with it is told whether a backend uses it or
-/// not.
+/// Reads the file for all backends; problems with it are reported whether a backend uses it or not.
 fn read_global(plan: &Plan, messages: MessageFormat) -> Option<String> {
     let path = global_file(plan)?;
     let shown = path.display();
     let say = |severity, text: &str| messages.say(severity, &format!("config: {text}"));
     match base::file::read_to_string(&path) {
         Ok(text) => {
-            // One that is empty is there to be written.
+            // An empty file will be filled later.
             if !text.is_empty()
                 && let Err(broken) = saved_state::read(&text)
             {
@@ -87,14 +84,13 @@ fn complaint(broken: Broken, file: &str) -> String {
     }
 }
 
-/// What the system says, without its number.
+/// Returns the system's message without the error number.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Puts back what an earlier process counted (`stats-file`). A file that is missing or wrong is a
-/// warning, no more.
+/// Restores the counters of an earlier process (`stats-file`). A missing or invalid file only causes a warning.
 pub(crate) fn preload_counters(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     let Some(path) = &plan.global.stats_file else { return };
     let shown = path.display();

@@ -1,5 +1,4 @@
-//! What the process asks of the system: descriptors, threads, user and group, pid file, and the
-//! processes it replaces.
+//! System resources of the process: descriptors, threads, user and group, pid file, and the processes it replaces.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,23 +14,23 @@ use crate::args::CommandLineArgs;
 use crate::messages::{MessageFormat, output};
 use crate::sockets::Inherited;
 
-/// The report of a worker to its master that it has stopped to listen.
+/// Sent by a worker to its master when it has stopped listening.
 pub(crate) const STOPPED: &[u8; 1] = b"S";
 
-/// Descriptors that a connection may take: its own, its server's.
+/// Descriptors used by a connection: its own and its server's.
 const PER_CONNECTION: u64 = 2;
-/// Descriptors that a process has whatever it serves, and those that each worker needs for itself.
+/// Descriptors used by every process, and additional ones for each worker.
 const FIXED: u64 = 9;
 const PER_WORKER: u64 = 5;
-/// Descriptors for everything else, where there are enough.
+/// Descriptors reserved for everything else, if there are enough.
 const RESERVE: u64 = 100;
-/// The most connections allowed by default, as HAProxy's packages have it.
+/// Default upper bound for the connection limit, as in HAProxy's packages.
 const DEFAULT_HARD_LIMIT: u64 = 1_048_576;
 
 /// Limits in force.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessLimits {
-    /// Connections at once.
+    /// Concurrent connections.
     pub(crate) max_connections: u32,
     /// Open files.
     pub(crate) open_files: u64,
@@ -39,8 +38,8 @@ pub(crate) struct ProcessLimits {
     pub(crate) memory: u64,
 }
 
-/// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be
-/// had is an error, or a warning under `no strict-limits`.
+/// Computes `maxconn` and raises the descriptor limit accordingly. If an explicit setting cannot be met, that is an error, or a
+/// warning under `no strict-limits`.
 pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimits, String> {
     let global = &plan.global;
     let binds: usize = plan.proxies.iter().map(|proxy| proxy.binds.len()).sum();
@@ -50,7 +49,7 @@ pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimi
     let wanted = match (global.ulimit_n, global.maxconn) {
         (Some(files), _) => Some(files),
         (None, Some(connections)) => Some(u64::from(connections) * PER_CONNECTION + fixed + RESERVE),
-        // Without a word about it, what the system allows is used and no more asked for.
+        // Without an explicit setting the current limit is used and not raised.
         (None, None) => None,
     };
     let open_files = match wanted {
@@ -73,7 +72,7 @@ pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimi
         }
         messages.say(Severity::Warning, &text);
     }
-    // Where there are few, few are kept for logs, checks and operators.
+    // If descriptors are scarce, fewer are reserved for logs, checks and operators.
     let free = open_files.saturating_sub(fixed);
     let room = free.saturating_sub((free / 8).clamp(2, RESERVE)) / PER_CONNECTION;
     let automatic = u32::try_from(room).unwrap_or(u32::MAX).max(1);
@@ -84,17 +83,15 @@ pub(crate) fn limits(plan: &Plan, messages: MessageFormat) -> Result<ProcessLimi
     Ok(ProcessLimits { max_connections, open_files, memory: 0 })
 }
 
-/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not
-/// grow while threads use it.
+/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not grow while threads use it.
 pub(crate) fn preallocate_descriptors(open_files: u64) {
     let highest = i32::try_from(open_files.saturating_sub(1)).unwrap_or(i32::MAX);
-    // Without room the table grows as it is needed.
+    // If this fails, the table grows as needed.
     drop(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), highest));
 }
 
-/// `-x`: listening sockets of a running process. Without them connections would be lost, so nothing
-/// starts, unless a master says so: it is started with the same words whether or not somebody ran
-/// before.
+/// `-x`: takes over the listening sockets of a running process. If that fails, connections would be lost, so it is an error, except
+/// under a master, which is started with the same arguments whether or not a process ran before.
 pub(crate) fn take_over(
     socket: Option<&Path>,
     has_master: bool,
@@ -112,8 +109,8 @@ pub(crate) fn take_over(
     })
 }
 
-/// Whether all stick tables fit into memory when they are full. Else it is an error, or a warning
-/// under `no strict-limits`: a flood from many addresses would have the kernel end the process.
+/// Checks whether all stick tables fit into memory when they are full. If not, it is an error, or a warning under `no
+/// strict-limits`: a flood from many addresses could make the kernel kill the process.
 pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: MessageFormat) -> Result<(), String> {
     let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
     let wanted: u64 = plan.tables.iter().map(|table| table.full_bytes()).fold(0, u64::saturating_add);
@@ -137,8 +134,8 @@ pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: MessageFormat) -> Re
     Ok(())
 }
 
-/// The memory that the process may have in bytes, and what it says so: `limit` (`-m`, 0 for none),
-/// the control group that it runs in (the kernel's cgroup-v2.rst, "memory.max"), the machine.
+/// Returns the memory limit of the process in bytes and its source: `limit` (`-m`, 0 for none), the control group (the kernel's
+/// cgroup-v2.rst, "memory.max"), or the machine.
 fn memory(limit: u64) -> (u64, &'static str) {
     let machine = rustix::system::sysinfo();
     let machine = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
@@ -157,7 +154,7 @@ fn memory(limit: u64) -> (u64, &'static str) {
     least.unwrap_or((u64::MAX, ""))
 }
 
-/// A number of bytes as people read it.
+/// Formats a number of bytes for people.
 fn shown(bytes: u64) -> String {
     match bytes {
         ..0x4000_0000 => format!("{} MiB", bytes >> 20),
@@ -165,16 +162,16 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// An object file that the process has loaded.
+/// An object file loaded by the process.
 #[derive(Debug)]
 pub(crate) struct LoadedObject {
     pub(crate) path: String,
-    /// The first address of its first mapping, and the address behind its last one.
+    /// The start address of its first mapping, and the end address of its last one.
     start: u64,
     end: u64,
 }
 
-/// The program and its libraries, in the order in which the kernel has mapped them.
+/// Returns the program and its libraries, in the order of their mappings.
 pub(crate) fn objects() -> Vec<LoadedObject> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut objects: Vec<LoadedObject> = Vec::new();
@@ -207,17 +204,17 @@ pub(crate) fn list_objects(with_addresses: bool) {
     output(&text);
 }
 
-/// A process on its way into the background (`-D`), and the one that waits in the foreground until
-/// it has started. Dropped before [`Launch::succeed`], it tells of a failure.
+/// A process that goes into the background (`-D`), and the foreground process that waits until it has started. Dropping it before
+/// [`Launch::succeed`] reports a failure.
 #[derive(Debug)]
 pub(crate) struct Launch {
     waiting: Option<UnixStream>,
-    /// `/dev/null`, which a confined process may not have.
+    /// `/dev/null`, which may be inaccessible after chroot.
     nowhere: File,
 }
 
 impl Launch {
-    /// Goes on in the background. Call it while there is one thread.
+    /// Continues in the background. Must be called while there is one thread.
     pub(crate) fn begin() -> Result<Self, String> {
         let mut launch = Self::of_worker()?;
         let forked = process::daemonize().map_err(|error| format!("[haproxy.main()] Cannot fork: {error}."));
@@ -225,29 +222,28 @@ impl Launch {
         Ok(launch)
     }
 
-    /// The worker of a master that is there already: nobody waits for it.
+    /// Returns the value for the worker of a running master, for which no foreground process waits.
     pub(crate) fn of_worker() -> Result<Self, String> {
         let nowhere = File::options().read(true).write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|error| format!("[haproxy.main()] Cannot open /dev/null: {error}."))?;
         Ok(Self { waiting: None, nowhere })
     }
 
-    /// All is well: lets the foreground and its terminal go. Whoever reads what was written there
-    /// waits for its end.
+    /// Reports success and releases the terminal. Readers of standard output wait for it to be closed.
     pub(crate) fn succeed(self) {
-        // Where the system refuses, things stay as they are.
+        // A failure has no consequences.
         let _ = rustix::stdio::dup2_stdin(&self.nowhere);
         let _ = rustix::stdio::dup2_stdout(&self.nowhere);
         let _ = rustix::stdio::dup2_stderr(&self.nowhere);
         base::output::reopen_standard();
         if let Some(mut waiting) = self.waiting {
-            // Who waited may be gone.
+            // The foreground process may be gone.
             let _ = waiting.write_all(b"R");
         }
     }
 }
 
-/// `pidfile`.
+/// Writes the `pidfile`.
 pub(crate) fn write_pidfile(global: &Global) -> Result<(), String> {
     let Some(path) = &global.pidfile else { return Ok(()) };
     if !global.daemon && !global.master_worker {
@@ -257,18 +253,17 @@ pub(crate) fn write_pidfile(global: &Global) -> Result<(), String> {
         .map_err(|error| format!("[haproxy.main()] Cannot create pidfile {}: {error}", path.display()))
 }
 
-/// Sets the priority of this process (setpriority(2)), -20 to 19. Threads that are there already
-/// keep theirs.
+/// Sets the priority of this process (setpriority(2)), -20 to 19. Existing threads keep theirs.
 pub(crate) fn set_priority(priority: i32) -> std::io::Result<()> {
     Ok(rustix::process::setpriority_process(None, priority)?)
 }
 
-/// The priority of this process.
+/// Returns the priority of this process.
 pub(crate) fn priority() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
-/// `tune.renice.runtime`, before there are threads.
+/// Applies `tune.renice.runtime`, before there are threads.
 pub(crate) fn renice(global: &Global, messages: MessageFormat) {
     if let Some(priority) = global.tune.renice_runtime
         && let Err(error) = set_priority(priority)
@@ -280,7 +275,7 @@ pub(crate) fn renice(global: &Global, messages: MessageFormat) {
     }
 }
 
-/// `-sf` and `-st`: asks the old processes to finish, or ends them.
+/// `-sf` and `-st`: asks the old processes to finish, or terminates them.
 pub(crate) fn finish_old(args: &CommandLineArgs) {
     signal(args.finish.iter().copied(), Signal::USR1);
     signal(args.terminate.iter().copied(), Signal::TERM);
@@ -289,29 +284,29 @@ pub(crate) fn finish_old(args: &CommandLineArgs) {
 /// Sends a signal to processes.
 pub(crate) fn signal(pids: impl Iterator<Item = i32>, signal: Signal) {
     for pid in pids.filter_map(Pid::from_raw) {
-        // Gone already is as good.
+        // The process may have ended already.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Tells the service manager, if there is one, that we are ready (sd_notify).
+/// Notifies the service manager, if there is one, that the process is ready (sd_notify).
 pub(crate) fn announce(messages: MessageFormat) {
     notify(&format!("READY=1\nMAINPID={}\n", std::process::id()), messages);
 }
 
-/// Tells it that a reload begins.
+/// Notifies it that a reload begins.
 pub(crate) fn notify_reloading(messages: MessageFormat) {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
 }
 
-/// Reports to the service manager that the process ends.
+/// Notifies it that the process ends.
 pub(crate) fn notify_stopping(messages: MessageFormat) {
     notify("STOPPING=1\n", messages);
 }
 
-/// Tells the service manager `state`.
+/// Sends `state` to the service manager.
 pub(crate) fn notify(state: &str, messages: MessageFormat) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let send = || -> std::io::Result<()> {

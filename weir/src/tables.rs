@@ -1,4 +1,4 @@
-//! Entries of stick tables that are too old: a task of the first worker removes them.
+//! Expiry of stick table entries: a task of the first worker removes old entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use runtime::timer::{self, now_ms};
 use state::table::Table;
 use tokio::task::AbortHandle;
 
-/// How many entries go in one turn.
+/// Maximum number of entries removed in one turn.
 const TURN: usize = 1_000;
 
-/// How long the task rests at least, and at most.
+/// Minimum and maximum pause of the task.
 const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Begins to sweep the tables whose entries expire, if there are any.
+/// Starts sweeping the tables that expire entries, if there are any.
 pub(crate) fn sweep(plan: &Plan) -> Option<AbortHandle> {
     let tables: Vec<Arc<Table>> =
         plan.tables.iter().filter(|table| table.settings.expire_ms > 0).cloned().collect();
@@ -25,7 +25,7 @@ pub(crate) fn sweep(plan: &Plan) -> Option<AbortHandle> {
             timer::sleep(rest).await;
             for table in &tables {
                 while table.used() > 0 && table.sweep(now_ms(), TURN) == TURN {
-                    // Others have their turn in between.
+                    // Lets other tasks run in between.
                     tokio::task::yield_now().await;
                 }
             }

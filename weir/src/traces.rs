@@ -1,5 +1,5 @@
-//! `traces` sections (configuration manual, 12.1) put into effect: at the start, and by a reload in
-//! place where their lines have changed. And `-dt` (management manual, chapter 3).
+//! Applies `traces` sections (configuration manual, 12.1), at start and by an in-place reload if their lines have changed. And
+//! `-dt` (management manual, chapter 3).
 
 use plan::Plan;
 use runtime::trace::TraceSource;
@@ -7,10 +7,10 @@ use runtime::trace::command::TraceCommand;
 
 use crate::args::CommandLineArgs;
 
-/// Begins with the traces that the configuration wants.
+/// Starts the configured traces.
 ///
 /// # Errors
-/// One has nowhere to go.
+/// A trace has no valid destination.
 pub(crate) fn begin(plan: &Plan, args: &CommandLineArgs) -> Result<(), String> {
     of_command_line(args)?.iter().try_for_each(|command| apply(plan, command))?;
     plan.traces.iter().try_for_each(|command| apply(plan, command))
@@ -20,10 +20,10 @@ fn apply(plan: &Plan, command: &TraceCommand) -> Result<(), String> {
     command.apply(&control::sinks::Sinks::new(&plan.rings)).map(drop)
 }
 
-/// The commands for the traces of `-dt`: on standard error, from the start on.
+/// Returns the commands for the traces of `-dt`, which go to standard error from the start.
 ///
 /// # Errors
-/// In words for the operator, HAProxy's if it has any: an unknown source, level or verbosity.
+/// A message for the operator, HAProxy's if it has one: an unknown source, level or verbosity.
 pub(crate) fn of_command_line(args: &CommandLineArgs) -> Result<Vec<TraceCommand>, String> {
     let Some(traces) = &args.traces else { return Ok(Vec::new()) };
     let mut commands = Vec::new();
@@ -50,10 +50,10 @@ pub(crate) fn of_command_line(args: &CommandLineArgs) -> Result<Vec<TraceCommand
     Ok(commands)
 }
 
-/// The same where `old` wanted others.
+/// Applies the traces of `new` if those of `old` differ.
 ///
 /// # Errors
-/// One has nowhere to go.
+/// A trace has no valid destination.
 pub(crate) fn change(old: &Plan, new: &Plan) -> Result<(), String> {
     if lines(old) == lines(new) {
         return Ok(());

@@ -1,20 +1,17 @@
-//! Version and build, as people and as tools that expect HAProxy read them; and the facts
-//! conditions may ask about.
+//! Version and build information, for people and for tools that expect HAProxy's; and the facts that conditions can query.
 
 use syntax::ProgramFacts;
 
-/// The HAProxy version whose manual this program follows.
+/// The HAProxy version that this program implements.
 pub(crate) const SPOKEN: &str = "3.5-dev5";
-/// The branch of it.
+/// Its branch.
 pub(crate) const BRANCH: &str = "3.5";
-/// The version of HAProxy followed and our own, as `-v` under the name `haproxy`, `show info` and
-/// messages have them.
+/// The HAProxy version and our own, as shown by `-v` under the name `haproxy`, by `show info` and in messages.
 pub(crate) const FULL: &str = concat!("3.5-dev5-weir-", env!("CARGO_PKG_VERSION"));
-/// The date of that version.
+/// The release date of that version.
 pub(crate) const DATE: &str = "2026/08/21";
 
-/// Features built in, as `-vv` lists them and `feature()` finds them; `false` for those that are
-/// not.
+/// Features as listed by `-vv` and found by `feature()`; `false` for those that are not built in.
 #[rustfmt::skip]
 const FEATURES: &[(&str, bool)] = &[
     ("51DEGREES", false), ("ACCEPT4", true), ("ACME", true), ("BACKTRACE", true), ("CLOSEFROM", false), ("CPU_AFFINITY", true),
@@ -29,18 +26,17 @@ const FEATURES: &[(&str, bool)] = &[
     ("TFO", true), ("THREAD", true), ("THREAD_DUMP", true), ("TPROXY", true), ("TRACE", true), ("WURFL", false), ("ZLIB", true),
 ];
 
-/// Features that depend on the system that the program runs on.
+/// Features that depend on the running system.
 fn detected() -> [(&'static str, bool); 1] {
     [("HAVE_WORKING_TCP_MD5SIG", signs_segments())]
 }
 
-/// The features built in and those detected.
+/// Iterates over the built-in and the detected features.
 fn features() -> impl Iterator<Item = (&'static str, bool)> {
     FEATURES.iter().copied().chain(detected())
 }
 
-/// Whether the kernel takes a key for signing TCP segments (`tcp-md5sig`), tried on a socket that
-/// goes nowhere.
+/// Returns whether the kernel supports TCP segment signatures (`tcp-md5sig`), tested on an unconnected socket.
 fn signs_segments() -> bool {
     use std::os::fd::AsFd;
     let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
@@ -48,7 +44,7 @@ fn signs_segments() -> bool {
         .is_ok_and(|socket| net::sys::set_md5_key(socket.as_fd(), peer, b"probe", false).is_ok())
 }
 
-/// What conditions may ask about.
+/// Returns the facts that conditions can query.
 pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> ProgramFacts {
     let enabled = ["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
     let library = ssl_library();
@@ -63,8 +59,8 @@ pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> ProgramFacts {
     }
 }
 
-/// The library of TLS that files made for HAProxy may count on: what is spoken, and how keywords are
-/// spelled, is that of OpenSSL 3, built in or not.
+/// Returns the TLS library reported to configurations written for HAProxy: behaviour and keywords are those of OpenSSL 3, whether
+/// it is built in or not.
 fn ssl_library() -> &'static str {
     match config::openssl_version() {
         "" => "OpenSSL 3.0.0",
@@ -72,7 +68,7 @@ fn ssl_library() -> &'static str {
     }
 }
 
-/// What `-v` prints. Called under the name `haproxy`, the form that tools expect.
+/// Returns the output of `-v`, in the format that tools expect if called as `haproxy`.
 pub(crate) fn short(as_haproxy: bool) -> String {
     let own = env!("CARGO_PKG_VERSION");
     if as_haproxy {
@@ -87,14 +83,14 @@ pub(crate) fn short(as_haproxy: bool) -> String {
     format!("weir {own} (speaks HAProxy {SPOKEN})\nRunning on: {}\n", system())
 }
 
-/// Features as `-vv` lists them: a plus or a minus before each.
+/// Lists features as in `-vv`: with a plus or a minus before each.
 fn list(features: impl IntoIterator<Item = (&'static str, bool)>) -> String {
     let shown = |(name, present): (&str, bool)| format!("{}{name}", if present { '+' } else { '-' });
     features.into_iter().map(shown).collect::<Vec<_>>().join(" ")
 }
 
-/// The version and the build (`-vv`). Tools look for HAProxy's lines, so that lines about the same
-/// have the same words.
+/// Returns the version and build information (`-vv`). Tools search for HAProxy's lines, so lines with the same meaning have the
+/// same wording.
 pub(crate) fn long(as_haproxy: bool) -> String {
     let tune = plan::global::Tune::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -157,7 +153,7 @@ Available filters :
 \t[TRACE] trace
 ";
 
-/// The libraries for TLS, in lines that tools look for.
+/// Returns the TLS library lines that tools search for.
 fn engines() -> String {
     let rustls = "TLS by rustls : TLSv1.2 TLSv1.3\n";
     match config::openssl_version() {
@@ -185,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_holds_for_itself() {
+    fn version_satisfies_its_own_condition() {
         let facts = facts(false, &["SPLICE"]);
         let environment = syntax::Environment::new();
         let cases = [
@@ -210,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_find_the_version_where_they_look_for_it() {
+    fn version_output_matches_what_tools_search_for() {
         assert!(FULL.starts_with(SPOKEN) && SPOKEN.starts_with(BRANCH));
         assert!(short(true).starts_with("HAProxy version 3.5-dev5-weir-"));
         assert!(long(true).contains("\nFeature list : -51DEGREES +ACCEPT4 "));

@@ -1,4 +1,4 @@
-//! What the runtime socket and the statistics page need of the plan, in their own terms.
+//! Converts the plan to the types of the runtime socket and the statistics page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use statistics::page::PageSettings;
 
 use crate::system::ProcessLimits;
 
-/// The view of a plan.
+/// Returns the view of a plan.
 pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
     let global = &plan.global;
     let own_name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -56,7 +56,7 @@ pub(crate) fn of(plan: &Plan, limits: &ProcessLimits) -> ConfigView {
     }
 }
 
-/// A proxy in the terms of `statistics`.
+/// Converts a proxy to the type of `statistics`.
 pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
     ProxyView {
         state: proxy.state.clone(),
@@ -85,7 +85,7 @@ fn policies(proxy: &Proxy) -> PoliciesView {
     }
 }
 
-/// The servers of a backend that were not removed, by id.
+/// Returns the servers of a backend that were not removed, by id.
 pub(crate) fn servers(proxy: &Proxy) -> HashMap<u32, ServerView> {
     let here = proxy.servers.iter().filter(|server| !server.state.removed.load(Relaxed));
     here.map(|server| (server.state.id, server_view(&server))).collect()
@@ -134,7 +134,7 @@ fn socket(address: &BindAddress, level: AccessLevel) -> SocketView {
     SocketView { address, level: self::level(level).name() }
 }
 
-/// The level in control's terms.
+/// Converts the access level to `control`'s type.
 pub(crate) fn level(level: AccessLevel) -> control::AccessLevel {
     match level {
         AccessLevel::User => control::AccessLevel::User,
@@ -143,7 +143,7 @@ pub(crate) fn level(level: AccessLevel) -> control::AccessLevel {
     }
 }
 
-/// The severity output in control's terms.
+/// Converts the severity output to `control`'s type.
 pub(crate) fn severity(output: SeverityOutput) -> control::SeverityOutput {
     match output {
         SeverityOutput::None => control::SeverityOutput::None,
@@ -152,7 +152,7 @@ pub(crate) fn severity(output: SeverityOutput) -> control::SeverityOutput {
     }
 }
 
-/// The settings of a statistics page in the terms of `statistics`.
+/// Converts the settings of a statistics page to the type of `statistics`.
 pub(crate) fn page(page: &StatsPage) -> PageSettings {
     PageSettings {
         uri: page.uri.clone(),

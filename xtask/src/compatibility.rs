@@ -1,4 +1,4 @@
-//! `docs/compatibility.md`: how much of every keyword of HAProxy 3.5 works, and what shows it.
+//! `docs/compatibility.md`: the support for every keyword of HAProxy 3.5, and the tests that use it.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use config::keyword::{Apply, Keyword};
 
 use crate::coverage::{Place, Shown};
 
-/// What becomes of a keyword.
+/// The status of a keyword.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Status {
-    /// As its row says.
+    /// The support recorded in its row.
     Row(Support),
-    /// An error with the way out, as in HAProxy.
+    /// An error with advice, as in HAProxy.
     Removed,
 }
 
@@ -30,7 +30,7 @@ impl Status {
         }
     }
 
-    /// Whether there is anything that a test could show.
+    /// Returns whether the keyword has any effect that a test could use.
     fn works(self) -> bool {
         matches!(self, Self::Row(Support::Full | Support::Partial(_)))
     }
@@ -58,10 +58,10 @@ const KINDS: &[(&str, &str)] = &[
     ("service", "Services"),
 ];
 
-/// The most keywords that work and that no test from outside shows.
+/// Maximum number of supported keywords that no end-to-end test uses.
 pub(crate) const MOST_WITHOUT_TEST: usize = 37;
 
-/// The whole page, and the keywords that work and that no test shows.
+/// Returns the whole page, and the supported keywords that no test uses.
 pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (String, Vec<String>) {
     let list: Vec<Vec<&str>> = surface.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let mut body = String::new();
@@ -114,7 +114,7 @@ pub(crate) fn page(surface: &str, regression_tests: &str, shown: &Shown) -> (Str
     (page, without)
 }
 
-/// The section on HAProxy's regression tests, from rows of test, driver, result and remark.
+/// Returns the section on HAProxy's regression tests, from rows of test, driver, result and remark.
 fn tests(list: &str) -> String {
     let rows: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     let count = |result: &str| rows.iter().filter(|row| row.get(2) == Some(&result)).count();
@@ -163,11 +163,11 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
     match kind {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
-        // The manual's matrix has it, and HAProxy knows no such keyword.
+        // It is in the manual's matrix, but HAProxy has no such keyword.
         "proxy" if name == "crt" => Status::Removed,
         "proxy" => of_keyword(name, Where(15)),
         "bind" => of(config::tables::bind::rows().find(|row| row.name == name).map(|row| row.support)),
-        // Stands behind `source`, which is a row.
+        // It follows `source`, which has a row.
         "server" if name == "usesrc" => FULL,
         "server" => of(config::tables::server::rows().find(|row| row.name == name).map(|row| row.support)),
         "action" => {
@@ -184,7 +184,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
             let own = control::commands().find(|command| command.words == name);
             use control::socket::master::{COMMANDS, REFUSED};
             let of_master = COMMANDS.iter().chain(REFUSED).find(|command| command.words == name);
-            // What the worker refuses may be a command of the master.
+            // A command that workers refuse may be one of the master.
             let best = own.filter(|row| row.built || of_master.is_none()).map(|row| row.support);
             of(best.or_else(|| of_master.map(|row| row.support)))
         }
@@ -241,7 +241,7 @@ fn of_keyword(name: &str, places: Where) -> Status {
     }
 }
 
-/// Whether `name` is the first word of a keyword of two, which the list names too.
+/// Returns whether `name` is the first word of a two-word keyword, which the list has too.
 fn begins(row: &str, name: &str) -> bool {
     row.strip_prefix(name).is_some_and(|rest| rest.starts_with(' '))
 }

@@ -1,32 +1,30 @@
-//! Which keywords the tests from outside use: a search through the sources of `tests/`, their
-//! configurations and scenarios.
+//! Finds the keywords that end-to-end tests use, by searching the sources of `tests/`, their configurations and scenarios.
 //!
-//! A configuration in a test is a string of Rust or a text of its own; both are cut into the lines
-//! that the program would read.
+//! A configuration in a test is a Rust string or a file; both are split into the lines that the program would parse.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Where a keyword stands when it is used.
+/// The syntactic position of a keyword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place<'a> {
-    /// At the beginning of a line, behind `no` or `default` too.
+    /// At the beginning of a line, or after `no` or `default`.
     Line,
-    /// Behind the first word of a `bind` or `server` line.
+    /// After the first word of a `bind` or `server` line.
     Parameter(&'a str),
-    /// Between the brackets of a line in a crt-list, or behind `ssl-f-use`.
+    /// Between the brackets of a crt-list line, or after `ssl-f-use`.
     Listed,
-    /// Behind the name of a rule set.
+    /// After the name of a rule set.
     Action(&'a str),
     /// In an expression or a condition.
     Fetch,
-    /// Behind a comma in an expression.
+    /// After a comma in an expression.
     Converter,
-    /// A command of the runtime socket.
+    /// A runtime socket command.
     Command,
 }
 
-/// A line of a test, and the file it is in.
+/// A line of a test, and its file.
 struct Line {
     text: String,
     file: usize,
@@ -36,14 +34,14 @@ struct Line {
 pub(crate) struct Shown {
     files: Vec<String>,
     lines: Vec<Line>,
-    /// The lines that hold a word, by the word.
+    /// The lines that contain a word, by word.
     by_word: HashMap<String, Vec<usize>>,
 }
 
 /// Tests of the documentation, which test no keyword.
 const DOCUMENTATION: &str = "tests/tests/docs";
 
-/// The files of a folder, and of the folders in it that are a test or a module.
+/// Returns the files of a folder, and of its folders that are a test or a module.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -58,7 +56,7 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What the names of keywords are made of.
+/// Returns whether a character can be part of a keyword.
 fn is_part(byte: char) -> bool {
     byte.is_ascii_alphanumeric() || "_-.".contains(byte)
 }
@@ -90,7 +88,7 @@ impl Shown {
         };
         let ends: &[char] = if is_code { &['\n', '"', ';'] } else { &['\n', ';'] };
         for line in text.split(ends).map(str::trim) {
-            // Comments of a test are no use of what they speak of.
+            // A keyword in a comment does not count as used.
             if line.is_empty() || line.starts_with("//") || line.starts_with('#') {
                 continue;
             }
@@ -105,7 +103,7 @@ impl Shown {
         }
     }
 
-    /// The file that uses the keyword, if one does.
+    /// Returns a file that uses the keyword, if there is one.
     pub(crate) fn find(&self, place: Place<'_>, name: &str) -> Option<&str> {
         let word = name.split(|char| !is_part(char)).find(|word| !word.is_empty())?;
         let lines = self.by_word.get(word)?.iter().map(|number| &self.lines[*number]);
@@ -117,7 +115,7 @@ impl Shown {
 fn uses(line: &str, place: Place<'_>, name: &str) -> bool {
     match place {
         Place::Line => begins(without_prefix(line), name),
-        // Commands may be sent one after another, and by a shell.
+        // Commands may follow each other, and may be sent by a shell.
         Place::Command => begins(line.trim_start_matches(['@', '!', '1', ' ']), name),
         Place::Action(set) => {
             let rest = line.strip_prefix(set).or_else(|| without_prefix(line).strip_prefix(set));
@@ -151,8 +149,7 @@ fn uses(line: &str, place: Place<'_>, name: &str) -> bool {
     }
 }
 
-/// Whether a piece of a string can only be parameters: words and numbers without a sentence's
-/// marks.
+/// Returns whether a piece of a string can only be parameters: words and numbers without punctuation.
 fn is_parameters(line: &str) -> bool {
     !line.contains(['(', ')', '=', ':', '.']) && !line.contains(", ")
 }
@@ -165,20 +162,19 @@ fn without_prefix(line: &str) -> &str {
     line.strip_prefix("no ").or_else(|| line.strip_prefix("default ")).unwrap_or(line)
 }
 
-/// Whether a line begins with these words.
+/// Returns whether a line begins with these words.
 fn begins(line: &str, words: &str) -> bool {
     line.strip_prefix(words).is_some_and(|rest| !rest.starts_with(is_part))
 }
 
-/// What stands before and behind a name wherever it is a word of its own.
+/// Returns the text before and after each occurrence of a name as a whole word.
 fn occurrences<'a>(line: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     line.match_indices(name)
         .map(|(at, _)| (&line[..at], &line[at + name.len()..]))
         .filter(|(before, after)| !before.ends_with(is_part) && !after.starts_with(is_part))
 }
 
-/// Whether a name is that of a fetch where it stands: in brackets, braces or an ACL, or with
-/// arguments.
+/// Returns whether a name is used as a fetch: in brackets, braces or an ACL, or with arguments.
 fn is_fetch(before: &str, after: &str, name: &str) -> bool {
     let opened = before.is_empty() || before.ends_with(['[', '{', '(', '!']) || before.ends_with("{ ");
     let behind = before.ends_with(' ');
@@ -194,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keywords_are_found_where_they_are_used_and_not_where_they_are_spoken_of() {
+    fn keywords_are_found_in_use_but_not_in_prose() {
         let cases = [
             (Place::Line, "option httplog", "no option httplog", true),
             (Place::Line, "option http", "option httplog", false),

@@ -1,8 +1,7 @@
-//! Dependencies against the rules of `deny.toml`: licences, duplicate versions, sources.
+//! Checks dependencies against the rules of `deny.toml`: licences, duplicate versions, sources.
 //!
-//! cargo-deny checks more (advisories among it), but takes minutes to build and a download of
-//! advisories. This check needs `cargo metadata` alone. It covers the dependencies of the machine's
-//! own target.
+//! cargo-deny checks more (including advisories), but takes minutes to build and downloads advisories. This check only needs `cargo
+//! metadata`. It covers the dependencies of the machine's own target.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +17,7 @@ const RULES: &str = "deny.toml";
 struct Rules {
     /// Licences by their SPDX identifiers.
     licences: Vec<String>,
-    /// Second versions that may be there: name and beginning of the version.
+    /// Permitted second versions: name and beginning of the version.
     skipped: Vec<(String, String)>,
 }
 
@@ -32,7 +31,7 @@ struct Package {
     source: Option<String>,
 }
 
-/// Every breach of the rules in the workspace at `root`.
+/// Returns every violation of the rules in the workspace at `root`.
 ///
 /// # Errors
 /// The rules cannot be read, or `cargo metadata` fails.
@@ -54,7 +53,7 @@ pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The rules that this check knows, of the two sections that have them.
+/// Parses the rules that this check supports, from their two sections.
 fn rules(text: &str) -> Rules {
     let mut rules = Rules::default();
     let (mut section, mut list) = ("", "");
@@ -85,12 +84,12 @@ fn rules(text: &str) -> Rules {
     rules
 }
 
-/// The texts between quotation marks.
+/// Returns the texts in quotation marks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)
 }
 
-/// Versions beyond the first of a package that no entry allows, and entries that allow none.
+/// Returns additional versions of a package that no entry permits, and unused entries.
 fn duplicates(packages: &[Package], skipped: &[(String, String)]) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
@@ -116,7 +115,7 @@ fn duplicates(packages: &[Package], skipped: &[(String, String)]) -> Vec<String>
     found
 }
 
-/// Whether a licence expression can be satisfied by these licences.
+/// Returns whether a licence expression can be satisfied by these licences.
 fn allows(expression: &str, licences: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -124,7 +123,7 @@ fn allows(expression: &str, licences: &[String]) -> bool {
     either(&words, &mut at, licences) && at == words.len()
 }
 
-/// `a OR b`, which binds less than `AND`.
+/// Evaluates `a OR b`, which binds less tightly than `AND`.
 fn either(words: &[&str], at: &mut usize, licences: &[String]) -> bool {
     let mut holds = both(words, at, licences);
     while words.get(*at) == Some(&"OR") {
@@ -134,7 +133,7 @@ fn either(words: &[&str], at: &mut usize, licences: &[String]) -> bool {
     holds
 }
 
-/// `a AND b`.
+/// Evaluates `a AND b`.
 fn both(words: &[&str], at: &mut usize, licences: &[String]) -> bool {
     let mut holds = one(words, at, licences);
     while words.get(*at) == Some(&"AND") {
@@ -144,7 +143,7 @@ fn both(words: &[&str], at: &mut usize, licences: &[String]) -> bool {
     holds
 }
 
-/// A licence, one `WITH` an exception, or an expression in parentheses.
+/// Evaluates a licence, one `WITH` an exception, or an expression in parentheses.
 fn one(words: &[&str], at: &mut usize, licences: &[String]) -> bool {
     let Some(word) = words.get(*at) else { return false };
     *at += 1;
@@ -160,7 +159,7 @@ fn one(words: &[&str], at: &mut usize, licences: &[String]) -> bool {
     licences.iter().any(|licence| licence == word)
 }
 
-/// The packages that the machine's own target needs.
+/// Returns the packages needed for the machine's own target.
 fn packages(root: &Path) -> Result<Vec<Package>, String> {
     let run = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).current_dir(root).output();
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn second_versions_need_an_entry_and_entries_a_second_version() {
+    fn duplicate_versions_and_entries_must_match() {
         let package = |version: &str| Package {
             name: "a".to_owned(),
             version: version.to_owned(),

@@ -1,15 +1,14 @@
-//! Fields of the plan that nobody reads: a keyword that fills one is taken and forgotten.
+//! Finds fields of the plan that nothing reads: a keyword that sets such a field has no effect.
 //!
-//! The compiler does not see this, as the fields are public and the reader that fills them is
-//! another crate. The check goes by names: a field counts as read where `.name` is read, or `name`
-//! is taken out by a pattern, in a crate that works by the plan.
+//! The compiler does not detect this, because the fields are public and the parser that sets them is another crate. The check works
+//! by name: a field counts as read if `.name` is read, or `name` is bound by a pattern, in a crate that uses the plan.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const PLAN: &str = "crates/plan/src";
 
-/// The crates that work by the plan. `config`, which fills it, is none of them.
+/// The crates that use the plan. `config`, which fills it, is not among them.
 const READERS: &[&str] = &[
     "crates/plan",
     "crates/proxy",
@@ -20,8 +19,7 @@ const READERS: &[&str] = &[
     "weir",
 ];
 
-/// Fields that `config` itself works by while it resolves the rest, or makes servers and backends
-/// of later.
+/// Fields that `config` itself uses while it resolves the rest, or to create servers and backends later.
 const WHILE_LOADING: &[&str] = &[
     "check_kind",
     "cookie_length",
@@ -37,7 +35,7 @@ const WHILE_LOADING: &[&str] = &[
     "vars_max",
 ];
 
-/// Fields that nobody reads, as `file: field`.
+/// Returns the fields that nothing reads, as `file: field`.
 pub(crate) fn unread(root: &Path) -> Result<Vec<String>, String> {
     let mut read = BTreeSet::new();
     for reader in READERS {
@@ -70,7 +68,7 @@ fn text(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// All Rust files below a folder.
+/// Returns all Rust files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -88,7 +86,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The public fields of a source's structures.
+/// Returns the public fields of structs in a source.
 fn fields(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     for line in source.lines() {
@@ -107,8 +105,7 @@ fn is_part(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
 }
 
-/// The names that a source reads behind a dot, and those that it takes out of something by a
-/// pattern.
+/// Collects the names that a source reads after a dot, and those that it binds by a pattern.
 fn names_read(source: &str, read: &mut BTreeSet<String>) {
     for line in source.lines().map(|line| line.split("//").next().unwrap_or_default()) {
         for (at, _) in line.match_indices('.') {
@@ -116,12 +113,12 @@ fn names_read(source: &str, read: &mut BTreeSet<String>) {
             let rest = line[at + 1 + name.len()..].trim_start();
             let assigned =
                 rest.starts_with("= ") || ["|=", "&=", "+="].iter().any(|sign| rest.starts_with(sign));
-            // A call is no field.
+            // A call is not a field access.
             if !name.is_empty() && !assigned && !rest.starts_with('(') {
                 read.insert(name);
             }
         }
-        // `let Tune { bufsize, .. } = …`, `Some(Log { tag, .. })`: what a pattern names.
+        // `let Tune { bufsize, .. } = …`, `Some(Log { tag, .. })`: names in a pattern.
         if line.contains("..") && line.contains('{') {
             let inside = line.split_once('{').map_or("", |(_, inside)| inside);
             read.extend(inside.split(|char| !is_part(char)).map(str::to_owned));
@@ -134,14 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_of_the_plan_is_read_by_somebody() {
+    fn every_field_of_the_plan_is_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
         let unread = unread(root).expect("the workspace is readable");
         assert!(unread.is_empty(), "\n{}", unread.join("\n"));
     }
 
     #[test]
-    fn what_is_only_set_counts_as_unread() {
+    fn fields_that_are_only_set_count_as_unread() {
         let mut read = BTreeSet::new();
         names_read(
             "plan.set = 1;\nplan.more |= true;\nif plan.read == 2 {}\nplan.call();\nlet Plan { taken, .. } = plan;",

@@ -1,15 +1,14 @@
-//! Which crate may import which, which modules may import each other, and where `unsafe` may stand.
+//! Checks the permitted imports between crates and between modules, and the permitted places of `unsafe`.
 //!
-//! The table here must say what the manifests do and what `ARCHITECTURE.md` tells people; every
-//! difference is an error. Dependencies of tests alone (`[dev-dependencies]`) are free.
+//! The table here must agree with the manifests and with `ARCHITECTURE.md`; every difference is an error. Dependencies only for
+//! tests (`[dev-dependencies]`) are not restricted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::modules;
 
-/// A crate by the name its neighbours use, its folder, and the crates of the workspace that it
-/// uses.
+/// A crate by the name that other crates use, its folder, and the workspace crates that it imports.
 type Crate = (&'static str, &'static str, &'static [&'static str]);
 
 #[rustfmt::skip]
@@ -25,7 +24,7 @@ const CRATES: &[Crate] = &[
     ("cache",      "crates/cache",   &["http"]),
     ("fcgi",       "crates/fcgi",    &["base", "http"]),
     ("spop",       "crates/spop",    &["base"]),
-    ("tls",        "crates/tls",     &["base"]),
+    ("tls",        "crates/tls",     &["base", "compress"]),
     ("state",      "crates/state",   &["base", "runtime"]),
     ("sample",     "crates/sample",  &["base", "cache", "diag", "http", "runtime", "state", "tls"]),
     ("rules",      "crates/rules",   &["base", "cache", "diag", "http", "sample", "state"]),
@@ -52,10 +51,10 @@ const CRATES: &[Crate] = &[
     ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];
 
-/// The crates that may switch the check of `unsafe` off for one of their files, and these files.
+/// The crates that may disable the `unsafe` check for one of their files, and these files.
 const UNSAFE: &[(&str, &str)] = &[("net", "crates/net/src/sys.rs"), ("process", "crates/process/src/sys.rs")];
 
-/// All breaches of the rules in the workspace at `root`.
+/// Returns all violations of the rules in the workspace at `root`.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let read = |path: &str| -> Result<String, String> {
         std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
@@ -94,7 +93,7 @@ fn compare(name: &str, allowed: &BTreeSet<String>, actual: &BTreeSet<String>, pl
     forbidden.chain(stale).collect()
 }
 
-/// The names under `[dependencies]` and `[target.….dependencies]`.
+/// Returns the names under `[dependencies]` and `[target.….dependencies]`.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut inside = false;
@@ -113,7 +112,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rows of the table of crates in `ARCHITECTURE.md`: name and imports.
+/// Returns the rows of the table of crates in `ARCHITECTURE.md`: name and imports.
 pub(crate) fn table(page: &str) -> Vec<(String, BTreeSet<String>)> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| {
@@ -125,7 +124,7 @@ pub(crate) fn table(page: &str) -> Vec<(String, BTreeSet<String>)> {
     .collect()
 }
 
-/// Whether a crate's root keeps `unsafe` out.
+/// Checks that a crate's root forbids `unsafe`; returns an error otherwise.
 fn guard(root: &Path, name: &str, folder: &str) -> Option<String> {
     let source = ["src/lib.rs", "src/main.rs"]
         .iter()
@@ -136,7 +135,7 @@ fn guard(root: &Path, name: &str, folder: &str) -> Option<String> {
     (!guarded).then(|| format!("{folder} does not forbid unsafe code"))
 }
 
-/// Crates that the table does not know.
+/// Returns the crates missing from the table.
 fn strangers(root: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(root.join("crates")) else { return Vec::new() };
     let folders = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -147,7 +146,7 @@ fn strangers(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// All Rust files of the workspace's crates.
+/// Returns all Rust files of the workspace's crates.
 pub(crate) fn sources(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = CRATES.iter().map(|(_, folder, _)| root.join(folder)).collect();
@@ -166,8 +165,8 @@ pub(crate) fn sources(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a source has an unsafe block, function, implementation or attribute, or lets itself have
-/// one. Comments are passed over.
+/// Returns whether a source has an unsafe block, function, implementation or attribute, or permits itself to have one. Comments are
+/// skipped.
 fn is_unsafe(source: &str) -> bool {
     source.lines().map(|line| line.split("//").next().unwrap_or_default()).any(|line| {
         let keyword = line.split("unsafe").skip(1).zip(line.split("unsafe")).any(|(after, before)| {
@@ -185,14 +184,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crates_and_modules_import_what_they_may() {
+    fn crates_and_modules_only_have_permitted_imports() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
         let found = breaches(root).expect("the workspace is readable");
         assert!(found.is_empty(), "\n{}", found.join("\n"));
     }
 
     #[test]
-    fn only_what_the_program_itself_uses_counts() {
+    fn only_non_test_dependencies_count() {
         let manifest = "[package]\nname = \"x\"\n[dependencies]\nbase.workspace = true\n# diag = 1\nhttp = { path = \"..\" }\n\
                         [dev-dependencies]\nproxy.workspace = true\n[target.'cfg(unix)'.dependencies]\nnet = \"1\"\n[dependencies.tls]\npath = \"\"\n";
         let names: Vec<String> = dependencies(manifest).into_iter().collect();

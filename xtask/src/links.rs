@@ -1,15 +1,14 @@
-//! Links of the documentation: files that are linked exist, and what `docs/dev` shows of the sources
-//! is there.
+//! Links of the documentation: linked files exist, and source references in `docs/dev` are valid.
 //!
-//! In `docs/dev`, a link such as ``[`accept::serve`](../../crates/proxy/src/serve/accept.rs)`` names an
-//! item of the file, and a diff applies to the sources.
+//! In `docs/dev`, a link such as ``[`accept::serve`](../../crates/proxy/src/serve/accept.rs)`` names an item of the file, and a
+//! diff applies to the sources.
 
 use std::path::Path;
 
-/// Pages for developers.
+/// The folder of pages for developers.
 const FOR_DEVELOPERS: &str = "docs/dev";
 
-/// Every link of the workspace's pages that leads nowhere, and every diff that does not apply.
+/// Returns every broken link in the workspace's pages, and every diff that does not apply.
 ///
 /// # Errors
 /// A page cannot be read.
@@ -61,8 +60,7 @@ fn of_page(root: &Path, path: &Path, text: &str, names_items: bool) -> Vec<Strin
     found
 }
 
-/// The links to files: text and target. Code is passed over, and so are links to sites and within the
-/// page.
+/// Returns the links to files: text and target. Code is skipped, and so are links to sites and within the page.
 fn links(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -84,7 +82,7 @@ fn links(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Whether a source defines an item of this name.
+/// Returns whether a source defines an item of this name.
 fn defines(source: &str, name: &str) -> bool {
     ["fn", "struct", "enum", "trait", "type", "const", "static"].iter().any(|kind| {
         source.match_indices(&format!("{kind} {name}")).any(|(at, found)| {
@@ -93,7 +91,7 @@ fn defines(source: &str, name: &str) -> bool {
     })
 }
 
-/// The file and the old lines of each hunk of the diffs on a page.
+/// Returns the file and the old lines of each hunk of the diffs on a page.
 fn hunks(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut file: Option<String> = None;
@@ -103,7 +101,7 @@ fn hunks(text: &str) -> Vec<(String, String)> {
             _ if line.starts_with("--- ") => {}
             _ if line.starts_with("+++ b/") => file = Some(line[6..].to_owned()),
             _ if line.starts_with("@@") => found.extend(file.clone().map(|file| (file, String::new()))),
-            // Editors strip the blank of an empty line.
+            // Editors strip the space of an empty line.
             _ if file.is_some() && (line.is_empty() || line.starts_with([' ', '-'])) => {
                 if let Some((_, old)) = found.last_mut() {
                     old.push_str(line.get(1..).unwrap_or_default());

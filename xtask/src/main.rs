@@ -1,29 +1,33 @@
-//! Chores of the repository: generated documents, and rules that the compiler does not check.
+//! Repository maintenance: generated documents, and rules that the compiler does not check.
 //!
-//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
-//! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
-//! `deny.toml`; `… links` the links of the documentation; `… names` that a type's name is
-//! used for one thing; `… untested` lists keywords that work and
-//! that no test from outside uses. The tests of this crate make the same checks: `make lint` runs
-//! them.
+//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the places of `unsafe`; `… fields`
+//! that every field of the plan is read; `… dependencies` the rules of `deny.toml`; `… links` the links of the documentation; `…
+//! names` that a type's name is used for one thing; `… prose` counts phrases that read like a translation, and lists those of the
+//! given paths; `… untested` lists supported keywords that no end-to-end test uses. The tests of this crate make the same checks:
+//! `make lint` runs them.
 //!
-//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables,
-//! `docs/metrics-list.md` from the tables of the Prometheus exporter, `docs/dev/crates.md` from the
-//! table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
-//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and
-//! the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/metrics-list.md` from the tables of
+//! the Prometheus exporter, `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
+//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's
+//! regression tests (`docs/regression-tests.tsv`).
+//!
+//! `cargo run -p xtask -- manual FOLDER` writes the manual pages and shell completions of packages.
 #![forbid(unsafe_code)]
 
 mod compatibility;
+mod completions;
 mod coverage;
 mod dependencies;
 mod fields;
+mod help;
 mod imports;
 mod links;
+mod manual;
 mod map;
 mod metrics;
 mod modules;
 mod names;
+mod prose;
 mod reference;
 
 use std::path::{Path, PathBuf};
@@ -43,9 +47,17 @@ fn main() -> ExitCode {
         Some("dependencies") => dependencies::breaches(&root).and_then(|found| none(&found)),
         Some("links") => links::broken(&root).and_then(|found| none(&found)),
         Some("names") => names::ambiguous(&root).and_then(|found| none(&found)),
+        Some("prose") => prose::report(&root, &words[1..]),
+        Some("manual") => match words.get(1) {
+            Some(folder) => manual::write(Path::new(folder)),
+            None => Err("usage: xtask manual FOLDER".to_owned()),
+        },
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask imports | fields | dependencies | links | names | docs | untested".to_owned()),
+        _ => Err(
+            "usage: xtask imports | fields | dependencies | links | names | prose [PATH…] | docs | manual FOLDER | untested"
+                .to_owned(),
+        ),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

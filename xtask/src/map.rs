@@ -1,11 +1,11 @@
-//! `docs/dev/crates.md`: the crates as a picture, made of the table in `ARCHITECTURE.md`.
+//! `docs/dev/crates.md`: a diagram of the crates, generated from the table in `ARCHITECTURE.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The page for these rows: the name of a crate and its imports.
+/// Returns the page for these rows: the name of a crate and its imports.
 pub(crate) fn page(rows: Vec<(String, BTreeSet<String>)>) -> String {
     let names: BTreeSet<String> = rows.iter().map(|(name, _)| name.clone()).collect();
     // Other tables of the page have rows of the same form.
@@ -36,12 +36,12 @@ pub(crate) fn page(rows: Vec<(String, BTreeSet<String>)>) -> String {
     out
 }
 
-/// One more than the highest layer among the imports; 0 without any.
+/// Returns one more than the highest layer among the imports; 0 without any.
 fn layer(imports: &Imports, name: &str) -> usize {
     imports.get(name).into_iter().flatten().map(|other| layer(imports, other) + 1).max().unwrap_or(0)
 }
 
-/// The imports that do not follow from others.
+/// Returns the imports that do not follow from others.
 fn direct<'a>(imports: &'a Imports, name: &str) -> Vec<&'a str> {
     let own = &imports[name];
     own.iter()
@@ -50,7 +50,7 @@ fn direct<'a>(imports: &'a Imports, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Whether a crate imports another, by way of others or not.
+/// Returns whether a crate imports another, directly or indirectly.
 fn reaches(imports: &Imports, from: &str, to: &str) -> bool {
     imports.get(from).into_iter().flatten().any(|next| next == to || reaches(imports, next, to))
 }

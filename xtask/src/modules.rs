@@ -1,8 +1,7 @@
-//! Imports between the modules of a crate: no circles.
+//! Checks that the imports between the modules of a crate have no cycles.
 //!
-//! The modules of a folder are looked at side by side: a file, or a folder with all that is in it.
-//! What `lib.rs` or `mod.rs` re-exports counts for the module that it comes from. Modules for tests
-//! are left out.
+//! The modules of a folder are compared with each other: a file, or a folder with everything in it. Items that `lib.rs` or `mod.rs`
+//! re-exports count for their original module. Test modules are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +14,7 @@ struct Module {
     source: String,
 }
 
-/// Circles between modules of the crate in `folder`.
+/// Returns the cycles between modules of the crate in `folder`.
 pub(crate) fn circles(root: &Path, name: &str, folder: &str) -> Vec<String> {
     let modules = read(&root.join(folder).join("src"), &[]);
     let used = imports(&modules);
@@ -35,7 +34,7 @@ pub(crate) fn circles(root: &Path, name: &str, folder: &str) -> Vec<String> {
     found
 }
 
-/// The modules below a folder.
+/// Returns the modules below a folder.
 fn read(folder: &Path, path: &[String]) -> Vec<Module> {
     let mut modules = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -56,7 +55,7 @@ fn read(folder: &Path, path: &[String]) -> Vec<Module> {
     modules
 }
 
-/// A source without comments and without its module of tests.
+/// Returns a source without comments and without its test module.
 pub(crate) fn without_tests(source: &str) -> String {
     let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
     source[..end]
@@ -66,7 +65,7 @@ pub(crate) fn without_tests(source: &str) -> String {
         .join("\n")
 }
 
-/// Which module uses which, re-exports followed.
+/// Returns the imports between modules, with re-exports resolved.
 fn imports(modules: &[Module]) -> Vec<(ModulePath, ModulePath)> {
     let known: BTreeSet<&ModulePath> = modules.iter().map(|module| &module.path).collect();
     let mut exports: BTreeMap<ModulePath, ModulePath> = BTreeMap::new();
@@ -89,7 +88,7 @@ fn imports(modules: &[Module]) -> Vec<(ModulePath, ModulePath)> {
     used
 }
 
-/// What a module re-exports, by where it comes from.
+/// Returns the original paths of a module's re-exports.
 fn exported(module: &Module, known: &BTreeSet<&ModulePath>) -> Vec<ModulePath> {
     let mut found = Vec::new();
     for statement in module.source.split(';').map(str::trim_start) {
@@ -111,7 +110,7 @@ fn exported(module: &Module, known: &BTreeSet<&ModulePath>) -> Vec<ModulePath> {
     found
 }
 
-/// Every path of a source that begins with `crate`, `super` or `self`, from the crate's root.
+/// Returns every path in a source that begins with `crate`, `super` or `self`, relative to the crate's root.
 fn paths(source: &str, own: &[String]) -> Vec<ModulePath> {
     let mut found = Vec::new();
     for start in ["crate::", "super::", "self::"] {
@@ -136,8 +135,7 @@ fn paths(source: &str, own: &[String]) -> Vec<ModulePath> {
     found
 }
 
-/// The paths of a tree of imports: `a::{b, c::d}` is `a::b` and `a::c::d`. Returns where the tree
-/// ends.
+/// Expands a tree of imports: `a::{b, c::d}` is `a::b` and `a::c::d`. Returns where the tree ends.
 fn expand(text: &str, prefix: &[String], found: &mut Vec<ModulePath>) -> usize {
     let name: String = text.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
     let mut at = name.len();
@@ -161,7 +159,7 @@ fn expand(text: &str, prefix: &[String], found: &mut Vec<ModulePath>) -> usize {
             Some(',') => at += 1,
             Some(_) => {
                 let read = expand(&text[at..], &path, found);
-                // ` as other` and whatever is not understood is passed over.
+                // ` as other` and unsupported syntax is skipped.
                 at += read;
                 at += text[at..].find([',', '}', '{']).unwrap_or(text.len() - at);
             }
@@ -169,7 +167,7 @@ fn expand(text: &str, prefix: &[String], found: &mut Vec<ModulePath>) -> usize {
     }
 }
 
-/// Who uses whom among the modules of one folder.
+/// Returns the imports among the modules of one folder.
 fn edges(used: &[(ModulePath, ModulePath)], level: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let child = |path: &ModulePath| path.strip_prefix(level).and_then(|rest| rest.first()).cloned();
@@ -183,7 +181,7 @@ fn edges(used: &[(ModulePath, ModulePath)], level: &[String]) -> BTreeMap<String
     edges
 }
 
-/// The sets of modules that reach each other.
+/// Returns the sets of modules that reach each other.
 fn knots(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reach = |from: &String| {
         let mut seen = BTreeSet::new();
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_seen_through_lists_re_exports_and_folders() {
+    fn cycles_are_found_through_lists_re_exports_and_folders() {
         let lib = || module("", "pub use c::Thing;\npub mod a; mod b; mod c;");
         let open =
             [lib(), module("a", "use crate::{b::X, c};"), module("b", "// crate::a\n"), module("c", "")];

@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::imports;
 use crate::modules::without_tests;
 
-/// As many types of the workspace may have the same name.
+/// Maximum number of types in the workspace with the same name.
 const MOST: usize = 2;
 
-/// The names that more than [`MOST`] types of the crates and the program have, each with the files.
+/// Returns the names shared by more than [`MOST`] types of the crates and the program, with their files.
 pub(crate) fn ambiguous(root: &Path) -> Result<Vec<String>, String> {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in imports::sources(root) {
@@ -30,14 +30,14 @@ pub(crate) fn ambiguous(root: &Path) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// Whether the file is part of a crate or of the program, and not of their tests.
+/// Returns whether the file is part of a crate or of the program, but not of their tests.
 fn is_product(file: &str) -> bool {
     let is_source = file.starts_with("weir/src/") || file.starts_with("crates/") && file.contains("/src/");
     is_source && !file.contains("/tests/") && !file.ends_with("tests.rs")
 }
 
-/// The name of the type or trait that a line defines. An indented `type` is an associated type, which is
-/// qualified by the name of its trait.
+/// Returns the name of the type or trait that a line defines. An indented `type` is an associated type, which is qualified by the
+/// name of its trait.
 fn defined(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     let is_indented = rest.len() < line.len();

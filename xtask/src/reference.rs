@@ -1,4 +1,4 @@
-//! `docs/keywords.md`: the keywords that work, from their tables.
+//! `docs/keywords.md`: the supported keywords, from their tables.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use base::keyword_support::Support;
 use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn page() -> String {
     let mut out = String::from(
         "# Keywords\n\nThe keywords that work, with where they may stand, their arguments, and one line on what they do. HAProxy's \

@@ -1,6 +1,5 @@
-//! What sharing costs: one counter, one list behind a lock and one listening socket, used by all
-//! threads, by groups of threads, and by each thread for itself, with a model for more threads than
-//! the machine has; then what tracking in stick tables costs.
+//! The cost of sharing: a counter, a locked list and a listening socket, used by all threads, by groups of threads, and by each
+//! thread for itself, with a model for more threads than the machine has; then the cost of tracking in stick tables.
 //!
 //!     weir-bench contention [THREADS]
 //!
@@ -17,8 +16,8 @@ use runtime::shard::Padded;
 
 const TIME: Duration = Duration::from_millis(300);
 
-/// Runs `work` on `threads` threads for [`TIME`]; gives the operations done by all and the time the
-/// threads spent waiting, as far as `work` measures it.
+/// Runs `work` on `threads` threads for [`TIME`]. Returns the number of operations of all threads and their total waiting time, as
+/// measured by `work`.
 fn measure(threads: usize, work: impl Fn(usize, &AtomicBool) -> (u64, Duration) + Sync) -> (u64, Duration) {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(threads + 1));
     std::thread::scope(|scope| {
@@ -43,8 +42,7 @@ fn measure(threads: usize, work: impl Fn(usize, &AtomicBool) -> (u64, Duration) 
     })
 }
 
-/// Nanoseconds between two operations on one and the same thing, when `threads` threads share
-/// `things`.
+/// Returns the nanoseconds between two operations on the same counter when `threads` threads share `things`.
 fn counters<T: AsRef<AtomicU64> + Sync>(threads: usize, things: &[T]) -> f64 {
     let (operations, _) = measure(threads, |thread, stop| {
         let own = things[thread % things.len()].as_ref();
@@ -60,8 +58,8 @@ fn counters<T: AsRef<AtomicU64> + Sync>(threads: usize, things: &[T]) -> f64 {
     TIME.as_nanos() as f64 / operations as f64
 }
 
-/// Nanoseconds that a line takes from one core to another: two threads write it in turn. The best
-/// of many short rounds, since any other work on the cores only adds.
+/// Returns the nanoseconds that a cache line takes from one core to another: two threads write it in turn. The best of many short
+/// rounds, since other work on the cores only adds.
 fn transfer() -> f64 {
     const TURNS: u64 = 2_000;
     let round = || {
@@ -97,7 +95,7 @@ impl AsRef<AtomicU64> for Own {
     }
 }
 
-/// Counters side by side: different ones, one cache line.
+/// Different counters on one cache line.
 struct Close(AtomicU64);
 
 impl AsRef<AtomicU64> for Close {
@@ -106,8 +104,7 @@ impl AsRef<AtomicU64> for Close {
     }
 }
 
-/// A list behind a lock: nanoseconds for each taking and giving back, and the share of time spent
-/// waiting for the lock.
+/// Returns the nanoseconds per pop and push on a locked list, and the share of time spent waiting for the lock.
 fn lists(threads: usize, count: usize) -> (f64, f64) {
     let lists: Vec<Padded<Mutex<Vec<u64>>>> =
         (0..count).map(|_| Padded(Mutex::new((0..1024).collect()))).collect();
@@ -130,8 +127,8 @@ fn lists(threads: usize, count: usize) -> (f64, f64) {
     (TIME.as_nanos() as f64 / operations as f64, waited.as_nanos() as f64 / all)
 }
 
-/// Connections a second that `threads` threads accept from `sockets` listeners of one address,
-/// while two threads connect.
+/// Returns the connections per second that `threads` threads accept from `sockets` listeners of one address, while two threads
+/// connect.
 fn listeners(threads: usize, sockets: usize) -> f64 {
     let socket = |address: SocketAddr| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
@@ -152,7 +149,7 @@ fn listeners(threads: usize, sockets: usize) -> f64 {
             std::thread::spawn(move || {
                 while !ended.load(Relaxed) {
                     if let Ok(stream) = TcpStream::connect(address) {
-                        // A reset leaves no port behind that waits.
+                        // A reset avoids ports in TIME_WAIT.
                         let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                     }
                 }
@@ -206,11 +203,10 @@ pub(crate) fn run(words: &[String]) {
     tables::run(threads);
 }
 
-/// The most requests a second that one line lets through, which the number of threads does not
-/// change; it is what groups multiply. `line` is the time between two writes of different cores to
-/// it.
+/// Prints the most requests per second that one cache line permits. The number of threads does not change this limit; groups
+/// multiply it. `line` is the time between writes to it by different cores.
 fn model(line: f64) {
-    // Whether groups have lines of their own: a turn is of the group, a server's count is of all.
+    // Whether groups have separate lines: a rotation belongs to a group, a server's count is global.
     const WRITES: [(&str, f64, &str, f64); 2] = [
         ("roundrobin, static-rr", 1.0, "backend and group", 4.0),
         ("leastconn, first, random, peak-ewma, hash-balance-factor", 2.0, "server", 1.0),

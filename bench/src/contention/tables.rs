@@ -1,5 +1,4 @@
-//! What stick tables cost when several threads use them at once: addresses that differ, and one
-//! address for all, as in a flood.
+//! The cost of stick tables used by several threads at once: with different addresses, and with a single address, as in a flood.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +28,7 @@ fn table() -> Arc<Table> {
     })
 }
 
-/// What a request does: it finds its address, counts in it, and lets it go.
+/// Simulates a request: looks up its address, counts, and releases the entry.
 fn request(table: &Arc<Table>, address: u32, now_ms: u64) {
     let Some(tracked) = Tracked::get(table, &address.to_be_bytes(), now_ms) else { return };
     let view = tracked.view();
@@ -38,8 +37,8 @@ fn request(table: &Arc<Table>, address: u32, now_ms: u64) {
     view.touch(now_ms);
 }
 
-/// Nanoseconds from one request to the next on all threads together, where each thread takes its
-/// addresses from `address` by its own number and a count.
+/// Returns the nanoseconds per request across all threads, where each thread takes its addresses from `address`, given its number
+/// and a count.
 fn each(threads: usize, address: impl Fn(u32, u32) -> u32 + Sync) -> f64 {
     let (table, began) = (table(), Instant::now());
     let (requests, _) = measure(threads, |thread, stop| {

@@ -1,11 +1,11 @@
-//! Random expressions: a fetch, some converters with arguments that mostly fit, as a variable's
-//! value, inside a log format, or tested by a condition.
+//! Random expressions: a fetch, some converters with mostly valid arguments, as a variable's value, inside a log format, or tested
+//! by a condition.
 
 use fastrand::Rng;
 
 use crate::diff::request::{HEADERS, VALUES, pick};
 
-/// What a fetch or converter gives, or takes.
+/// The input or output type of a fetch or converter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Str,
@@ -22,7 +22,7 @@ use Kind::{Addr, Any, Bin, Bool, Int, Str};
 enum Arg {
     /// A small number, sometimes negative.
     Small,
-    /// A small number above zero, or sometimes nothing.
+    /// A small number above zero, or sometimes an empty argument.
     Maybe,
     /// Any number.
     Number,
@@ -30,7 +30,7 @@ enum Arg {
     Delimiters,
     /// A word.
     Word,
-    /// One of these.
+    /// One of these words.
     One(&'static [&'static str]),
     /// A variable that is set.
     Variable,
@@ -259,7 +259,7 @@ const CONVERTERS: &[(&str, &[Arg], Kind, Kind)] = &[
 const METHODS: &[&str] =
     &["found", "bool", "int", "ip", "bin", "len", "str", "sub", "reg", "beg", "end", "dir", "dom"];
 
-/// Aliases of log formats that say the same of a request whoever answers it.
+/// Log format aliases whose value does not depend on who answers the request.
 const ALIASES: &[&str] = &[
     "%HM",
     "%HU",
@@ -295,7 +295,7 @@ const ALIASES: &[&str] = &[
     "%[src]%[int(5)]",
 ];
 
-/// What is done with an expression.
+/// The use of an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Value,
@@ -303,12 +303,12 @@ enum Form {
     Condition,
 }
 
-/// An expression as far as it goes: up to one of its calls.
+/// A prefix of an expression: up to one of its calls.
 #[derive(Clone)]
 struct Step {
-    /// The whole of it so far.
+    /// The text of the prefix.
     text: String,
-    /// The call that is the last.
+    /// Its last call.
     call: String,
     kind: Kind,
 }
@@ -317,27 +317,26 @@ struct Step {
 pub(crate) struct Case {
     form: Form,
     text: String,
-    /// From the fetch to the whole expression.
+    /// The prefixes, from the fetch to the whole expression.
     steps: Vec<Step>,
 }
 
 /// Where the results of a case begin to differ.
 pub(crate) struct Culprit<'c> {
-    /// The call whose result differs; none where the expression gives the same, and what is made of
-    /// it differs.
+    /// The call whose result differs; `None` if the expression has the same value and only its use differs.
     pub(crate) call: Option<&'c str>,
-    /// The call before it whose result it got.
+    /// The call that provides its input.
     pub(crate) behind: Option<&'c str>,
-    /// What the call got: what came before it, or for a fetch of a number its text.
+    /// Its input: the result of the previous step, or the field's text for a fetch of a number.
     pub(crate) input: Option<Vec<u8>>,
-    /// Whether that was a boolean, or made of one by arithmetic.
+    /// Whether the input was a boolean, or derived from one by arithmetic.
     pub(crate) of_boolean: bool,
-    /// What Weir and what haproxy make of it, if it is something.
+    /// The results of Weir and haproxy, if they have a value.
     pub(crate) results: [Option<Vec<u8>>; 2],
 }
 
 impl Culprit<'_> {
-    /// Whether it is a call of one of these.
+    /// Returns whether it is a call of one of these.
     pub(crate) fn is(&self, names: &[&str]) -> bool {
         self.name().is_some_and(|name| names.contains(&name))
     }
@@ -346,12 +345,12 @@ impl Culprit<'_> {
         self.call.map(name_of)
     }
 
-    /// Its input as text.
+    /// Returns its input as text.
     pub(crate) fn text(&self) -> String {
         self.input.as_deref().map_or_else(String::new, |bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Its input as a number: as it is where it is one, or what a text begins with.
+    /// Returns its input as a number: directly, or from the beginning of the text.
     pub(crate) fn number(&self) -> i64 {
         let bytes = self.input.as_deref().unwrap_or_default();
         match <[u8; 8]>::try_from(bytes) {
@@ -365,7 +364,7 @@ impl Culprit<'_> {
         }
     }
 
-    /// Its argument of that number as it stands there, without quotes.
+    /// Returns its argument at this index as written, without quotes.
     pub(crate) fn argument(&self, number: usize) -> &str {
         let list = self.call.and_then(|call| call.split_once('(')).map_or("", |(_, list)| list);
         let mut quoted = false;
@@ -384,8 +383,7 @@ fn name_of(call: &str) -> &str {
 pub(crate) const ARITHMETIC: &[&str] = &["add", "sub", "mul", "div", "mod", "and", "or", "xor", "cpl", "neg"];
 
 fn word(random: &mut Rng) -> String {
-    // What a quoted argument cannot hold is left out, and so is what begins a reference to the
-    // environment.
+    // Characters that a quoted argument cannot contain are removed, and so is the beginning of a reference to the environment.
     pick(random, VALUES).chars().filter(|c| !matches!(c, '"' | '\'' | '\\' | '$' | '(' | ')')).collect()
 }
 
@@ -431,7 +429,7 @@ fn expression(random: &mut Rng) -> Vec<Step> {
     let mut text = call(random, name, args);
     let mut steps = vec![Step { call: text.clone(), text: text.clone(), kind }];
     for _ in 0..random.usize(..4) {
-        // Now and then one that does not fit, to compare what is said of it.
+        // Now and then a converter that does not fit, to compare the errors.
         let anything = random.u8(..30) == 0;
         let fitting: Vec<_> = CONVERTERS.iter().filter(|row| anything || fits(kind, row.2)).collect();
         let (name, args, _, gives) = *fitting[random.usize(..fitting.len())];
@@ -536,7 +534,7 @@ impl Case {
         Self { form, text, steps }
     }
 
-    /// Its line when it is the one of that number.
+    /// Returns its configuration line as case `number`.
     pub(crate) fn line(&self, number: usize) -> String {
         let text = &self.text;
         match self.form {
@@ -546,8 +544,8 @@ impl Case {
         }
     }
 
-    /// Cases whose results tell at which call this one begins to differ: what its fetch reads where
-    /// that is a number, then each step.
+    /// Returns cases whose results show at which call this one begins to differ: the input of its fetch if that is a number, then
+    /// each step.
     pub(crate) fn parts(&self) -> Vec<Case> {
         let value = |text: String| Case { form: Form::Value, text, steps: Vec::new() };
         let fetch = self.steps.first().map_or("", |step| &step.text);
@@ -558,24 +556,24 @@ impl Case {
         std::iter::once(whole).chain(self.steps.iter().map(|step| step.text.clone())).map(value).collect()
     }
 
-    /// Where it begins to differ, by the results of its [`parts`](Self::parts).
+    /// Returns where it begins to differ, given the results of its [`parts`](Self::parts).
     pub(crate) fn culprit(&self, parts: &[[Option<Vec<u8>>; 2]]) -> Culprit<'_> {
         let differs = |[ours, theirs]: &[Option<Vec<u8>>; 2]| ours != theirs;
-        // What the fetch reads is no step.
+        // The first part is the fetch's input, not a step.
         let at = parts.iter().skip(1).position(differs);
         let before = at.unwrap_or(self.steps.len());
-        // What leaves the type as it is.
+        // Calls that do not change the type.
         let keeps = |step: &&Step| {
             let name = name_of(&step.call);
             ARITHMETIC.contains(&name) || ["set-var", "unset-var", "debug"].contains(&name)
         };
-        // What stands in JSON may be one.
+        // JSON values may be booleans.
         let may_be = ["json_query", "jwt_payload_query", "jwt_header_query"];
         let source = self.steps[..before].iter().rev().find(|step| !keeps(step));
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
             behind: self.steps[..before].iter().rev().map(|step| step.call.as_str()).find(|call| {
-                // These hand on what they get, or a part of it.
+                // These return their input, or part of it.
                 !["set-var", "unset-var", "debug", "ltrim", "rtrim"].contains(&name_of(call))
             }),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),
@@ -584,13 +582,13 @@ impl Case {
         }
     }
 
-    /// Whether it is a condition that matches this way.
+    /// Returns whether it is a condition with one of these matching methods.
     pub(crate) fn matches_by(&self, methods: &[&str]) -> bool {
         let method = self.text.split_once("-m ").and_then(|(_, rest)| rest.split(' ').next());
         self.form == Form::Condition && method.is_some_and(|method| methods.contains(&method))
     }
 
-    /// The expression, format or condition.
+    /// Returns the expression, format or condition.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

@@ -1,6 +1,5 @@
-//! Differences that are meant: where the manual of 3.5 and the haproxy on the machine disagree, or
-//! where Weir departs on purpose. Each is as narrow as what is known of it: the call at which the
-//! results begin to differ, and what that call got.
+//! Intended differences: where the manual of 3.5 and the machine's haproxy disagree, or where Weir departs on purpose. Each is as
+//! narrow as possible: the call at which the results begin to differ, and its input.
 
 use crate::diff::expression::{ARITHMETIC, Case, Culprit};
 
@@ -15,22 +14,22 @@ struct Refusal {
     why: &'static str,
     /// Whether it is haproxy that refuses.
     by_haproxy: bool,
-    /// What stands in the message or the line; one suffices.
+    /// Texts in the message or the line; one suffices.
     says: &'static [&'static str],
 }
 
-/// The longest number that haproxy 2.6 reads of a header.
+/// Returns whether haproxy 2.6 parses the whole number from a header.
 fn is_small_number(text: &str) -> bool {
     text.parse::<i32>().is_ok_and(|number| number.to_string() == text)
 }
 
-/// Whether what stands behind the last colon of a host is a port, or there is none.
+/// Returns whether the text after the last colon of a host is a port, or there is no colon.
 fn ends_like_host(text: &str) -> bool {
     let port = text.rsplit_once(':').map_or("", |(_, port)| port);
     !text.contains(':') || !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether it got an IPv6 address, not the text of one.
+/// Returns whether the input is an IPv6 address, not its text.
 fn is_address(at: &Culprit<'_>) -> bool {
     at.text().contains('\0') || at.behind.is_some_and(|call| call.starts_with("ip."))
 }
@@ -244,12 +243,12 @@ const REFUSALS: &[Refusal] = &[
     },
 ];
 
-/// Why the results of `case` differ, if that is known.
+/// Returns why the results of `case` differ, if known.
 pub(crate) fn of_result(case: &Case, culprit: &Culprit<'_>) -> Option<&'static str> {
     KNOWN.iter().find(|known| (known.is_so)(case, culprit)).map(|known| known.why)
 }
 
-/// Why only one refuses, if that is known of what `text` tells.
+/// Returns why only one program refuses, if `text` matches a known reason.
 pub(crate) fn of_refusal(text: &str) -> Option<&'static str> {
     let by_haproxy = text.starts_with("only haproxy refuses");
     let fits = |known: &&Refusal| {

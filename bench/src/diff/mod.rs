@@ -1,12 +1,11 @@
-//! Random expressions, log formats and conditions over random requests, through Weir and through
-//! haproxy: what the one makes of them must be what the other does.
+//! Differential test: random expressions, log formats and conditions on random requests, through Weir and through haproxy; the
+//! results must be equal.
 //!
 //!     weir-bench diff [seed=1] [configs=60] [expressions=100] [requests=20] [show=20] [known=0]
 //!
-//! Each configuration sets a variable from each expression and answers with all of them in
-//! hexadecimal digits. Lines that one of the two refuses are compared by that and left out.
-//! Differences that are known are counted by their reason ([`known`], `known=N` shows that many of
-//! each); any other ends the program with 1. The same seed gives the same cases.
+//! Each configuration sets a variable from each expression and answers with all of them in hexadecimal digits. Lines that one of
+//! the two refuses are compared by that and left out. Known differences are counted by their reason ([`known`], `known=N` shows
+//! that many of each); any other makes the program exit with 1. The same seed gives the same cases.
 
 mod expression;
 mod known;
@@ -56,7 +55,7 @@ fn options(words: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What came of all cases.
+/// The results of all cases.
 #[derive(Default)]
 struct Tally {
     compared: usize,
@@ -66,10 +65,10 @@ struct Tally {
     newer: usize,
     /// Requests that haproxy did not survive.
     lost: usize,
-    /// How many by their reason, and the first of different expressions.
+    /// The number of differences by reason, with the first ones of different expressions.
     known: BTreeMap<&'static str, (usize, Vec<String>)>,
     unexplained: Vec<String>,
-    /// Expressions of which a difference is shown already.
+    /// Expressions of which a difference has been shown.
     seen: HashSet<String>,
 }
 
@@ -117,7 +116,7 @@ impl Tally {
     }
 }
 
-/// One configuration: finds what both accept, starts both, sends the requests.
+/// Runs one configuration: determines the lines that both accept, starts both programs, sends the requests.
 fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally) -> Result<(), String> {
     let random =
         &mut fastrand::Rng::with_seed(options.seed.wrapping_mul(1_000_003).wrapping_add(turn as u64));
@@ -157,7 +156,7 @@ fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally)
         let request = request::random(random);
         let ours = weir.ask(&request)?;
         let Ok(theirs) = haproxy.ask(&request) else {
-            // It ended: an expression among these is too much for it, which says nothing of ours.
+            // haproxy has exited: one of these expressions crashes it, which says nothing about Weir.
             tally.lost += 1;
             haproxy.start(&cases)?;
             continue;
@@ -191,7 +190,7 @@ fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally)
     Ok(())
 }
 
-/// Compares the two programs that the first words name; `name=value` behind them sets a number.
+/// Compares the two programs named by the first arguments; `name=value` arguments set numbers.
 pub(crate) fn main(words: &[String]) -> ExitCode {
     let options = match options(words) {
         Ok(options) => options,

@@ -1,4 +1,4 @@
-//! One of the two programs: asked what it refuses, started on a configuration, sent requests.
+//! One of the two programs: determines the lines it refuses, starts it with a configuration, sends requests.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::diff::expression::Case;
 
-/// How long a program may take to listen, or to answer.
+/// How long a program may take to listen or to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Peer {
@@ -20,7 +20,7 @@ pub(crate) struct Peer {
     port: u16,
 }
 
-/// What stands before the lines of the cases; `{port}` is filled.
+/// The configuration before the lines of the cases; `{port}` is filled in.
 const HEAD: &str = "global
     nbthread 1
     tune.bufsize 262144
@@ -42,19 +42,18 @@ frontend fe
     http-request set-var(txn.number) int(7)
 ";
 
-/// The bytes of a result.
+/// Decodes a result.
 pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let byte = |at: usize| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     (0..hex.len()).step_by(2).filter_map(byte).collect()
 }
 
-/// A result as text.
+/// Formats a result for people.
 pub(crate) fn readable(hex: &str) -> String {
     format!("{:?}", String::from_utf8_lossy(&bytes(hex)))
 }
 
-/// The configuration of some lines, which set the variables of these numbers, and the number of the
-/// first line.
+/// Returns the configuration with some lines, which set the variables with these numbers, and the number of the first line.
 fn config(lines: &[String], numbers: &[usize], port: u16) -> (String, usize) {
     let mut text = HEAD.replace("{port}", &port.to_string());
     let first = text.lines().count() + 1;
@@ -85,8 +84,8 @@ impl Peer {
         Ok(path)
     }
 
-    /// The numbers of the cases that it refuses, with its message. haproxy stops reading after some
-    /// errors, so it is asked again.
+    /// Returns the numbers of the cases that it refuses, with its message. haproxy stops reading after some errors, so it is run
+    /// again.
     pub(crate) fn refused(&self, cases: &[Case]) -> Result<HashMap<usize, String>, String> {
         let mut refused = HashMap::new();
         loop {
@@ -122,7 +121,7 @@ impl Peer {
         Ok(refused)
     }
 
-    /// Starts it, after stopping what ran before.
+    /// Starts it, after stopping a previous run.
     pub(crate) fn start(&mut self, cases: &[Case]) -> Result<(), String> {
         self.stop();
         let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
@@ -161,14 +160,14 @@ impl Peer {
         }
     }
 
-    /// Sends a request; the results by the number of their case, in hexadecimal digits.
+    /// Sends a request; returns the results by the number of their case, in hexadecimal digits.
     pub(crate) fn ask(&self, request: &[u8]) -> Result<HashMap<usize, String>, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.program.display());
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).map_err(failed)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         socket.write_all(request).map_err(failed)?;
         let mut answer = Vec::new();
-        // The answer has no body.
+        // The response has no body.
         while !answer.ends_with(b"\r\n\r\n") {
             let mut part = [0; 65536];
             match socket.read(&mut part).map_err(failed)? {

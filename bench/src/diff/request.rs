@@ -1,4 +1,4 @@
-//! Random requests: well formed, with values that expressions make something of.
+//! Random well-formed requests, with values that expressions can process.
 
 use fastrand::Rng;
 
@@ -106,16 +106,16 @@ const PATHS: &[&str] = &[
 
 const NAMES: &[&str] = &["a", "b", "c", "id", "A", "x", "name", "q"];
 
-/// The headers that expressions ask for.
+/// The headers used by expressions.
 pub(crate) const HEADERS: &[&str] =
     &["x-a", "x-b", "x-c", "accept-language", "user-agent", "x-forwarded-for", "forwarded"];
 
-/// One of the words.
+/// Picks one of the words.
 pub(crate) fn pick<'w>(random: &mut Rng, words: &[&'w str]) -> &'w str {
     words[random.usize(..words.len())]
 }
 
-/// A value as a part of a URL: what must not stand there is written in percents.
+/// Percent-encodes a value for a URL where needed.
 fn encoded(value: &str) -> String {
     let plain = |byte: u8| {
         byte.is_ascii_graphic()
@@ -136,7 +136,7 @@ fn pairs(random: &mut Rng) -> String {
     (0..count).map(|_| one(random)).collect::<Vec<_>>().join("&")
 }
 
-/// A request.
+/// Returns a random request.
 pub(crate) fn random(random: &mut Rng) -> Vec<u8> {
     let body = match random.u8(..4) {
         0 => Some(pairs(random)),
@@ -148,7 +148,7 @@ pub(crate) fn random(random: &mut Rng) -> Vec<u8> {
     } else {
         pick(random, &["GET", "GET", "HEAD", "DELETE", "OPTIONS"])
     };
-    // An answer to HEAD has the same head.
+    // The response to HEAD has the same head.
     let mut target = pick(random, PATHS).to_owned();
     if random.bool() {
         target = format!("{target}?{}", pairs(random));

@@ -1,5 +1,5 @@
-//! Carries out what the clients and servers of a case do, and records what they receive. A thread
-//! for each of them, and for each connection of a server; everything is bounded in time.
+//! Runs the clients and servers of a case, and records what they receive. There is a thread for each of them, and for each
+//! connection of a server; all waits are bounded.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,9 +13,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 use crate::exchanges::case::{Answer, Case, Server, Step, When};
 use crate::exchanges::message::{self, Direction, Stream};
 
-/// How long anybody waits for anything.
+/// Limit for every wait.
 const PATIENCE: Duration = Duration::from_millis(3500);
-/// How long a connection that has everything is watched for its end.
+/// How long a complete connection is watched for its end.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 /// How long the servers of a case stay when its clients are gone.
 const LINGERING: Duration = Duration::from_millis(250);
@@ -28,12 +28,11 @@ enum End {
     Reset,
 }
 
-/// A connection and what arrived on it.
+/// A connection and the bytes received on it.
 struct Wire {
     socket: TcpStream,
     received: Vec<u8>,
-    /// Where the next bytes are read into: much at once, since all that was received is looked at
-    /// after each read.
+    /// The read buffer. It is large, since everything received is examined after each read.
     part: Vec<u8>,
     end: End,
 }
@@ -44,7 +43,7 @@ impl Wire {
         Self { socket, received: Vec::new(), part: vec![0; 1 << 18], end: End::Open }
     }
 
-    /// Reads until `done` or the end or `deadline`.
+    /// Reads until `done`, the end, or `deadline`.
     fn read_until(&mut self, deadline: Instant, mut done: impl FnMut(&[u8], bool) -> bool) {
         while !done(&self.received, self.end != End::Open) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -66,7 +65,7 @@ impl Wire {
         }
     }
 
-    /// Sends, and reads where the other side does not take it. A refusal shows when reading.
+    /// Sends bytes, and reads while the peer does not accept them. Errors show up when reading.
     fn send(&mut self, mut bytes: &[u8]) {
         let deadline = Instant::now() + PATIENCE;
         let _ = self.socket.set_write_timeout(Some(Duration::from_millis(20)));
@@ -81,7 +80,7 @@ impl Wire {
         }
     }
 
-    /// Carries out a step; false when the connection is over.
+    /// Performs a step; returns false when the connection is over.
     fn step(&mut self, step: &Step) -> bool {
         match step {
             Step::Send(bytes) => self.send(bytes),
@@ -103,7 +102,7 @@ impl Wire {
     }
 }
 
-/// What one side of a case received, in lines.
+/// The messages received by both sides of a case, as lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) clients: Vec<Vec<String>>,
@@ -111,7 +110,7 @@ pub(crate) struct Received {
     pub(crate) servers: Vec<Vec<Vec<String>>>,
 }
 
-/// The methods of the requests that a client's steps send.
+/// Returns the methods of the requests that a client's steps send.
 fn methods(steps: &[Step]) -> Vec<String> {
     let mut all = Vec::new();
     for step in steps {
@@ -123,9 +122,9 @@ fn methods(steps: &[Step]) -> Vec<String> {
     stream.messages.iter().map(message::Message::method).collect()
 }
 
-/// Whether a stream is such as is waited for. It is taken apart anew only when what its last message
-/// lacks has come: to copy a body of 12 MiB for each part of it that arrives takes longer than the
-/// exchange, and as long as the machine is busy, which the times that are compared would show.
+/// Returns a condition on a stream. The stream is parsed again only when the missing bytes of its last message have arrived:
+/// copying a body of 12 MiB for each received part would take longer than the exchange itself and keep the machine busy, which
+/// would distort the compared times.
 fn patiently(direction: Direction<'_>, is_so: impl Fn(&Stream) -> bool) -> impl FnMut(&[u8], bool) -> bool {
     let mut enough = 0;
     move |bytes, ended| {
@@ -156,7 +155,7 @@ fn run_client(address: SocketAddr, steps: &[Step]) -> Vec<String> {
             let mut whole = patiently(responses, |stream| stream.whole() >= *count);
             wire.read_until(Instant::now() + PATIENCE, |bytes, ended| ended || whole(bytes, ended));
         } else if !wire.step(step) {
-            // What arrived before it left depends on chance.
+            // Data that arrived before it left depends on chance.
             return vec!["(left)".into()];
         }
     }
@@ -170,7 +169,7 @@ fn run_client(address: SocketAddr, steps: &[Step]) -> Vec<String> {
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
     listener: Option<TcpListener>,
-    /// Keeps the port of one that refuses.
+    /// Reserves the port of one that refuses.
     _kept: Option<Socket>,
 }
 
@@ -226,7 +225,7 @@ fn serve(socket: TcpStream, answers: &[Answer], turn: &AtomicUsize, over: &Atomi
         }
     }
     let mut lines = message::parse(&wire.received, Direction::Requests, wire.end != End::Open).lines();
-    // Whether a connection that is over was reset says only whether something had not been read.
+    // Whether a finished connection was reset only shows whether something was unread.
     let end = if wire.end == End::Open { "(open)" } else { "(over)" };
     lines.push(if left { "(left)".into() } else { end.into() });
     lines
@@ -258,7 +257,7 @@ fn run_server(listener: TcpListener, answers: Vec<Answer>, over: Arc<AtomicBool>
     })
 }
 
-/// Carries out a case against the program that listens at `address`.
+/// Runs a case against the program that listens at `address`.
 pub(crate) fn run(case: &Case, address: SocketAddr, servers: Vec<Listening>) -> Received {
     let over = Arc::new(AtomicBool::new(false));
     let mut running = Vec::new();
@@ -276,7 +275,7 @@ pub(crate) fn run(case: &Case, address: SocketAddr, servers: Vec<Listening>) -> 
     std::thread::sleep(LINGERING);
     over.store(true, Ordering::Relaxed);
     let servers = running.into_iter().map(|(address, thread)| {
-        // The thread waits for a connection; this one ends it.
+        // The thread waits for a connection; this one wakes it.
         let _ = TcpStream::connect_timeout(&address, PATIENCE);
         let recorded = thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let mut all = recorded.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,21 +1,21 @@
-//! What two programs made of the same case, line by line: what only one of them did.
+//! Compares the results of two programs for the same case, line by line.
 
 use std::collections::BTreeSet;
 
 use crate::exchanges::case::{Case, Step};
 use crate::exchanges::proxy::{FIELDS, Outcome, TIMES, TOLERANCE};
 
-/// A difference: where it shows, and what each of the two has there.
+/// A difference: its place, and the text of each program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// As `log ST`, `client`, `server`, `counter be eresp`.
+    /// For example `log ST`, `client`, `server`, `counter be eresp`.
     pub(crate) place: String,
     pub(crate) weir: String,
     pub(crate) haproxy: String,
 }
 
 impl Difference {
-    /// What differences of one cause have in common, whatever the numbers in them.
+    /// Returns the common form of differences with the same cause, without numbers.
     pub(crate) fn shape(&self) -> String {
         let text = format!("{}: {} | {}", self.place, self.weir, self.haproxy);
         if self.place.starts_with("client") || self.place.starts_with("server") {
@@ -29,7 +29,7 @@ impl Difference {
     }
 }
 
-/// The lines of `ours` and `theirs` from the first that differs to the last that does.
+/// Returns the lines of `ours` and `theirs` from the first to the last that differs.
 fn middle(ours: &[String], theirs: &[String]) -> (String, String) {
     let start = ours.iter().zip(theirs).take_while(|(one, other)| one == other).count();
     let (one, other) = (&ours[start..], &theirs[start..]);
@@ -37,11 +37,11 @@ fn middle(ours: &[String], theirs: &[String]) -> (String, String) {
     (one[..one.len() - end].join("\n"), other[..other.len() - end].join("\n"))
 }
 
-/// Whether connections carried the same in all.
+/// Returns whether the connections carried the same lines overall.
 fn has_same_lines(ours: &[Vec<String>], theirs: &[Vec<String>]) -> bool {
     let lines = |all: &[Vec<String>]| {
         let mut lines = all.concat();
-        // Which of them is open in the end is chance too.
+        // Which of them is open at the end depends on chance too.
         lines.retain(|line| line != "(open)" && line != "(over)");
         lines.sort();
         lines
@@ -49,15 +49,15 @@ fn has_same_lines(ours: &[Vec<String>], theirs: &[Vec<String>]) -> bool {
     lines(ours) == lines(theirs)
 }
 
-/// What takes so long ends with the patience of a client.
+/// Times this long are ended by a client's timeout.
 const ENDLESS: i64 = 3300;
 
-/// How much later the kernel may take what a peer does not read yet: it asks for room after 200 ms
-/// (RFC 9293 section 3.8.6.1), whatever happens meanwhile.
+/// Additional time until the kernel accepts data for a peer that does not read: it probes for room after 200 ms (RFC 9293 section
+/// 3.8.6.1).
 const PROBE: i64 = 250;
 
-/// How far times of a case may be apart. Where somebody does not read for a while, a time limit
-/// counts from the last byte that the kernel took for them.
+/// Returns the tolerance for times of a case. If a peer does not read for a while, a timeout counts from the last byte that the
+/// kernel accepted for it.
 fn tolerance(case: &Case) -> i64 {
     let is_idle = |step: &Step| matches!(step, Step::Idle(_));
     let mut servers = case.servers.iter().flat_map(|server| &server.answers).flat_map(|one| &one.steps);
@@ -71,7 +71,7 @@ fn times_agree(ours: i64, theirs: i64, tolerance: i64) -> bool {
         || ours >= ENDLESS && theirs >= ENDLESS
 }
 
-/// Counters of times, which agree within the tolerance.
+/// Returns whether a counter is a time, which is compared with the tolerance.
 fn is_time(name: &str) -> bool {
     name.ends_with("time_max")
 }
@@ -90,8 +90,7 @@ pub(crate) fn differences(case: &Case, weir: &Outcome, haproxy: &Outcome) -> Vec
         }
     }
     for number in 0..case.servers.len() {
-        // Which of two connections comes first is chance, and then which of two idle ones is used
-        // again.
+        // Which of two connections comes first depends on chance, and so does which of two idle ones is reused.
         let of = |outcome: &Outcome| {
             let mut all = outcome.received.servers.get(number).cloned().unwrap_or_default();
             all.sort();

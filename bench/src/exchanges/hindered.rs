@@ -1,18 +1,17 @@
-//! What makes a case harder: clients and servers that do not read for a while, with more on its way
-//! than the kernel's buffers hold, and clients that begin with a PROXY header.
+//! Makes a case harder: clients and servers that pause reading while more data is in flight than the kernel's buffers hold, and
+//! clients that begin with a PROXY header.
 
 use fastrand::Rng;
 
 use crate::exchanges::case::{Answer, Case, Step, When};
 use crate::exchanges::random::{pick, seldom};
 
-/// More than the kernel keeps for one connection.
+/// More than the kernel buffers for one connection.
 const LARGE: usize = 12 << 20;
 
-/// A client that reads a large response slowly, or a server a large request.
+/// Makes a client read a large response slowly, or a server a large request.
 ///
-/// Either reads on before any time is up, or long after all of them: in between, what the kernel
-/// has taken decides.
+/// Either resumes before any timeout, or long after all of them: in between, the result would depend on the kernel's buffers.
 pub(crate) fn read_slowly(random: &mut Rng, case: &mut Case) {
     let idle = Step::Idle(if random.bool() { 150 } else { 3000 });
     case.clients.truncate(1);
@@ -37,7 +36,7 @@ pub(crate) fn read_slowly(random: &mut Rng, case: &mut Case) {
     }
 }
 
-/// A PROXY header of version 2 with a command and a family.
+/// Returns a version 2 PROXY header with a command and a family.
 fn binary(command: u8, family: u8, addresses: &[u8]) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     header.extend([0x20 | command, family]);
@@ -54,7 +53,7 @@ fn header(random: &mut Rng) -> Vec<u8> {
         4 => b"PROXY UNKNOWN\r\n".to_vec(),
         5 => binary(0, 0, &[]),
         6..=7 => binary(1, 0x11, &ip4),
-        // Followed by the name that the client asked for (type 2).
+        // With the authority TLV (type 2).
         _ => binary(1, 0x11, &[&ip4[..], b"\x02\x00\x06a.test"].concat()),
     }
 }
@@ -72,7 +71,7 @@ fn bad_header(random: &mut Rng) -> Vec<u8> {
     bad[random.usize(..bad.len())].to_vec()
 }
 
-/// Clients that say whom they speak for, in one piece with what follows, before it or in parts.
+/// Makes clients send a PROXY header, together with the following data, before it, or in parts.
 pub(crate) fn introduce(random: &mut Rng, case: &mut Case) {
     let rule = pick(random, &["", "", " if { src 127.0.0.0/8 }", " unless { src 127.0.0.0/8 }"]);
     case.front.push(format!("tcp-request connection expect-proxy layer4{rule}"));
@@ -91,7 +90,7 @@ pub(crate) fn introduce(random: &mut Rng, case: &mut Case) {
     }
 }
 
-/// Whether these bytes begin with a whole PROXY header.
+/// Returns whether these bytes begin with a complete PROXY header.
 pub(crate) fn is_introduced(bytes: &[u8]) -> bool {
     if bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
         let length = bytes.get(14..16).map(|two| usize::from(u16::from_be_bytes([two[0], two[1]])));

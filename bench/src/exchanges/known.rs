@@ -1,5 +1,4 @@
-//! Differences that are meant, with the sentence of `docs/differences.md`. Each is as narrow as
-//! what is known of it.
+//! Intended differences, with the sentence from `docs/differences.md`. Each is as narrow as possible.
 
 use crate::exchanges::case::{Case, Step};
 use crate::exchanges::compare::Difference;
@@ -14,7 +13,7 @@ struct Known {
     is_all: bool,
 }
 
-/// All that a client sends.
+/// Returns all bytes that a client sends.
 fn sent(steps: &[Step]) -> Vec<u8> {
     let sent = steps.iter().filter_map(|step| match step {
         Step::Send(bytes) => Some(&bytes[..]),
@@ -23,23 +22,23 @@ fn sent(steps: &[Step]) -> Vec<u8> {
     sent.collect::<Vec<_>>().concat()
 }
 
-/// Whether what a client sends has these bytes in it, in however many pieces.
+/// Returns whether a client sends these bytes, in however many pieces.
 fn sends(case: &Case, bytes: &[u8]) -> bool {
     case.clients.iter().any(|steps| memchr::memmem::find(&sent(steps), bytes).is_some())
 }
 
-/// Whether what a server sends has these bytes in it.
+/// Returns whether a server sends these bytes.
 fn answers(case: &Case, bytes: &[u8]) -> bool {
     let has = |step: &Step| matches!(step, Step::Send(sent) if memchr::memmem::find(sent, bytes).is_some());
     case.servers.iter().flat_map(|server| &server.answers).flat_map(|answer| &answer.steps).any(has)
 }
 
-/// Whether a line of the configuration has one of these words in it.
+/// Returns whether a configuration line contains one of these words.
 fn says(case: &Case, words: &[&str]) -> bool {
     case.front.iter().chain(&case.back).any(|line| words.iter().any(|word| line.contains(word)))
 }
 
-/// Whether some client does not send the whole body of its last request.
+/// Returns whether some client does not send the whole body of its last request.
 fn stops_within_body(case: &Case) -> bool {
     case.clients.iter().any(|steps| {
         let all = message::parse(&sent(steps), Direction::Requests, true).messages;
@@ -47,7 +46,7 @@ fn stops_within_body(case: &Case) -> bool {
     })
 }
 
-/// Whether a server sends a status line in pieces.
+/// Returns whether a server sends a status line in pieces.
 fn cuts_status_line(case: &Case) -> bool {
     let is_cut = |step: &Step| {
         let Step::Send(bytes) = step else { return false };
@@ -59,8 +58,7 @@ fn cuts_status_line(case: &Case) -> bool {
     case.servers.iter().flat_map(|server| &server.answers).flat_map(|answer| &answer.steps).any(is_cut)
 }
 
-/// Whether clients are to begin with a PROXY header and one of them does so in pieces (`true`), or
-/// does not (`false`).
+/// Returns whether clients should begin with a PROXY header and one of them sends it in pieces (`true`), or not at all (`false`).
 fn is_introduced(case: &Case, in_pieces: bool) -> bool {
     let first = |steps: &[Step]| {
         steps.iter().find_map(|step| match step {
@@ -73,13 +71,13 @@ fn is_introduced(case: &Case, in_pieces: bool) -> bool {
     says(case, &["expect-proxy"]) && case.clients.iter().any(is_so)
 }
 
-/// Whether a server reads nothing for longer than any timeout.
+/// Returns whether a server reads nothing for longer than any timeout.
 fn reads_nothing(case: &Case) -> bool {
     let mut steps = case.servers.iter().flat_map(|server| &server.answers).flat_map(|one| &one.steps);
     steps.any(|step| matches!(step, Step::Idle(1000..)))
 }
 
-/// What both counted.
+/// Returns the counts of both programs.
 fn counts(one: &Difference) -> Option<(u64, u64)> {
     Some((one.weir.parse().ok()?, one.haproxy.parse().ok()?))
 }
@@ -117,7 +115,7 @@ const KNOWN: &[Known] = &[
         why: "which of several clients has the only place of a server first is chance",
         is_so: |case, one| {
             let is_told = matches!(one.place.as_str(), "log queues" | "log server" | "log tsc");
-            // One that leaves as the place becomes free has it or has not.
+            // A client that leaves just as the slot becomes free may or may not get it.
             let leaves = case.clients.iter().flatten().any(|step| *step == Step::Reset);
             let is_left = matches!(one.place.as_str(), "server connections" | "log Tc")
                 || is_counter(one, &[" connect", " stot", " hrsp_5xx"]);
@@ -472,9 +470,9 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Takes the differences that are known out, and gives the reasons.
+/// Removes the known differences and returns their reasons.
 pub(crate) fn take(case: &Case, differences: &mut Vec<Difference>) -> Vec<&'static str> {
-    // What everything follows from comes first: others would take its sign away.
+    // A difference that explains everything comes first, because others would remove its evidence.
     let all =
         KNOWN.iter().find(|known| known.is_all && differences.iter().any(|one| (known.is_so)(case, one)));
     if let Some(known) = all {

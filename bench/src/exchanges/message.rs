@@ -1,10 +1,9 @@
-//! Streams of HTTP/1 messages as they arrived, taken apart so that two of them can be compared:
-//! fields with names in lower case, bodies without their coding, and what was no message as it is.
-//! Used for both sides by [`crate::exchanges::act`].
+//! Parses received HTTP/1 streams so that two of them can be compared: field names in lower case, bodies decoded, and invalid data
+//! unchanged. Used for both sides by [`crate::exchanges::act`].
 
 use crate::exchanges::case::quoted;
 
-/// Which way a stream goes.
+/// The direction of a stream.
 #[derive(Clone, Copy)]
 pub(crate) enum Direction<'a> {
     Requests,
@@ -15,8 +14,7 @@ pub(crate) enum Direction<'a> {
 /// Names in lower case and values.
 type Fields = Vec<(String, String)>;
 
-/// Of bodies from this size on, how much arrives before they are cut off depends on the kernel's
-/// buffers.
+/// For bodies of at least this size, the amount that arrives before a truncation depends on the kernel's buffers.
 const LARGE: usize = 100_000;
 
 /// How a body ends.
@@ -35,19 +33,19 @@ pub(crate) struct Message {
     framing: Framing,
     body: Vec<u8>,
     trailers: Fields,
-    /// It arrived up to its end.
+    /// It was received completely.
     pub(crate) is_whole: bool,
 }
 
-/// A stream up to now.
+/// A stream received so far.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// A PROXY header without the ports, which differ from connection to connection.
+    /// A PROXY header without the ports, which differ between connections.
     introduction: Option<String>,
     pub(crate) messages: Vec<Message>,
-    /// What follows the messages: a tunnel, half a head, garbage.
+    /// Data after the messages: a tunnel, half a head, garbage.
     rest: Vec<u8>,
-    /// How many bytes have to come at least before another message begins or is whole.
+    /// How many more bytes are needed at least before another message begins or is complete.
     pub(crate) lacks: usize,
 }
 
@@ -85,16 +83,15 @@ impl Message {
         }
     }
 
-    /// Lines that say what it is. Dates are left out: the two programs are asked at different
-    /// times.
+    /// Returns lines that describe it. Dates are left out: the two programs run at different times.
     fn lines(&self) -> Vec<String> {
         let field = |(name, value): &(String, String)| match name.as_str() {
             "date" => "date: (any)".to_owned(),
             _ => format!("{name}: {value}"),
         };
         let mut lines = vec![self.start.clone()];
-        // The order of fields with different names says nothing (RFC 9110 section 5.3), and the two
-        // add their own elsewhere.
+        // The order of fields with different names is irrelevant (RFC 9110 section 5.3), and the programs add their own in
+        // different places.
         let mut fields: Vec<_> = self.fields.iter().collect();
         fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         lines.extend(fields.into_iter().map(field));
@@ -112,7 +109,7 @@ impl Message {
 }
 
 impl Stream {
-    /// How many final messages arrived in full.
+    /// Returns the number of complete final messages.
     pub(crate) fn whole(&self) -> usize {
         self.messages.iter().filter(|message| message.is_whole && !message.is_interim()).count()
     }
@@ -127,7 +124,7 @@ impl Stream {
     }
 }
 
-/// The first line and what is behind it, without the line's end.
+/// Splits off the first line, without its end.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'\n', bytes)?;
     let line = &bytes[..end];
@@ -138,7 +135,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string().replace("\\\"", "\"").replace("\\'", "'")
 }
 
-/// Fields up to the empty line, and what is behind it.
+/// Parses fields up to the empty line; returns the rest as well.
 fn fields(mut bytes: &[u8]) -> Option<(Fields, &[u8])> {
     let mut fields = Vec::new();
     loop {
@@ -153,7 +150,7 @@ fn fields(mut bytes: &[u8]) -> Option<(Fields, &[u8])> {
     }
 }
 
-/// What of a coded body has arrived: its data, its trailers and what follows when it is whole.
+/// Decodes a chunked body: returns its data, and once it is complete its trailers and the rest.
 fn chunks(mut bytes: &[u8]) -> (Vec<u8>, Option<(Fields, &[u8])>) {
     let mut body = Vec::new();
     loop {
@@ -174,7 +171,7 @@ fn chunks(mut bytes: &[u8]) -> (Vec<u8>, Option<(Fields, &[u8])>) {
     }
 }
 
-/// A PROXY header of version 1 or 2 before everything else.
+/// Splits off a PROXY header of version 1 or 2.
 fn introduction(bytes: &[u8]) -> (Option<String>, &[u8]) {
     if bytes.starts_with(b"PROXY ")
         && let Some((first, rest)) = line(bytes)
@@ -190,7 +187,7 @@ fn introduction(bytes: &[u8]) -> (Option<String>, &[u8]) {
     (None, bytes)
 }
 
-/// Takes a stream apart. `has_ended` says whether more may come.
+/// Parses a stream. `has_ended` means that no more data can arrive.
 pub(crate) fn parse(mut bytes: &[u8], direction: Direction<'_>, has_ended: bool) -> Stream {
     let mut stream = Stream::default();
     (stream.introduction, bytes) = introduction(bytes);
@@ -237,8 +234,7 @@ pub(crate) fn parse(mut bytes: &[u8], direction: Direction<'_>, has_ended: bool)
             }
         }
         finals += usize::from(!message.is_interim());
-        // A request that does not follow a CONNECT shows itself: what a tunnel carries is no
-        // message here.
+        // A request that does not follow a CONNECT is detected as such: tunnelled data is not a message here.
         let connects = method == "CONNECT" && (200..300).contains(&message.status());
         let switches = (message.status() == 101 || connects) && matches!(direction, Direction::Responses(_));
         stream.messages.push(message);
@@ -255,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_taken_apart_message_by_message() {
+    fn streams_are_split_into_messages() {
         let methods = ["GET".to_owned(), "HEAD".to_owned()];
         let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
             2\r\nab\r\n0\r\nX: y\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nHTTP/1.1 200 OK\r\n\r\nrest";

@@ -1,15 +1,13 @@
-//! Whole exchanges through Weir and through haproxy: random rules, framings, faults and timings.
-//! What clients and servers receive, the log lines and the counters must be the same.
+//! Differential test of whole exchanges through Weir and through haproxy: random rules, framings, faults and timings. Received
+//! messages, log lines and counters must be equal.
 //!
 //!     weir-bench exchanges [exchanges=300] [seed=1] [from=0] [case=N] [batch=240]
 //!                          [at-once=80] [few=16] [show=20] [reduce=1]
 //!
-//! One configuration holds the frontends and backends of a batch of cases. Cases that differ are
-//! tried again with fewer others beside them, those of several batches together, so that only what
-//! differs every time counts, and then cut down to what makes them differ (`reduce=0` leaves them
-//! as they are). `case=N` runs that case alone, `from=N` begins there. Differences that are meant
-//! are counted by their reason ([`known`]); any other ends the program with 1. The same seed gives
-//! the same cases.
+//! One configuration holds the frontends and backends of a batch of cases. Cases that differ are repeated with fewer others
+//! running, those of several batches together, so that only reproducible differences count, and then minimised (`reduce=0` disables
+//! that). `case=N` runs only that case, `from=N` begins there. Intended differences are counted by their reason ([`known`]); any
+//! other makes the program exit with 1. The same seed gives the same cases.
 
 mod act;
 mod case;
@@ -80,8 +78,7 @@ struct Doubtful {
     differences: Vec<Difference>,
 }
 
-/// One batch: leaves out what is refused, carries out the rest, and gives what differs without a
-/// known reason.
+/// Runs one batch: omits refused cases, runs the rest, and returns differences without a known reason.
 fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Result<Vec<Doubtful>, String> {
     let show = options.number("show");
     let all: Vec<(u64, Case)> = numbers
@@ -124,11 +121,11 @@ fn run(options: &Options, pair: &Pair, numbers: &[u64], tally: &mut Tally) -> Re
     Ok(doubtful)
 }
 
-/// How many cases are cut down at the same time.
+/// How many cases are minimised at the same time.
 const AT_ONCE: usize = 4;
 
-/// Tries cases that differed twice again, with fewer and fewer beside each other. A difference that
-/// shows only now and then is one of timing; what counts shows every time.
+/// Repeats cases that differed twice, with fewer and fewer others running. An occasional difference is one of timing; only
+/// reproducible ones count.
 fn again(
     options: &Options,
     pair: &Pair,
@@ -145,7 +142,7 @@ fn again(
         let found = pair.run(&cases, at_once)?;
         let mut left = Vec::new();
         for (Doubtful { number, case, differences }, mut steady) in doubtful.into_iter().zip(found) {
-            // What explains one difference may explain another that did not show before.
+            // The explanation of one difference may also cover another one that did not show before.
             if tally.explains(&case, &mut steady) {
                 continue;
             }
@@ -176,7 +173,7 @@ fn again(
     Ok(())
 }
 
-/// Cuts some cases down, all at the same time.
+/// Minimises several cases at the same time.
 fn reduce(pair: &Pair, some: &mut [(String, Doubtful)]) {
     std::thread::scope(|scope| {
         for (_, one) in some {
@@ -205,7 +202,7 @@ fn run_all(options: &Options, numbers: &[u64], tally: &mut Tally) -> Result<(), 
     Ok(())
 }
 
-/// Compares the two programs that the first words name; `name=value` behind them sets a number.
+/// Compares the two programs named by the first arguments; `name=value` arguments set numbers.
 pub(crate) fn main(words: &[String]) -> ExitCode {
     let options = match options(words) {
         Ok(options) => options,

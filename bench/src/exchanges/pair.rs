@@ -1,5 +1,4 @@
-//! Both programs side by side: what each case comes to in one and in the other, which cases they
-//! refuse, and a case cut down to what makes it differ.
+//! Runs both programs: compares their results for each case, finds the cases they refuse, and minimises cases that differ.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,9 +8,9 @@ use crate::exchanges::compare::{self, Difference};
 use crate::exchanges::proxy::{Program, Said};
 use crate::exchanges::reduce;
 
-/// How many cases stand beside each other when one is cut down, where most of the time is waiting.
+/// How many variants run at once while a case is minimised, where most of the time is waiting.
 const MANY: usize = 120;
-/// How often a case is cut down at most.
+/// Maximum number of reduction rounds for a case.
 const ROUNDS: usize = 8;
 
 pub(crate) struct Pair {
@@ -19,7 +18,7 @@ pub(crate) struct Pair {
     haproxy: Program,
 }
 
-/// Who refuses a case, and what it says.
+/// Which program refuses a case, and its message.
 pub(crate) enum Refusal {
     Both,
     Weir(String),
@@ -31,8 +30,7 @@ impl Pair {
         Ok(Self { weir: Program::new(weir, "weir")?, haproxy: Program::new(haproxy, "haproxy")? })
     }
 
-    /// What differs, for each of the cases. Both run at the same time, so that the machine treats
-    /// them alike.
+    /// Returns the differences for each of the cases. Both programs run at the same time, so that the machine affects them equally.
     pub(crate) fn run(&self, cases: &[&Case], at_once: usize) -> Result<Vec<Vec<Difference>>, String> {
         let (ours, theirs) = std::thread::scope(|scope| {
             let ours = scope.spawn(|| self.weir.run(cases, at_once));
@@ -47,7 +45,7 @@ impl Pair {
         Ok(outcomes.map(|(case, (ours, theirs))| compare::differences(case, ours, theirs)).collect())
     }
 
-    /// Where a program came to its end by itself: looks for the case that ended it.
+    /// If a program crashes, searches for the case that causes it.
     fn run_halves(
         &self,
         cases: &[&Case],
@@ -64,7 +62,7 @@ impl Pair {
         Ok(all)
     }
 
-    /// Cuts a case down as long as it differs in the same way.
+    /// Minimises a case while it still differs in the same way.
     pub(crate) fn reduce(
         &self,
         case: &Case,
@@ -90,8 +88,8 @@ impl Pair {
         Ok((case, differences))
     }
 
-    /// Which of the cases are refused. Asked for all of them in one configuration; those that a
-    /// complaint names are then asked for alone, and the rest together again.
+    /// Returns which of the cases are refused. All are checked in one configuration; cases named in a message are then checked
+    /// separately, and the rest together again.
     pub(crate) fn refusals(&self, cases: &[&Case]) -> Result<Vec<Option<Refusal>>, String> {
         let mut refusals: Vec<Option<Refusal>> = cases.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..cases.len()).collect();
@@ -109,7 +107,7 @@ impl Pair {
                 return Ok(refusals);
             }
             if suspects.is_empty() {
-                // Nobody is named.
+                // The message names no case.
                 suspects.extend(left.iter().copied());
             }
             for place in &suspects {

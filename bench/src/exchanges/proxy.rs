@@ -1,5 +1,5 @@
-//! One of the two programs: starts it on a configuration with many cases, carries them out, and
-//! collects what clients and servers received, the log lines and the counters of each case.
+//! One of the two programs: starts it with a configuration of many cases, runs them, and collects the messages received by clients
+//! and servers, the log lines and the counters of each case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use crate::exchanges::act::{self, Listening, Received};
 use crate::exchanges::case::Case;
 
-/// How long a program may take to listen, or to come to an end with its streams.
+/// How long a program may take to listen, or to finish its streams.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What one program made of one case.
+/// One program's result for one case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) received: Received,
@@ -39,8 +39,8 @@ pub(crate) const FIELDS: &[&str] =
     &["backend", "server", "ST", "tsc", "rc", "queues", "CC", "CS", "hr", "hs", "r"];
 const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|%CS|%hr|%hs|%{+Q}r";
 
-/// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a
-/// message, and none of an answer of its own, Weir those on the wire (`docs/differences.md`).
+/// The compared counters. Bytes are not compared: HAProxy counts those of its internal form of a message, and none of its own
+/// responses, Weir those on the wire (`docs/differences.md`).
 const COUNTERS: &[&str] = &[
     "stot",
     "dreq",
@@ -89,10 +89,10 @@ pub(crate) struct Said {
     pub(crate) named: BTreeSet<usize>,
 }
 
-/// Held while free addresses are looked for and until a program has them.
+/// Held from the search for free addresses until a program has bound them.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// A program that runs; ends with the value.
+/// A running program; it stops when the value is dropped.
 struct Running {
     child: Child,
     logs: UdpSocket,
@@ -111,8 +111,7 @@ fn shown(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Addresses that are free now. Outgoing connections have other ones, so that they do not take
-/// these meanwhile.
+/// Returns addresses that are free now. Outgoing connections use other ones, so they do not take these in the meantime.
 fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     let bound: std::io::Result<Vec<TcpListener>> =
         (0..count).map(|_| TcpListener::bind(("127.0.1.1", 0))).collect();
@@ -136,14 +135,13 @@ fn configuration(
         let addresses: Vec<String> = servers[number].iter().map(SocketAddr::to_string).collect();
         text.push_str(&case.sections(number, &binds[number].to_string(), &addresses));
     }
-    // Last: when it listens, all do.
+    // Bound last: when it listens, all do.
     let last = binds[cases.len()];
     text.push_str(&format!("frontend marker\n    bind {last}\n    http-request return status 200\n"));
     text
 }
 
-/// The numbers of the cases that complaints name: by a line of the configuration, or by a frontend
-/// or backend.
+/// Returns the numbers of the cases that messages name: by a configuration line, or by a frontend or backend.
 fn named(said: &str, path: &Path, text: &str) -> BTreeSet<usize> {
     let number = |word: &str| word.strip_prefix(['f', 'b']).and_then(|rest| rest.parse::<usize>().ok());
     let section =
@@ -173,14 +171,14 @@ impl Program {
         Ok(Self { path: path.into(), directory, next: AtomicUsize::new(0) })
     }
 
-    /// One for each configuration, so that several may be tried at once.
+    /// A separate one for each configuration, so that several may run at once.
     fn fresh_directory(&self) -> Result<PathBuf, String> {
         let path = self.directory.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
         std::fs::create_dir_all(&path).map_err(shown)?;
         Ok(path)
     }
 
-    /// What it says against cases; nothing when it accepts them.
+    /// Returns its message against the cases; `None` if it accepts them.
     pub(crate) fn refusal(&self, cases: &[&Case]) -> Result<Option<Said>, String> {
         let bind: Vec<SocketAddr> = vec![SocketAddr::from(([127, 0, 0, 1], 1)); cases.len() + 1];
         let servers: Vec<Vec<SocketAddr>> =
@@ -195,7 +193,7 @@ impl Program {
         Ok((!output.status.success()).then(|| Said { named: named(&said, &path, &text), text: said }))
     }
 
-    /// Starts it, once more where somebody else took an address meanwhile.
+    /// Starts it, and once more if an address was taken in the meantime.
     fn start(
         &self,
         cases: &[&Case],
@@ -245,7 +243,7 @@ impl Program {
         Ok((running, binds))
     }
 
-    /// Carries out all cases, some at a time.
+    /// Runs all cases, some at a time.
     pub(crate) fn run(&self, cases: &[&Case], at_once: usize) -> Result<Vec<Outcome>, String> {
         let listening = |case: &&Case| case.servers.iter().map(Listening::new).collect();
         let servers: std::io::Result<Vec<Vec<Listening>>> = cases.iter().map(listening).collect();
@@ -287,7 +285,7 @@ impl Drop for Program {
 }
 
 impl Running {
-    /// What it said on its standard error.
+    /// Returns its standard error.
     fn said(&self) -> String {
         std::fs::read_to_string(self.control.with_file_name("stderr")).unwrap_or_default()
     }
@@ -314,7 +312,7 @@ impl Running {
         Err("streams are left after all clients have gone".into())
     }
 
-    /// Reads the log up to the line of a request made for that.
+    /// Reads the log up to the line of a marker request.
     fn read_logs(&mut self, outcomes: &mut [Outcome]) -> Result<(), String> {
         let mut socket = TcpStream::connect(self.marker).map_err(shown)?;
         socket.write_all(b"GET / HTTP/1.1\r\nHost: marker\r\nConnection: close\r\n\r\n").map_err(shown)?;
@@ -339,7 +337,7 @@ impl Running {
             let number = name.strip_prefix('f').and_then(|number| number.parse::<usize>().ok());
             if let Some(outcome) = number.and_then(|number| outcomes.get_mut(number)) {
                 outcome.logs.push(log);
-                // Two of the same request differ in the rest.
+                // Lines of the same request differ in the other fields.
                 outcome.logs.sort_by(|one, other| {
                     one.fields.iter().rev().cmp(other.fields.iter().rev()).then(one.times.cmp(&other.times))
                 });
@@ -368,7 +366,7 @@ impl Running {
     }
 }
 
-/// Names of proxies without their number, which differs from run to run of a case.
+/// Removes the number from names of proxies, which differs between runs of a case.
 fn without_number(word: &str) -> String {
     match word.strip_prefix('b').or(word.strip_prefix('f')) {
         Some(rest) if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -378,7 +376,7 @@ fn without_number(word: &str) -> String {
     }
 }
 
-/// The rows of `show stat` by column.
+/// Returns the rows of `show stat` by column.
 fn rows(answer: &str) -> Vec<BTreeMap<String, String>> {
     let mut lines = answer.lines().filter(|line| !line.is_empty());
     let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();

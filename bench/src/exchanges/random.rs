@@ -1,17 +1,17 @@
-//! Random cases: rules, options and timeouts that go together, with traffic from
-//! [`crate::exchanges::traffic`]. The same seed and number give the same case.
+//! Random cases: compatible rules, options and timeouts, with traffic from [`crate::exchanges::traffic`]. The same seed and number
+//! give the same case.
 
 use fastrand::Rng;
 
 use crate::exchanges::case::{Case, Server};
 use crate::exchanges::{hindered, streams, traffic};
 
-/// One of the words.
+/// Picks one of the words.
 pub(crate) fn pick<'w>(random: &mut Rng, words: &[&'w str]) -> &'w str {
     words[random.usize(..words.len())]
 }
 
-/// True once in `times`.
+/// Returns true once in `times`.
 pub(crate) fn seldom(random: &mut Rng, times: usize) -> bool {
     random.usize(..times) == 0
 }
@@ -196,7 +196,7 @@ fn response_rule(random: &mut Rng) -> String {
         .to_owned(),
     };
     let action = match action.as_str() {
-        // Needs a declaration.
+        // This action needs a declaration.
         "cache-none" => "set-header cache-control no-cache".to_owned(),
         "capture res.hdr(x-r) id 0" => "set-header x-captured %[capture.req.ver]".to_owned(),
         _ => action,
@@ -431,7 +431,7 @@ fn server(random: &mut Rng, place: usize) -> Server {
     Server { parameters, is_refused: seldom(random, 8), answers: traffic::answers(random) }
 }
 
-/// One in so many cases is in TCP mode.
+/// One case in this many is in TCP mode.
 const STREAMS: u64 = 6;
 
 pub(crate) fn case(seed: u64, number: u64) -> Case {
@@ -456,8 +456,7 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
     case
 }
 
-/// Puts rules behind what has to stand before them, so that neither program has a reason to warn,
-/// and drops what stands twice.
+/// Orders rules so that neither program has a reason to warn, and removes duplicates.
 pub(crate) fn in_order(case: &mut Case) {
     let rank = |line: &String| match line.split(' ').next().unwrap_or_default() {
         "mode" | "capture" | "acl" => 0,
@@ -475,11 +474,11 @@ pub(crate) fn in_order(case: &mut Case) {
     };
     let has_capture = |line: &String| line.contains(" capture ");
     if case.back.iter().any(has_capture) {
-        // Slots belong to frontends.
+        // Capture slots belong to frontends.
         case.back.retain(|line| !has_capture(line));
     }
     if case.servers.len() > 1 {
-        // Among equals HAProxy leaves the choice to chance.
+        // Among equal servers HAProxy's choice depends on chance.
         case.back.retain(|line| line != "balance leastconn");
     }
     for lines in [&mut case.front, &mut case.back] {

@@ -1,10 +1,9 @@
-//! Makes a case that differs smaller, as long as it still differs in the same place: without a
-//! line, a step, a server's answer, a client.
+//! Minimises a case that differs while it still differs in the same place: removes a line, a step, a server's response, a client.
 
 use crate::exchanges::case::{Case, Step};
 use crate::exchanges::compare::Difference;
 
-/// The case without each one of its parts, those without large parts first.
+/// Returns the case without each one of its parts; variants without large parts come first.
 pub(crate) fn smaller(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Case)| {
@@ -14,7 +13,7 @@ pub(crate) fn smaller(case: &Case) -> Vec<Case> {
             all.push(one);
         }
     };
-    // The pause that a client begins with stays: without it which of two comes first is chance.
+    // A client's initial pause stays: without it the order of clients would depend on chance.
     let without_pauses = |one: &mut Case| {
         for steps in &mut one.clients {
             let mut place = 0;
@@ -76,7 +75,7 @@ pub(crate) fn smaller(case: &Case) -> Vec<Case> {
     all
 }
 
-/// Whether one of `found` is the difference that is looked for, by its shape.
+/// Returns whether one of `found` is the difference with that shape.
 pub(crate) fn is_same(shape: &str, found: &[Difference]) -> bool {
     found.iter().any(|one| one.shape() == shape)
 }

@@ -1,4 +1,4 @@
-//! Random cases in TCP mode: the same traffic, which nobody takes apart between client and server.
+//! Random cases in TCP mode: the same traffic, forwarded without parsing.
 
 use fastrand::Rng;
 
@@ -6,7 +6,7 @@ use crate::exchanges::case::{Case, Server};
 use crate::exchanges::random::{in_order, pick, seldom};
 use crate::exchanges::{hindered, traffic};
 
-/// The fields of [`crate::exchanges::proxy`]'s format that TCP streams have.
+/// The fields of [`crate::exchanges::proxy`]'s format that exist for TCP streams.
 const LOG_FORMAT: &str = "%f|0/%Tw/%Tc/0/%Tt|%b|%s|-|%ts|%rc|%sq/%bq|-|-|-|-|tcp";
 
 fn content_rule(random: &mut Rng) -> String {
@@ -25,7 +25,7 @@ fn content_rule(random: &mut Rng) -> String {
             " if { req.ssl_hello_type 1 }",
         ],
     );
-    // Without a condition it is the last word, mostly an early one.
+    // Without a condition it ends the rules, mostly too early.
     if condition.is_empty() && action != "accept" && !seldom(random, 4) {
         return format!("tcp-request content {action} if {{ req.len gt 300 }}");
     }
@@ -118,13 +118,13 @@ pub(crate) fn case(random: &mut Rng) -> Case {
     let mut front = mode();
     front.extend([format!("log-format \"{LOG_FORMAT}\""), format!("error-log-format \"{LOG_FORMAT}\"")]);
     front.extend((0..random.usize(..4)).map(|_| front_line(random)));
-    // Without a delay it is chance whether rules see the first bytes.
+    // Without a delay it depends on chance whether rules see the first bytes.
     front.push("tcp-request inspect-delay 375ms".to_owned());
     let mut back = mode();
     back.push("tcp-request inspect-delay 375ms".to_owned());
     back.extend((0..random.usize(..4)).map(|_| back_line(random)));
     let servers = (0..[1, 1, 2][random.usize(..3)]).map(|_| server(random)).collect();
-    // Log lines of several could not be told apart.
+    // Log lines of several clients could not be distinguished.
     let clients = vec![traffic::client(random, 0)];
     let mut case = Case { front, back, servers, clients };
     if seldom(random, 20) {

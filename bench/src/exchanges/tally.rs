@@ -1,4 +1,4 @@
-//! What came of all cases: counts, and each shape of a difference once.
+//! Results of all cases: counts, and each shape of a difference once.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -14,20 +14,19 @@ pub(crate) struct Tally {
     pub(crate) refused: usize,
     pub(crate) unsteady: usize,
     known: BTreeMap<&'static str, usize>,
-    /// How many by the shape of the first difference.
+    /// Number of cases by the shape of the first difference.
     unexplained: BTreeMap<String, usize>,
 }
 
 impl Tally {
-    /// Counts a difference. Whether it is the first of its shape, and one of the `show` that are
-    /// shown.
+    /// Counts a difference. Returns whether it is the first of its shape, and among the `show` that are shown.
     pub(crate) fn unexplained(&mut self, shape: &str, show: usize) -> bool {
         let is_shown = !self.unexplained.contains_key(shape) && self.unexplained.len() < show;
         *self.unexplained.entry(shape.to_owned()).or_default() += 1;
         is_shown
     }
 
-    /// Takes out what is known; whether nothing is left.
+    /// Removes known differences; returns whether none is left.
     pub(crate) fn explains(&mut self, case: &Case, differences: &mut Vec<Difference>) -> bool {
         let reasons = known::take(case, differences);
         if differences.is_empty() {
@@ -56,7 +55,7 @@ impl Tally {
     }
 }
 
-/// A case and what differs in it, to be read.
+/// Describes a case and its differences for people.
 pub(crate) fn described(number: u64, case: &Case, differences: &[Difference]) -> String {
     let mut text = format!("case={number}\n{case}");
     for one in differences {

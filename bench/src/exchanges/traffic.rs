@@ -1,14 +1,13 @@
-//! Random traffic: what clients send and servers answer, in which framings, how fast, and how it
-//! goes wrong.
+//! Random traffic: requests and responses, their framing, pace and faults.
 
 use fastrand::Rng;
 
 use crate::exchanges::case::{Answer, Step, When};
 use crate::exchanges::random::{pick, seldom};
 
-/// Pauses are long enough to tell apart from what a busy machine takes. Those of clients are
-/// multiples of 150 ms; those of servers, one or two of them in a row, and the timeouts (375 ms,
-/// 625 ms, 1125 ms, 2025 ms) lie between them, so that no two things happen at the same time.
+/// Pauses are long enough to be distinguished from delays of a busy machine. Those of clients are multiples of 150 ms; those of
+/// servers, one or two of them in a row, and the timeouts (375 ms, 625 ms, 1125 ms, 2025 ms) lie in between, so that no two events
+/// happen at the same time.
 const CLIENT_PAUSES: &[u64] = &[300, 600];
 const SERVER_PAUSES: &[u64] = &[200, 500];
 
@@ -16,7 +15,7 @@ fn pause(random: &mut Rng, lengths: &[u64]) -> Step {
     Step::Pause(lengths[random.usize(..lengths.len())])
 }
 
-/// Bytes in one piece, or in two or three with pauses.
+/// Sends bytes in one piece, or in two or three with pauses.
 fn pieces(random: &mut Rng, bytes: &[u8], pauses: &[u64], steps: &mut Vec<Step>) {
     let mut rest = bytes;
     for _ in 0..[0, 0, 0, 0, 0, 1, 2][random.usize(..7)] {
@@ -40,7 +39,7 @@ fn payload(random: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A body in chunks of odd sizes, with extensions and trailers now and then.
+/// Encodes a body in chunks of odd sizes, sometimes with extensions and trailers.
 fn chunked(random: &mut Rng, mut body: &[u8]) -> Vec<u8> {
     let mut coded = Vec::new();
     while !body.is_empty() {
@@ -67,7 +66,7 @@ fn target(random: &mut Rng) -> String {
     format!("{authority}{path}{query}")
 }
 
-/// A request as it should be, with its body.
+/// Returns a valid request with its body.
 fn request(random: &mut Rng, place: usize) -> Vec<u8> {
     if seldom(random, 25) {
         return b"CONNECT host.test:443 HTTP/1.1\r\nHost: host.test:443\r\n\r\n".to_vec();
@@ -125,13 +124,13 @@ fn request(random: &mut Rng, place: usize) -> Vec<u8> {
         }
     }
     if seldom(random, 60) {
-        // An empty line before a request is passed over.
+        // An empty line before a request is skipped.
         bytes.splice(0..0, *b"\r\n");
     }
     bytes
 }
 
-/// A request that is refused.
+/// Returns a request that is refused.
 fn bad_request(random: &mut Rng) -> Vec<u8> {
     let bad: &[&[u8]] = &[
         b"garbage\r\n\r\n",
@@ -185,7 +184,7 @@ pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
             }
         }
         3 => {
-            // Leaves before the answer.
+            // Leaves before the response.
             let bytes = request(random, place);
             pieces(random, &bytes, CLIENT_PAUSES, &mut steps);
             match random.usize(..3) {
@@ -218,7 +217,7 @@ pub(crate) fn client(random: &mut Rng, place: usize) -> Vec<Step> {
     steps
 }
 
-/// A response as it should be.
+/// Returns a valid response.
 fn response(random: &mut Rng) -> Vec<u8> {
     let status = pick(
         random,
@@ -320,7 +319,7 @@ fn bad_response(random: &mut Rng) -> Vec<u8> {
     bad[random.usize(..bad.len())].to_vec()
 }
 
-/// Whether a response ends with its connection only.
+/// Returns whether a response ends only with its connection.
 fn ends_by_close(bytes: &[u8]) -> bool {
     let head = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes, |at| &bytes[..at]);
     let text = String::from_utf8_lossy(head).to_lowercase();

@@ -1,5 +1,4 @@
-//! The client's side of one connection: sends a request, reads its answer to the end, tells how
-//! long it took. Called by `engine`.
+//! The client side of one connection: sends a request, reads its response to the end, and measures the time. Called by `engine`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,24 +14,23 @@ pub(crate) struct Client {
     wire: Wire,
     started: Instant,
     sent: usize,
-    /// The head as far as it has come; empty once it is whole.
+    /// The part of the head received so far; empty once it is complete.
     head: Vec<u8>,
-    /// What of the body is still to come, once the head is whole.
+    /// The rest of the body, once the head is complete.
     missing: Option<Rest>,
     done: bool,
 }
 
-/// What of a body is still to come.
+/// The rest of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// The last chunk: the last bytes received, which it ends. Pages without that text inside are
-    /// measured only.
+    /// Up to the last chunk: holds the last bytes received. Pages that contain that text themselves cannot be measured.
     Chunks([u8; 5]),
 }
 
-/// The end of a body in chunks without trailers.
+/// The end of a chunked body without trailers.
 const LAST_CHUNK: &[u8; 5] = b"0\r\n\r\n";
 
 impl Rest {
@@ -40,7 +38,7 @@ impl Rest {
         matches!(self, Self::Bytes(0)) || self == Self::Chunks(*LAST_CHUNK)
     }
 
-    /// What is left after `bytes` more.
+    /// Returns the rest after `bytes` more.
     fn after(self, bytes: &[u8]) -> io::Result<Self> {
         match self {
             Self::Bytes(left) => {
@@ -57,13 +55,13 @@ impl Rest {
     }
 }
 
-/// What reading brought.
+/// The result of a read.
 pub(crate) enum Outcome {
-    /// More is to come.
+    /// More data is needed.
     Waiting,
-    /// The answer is whole, after this long.
+    /// The response is complete, after this time.
     Answered(Duration),
-    /// The peer closed after a whole answer.
+    /// The peer closed after a complete response.
     Closed,
 }
 
@@ -79,7 +77,7 @@ impl Client {
         &mut self.wire.socket
     }
 
-    /// Begins the next request.
+    /// Starts the next request.
     pub(crate) fn again(&mut self) {
         self.started = Instant::now();
         self.sent = 0;
@@ -87,7 +85,7 @@ impl Client {
         self.done = false;
     }
 
-    /// Sends what is left of the request.
+    /// Sends the rest of the request.
     pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
         while self.sent < request.len() {
             match self.wire.write(&request[self.sent..]) {
@@ -103,14 +101,13 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what has come.
+    /// Reads the available data.
     ///
     /// # Errors
-    /// What the socket says, and `InvalidData` for an answer that is an error, has no length, or
-    /// ends early.
+    /// The socket's error, and `InvalidData` for a response that is an error, has no length, or ends early.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Outcome> {
         if self.sent == 0 {
-            // There is no answer yet: TLS shakes hands where it is written to.
+            // There is no response yet: the TLS handshake is driven by writing.
             return Ok(Outcome::Waiting);
         }
         loop {
@@ -155,7 +152,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads a head, if it is whole, and counts the body that came with it.
+    /// Parses a head, if it is complete, and counts the part of the body that came with it.
     fn take_head(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(false) };
         if !bytes.starts_with(b"HTTP/1.1 2") && !bytes.starts_with(b"HTTP/1.1 3") {
@@ -172,7 +169,7 @@ impl Client {
     }
 }
 
-/// The length that a head says its body has, in the spelling of the programs measured here.
+/// Returns the Content-Length of a head, as spelled by the programs measured here.
 pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
     let name = memmem::find(head, b"ontent-Length: ").or_else(|| memmem::find(head, b"ontent-length: "))?;
     let digits = &head[name + 15..];

@@ -1,11 +1,11 @@
-//! The lines that the load generator reads: words of the form `name=value`. Called by `main`.
+//! Parses the input lines of the load generator: words of the form `name=value`. Called by `main`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::generator::wire::Tls;
 
-/// What a line asks for.
+/// A command.
 pub(crate) enum Command {
     /// Make requests and report.
     Run(Load),
@@ -13,7 +13,7 @@ pub(crate) enum Command {
     Hold(Load),
     /// Close the connections that are kept.
     Release,
-    /// Let the origin answer only after this long.
+    /// Delay the origin's responses by this time.
     Slow(Duration),
 }
 
@@ -22,11 +22,11 @@ pub(crate) enum Command {
 pub(crate) struct Load {
     /// The proxy.
     pub(crate) target: SocketAddr,
-    /// The request as it is sent, head only.
+    /// The request as sent, only a head.
     pub(crate) request: Vec<u8>,
-    /// How many connections at once.
+    /// Number of concurrent connections.
     pub(crate) connections: usize,
-    /// How long to run, unless `requests` says how many.
+    /// How long to run, unless `requests` is set.
     pub(crate) time: Duration,
     /// How many requests to make, if that ends the run.
     pub(crate) requests: Option<u64>,
@@ -39,10 +39,10 @@ pub(crate) struct Load {
 }
 
 impl Command {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// Says which word is wrong.
+    /// Names the invalid word.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split_whitespace();
         match words.next() {

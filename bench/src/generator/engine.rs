@@ -1,4 +1,4 @@
-//! The poll loop that holds both ends. Called by `main`; one command at a time.
+//! The poll loop that serves both ends. Called by `main`; runs one command at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,13 +27,13 @@ enum End {
     Client(Client),
 }
 
-/// What the clients are doing.
+/// The state of the clients.
 struct Running {
     load: Load,
     report: Report,
-    /// New requests are made while this holds.
+    /// Whether new requests are made.
     going: bool,
-    /// Each connection makes one request only and stays.
+    /// Whether each connection makes one request only and stays open.
     hold: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Engine {
     clients: usize,
     running: Option<Running>,
     delay: Duration,
-    /// Answers of a slow origin, in the order in which they are due.
+    /// Responses of a slow origin, in the order in which they are due.
     late: VecDeque<usize>,
     buffer: Box<[u8; BUFFER]>,
     filling: Box<[u8; PIECE_SIZE]>,
@@ -86,7 +86,7 @@ impl Engine {
         self.waker.clone()
     }
 
-    /// Makes the requests of `load`; gives the report.
+    /// Runs the requests of `load` and returns the report.
     pub(crate) fn run(&mut self, load: &Load) -> io::Result<String> {
         let started = Instant::now();
         self.begin(load, false)?;
@@ -106,8 +106,7 @@ impl Engine {
             self.turn(Some(end.saturating_duration_since(now).min(patience)))?;
         }
         let elapsed = started.elapsed();
-        // What is under way is let finish, so that no proxy sees broken connections because a run
-        // ended.
+        // Requests in progress may finish, so that proxies see no broken connections at the end of a run.
         let patience = Instant::now() + Duration::from_secs(2);
         while self.clients > 0 && Instant::now() < patience {
             self.turn(Some(Duration::from_millis(20)))?;
@@ -137,14 +136,14 @@ impl Engine {
         Ok(format!("held {}", self.clients))
     }
 
-    /// Closes all connections of clients.
+    /// Closes all client connections.
     pub(crate) fn release(&mut self) -> String {
         self.ends.retain(|_, end| matches!(end, End::Origin(_)));
         self.clients = 0;
         "released".to_owned()
     }
 
-    /// Lets the origin answer late.
+    /// Delays the origin's responses.
     pub(crate) fn slow(&mut self, delay: Duration) -> String {
         self.delay = delay;
         format!("answers after {} us", delay.as_micros())
@@ -170,7 +169,7 @@ impl Engine {
         Ok(())
     }
 
-    /// One round of the loop: waits at most this long, serves what is ready.
+    /// Runs one round of the loop: waits at most `limit`, and handles what is ready.
     pub(crate) fn turn(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let Some(mut events) = self.events.take() else { return Ok(()) };
         let wait = match self.late_in() {
@@ -250,8 +249,7 @@ impl Engine {
                     return Ok(());
                 }
                 if running.load.close {
-                    // The peer's close may have come with the answer, and then brings no event of
-                    // its own.
+                    // The peer's close may have arrived with the response, and then causes no separate event.
                     return match client.receive(&mut self.buffer[..]) {
                         Ok(Outcome::Waiting) => Ok(()),
                         _ => self.finish(key),
@@ -275,7 +273,7 @@ impl Engine {
         }
     }
 
-    /// Ends a client's connection and opens another while the run goes on.
+    /// Ends a client's connection, and opens another while the run continues.
     fn finish(&mut self, key: usize) -> io::Result<()> {
         self.ends.remove(key);
         self.clients -= 1;
@@ -285,7 +283,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How long until an answer of the slow origin is due.
+    /// Returns the time until a response of the slow origin is due.
     fn late_in(&self) -> Option<Duration> {
         let due = self.late.iter().find_map(|key| match self.ends.get(*key) {
             Some(End::Origin(origin)) => origin.due,

@@ -1,11 +1,9 @@
-//! The least that forwards HTTP/1: what is left of a proxy's CPU time when it looks at nothing but
-//! where messages end. Its own time is a few hundred nanoseconds a request, so that what it takes
-//! is what the kernel takes for two connections. `weir-bench forwarder LISTEN ORIGIN`; called by
-//! `main`.
+//! A minimal HTTP/1 forwarder, which shows the minimum CPU time of a proxy that only determines the ends of messages. Its own code
+//! takes a few hundred nanoseconds per request, so that almost all of its time is the kernel's, for two connections. `weir-bench
+//! forwarder LISTEN ORIGIN`; called by `main`.
 //!
-//! Each client's connection has one connection to the origin, opened with its first request and
-//! closed with it. Bytes are passed on as they came; only `Content-Length` and `Connection: close`
-//! are read.
+//! Each client connection has one connection to the origin, opened with its first request and closed with it. Bytes are forwarded
+//! unchanged; only `Content-Length` and `Connection: close` are parsed.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -25,17 +23,17 @@ const BUFFER: usize = 1 << 16;
 /// One direction of a connection.
 #[derive(Default)]
 struct Direction {
-    /// The beginning of a head that has not come whole.
+    /// The beginning of an incomplete head.
     head: Vec<u8>,
     /// Heads seen so far.
     heads: u64,
-    /// What of the message's body is still to come.
+    /// Bytes left in the message's body.
     missing: usize,
-    /// The message says that the connection ends with it.
+    /// Whether the connection ends with the message.
     close: bool,
-    /// Received, and not taken by the other side yet.
+    /// Received, and not yet accepted by the other side.
     unsent: Vec<u8>,
-    /// Whether small pieces leave at once: asked for with the second piece of a message.
+    /// Whether TCP_NODELAY is set: requested with the second piece of a message.
     at_once: bool,
 }
 
@@ -50,7 +48,7 @@ struct Pair {
 /// Serves until the process is killed.
 ///
 /// # Errors
-/// What listening and waiting say; errors of connections end them.
+/// Errors of listening and polling; errors of connections only end these.
 pub(crate) fn run(listen: SocketAddr, origin: SocketAddr) -> io::Result<()> {
     let mut poll = Poll::new()?;
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -92,7 +90,7 @@ fn accept(mut client: TcpStream, poll: &Poll, pairs: &mut Slab<Pair>) -> io::Res
     Ok(key)
 }
 
-/// Moves what one side has sent, and ends the pair when it is over.
+/// Forwards the data of one side, and ends the pair when it is finished.
 fn serve(
     pairs: &mut Slab<Pair>,
     key: usize,
@@ -112,7 +110,7 @@ fn serve(
 }
 
 impl Pair {
-    /// The client's side is readable or writable. Gives false when the connection is over.
+    /// Handles events of the client's side. Returns false when the connection is over.
     fn ask(&mut self, key: usize, to: SocketAddr, poll: &Poll, buffer: &mut [u8]) -> io::Result<bool> {
         let origin = match &mut self.origin {
             Some(origin) => origin,
@@ -127,7 +125,7 @@ impl Pair {
         Ok(open && (self.response.unsent.is_empty() || self.answer(buffer)?))
     }
 
-    /// The origin's side is readable or writable. Gives false when the connection is over.
+    /// Handles events of the origin's side. Returns false when the connection is over.
     fn answer(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(origin) = &mut self.origin else { return Ok(true) };
         if !self.request.unsent.is_empty() && !self.request.pass(&mut self.client, origin, buffer)? {
@@ -142,8 +140,7 @@ impl Pair {
 }
 
 impl Direction {
-    /// Reads from one side and writes to the other until one has nothing or takes nothing. Gives
-    /// false when the side read from has ended.
+    /// Reads from one side and writes to the other until either would block. Returns false when the side read from has ended.
     fn pass(&mut self, from: &mut TcpStream, to: &mut TcpStream, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             if !self.unsent.is_empty() {
@@ -177,7 +174,7 @@ impl Direction {
         self.head.is_empty() && self.missing == 0
     }
 
-    /// Follows the message: reads heads, counts bodies.
+    /// Tracks the message: parses heads, counts bodies.
     fn note(&mut self, bytes: &[u8]) {
         if self.missing > 0 {
             self.missing = self.missing.saturating_sub(bytes.len());
@@ -193,7 +190,7 @@ impl Direction {
         }
     }
 
-    /// Reads a head, if it is whole, and counts the body that came with it.
+    /// Parses a head, if it is complete, and counts the part of the body that came with it.
     fn note_head(&mut self, bytes: &[u8]) -> bool {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return false };
         let head = &bytes[..end + 2];
@@ -212,7 +209,7 @@ fn write(to: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether a socket has nothing, takes nothing, or is still connecting.
+/// Returns whether a socket would block or is still connecting.
 fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
 }
@@ -222,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_end_where_their_lengths_say_however_they_are_cut() {
+    fn messages_split_anywhere_end_at_their_length() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         for cut in 1..text.len() {
             let mut response = Direction::default();

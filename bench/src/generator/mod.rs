@@ -1,10 +1,8 @@
-//! Load generator and origin of the benchmarks: one thread, one poll loop, both ends of the proxy
-//! under test.
+//! Load generator and origin of the benchmarks: one thread, one poll loop, both ends of the proxy under test.
 //!
-//! One process instead of two leaves the other core no context switches between client and origin,
-//! so that it is the proxy which saturates and not the load. The origin listens on a port that the
-//! kernel gives and prints it; then commands are read from standard input, a line each, and each is
-//! answered by one line:
+//! With one process instead of two, the other core has no context switches between client and origin, so that the proxy saturates
+//! and not the load. The origin listens on a port chosen by the kernel and prints it; then commands are read from standard input,
+//! one per line, and each is answered with one line:
 //!
 //! ```text
 //! < listening 127.0.0.1:40001
@@ -18,9 +16,9 @@
 //! < answers after 2000 us
 //! ```
 //!
-//! `run` takes `close` (a connection for each request), `poll` (never sleep), `requests=N`
-//! instead of `seconds=`, and `tls=1.3` (or 1.2) with or without `resume`; so does `hold`. The origin answers `/N` with N bytes and any other path with 100. Called
-//! by `bench/*.sh`; not by tests.
+//! `run` accepts `close` (a connection for each request), `poll` (never sleep), `requests=N` instead of `seconds=`, and `tls=1.3`
+//! (or 1.2) with or without `resume`; so does `hold`. The origin answers `/N` with N bytes and any other path with 100. Called by
+//! `bench/*.sh`; not by tests.
 mod client;
 mod command;
 mod engine;

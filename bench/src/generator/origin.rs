@@ -1,5 +1,5 @@
-//! The origin's side of one connection: reads heads of requests, answers each with as many bytes as
-//! its path says. Called by `engine`.
+//! The origin side of one connection: parses request heads, and answers each with the number of bytes in its path. Called by
+//! `engine`.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::time::Instant;
@@ -7,21 +7,21 @@ use std::time::Instant;
 use memchr::memmem;
 use mio::net::TcpStream;
 
-/// The size of an answer whose path names none.
+/// The response size for a path without a number.
 const USUAL: usize = 100;
-/// The piece of body that one call writes at most.
+/// The largest piece of a body written by one call.
 const PIECE: usize = 1 << 18;
 
 /// One connection from the proxy.
 pub(crate) struct Origin {
     stream: TcpStream,
-    /// The beginning of a head that has not come whole.
+    /// The beginning of an incomplete head.
     partial: Vec<u8>,
-    /// What is to be sent yet: bytes of heads, then this many of the body.
+    /// Data to send: bytes of heads, then this many of the body.
     head: Vec<u8>,
     body: usize,
     close: bool,
-    /// When the answer may leave, if the origin is slow.
+    /// When the response may be sent, if the origin is slow.
     pub(crate) due: Option<Instant>,
 }
 
@@ -34,8 +34,7 @@ impl Origin {
         &mut self.stream
     }
 
-    /// Reads what has come. Gives false when the connection is over, and whether an answer is to be
-    /// sent in `self`.
+    /// Reads the available data. Returns false when the connection is over; `self` shows whether a response must be sent.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             let size = match self.stream.read(buffer) {
@@ -59,7 +58,7 @@ impl Origin {
         }
     }
 
-    /// Prepares the answers of whole heads in `text`; gives how much of it they were.
+    /// Prepares the responses to complete heads in `text`; returns how much of it was consumed.
     fn answer(&mut self, text: &[u8]) -> usize {
         let mut used = 0;
         while let Some(end) = memmem::find(&text[used..], b"\r\n\r\n") {
@@ -81,7 +80,7 @@ impl Origin {
         !self.head.is_empty() || self.body > 0
     }
 
-    /// Sends what is prepared. Gives false when the connection is over.
+    /// Sends prepared data. Returns false when the connection is over.
     pub(crate) fn send(&mut self, filling: &[u8; PIECE_SIZE]) -> io::Result<bool> {
         self.due = None;
         while self.has_answer() {
@@ -100,7 +99,7 @@ impl Origin {
     }
 }
 
-/// The body's bytes.
+/// The length of the filling of bodies.
 pub(crate) const PIECE_SIZE: usize = PIECE;
 
 fn size_of_path(head: &[u8]) -> usize {

@@ -1,4 +1,4 @@
-//! What a run measured, as one line. Called by `engine`.
+//! The measurements of a run, as one line. Called by `engine`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 /// Counts and times of one run.
 pub(crate) struct Report {
-    /// Complete responses that are no errors.
+    /// Complete successful responses.
     pub(crate) requests: u64,
     /// Responses with an error status, broken or refused connections.
     pub(crate) errors: u64,
@@ -28,7 +28,7 @@ impl Report {
         self.latency.saturating_record(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// `requests=… seconds=… rate=… errors=… p50=… … max=…`, times in µs.
+    /// Returns `requests=… seconds=… rate=… errors=… p50=… … max=…`, times in µs.
     pub(crate) fn line(&self, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64();
         let mut line = format!(

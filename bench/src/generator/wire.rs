@@ -1,4 +1,4 @@
-//! A client's socket, with TLS on it or without. Called by `client`; `Tls` is made by `command`.
+//! A client's socket, with or without TLS. Called by `client`; `Tls` is created by `command`.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, Stream};
 
-/// How clients speak TLS.
+/// TLS settings of clients.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Of version `1.2` or `1.3`; `resumes` what sessions it has. `None` for another version.
+    /// Returns settings for version `1.2` or `1.3`; with `resumes`, sessions are resumed. `None` for another version.
     pub(crate) fn new(version: &str, resumes: bool) -> Option<Self> {
         let versions = match version {
             "1.2" => &[&TLS12],
@@ -36,7 +36,7 @@ impl Tls {
     }
 }
 
-/// What a load asks of the proxy is not who it is.
+/// Accepts any server certificate: the load does not depend on the proxy's identity.
 #[derive(Debug)]
 struct Anyone;
 
@@ -75,7 +75,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// A socket and its session.
+/// A socket and its TLS session.
 pub(crate) struct Wire {
     pub(crate) socket: TcpStream,
     session: Option<Box<ClientConnection>>,
@@ -91,7 +91,7 @@ impl Wire {
         Ok(Self { socket, session })
     }
 
-    /// Whether a read that did not fill its buffer tells that there is no more for now.
+    /// Returns whether a read that did not fill its buffer shows that no more data is available.
     pub(crate) fn tells_its_end(&self) -> bool {
         self.session.is_none()
     }

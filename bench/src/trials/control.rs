@@ -1,4 +1,4 @@
-//! The runtime socket under abuse, and servers that come, go and move under load.
+//! The runtime socket under abuse, and servers that are added, removed and moved under load.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ fn configuration(origin: &Origin) -> String {
     )
 }
 
-/// Garbage, an endless line, a hundred clients, one that never reads; requests go on meanwhile.
+/// Garbage, an endless line, a hundred clients, one that never reads; requests continue in the meantime.
 pub(crate) fn abused(program: &Program) -> Outcome<String> {
     let origin = Origin::start()?;
     let mut subject = Subject::start(program, &configuration(&origin), &["-db"], None)?;

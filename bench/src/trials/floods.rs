@@ -1,7 +1,7 @@
-//! Floods of HTTP/2 (`weir_bench::floods`): what a MiB of each costs in CPU time and memory.
+//! HTTP/2 floods (`weir_bench::floods`): the CPU time and memory per MiB of each.
 //!
-//! Who floods comes back when the connection is ended, until so many bytes are sent or it came so
-//! many times: a proxy that ends a flood early is not the cheaper for being attacked less.
+//! The attacker reconnects when its connection is ended, until enough bytes are sent or connections are used up, so that a proxy
+//! that ends a flood early does not look cheaper because it was attacked less.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::trials::load::Origin;
 use crate::trials::pressure::{configuration, serves};
 use crate::trials::subject::{Outcome, Program, Subject, shown};
 
-/// Connections of one flood at most.
+/// Maximum number of connections of one flood.
 const CONNECTIONS: usize = 400;
 
-/// Sends `bytes` of `flood`; one row.
+/// Sends `bytes` of `flood`; returns one row.
 pub(crate) fn run(program: &Program, flood: &Flood, bytes: usize) -> Outcome<String> {
     let origin = Origin::start()?;
     let mut subject = Subject::start(program, &configuration(origin.address), &["-db"], None)?;

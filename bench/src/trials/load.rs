@@ -1,5 +1,4 @@
-//! Clients and origins of the trials: a thread for each connection, plain blocking sockets, every
-//! answer checked.
+//! Clients and origins of the trials: one thread per connection, blocking sockets, every response checked.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -11,24 +10,24 @@ use std::time::Duration;
 
 use crate::trials::subject::{Outcome, shown};
 
-/// How long a client waits for an answer.
+/// How long a client waits for a response.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What came of requests.
+/// The results of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) good: AtomicU64,
     /// The connection was refused.
     pub(crate) refused: AtomicU64,
-    /// It was reset before the answer had arrived.
+    /// The connection was reset before the response had arrived.
     pub(crate) reset: AtomicU64,
-    /// It ended before the answer had arrived.
+    /// The connection ended before the response had arrived.
     pub(crate) cut: AtomicU64,
-    /// No answer in time.
+    /// No response in time.
     pub(crate) late: AtomicU64,
-    /// Answers of 5xx.
+    /// 5xx responses.
     pub(crate) errors: AtomicU64,
-    /// Answers to another request.
+    /// Responses to another request.
     pub(crate) foreign: AtomicU64,
 }
 
@@ -48,14 +47,14 @@ impl Tally {
     }
 }
 
-/// Head and body of an answer.
+/// Head and body of a response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     pub(crate) closes: bool,
 }
 
-/// Reads an answer with a length.
+/// Reads a response with a Content-Length.
 pub(crate) fn read_answer(from: &mut impl BufRead) -> std::io::Result<Answer> {
     let mut line = String::new();
     let mut answer = Answer { status: 0, body: Vec::new(), closes: false };
@@ -81,7 +80,7 @@ pub(crate) fn read_answer(from: &mut impl BufRead) -> std::io::Result<Answer> {
     Ok(answer)
 }
 
-/// Clients that ask without a pause, each for paths of its own, until told to stop.
+/// Clients that send requests without a pause, each for its own paths, until stopped.
 pub(crate) struct Clients {
     pub(crate) tally: Arc<Tally>,
     over: Arc<AtomicBool>,
@@ -89,7 +88,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// `count` clients, with a connection for each request or one for many.
+    /// Starts `count` clients, which use a connection for each request or one for many.
     pub(crate) fn start(address: SocketAddr, count: usize, keeps_alive: bool) -> Self {
         let (tally, over) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
         let run = |number: usize| {
@@ -147,8 +146,7 @@ fn ask_on(address: SocketAddr, number: usize, keeps_alive: bool, tally: &Tally, 
     }
 }
 
-/// A server whose answer is the path that was asked for. It can be killed and comes back at the
-/// same address.
+/// A server that responds with the requested path. It can be killed and restarted at the same address.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     alive: Arc<AtomicBool>,
@@ -188,7 +186,7 @@ impl Origin {
         }));
     }
 
-    /// Ends it and all its connections, by a reset where `resets`.
+    /// Stops it and all its connections, with a reset if `resets`.
     pub(crate) fn kill(&mut self, resets: bool) {
         self.alive.store(false, Relaxed);
         let _ = TcpStream::connect(self.address);
@@ -221,8 +219,7 @@ impl Drop for Origin {
     }
 }
 
-/// Answers requests on one connection: their path, or as many bytes as `/bytes/N` says. Bodies are
-/// read and dropped.
+/// Answers requests on one connection: with their path, or with the number of bytes in `/bytes/N`. Bodies are read and discarded.
 fn echo(socket: TcpStream) {
     let _ = socket.set_nodelay(true);
     let Ok(reading) = socket.try_clone() else { return };
@@ -264,7 +261,7 @@ fn echo(socket: TcpStream) {
     }
 }
 
-/// Reads a coded body up to its end; false when it ends before.
+/// Reads a chunked body to its end; returns false if it ends before.
 fn drop_chunks(reader: &mut impl BufRead) -> bool {
     let mut line = String::new();
     loop {

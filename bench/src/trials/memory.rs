@@ -1,5 +1,4 @@
-//! Memory and CPU time of many requests and of connections that do little: idle ones, slow uploads,
-//! slow heads.
+//! Memory and CPU time of many requests and of mostly idle connections: idle ones, slow uploads, slow heads.
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -26,7 +25,7 @@ fn row(what: &str, subject: &Subject, before: u64, during: u64, cpu: u64, note: 
     )
 }
 
-/// Requests over `clients` connections; with `keeps_alive` off a connection for each.
+/// Sends requests over `clients` connections; without `keeps_alive`, a connection for each request.
 pub(crate) fn requests(program: &Program, count: u64, keeps_alive: bool) -> Outcome<String> {
     let origin = Origin::start()?;
     let subject = Subject::start(program, &configuration(&origin), &["-db"], None)?;
@@ -48,8 +47,7 @@ pub(crate) fn requests(program: &Program, count: u64, keeps_alive: bool) -> Outc
     Ok(row(&format!("{count} {what}"), &subject, before, during, cpu, &note))
 }
 
-/// Connections that send `first` and then nothing; after a full request (`is_answered`) once they
-/// have the answer.
+/// Opens connections that send `first` and then nothing; with a complete request (`is_answered`), after the response.
 pub(crate) fn held(
     program: &Program,
     what: &str,

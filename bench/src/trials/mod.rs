@@ -1,12 +1,11 @@
-//! Both proxies on trial: reloads, dying servers, memory, floods, the runtime socket. Each trial
-//! prints a table with a row for each of the two; `docs/reliability.md` has the figures. Everything
-//! is bounded in count and time.
+//! Comparative trials of both proxies: reloads, dying servers, memory, floods, the runtime socket. Each trial prints a table with a
+//! row for each of the two; `docs/reliability.md` has the figures. Everything is bounded in count and time.
 //!
 //!     weir-bench trials [reload|origins|memory|pressure|floods|descriptors|control|servers ...] [scale=1]
 //!
-//! `scale=10` makes ten times as many reloads, requests and connections where that is possible;
-//! `HAPROXY35` in the environment names a second HAProxy for `reload`, `WAYS="passed bound master
-//! in-place"` and `PROXIES="haproxy haproxy35 weir"` choose among its rows. Not called by tests.
+//! `scale=10` makes ten times as many reloads, requests and connections where that is possible; `HAPROXY35` in the environment
+//! names a second HAProxy for `reload`, `WAYS="passed bound master in-place"` and `PROXIES="haproxy haproxy35 weir"` select its
+//! rows. Not called by tests.
 
 mod control;
 mod floods;
@@ -82,7 +81,7 @@ fn reloads(programs: &[Program; 2], scale: usize) {
     }
 }
 
-/// Whether a variable of the environment names it among others, or names nothing.
+/// Returns whether an environment variable is unset or includes the name.
 fn chosen(variable: &str, name: &str) -> bool {
     std::env::var(variable).map_or(true, |all| all.split(' ').any(|one| one == name))
 }
@@ -177,7 +176,7 @@ fn servers(programs: &[Program; 2], scale: usize) {
     programs.iter().for_each(|program| row(control::servers(program, 3 * scale as u64)));
 }
 
-/// Tries the two programs that the first words name; the words behind them choose trials and the scale.
+/// Runs the trials on the two programs named by the first arguments; the others select trials and the scale.
 pub(crate) fn main(words: &[String]) -> ExitCode {
     let mut words = words.iter();
     let (Some(weir), Some(haproxy)) = (words.next(), words.next()) else {

@@ -1,5 +1,5 @@
-//! Origins that are killed and come back under load, with every `http-reuse`: each answer belongs
-//! to its request, and clients see few errors.
+//! Origins that are killed and restarted under load, with every `http-reuse`: each response belongs to its request, and clients see
+//! few errors.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::trials::subject::{Outcome, Program, Subject};
 
 pub(crate) const REUSES: &[&str] = &["never", "safe", "aggressive", "always"];
 
-/// One row.
+/// Returns one row.
 pub(crate) fn run(program: &Program, reuse: &str, seconds: u64) -> Outcome<String> {
     let mut origins = [Origin::start()?, Origin::start()?];
     let configuration = format!(

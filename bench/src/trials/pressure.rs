@@ -1,4 +1,4 @@
-//! Single connections that ask for too much, and a process without descriptors.
+//! Single connections with excessive demands, and a process without descriptors.
 
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::trials::load::{Origin, read_answer};
 use crate::trials::subject::{Outcome, Program, Subject, shown};
 
-/// How long one of these may take.
+/// Time limit for one of these.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// In front of one server, one thread.
+/// Returns a configuration in front of one server, with one thread.
 pub(crate) fn configuration(origin: std::net::SocketAddr) -> String {
     format!(
         "global\n    nbthread 1\n    stats socket DIRECTORY/socket level admin\n\
@@ -26,7 +26,7 @@ fn connect(subject: &Subject) -> Outcome<TcpStream> {
     Ok(socket)
 }
 
-/// Whether it still serves.
+/// Returns whether it still serves.
 pub(crate) fn serves(subject: &Subject) -> bool {
     let ask = || -> std::io::Result<u16> {
         let mut socket = TcpStream::connect(subject.address)?;
@@ -43,7 +43,7 @@ pub(crate) fn serves(subject: &Subject) -> bool {
     ask().is_ok_and(|status| status == 200)
 }
 
-/// Runs `trial` against a proxy in front of `origin`; one row.
+/// Runs `trial` against a proxy in front of `origin`; returns one row.
 fn measured(
     program: &Program,
     origin: std::net::SocketAddr,
@@ -65,7 +65,7 @@ fn measured(
     ))
 }
 
-/// The status of an answer, or how the connection ended.
+/// Returns the status of a response, or how the connection ended.
 fn verdict(socket: &TcpStream) -> String {
     match read_answer(&mut BufReader::new(socket)) {
         Ok(answer) => answer.status.to_string(),
@@ -171,7 +171,7 @@ pub(crate) fn interim(program: &Program, count: usize) -> Outcome<String> {
     })
 }
 
-/// Sends `head` and then `line` again and again, up to `most` bytes.
+/// Sends `head` and then `line` repeatedly, up to `most` bytes.
 pub(crate) fn flood(
     program: &Program,
     what: &str,
@@ -194,7 +194,7 @@ pub(crate) fn flood(
     })
 }
 
-/// Three times as many clients as there are descriptors, then few again.
+/// Three times as many clients as descriptors, then few again.
 pub(crate) fn descriptors(program: &Program) -> Outcome<String> {
     let origin = Origin::start()?;
     let text = configuration(origin.address)

@@ -1,5 +1,5 @@
-//! Storms of reloads under load: the successor asks for the listening sockets (`-x`), binds its own
-//! and tells its predecessor to stop (`-sf` alone), or is made by the master. Weir also reads its configuration anew in place.
+//! Reload storms: the successor requests the listening sockets (`-x`), binds its own and stops its predecessor (`-sf` only), or is
+//! started by the master. Weir can also reload in place.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub(crate) enum Way {
     Passed,
     Bound,
     Master,
-    /// The running process reads its configuration anew: Weir's own.
+    /// In-place reload, which only Weir has.
     InPlace,
 }
 
@@ -29,7 +29,7 @@ impl Way {
 }
 
 impl Way {
-    /// What chooses it.
+    /// Returns the word that selects it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -40,16 +40,16 @@ impl Way {
     }
 }
 
-/// What passes through the proxy meanwhile.
+/// The traffic through the proxy in the meantime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
-    /// Connections that are used again and again.
+    /// Persistent connections.
     KeptAlive,
-    /// One for each request.
+    /// One connection for each request.
     OneEach,
-    /// One for each request, relayed as TCP.
+    /// One connection for each request, relayed as TCP.
     Tcp,
-    /// Kept alive, and most of them in the queue of a server that takes two requests at a time.
+    /// Persistent, and most requests queued for a server that accepts two at a time.
     Queued,
 }
 
@@ -81,8 +81,8 @@ fn configuration(origin: &Origin, traffic: Traffic) -> String {
     )
 }
 
-/// One row: how many requests, how many of them lost; what memory and descriptors grew by from the
-/// first tenth of the reloads to the last, both measured without clients.
+/// Returns one row: the number of requests, and of lost ones; the growth of memory and descriptors from the first tenth of the
+/// reloads to the last, both measured without clients.
 pub(crate) fn run(program: &Program, way: Way, traffic: Traffic, reloads: usize) -> Outcome<String> {
     let origin = Origin::start()?;
     let arguments: &[&str] = if matches!(way, Way::Master) { &["-W"] } else { &["-db"] };
@@ -106,7 +106,7 @@ pub(crate) fn run(program: &Program, way: Way, traffic: Traffic, reloads: usize)
             tally.errors.load(Relaxed) + tally.foreign.load(Relaxed),
         ];
         counts.iter_mut().zip(of).for_each(|(count, more)| *count += more);
-        // Who was replaced has nobody to serve any more.
+        // A replaced process has no more connections to serve.
         eventually(|| subject.processes() <= 1 + usize::from(matches!(way, Way::Master)));
         held.push((subject.memory_of_all(), subject.descriptors_of_all()));
     }
@@ -150,7 +150,7 @@ fn reload(subject: &mut Subject, way: Way) -> Outcome<()> {
     }
 }
 
-/// Sends the master SIGUSR2, and waits for another worker to answer.
+/// Sends SIGUSR2 to the master, and waits for another worker to answer.
 fn reload_by_master(subject: &Subject) -> Outcome<()> {
     let pid = |answer: Outcome<String>| {
         let answer = answer.unwrap_or_default();

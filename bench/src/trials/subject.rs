@@ -1,5 +1,4 @@
-//! A proxy on trial: started on a configuration, watched through /proc, asked through its runtime
-//! socket.
+//! A proxy under test: started with a configuration, observed through /proc, queried through its runtime socket.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take to begin or to end.
+/// How long anything may take to start or to end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) type Outcome<T> = Result<T, String>;
@@ -24,7 +23,7 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
 }
 
-/// It runs; ends with the value, and with it those that it started.
+/// A running proxy; dropping the value stops it and the processes that it started.
 pub(crate) struct Subject {
     pub(crate) program: Program,
     child: Child,
@@ -32,12 +31,12 @@ pub(crate) struct Subject {
     pub(crate) address: SocketAddr,
 }
 
-/// An address of its own, which outgoing connections do not take.
+/// Returns an unused address, which outgoing connections do not use.
 pub(crate) fn free_address() -> Outcome<SocketAddr> {
     TcpListener::bind(("127.0.3.1", 0)).and_then(|socket| socket.local_addr()).map_err(shown)
 }
 
-/// Waits until `done`; false when it takes too long.
+/// Waits until `done`; returns false if that takes too long.
 pub(crate) fn eventually(mut done: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -49,13 +48,13 @@ pub(crate) fn eventually(mut done: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// The process's children, by the kernel's list.
+/// Returns the process's children, from the kernel's list.
 fn children(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Memory that is a process's own, in KiB.
+/// Returns the private memory of a process in KiB.
 fn memory_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
@@ -67,8 +66,8 @@ pub(crate) fn signal(pid: u32, name: &str) {
 }
 
 impl Subject {
-    /// Starts on `configuration`, in which `BIND`, `DIRECTORY` are filled in, with more arguments
-    /// and a limit on descriptors.
+    /// Starts it with `configuration`, in which `BIND` and `DIRECTORY` are filled in, with additional arguments and a descriptor
+    /// limit.
     pub(crate) fn start(
         program: &Program,
         configuration: &str,
@@ -106,13 +105,13 @@ impl Subject {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// Starts another process on the same configuration, which replaces the present one.
+    /// Starts another process with the same configuration, which replaces the current one.
     pub(crate) fn replace(&mut self, arguments: &[&str]) -> Outcome<Child> {
         let next = launch(&self.program, &self.directory, arguments, None)?;
         Ok(std::mem::replace(&mut self.child, next))
     }
 
-    /// Asks the runtime socket.
+    /// Sends a command to the runtime socket.
     pub(crate) fn ask(&self, command: &str) -> Outcome<String> {
         let mut socket = UnixStream::connect(self.directory.join("socket")).map_err(shown)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(shown)?;
@@ -122,34 +121,34 @@ impl Subject {
         Ok(answer)
     }
 
-    /// Memory that is its own, in KiB.
+    /// Returns its private memory in KiB.
     pub(crate) fn memory(&self) -> u64 {
         memory_of(self.child.id())
     }
 
-    /// Its process and those that it started.
+    /// Returns its process and those that it started.
     fn all(&self) -> Vec<u32> {
         let own = self.child.id();
         std::iter::once(own).chain(children(own)).collect()
     }
 
-    /// How many processes it is made of.
+    /// Returns the number of its processes.
     pub(crate) fn processes(&self) -> usize {
         self.all().len()
     }
 
-    /// Memory that is its own, of all its processes, in KiB.
+    /// Returns the private memory of all its processes in KiB.
     pub(crate) fn memory_of_all(&self) -> u64 {
         self.all().into_iter().map(memory_of).sum()
     }
 
-    /// Descriptors that all its processes have open.
+    /// Returns the number of open descriptors of all its processes.
     pub(crate) fn descriptors_of_all(&self) -> usize {
         let open = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
         self.all().into_iter().map(open).sum()
     }
 
-    /// Milliseconds of CPU so far.
+    /// Returns its CPU time so far in milliseconds.
     pub(crate) fn cpu(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -158,7 +157,7 @@ impl Subject {
         (ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10
     }
 
-    /// Descriptors that it has open.
+    /// Returns the number of its open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
     }

@@ -1,21 +1,21 @@
-//! What an authority's answers say (RFC 8555, 7.1), taken from JSON with limits to everything: a
-//! text that is longer, or a list with more in it, is an error like one that is missing.
+//! Parses an authority's responses (RFC 8555, 7.1) with limits on everything: text that is too long, or a list with too many
+//! entries, is an error just like a missing value.
 
 use serde_json::Value;
 
-/// The longest URL that is taken.
+/// The maximum length of a URL.
 const URL_MAX: usize = 2048;
-/// The longest token of a challenge, nonce or name.
+/// The maximum length of a challenge token, nonce or name.
 const WORD_MAX: usize = 256;
-/// The most authorizations of an order, and challenges of an authorization.
+/// The maximum number of authorizations in an order, and of challenges in an authorization.
 const LIST_MAX: usize = 200;
-/// The longest text of a problem that is shown.
+/// The maximum length of a problem's text in messages.
 const TEXT_MAX: usize = 400;
 
-/// Why an answer cannot be used.
+/// The reason why a response cannot be used.
 pub(crate) type Malformed = &'static str;
 
-/// Where requests go.
+/// The endpoint URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AcmeDirectory {
     pub(crate) new_nonce: String,
@@ -23,7 +23,7 @@ pub(crate) struct AcmeDirectory {
     pub(crate) new_order: String,
 }
 
-/// How far an order or an authorization is.
+/// The state of an order or an authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OrderState {
     Pending,
@@ -44,7 +44,7 @@ pub(crate) struct Ordered {
     pub(crate) problem: Option<Problem>,
 }
 
-/// One authorization with the challenge that was asked for.
+/// An authorization with the selected challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authorization {
     pub(crate) status: OrderState,
@@ -52,7 +52,7 @@ pub(crate) struct Authorization {
     pub(crate) is_address: bool,
     pub(crate) is_wildcard: bool,
     pub(crate) challenge: Option<Challenge>,
-    /// The first problem of a challenge that has one.
+    /// The problem of the first challenge that has one.
     pub(crate) problem: Option<Problem>,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct Authorization {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Challenge {
     pub(crate) url: String,
-    /// Empty where the kind of challenge has none.
+    /// Empty if the challenge type has none.
     pub(crate) token: String,
     /// `issuer-domain-names` of dns-persist-01.
     pub(crate) issuers: Vec<String>,
     pub(crate) status: Option<OrderState>,
 }
 
-/// What went wrong, in the authority's words (RFC 7807).
+/// An error in the authority's words (RFC 7807).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) kind: String,
@@ -75,7 +75,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The problem of an answer; empty where it is no JSON.
+    /// Parses the problem in a response; empty if it is not JSON.
     pub(crate) fn of(body: &[u8]) -> Self {
         serde_json::from_slice::<Value>(body).map(|value| Self::from_value(&value)).unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Problem {
     fn from_value(value: &Value) -> Self {
         let kind = printable(value["type"].as_str().unwrap_or_default());
         let mut detail = printable(value["detail"].as_str().unwrap_or_default());
-        // What is wrong with single names of an order.
+        // Problems with individual names of an order.
         for one in value["subproblems"].as_array().into_iter().flatten().take(3) {
             let name = printable(one["identifier"]["value"].as_str().unwrap_or_default());
             let own = printable(one["detail"].as_str().unwrap_or_default());
@@ -92,13 +92,13 @@ impl Problem {
         Self { kind, detail }
     }
 
-    /// Whether it is of this kind: `badNonce` and the like.
+    /// Whether it is of this type: `badNonce` and the like.
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.kind.strip_prefix("urn:ietf:params:acme:error:") == Some(kind)
     }
 }
 
-/// A text that may stand in a line of a log.
+/// Makes a text suitable for a log line.
 fn printable(text: &str) -> String {
     text.chars().take(TEXT_MAX).map(|one| if one.is_control() { ' ' } else { one }).collect()
 }
@@ -107,7 +107,7 @@ fn parse(body: &[u8]) -> Result<Value, Malformed> {
     serde_json::from_slice(body).map_err(|_| "not JSON")
 }
 
-/// A URL that may be asked for: nothing that would be something else in a request.
+/// Validates a URL: it must not contain anything with another meaning in a request.
 pub(crate) fn url(text: &str) -> Result<String, Malformed> {
     let fits = text.len() <= URL_MAX && (text.starts_with("https://") || text.starts_with("http://"));
     let is_clean = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -118,7 +118,7 @@ fn url_in(value: &Value) -> Result<String, Malformed> {
     url(value.as_str().ok_or("a URL is missing")?)
 }
 
-/// A nonce or a token: base64url and nothing else, since it gets into paths and maps.
+/// Validates a nonce or token: only base64url is allowed, since it is used in paths and maps.
 pub(crate) fn word(text: &str) -> Result<String, Malformed> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if text.is_empty() || text.len() > WORD_MAX || !text.bytes().all(fits) {
@@ -170,7 +170,7 @@ impl Ordered {
 }
 
 impl Authorization {
-    /// Reads one, with the challenge of that kind.
+    /// Parses an authorization, with the challenge of that type.
     pub(crate) fn parse(body: &[u8], kind: &str) -> Result<Self, Malformed> {
         let value = parse(body)?;
         let identifier = &value["identifier"];
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_taken_apart() {
+    fn responses_are_parsed() {
         let body = br#"{"status":"pending","identifier":{"type":"dns","value":"A.test"},"wildcard":true,
             "challenges":[{"type":"http-01","url":"https://a.test/h","token":"h"},
             {"type":"dns-01","url":"https://a.test/d","token":"d_-1","error":{"type":"t","detail":"x\ny"}}]}"#;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_get_into_paths_headers_or_logs_is_refused() {
+    fn text_unsafe_in_paths_headers_or_logs_is_refused() {
         for text in ["", "a/b", "a.b", "a b", "../x", "a\n", &"a".repeat(257)] {
             assert!(word(text).is_err(), "{text}");
         }
@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_the_readers_panic(body in "\\PC{0,200}") {
+        fn arbitrary_responses_do_not_panic(body in "\\PC{0,200}") {
             let body = body.as_bytes();
             let _ = (AcmeDirectory::parse(body), Ordered::parse(body), Authorization::parse(body, "http-01"));
             let _ = Problem::of(body);

@@ -1,5 +1,4 @@
-//! Challenges made ready and taken away again: tokens in a map, certificates for TLS, records of
-//! DNS that somebody else sets.
+//! Sets challenges up and removes them: tokens in a map, certificates for TLS, and DNS records set by external tools.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -19,10 +18,10 @@ use crate::engine::ToMeet;
 use crate::jws::{AccountKey, base64url};
 use crate::{dns, event};
 
-/// How long the runtime socket is waited for.
+/// How long to wait for a confirmation on the runtime socket.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// What answers challenges until it is dropped.
+/// Keeps challenges set up until it is dropped.
 #[derive(Default)]
 pub(crate) struct ChallengeGuard {
     tokens: Vec<(Arc<sample::pattern::List>, String)>,
@@ -40,10 +39,10 @@ impl Drop for ChallengeGuard {
     }
 }
 
-/// Makes the challenges of an order ready, and waits until they are.
+/// Sets up the challenges of an order, and waits until they are ready.
 ///
 /// # Errors
-/// They cannot be.
+/// They cannot be set up.
 pub(crate) async fn meet(
     desk: &Rc<OrderContext>,
     order: &AcmeOrder,
@@ -72,7 +71,7 @@ pub(crate) async fn meet(
     Ok(met)
 }
 
-/// The certificate for a challenge by TLS, and the name that clients ask for.
+/// The certificate for a TLS challenge, and the name requested by clients.
 async fn certificate(one: &ToMeet) -> Result<(String, tls::Certificate), String> {
     let address: Option<IpAddr> = if one.is_address { one.name.parse().ok() } else { None };
     let name = address.map_or_else(|| one.name.clone(), name_of);
@@ -84,7 +83,7 @@ async fn certificate(one: &ToMeet) -> Result<(String, tls::Certificate), String>
     Ok((name, made.await.map_err(|error| error.to_string())??))
 }
 
-/// The name of a challenge's record, and what it says.
+/// The name and the contents of a challenge's DNS record.
 fn record(challenge: Challenge, one: &ToMeet, account: &str) -> (String, String) {
     if challenge == Challenge::Dns {
         let sum = base64url(digest(&SHA256, one.authorization.as_bytes()));
@@ -94,7 +93,7 @@ fn record(challenge: Challenge, one: &ToMeet, account: &str) -> (String, String)
     (format!("_validation-persist.{}", one.name), format!("{issuer}; accounturi={account}"))
 }
 
-/// Asks for records, and waits for what the section says.
+/// Requests DNS records, and waits for the configured condition.
 async fn by_dns(
     desk: &Rc<OrderContext>,
     order: &AcmeOrder,
@@ -105,7 +104,7 @@ async fn by_dns(
     let section = &order.section;
     let records: Vec<_> = all.iter().map(|one| record(section.challenge, one, account)).collect();
     let stays = section.challenge == Challenge::DnsPersist;
-    // A record that stays may be there already.
+    // A persistent record may already exist.
     if stays && are_there(desk, &records, stays).await {
         return Ok(());
     }
@@ -150,7 +149,7 @@ async fn by_dns(
     Ok(())
 }
 
-/// Whether name servers have all the records; of those that stay, any that name is enough.
+/// Whether DNS serves all challenge records; for persistent records one match suffices.
 async fn are_there(desk: &Rc<OrderContext>, records: &[(String, String)], stays: bool) -> bool {
     let sections = &desk.plan.resolvers;
     let Some(section) = sections.iter().find(|section| *section.state.name == *"default") else {

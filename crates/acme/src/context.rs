@@ -1,4 +1,4 @@
-//! What all orders of a process share.
+//! State shared by all orders of a process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,25 +17,25 @@ use tokio::sync::Semaphore;
 use crate::jws::AccountKey;
 use crate::schedule;
 
-/// Takes a line for the logs of the process, with its syslog level.
+/// Writes a line to the logs of the process, with its syslog level.
 pub type LogFn = Rc<dyn Fn(u8, &str)>;
 
-/// How many requests are on their way at a time.
+/// The maximum number of concurrent requests.
 const REQUESTS: usize = 4;
 
-/// What ordering needs.
+/// Everything needed for orders.
 pub(crate) struct OrderContext {
-    /// What is ordered, and where certificates go.
+    /// The plan, with the orders and the certificates' users.
     pub(crate) plan: Arc<Plan>,
-    /// The process, which orders nothing once it is stopping.
+    /// The process; while it is stopping, nothing is ordered.
     pub(crate) process: Arc<Process>,
-    /// How requests are made.
+    /// The settings of requests.
     pub(crate) settings: ClientSettings,
-    /// Who is told what came of it.
+    /// Receives log messages.
     tell: LogFn,
-    /// Turns to send a request.
+    /// Permits to send a request.
     pub(crate) requests: Semaphore,
-    /// Keys of accounts by their files.
+    /// Account keys by file.
     accounts: RefCell<HashMap<PathBuf, Rc<AccountKey>>>,
 }
 
@@ -51,7 +51,7 @@ impl OrderContext {
         }
     }
 
-    /// Tells the logs.
+    /// Writes a log message.
     #[track_caller]
     pub(crate) fn say(&self, order: &AcmeOrder, level: u8, text: &str) {
         if trace::is_on(TraceSource::Acme) {
@@ -72,12 +72,12 @@ impl OrderContext {
     /// Writes an event for tools.
     pub(crate) fn write(&self, event: &str) {
         if let Some(ring) = self.plan.rings.iter().find(|ring| *ring.name == *state::acme::EVENTS) {
-            // A ring that is full counts what it refuses.
+            // A full ring counts rejected messages itself.
             let _ = ring.write(event.as_bytes());
         }
     }
 
-    /// When the certificate is to be renewed; `None` where nobody does that.
+    /// When to renew the certificate; `None` if renewal is turned off.
     pub(crate) fn due(&self, order: &AcmeOrder) -> Option<i64> {
         if self.plan.global.no_acme_scheduler {
             return None;
@@ -87,7 +87,7 @@ impl OrderContext {
         Some(schedule::due(facts.validity()))
     }
 
-    /// The account's key, read once.
+    /// The account's key, read on first use.
     pub(crate) fn account(&self, order: &AcmeOrder) -> Result<Rc<AccountKey>, String> {
         let own = &order.section.account_key;
         if let Some(known) = self.accounts.borrow().get(&own.file) {

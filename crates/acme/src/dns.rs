@@ -1,5 +1,5 @@
-//! Whether name servers have a TXT record (`challenge-ready dns`): those of the resolvers section
-//! `default` are asked one after the other.
+//! Checks whether DNS has a TXT record (`challenge-ready dns`): queries the name servers of the resolvers section `default` one
+//! after the other.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use runtime::timer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// How long one name server is given at most.
+/// The time limit for each name server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest answer taken over UDP.
+/// The maximum size of a UDP response.
 const PAYLOAD: u16 = 1232;
 
-/// The texts of a name; none where nobody knows it.
+/// The TXT records of a name; empty if no name server knows it.
 pub(crate) async fn texts(resolvers: &Resolvers, name: &str) -> Vec<Vec<u8>> {
     let Ok(mut name) = Name::from_ascii(name) else { return Vec::new() };
     name.set_fqdn(true);
@@ -35,7 +35,7 @@ pub(crate) async fn texts(resolvers: &Resolvers, name: &str) -> Vec<Vec<u8>> {
     Vec::new()
 }
 
-/// A number that nobody can foresee.
+/// An unpredictable query ID.
 fn number() -> u16 {
     use aws_lc_rs::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 2];
@@ -66,7 +66,7 @@ async fn ask(address: SocketAddr, name: &Name, by_stream: bool) -> io::Result<Ve
             match read(&buffer[..length], id, name) {
                 Some(DnsRead::Texts(found)) => return Ok(found),
                 Some(DnsRead::Cut) => break,
-                // Somebody else's guess.
+                // A spoofed response.
                 None => {}
             }
         }
@@ -85,11 +85,11 @@ async fn ask(address: SocketAddr, name: &Name, by_stream: bool) -> io::Result<Ve
 #[derive(Debug, PartialEq, Eq)]
 enum DnsRead {
     Texts(Vec<Vec<u8>>),
-    /// It did not fit.
+    /// The response was truncated.
     Cut,
 }
 
-/// What an answer says; `None` where it is not one to this question.
+/// Parses a response; `None` if it does not match the query.
 fn read(bytes: &[u8], id: u16, name: &Name) -> Option<DnsRead> {
     if bytes.get(..2)? != id.to_be_bytes() {
         return None;
@@ -102,7 +102,7 @@ fn read(bytes: &[u8], id: u16, name: &Name) -> Option<DnsRead> {
     if query.query_type != RecordType::TXT || !query.name.eq_ignore_root(name) {
         return None;
     }
-    // Behind an alias the texts have its name; the answer is to this question all the same.
+    // The records of an alias have its target's name, but they do answer this query.
     let texts = message.answers.iter().filter_map(|record| match &record.data {
         RData::TXT(text) => Some(text.txt_data.iter().flat_map(|part| part.iter().copied()).collect()),
         _ => None,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_taken_from_the_answer_to_the_question_alone() {
+    fn texts_are_only_taken_from_the_matching_response() {
         let name = Name::from_ascii("_acme-challenge.a.test.").expect("a name");
         let mut message = Message::new(7, MessageType::Response, OpCode::Query);
         message.add_query(Query::query(name.clone(), RecordType::TXT));
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_dns_responses_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let name = Name::from_ascii("a.test.").expect("a name");
             let _ = read(&[&[0, 7], &bytes[..]].concat(), 7, &name);
         }

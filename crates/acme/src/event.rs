@@ -1,4 +1,4 @@
-//! The events on the ring `dpapi`, as tools that fill DNS read them.
+//! Events on the ring `dpapi`, in the format read by tools that set DNS records.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use state::events::Record;
 
 use crate::engine::ToMeet;
 
-/// An event, as a line of a timed ring.
+/// Formats an event as a line of a timed ring.
 fn event(text: &str) -> String {
     let now = WallTime::now();
     let mut out = "<0>".to_owned();
@@ -18,8 +18,7 @@ fn event(text: &str) -> String {
     out
 }
 
-/// A record of DNS is to be set: what it is about, then the authorization as the authority told of
-/// it.
+/// A request to set a DNS record: its description, then the authorization as received from the authority.
 pub(crate) fn deploy(order: &AcmeOrder, thumbprint: &str, meet: &ToMeet, record: &str) -> String {
     let section = &order.section;
     let mut text = format!("deploy {} thumbprint {thumbprint}\n", order.certificate);
@@ -33,7 +32,7 @@ pub(crate) fn deploy(order: &AcmeOrder, thumbprint: &str, meet: &ToMeet, record:
     event(&text)
 }
 
-/// The record that is to be set, as subscribers are told of it.
+/// The record to set, for subscribers.
 pub(crate) fn record(order: &AcmeOrder, thumbprint: &str, meet: &ToMeet, record: &str) -> Record {
     let section = &order.section;
     Record {
@@ -45,7 +44,7 @@ pub(crate) fn record(order: &AcmeOrder, thumbprint: &str, meet: &ToMeet, record:
     }
 }
 
-/// There is a new certificate.
+/// Announces a new certificate.
 pub(crate) fn new_certificate(order: &AcmeOrder) -> String {
     event(&format!("newcert {}", order.certificate))
 }

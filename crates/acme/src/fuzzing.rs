@@ -1,4 +1,4 @@
-//! An order without an authority: what its answers make of one, for the fuzz target `acme_answers`.
+//! An order driven by given responses, for the fuzz target `acme_answers`.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::engine::{Answer, Engine, Next, Wanted};
 use crate::jws::AccountKey;
 use crate::task::pause_of;
 
-/// An answer of the authority.
+/// A response of the authority.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorityAnswer {
     /// The status code.
@@ -24,22 +24,22 @@ pub struct AuthorityAnswer {
     pub body: Vec<u8>,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ordered {
-    /// Where requests went, in their order.
+    /// The URLs of the requests, in order.
     pub asked: Vec<String>,
-    /// The names that challenges were to be made ready for, with their tokens.
+    /// The names of the challenges to set up, with their tokens.
     pub met: Vec<(String, String)>,
-    /// The chain that was issued, or why there is none.
+    /// The issued chain, or the reason for failure.
     pub outcome: Result<Vec<u8>, String>,
 }
 
-/// Orders a certificate for `a.test` and `*.b.test` from an authority that gives these answers, and
-/// then none. No time passes but what the order wants to wait.
+/// Orders a certificate for `a.test` and `*.b.test` from an authority that gives these responses, and no further ones. Waiting
+/// takes no time.
 ///
 /// # Errors
-/// No key can be made.
+/// Key generation failed.
 pub fn order(answers: &[AuthorityAnswer]) -> Result<Ordered, String> {
     let wanted = Wanted {
         directory: "https://ca.test/dir".into(),

@@ -1,5 +1,5 @@
-//! Signed requests (RFC 7515 as RFC 8555, 6.2, uses it): the account's key, its public form, its
-//! thumbprint (RFC 7638), and the binding to an account elsewhere (RFC 8555, 7.3.4).
+//! Signed requests (RFC 7515 as used by RFC 8555, 6.2): the account's key, its public form, its thumbprint (RFC 7638), and the
+//! external account binding (RFC 8555, 7.3.4).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
@@ -13,16 +13,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plan::acme::{Eab, MacAlgorithm};
 use serde_json::{Value, json};
 
-/// Base64 as all of ACME has it.
+/// Base64 as used throughout ACME.
 pub(crate) fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The key of an account.
+/// An account key.
 pub(crate) struct AccountKey {
     key: Signing,
     algorithm: &'static str,
-    /// The public key; its names in order, as a thumbprint needs them.
+    /// The public key, with its members in the order required for a thumbprint.
     jwk: Value,
     thumbprint: String,
 }
@@ -32,7 +32,7 @@ enum Signing {
     Rsa(RsaKeyPair),
 }
 
-/// Curves: the algorithm that signs, its name, the curve's name.
+/// Curves: the signature algorithm, its name, and the curve's name.
 const CURVES: [(&EcdsaSigningAlgorithm, &str, &str); 3] = [
     (&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256", "P-256"),
     (&ECDSA_P384_SHA384_FIXED_SIGNING, "ES384", "P-384"),
@@ -40,15 +40,15 @@ const CURVES: [(&EcdsaSigningAlgorithm, &str, &str); 3] = [
 ];
 
 impl AccountKey {
-    /// Takes a key as PKCS #8.
+    /// Parses a PKCS #8 key.
     ///
     /// # Errors
-    /// It is of a kind that no account has.
+    /// The key type is not supported for accounts.
     pub(crate) fn from_pkcs8(der: &[u8]) -> Result<Self, &'static str> {
         for (algorithm, name, curve) in CURVES {
             if let Ok(key) = EcdsaKeyPair::from_pkcs8(algorithm, der) {
                 let point = key.public_key().as_ref();
-                // 0x04, then both coordinates.
+                // The point is 0x04 followed by both coordinates.
                 let (x, y) = point.get(1..).unwrap_or_default().split_at(point.len() / 2);
                 let jwk = json!({"crv": curve, "kty": "EC", "x": base64url(x), "y": base64url(y)});
                 return Ok(Self::new(Signing::Ecdsa(key), name, jwk));
@@ -63,7 +63,7 @@ impl AccountKey {
     }
 
     fn new(key: Signing, algorithm: &'static str, jwk: Value) -> Self {
-        // Names in order and no blanks: that is how values are written.
+        // Values are serialized with sorted members and without blanks, as required.
         let thumbprint = base64url(digest(&SHA256, jwk.to_string().as_bytes()));
         Self { key, algorithm, jwk, thumbprint }
     }
@@ -73,16 +73,16 @@ impl AccountKey {
         &self.thumbprint
     }
 
-    /// What answers a challenge (RFC 8555, 8.1).
+    /// The key authorization for a challenge (RFC 8555, 8.1).
     pub(crate) fn authorization(&self, token: &str) -> String {
         format!("{token}.{}", self.thumbprint)
     }
 
-    /// A signed request to `url`; an empty payload asks for what is there. `account` is the
-    /// account's URL; without one the key itself is sent.
+    /// Signs a request to `url`; an empty payload is a POST-as-GET. `account` is the account's URL; without one the key itself is
+    /// included.
     ///
     /// # Errors
-    /// The key does not sign.
+    /// Signing failed.
     pub(crate) fn sign(
         &self,
         url: &str,
@@ -114,7 +114,7 @@ impl AccountKey {
         Ok(flattened(&protected, &payload, &signature).to_string().into_bytes())
     }
 
-    /// The binding of this key to an account that the authority knows, for `url` (newAccount).
+    /// Binds this key to an external account known to the authority, for `url` (newAccount).
     pub(crate) fn bind(&self, url: &str, eab: &Eab) -> Value {
         let (algorithm, name) = match eab.algorithm {
             MacAlgorithm::Hs256 => (hmac::HMAC_SHA256, "HS256"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_key_signs_what_its_public_key_verifies() {
+    fn signatures_of_every_key_type_verify() {
         for (kind, name, verified) in [
             (NewKey::Ecdsa(Curve::P256), "ES256", &signature::ECDSA_P256_SHA256_FIXED),
             (NewKey::Ecdsa(Curve::P384), "ES384", &signature::ECDSA_P384_SHA384_FIXED),
@@ -170,8 +170,8 @@ mod tests {
     }
 
     #[test]
-    fn the_thumbprint_is_that_of_the_standard() {
-        // The key and its thumbprint from RFC 7638, 3.1.
+    fn the_thumbprint_matches_the_standard() {
+        // The key and the thumbprint in RFC 7638, 3.1.
         let n = "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw";
         let jwk = json!({"e": "AQAB", "kty": "RSA", "n": n});
         let print = base64url(digest(&SHA256, jwk.to_string().as_bytes()));

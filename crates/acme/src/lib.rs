@@ -1,9 +1,8 @@
-//! Certificates from an authority by ACME (RFC 8555; manual, section 12.8).
+//! Certificates ordered by ACME (RFC 8555; manual, section 12.8).
 //!
-//! What is asked when, and what answers mean, is `engine`, without socket or clock. `task` drives
-//! one engine for each certificate with the HTTP client, on one worker; `meet` makes challenges
-//! ready; what was issued goes to all listeners through `tls::files` and to its file through `save`.
-//! Keys are made and files written on threads of their own. Called by the binary.
+//! `engine` decides about requests and processes responses, without socket or clock. `task` drives one engine per certificate with
+//! the HTTP client, on one worker; `challenge` sets challenges up; issued certificates reach all listeners through `tls::files` and
+//! their file through `save`. Keys are generated and files written on separate threads. Called by the binary.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Certificates and keys in their files: all of a file or what was there before, for its owner
-//! alone. Called on a thread that may wait for disks.
+//! Writes certificates and keys to their files, atomically and readable only by the owner. Called on a thread that may block on
+//! disks.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,26 +10,26 @@ use plan::Plan;
 use tls::files::Contents;
 use tls::pair;
 
-/// Puts `bytes` in place of what the file has.
+/// Replaces the contents of a file by `bytes`.
 ///
 /// # Errors
-/// It cannot be done; the file is as it was.
+/// Writing failed; the file is unchanged.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link stays one, to a file that is new.
+    // A symbolic link is kept, and its target replaced.
     let path = &real(path);
     let aside = aside(path);
     let written = write(&aside, bytes).and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
-        // It may not be there.
+        // It may not exist.
         let _ = fs::remove_file(&aside);
     }
     written?;
-    // The name counts only once its directory is on the disk too.
+    // The rename is only durable once the directory is synced.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Where the new contents stand until they are whole.
+/// The temporary file for new contents.
 fn aside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -40,7 +40,7 @@ fn aside(path: &Path) -> PathBuf {
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = open().or_else(|error| {
-        // Left by a process of that number that was killed.
+        // Left by a killed process with the same PID.
         if error.kind() == io::ErrorKind::AlreadyExists {
             fs::remove_file(path).and_then(|()| open())
         } else {
@@ -51,10 +51,10 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Keeps a certificate and its key: together, or the key in a file of its own.
+/// Stores a certificate and its key, in one file or two.
 ///
 /// # Errors
-/// What cannot be written, with the name of the file.
+/// A file cannot be written; includes its name.
 pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> Result<(), String> {
     let failed = |file: &str| {
         let file = file.to_owned();
@@ -65,7 +65,7 @@ pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> R
         Some(key_file) => {
             let key = Contents { chain: Vec::new(), ..contents.clone() };
             let chain = Contents { key: None, ..contents.clone() };
-            // Whoever is interrupted between the two finds both here.
+            // After an interruption between the two writes, both are found here.
             let both = pair::beside(&real(Path::new(file)));
             replace(&both, contents.to_pem().as_bytes()).map_err(failed(&both.display().to_string()))?;
             replace(Path::new(key_file), key.to_pem().as_bytes()).map_err(failed(key_file))?;
@@ -75,8 +75,8 @@ pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> R
     }
 }
 
-/// Puts certificates and keys in place that an earlier process was about to. Called while the
-/// process still has the rights that it was started with. Gives what was done, to be told of.
+/// Completes writes of certificates and keys that an earlier process started. Called while the process still has its initial
+/// privileges. Returns messages about completed writes.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -95,18 +95,17 @@ pub fn complete_pairs(plan: &Plan) -> Result<Vec<String>, String> {
                     "acme: put {file} and {key_file} in place, as an earlier process was about to."
                 ));
             }
-            // It is of no use any more, if it is there.
+            // The leftover file, if any, is obsolete.
             None => drop(fs::remove_file(pair::beside(&real(Path::new(file))))),
         }
     }
     Ok(told)
 }
 
-/// Sees to it that the certificates which are to come can be written. Called with the rights that the
-/// process keeps.
+/// Checks that future certificates can be written. Called with the process's final privileges.
 ///
 /// # Errors
-/// A file cannot be written: what is issued would be lost at the next start, and ordered again.
+/// A file cannot be written: an issued certificate would be lost at the next start, and ordered again.
 pub fn try_files(plan: &Plan) -> Result<(), String> {
     for order in &plan.acme {
         for path in [Some(&*order.file), order.key_file.as_deref()].into_iter().flatten() {
@@ -122,12 +121,12 @@ pub fn try_files(plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// A path without links, as far as it is there.
+/// Resolves symbolic links in the existing part of a path.
 fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether the contents of a file could be replaced.
+/// Tests whether the contents of a file could be replaced.
 fn try_out(path: &Path) -> io::Result<()> {
     let path = real(path);
     if path.is_dir() {
@@ -138,11 +137,11 @@ fn try_out(path: &Path) -> io::Result<()> {
     fs::remove_file(&aside)
 }
 
-/// Writes the keys of accounts that were made while the configuration was read. Called while the
-/// process still has the rights that it was started with. Gives what was written, to be told of.
+/// Writes the account keys generated while the configuration was read. Called while the process still has its initial privileges.
+/// Returns messages about written keys.
 ///
 /// # Errors
-/// A key cannot be written: it would be another at each start, and authorities limit accounts.
+/// A key cannot be written: each start would use a new one, and authorities limit the number of accounts.
 pub fn keep_account_keys(plan: &Plan) -> Result<Vec<String>, String> {
     let mut written: Vec<&Path> = Vec::new();
     let mut told = Vec::new();
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_for_its_owner_alone_and_leaves_nothing_beside_it() {
+    fn replaced_files_are_private_and_leave_no_leftovers() {
         let directory = Scratch::new("whole");
         let file = directory.join("a.pem");
         fs::write(&file, "old").expect("it can be written");
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_which_one_file_is_written_is_found_whole_beside_them() {
+    fn half_written_pairs_are_recovered() {
         let directory = Scratch::new("pair");
         let shown = |name: &str| directory.join(name).display().to_string();
         let (file, key_file) = (shown("a.pem"), shown("a.key"));
@@ -200,7 +199,7 @@ mod tests {
         keep(&old, &file, Some(&key_file)).expect("both can be written");
         assert_eq!(fs::read_dir(&directory).expect("it is there").count(), 2);
         assert!(pair::left_over(&file, &key_file).is_none());
-        // The key is replaced, and the certificate cannot be.
+        // The key is replaced, but the certificate cannot be.
         let certificate = fs::read(&file).expect("it is there");
         fs::remove_file(&file).expect("it is there");
         fs::create_dir_all(Path::new(&file).join("in the way")).expect("it can be made");
@@ -209,14 +208,14 @@ mod tests {
         fs::write(&file, certificate).expect("it can be written");
         let left = pair::left_over(&file, &key_file).expect("both are beside them");
         assert_eq!(left, new.to_pem().into_bytes());
-        // An own pair of files counts over what was left.
+        // A consistent pair of files takes precedence over a leftover.
         keep(&old, &file, Some(&key_file)).expect("both can be written");
         fs::write(pair::beside(Path::new(&file)), new.to_pem()).expect("it can be written");
         assert!(pair::left_over(&file, &key_file).is_none());
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_what_was_there() {
+    fn failed_writes_keep_the_old_contents() {
         let directory = Scratch::new("not");
         let file = directory.join("missing").join("a.pem");
         assert!(replace(&file, b"new").is_err());

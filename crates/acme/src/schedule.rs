@@ -1,21 +1,21 @@
-//! When a certificate is renewed: in the last twelfth of its time, as HAProxy does, and after a
-//! failure with pauses that grow. Seconds since 1970.
+//! When to renew a certificate: in the last twelfth of its validity, as HAProxy does, and after failures with increasing pauses.
+//! Seconds since 1970.
 
-/// The pause after the first failure; it doubles with each. Authorities take few failures an hour.
+/// The pause after the first failure; it doubles with each. Authorities permit only a few failures per hour.
 const PAUSE_MIN: i64 = 5 * 60;
-/// The longest pause that is our own.
+/// The longest pause without a request by the authority.
 const PAUSE_MAX: i64 = 12 * 3600;
-/// The longest pause that an authority may ask for.
+/// The longest pause that an authority may request.
 const ASKED_MAX: i64 = 7 * 86_400;
-/// How long before its end a certificate is renewed that does not say when it began.
+/// The time before expiry at which a certificate with an unknown start of validity is renewed.
 const UNKNOWN: i64 = 7 * 86_400;
 
-/// When a certificate with this validity is renewed.
+/// When to renew a certificate with this validity.
 pub(crate) fn due((from, until): (i64, i64)) -> i64 {
     if from <= 0 || from >= until { until - UNKNOWN } else { until - (until - from) / 12 }
 }
 
-/// How long to wait after so many failures in a row, the last of which asked for `asked` seconds.
+/// The pause after `failures` consecutive failures, the last of which requested `asked` seconds.
 pub(crate) fn pause(failures: u32, asked: Option<u64>) -> i64 {
     let own = PAUSE_MIN.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(PAUSE_MAX);
     let asked = asked.map_or(0, |seconds| i64::try_from(seconds).unwrap_or(ASKED_MAX).min(ASKED_MAX));
@@ -27,14 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_renewed_in_the_last_twelfth_of_its_time() {
+    fn certificates_are_renewed_in_the_last_twelfth_of_their_validity() {
         let day = 86_400;
         assert_eq!(due((day, 91 * day)), 91 * day - 90 * day / 12);
         assert_eq!(due((0, 91 * day)), 84 * day);
     }
 
     #[test]
-    fn pauses_grow_and_the_authority_may_ask_for_longer_ones() {
+    fn pauses_grow_and_the_authority_may_extend_them() {
         let own: Vec<i64> = (1..12).map(|failures| pause(failures, None)).collect();
         assert_eq!(own[..4], [300, 600, 1200, 2400]);
         assert_eq!(own[10], PAUSE_MAX);

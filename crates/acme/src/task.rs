@@ -1,5 +1,4 @@
-//! One task for each certificate: waits until an order is due, drives it, puts what was issued in
-//! place.
+//! A task per certificate: waits until an order is due, drives it, and installs the result.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -21,15 +20,15 @@ use crate::context::{LogFn, OrderContext};
 use crate::engine::{Answer, Ask, Engine, Failure, Next, Wanted};
 use crate::{event, save, schedule};
 
-/// How often certificates are looked at: somebody else may have replaced one.
+/// How often certificates are checked, since they may have been replaced externally.
 const LOOK: Duration = Duration::from_secs(12 * 3600);
-/// The largest answer: a certificate with those above it, an authorization with many challenges.
+/// The maximum size of a response: a certificate with its chain, an authorization with many challenges.
 const ANSWER_MAX: usize = 256 << 10;
-/// How long an answer may take in all.
+/// The total time limit of a response.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// Begins with everything that the plan orders. Called on one worker.
-/// Gives what ends them: a plan that takes the place of this one begins with its own.
+/// Starts the tasks for all orders of the plan. Called on one worker. Returns a handle that ends them: a plan that replaces this
+/// one starts its own.
 pub fn start(
     plan: &Arc<Plan>,
     process: &Arc<Process>,
@@ -46,7 +45,7 @@ pub fn start(
     desk.plan.acme.iter().map(|order| attend(order).abort_handle()).collect()
 }
 
-/// Orders a certificate whenever it is time, for as long as the process runs.
+/// Orders a certificate whenever it is due, for the lifetime of the process.
 async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
     let (mut failures, mut not_before) = (0, 0);
     loop {
@@ -86,7 +85,7 @@ async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
     }
 }
 
-/// The key for a new certificate and the request for it, made aside.
+/// Generates a key for a new certificate and its signing request, on a separate thread.
 async fn new_key(desk: &OrderContext, order: &Arc<AcmeOrder>) -> Result<(PrivateKey, Vec<u8>), String> {
     let section = &order.section;
     let current = desk.plan.tls.certificate(&order.certificate).filter(|_| section.reuses_key);
@@ -103,7 +102,7 @@ async fn new_key(desk: &OrderContext, order: &Arc<AcmeOrder>) -> Result<(Private
     made.await.map_err(|error| error.to_string())?
 }
 
-/// One order from its beginning to its end.
+/// Processes one order from beginning to end.
 async fn fulfil(desk: &Rc<OrderContext>, order: &Arc<AcmeOrder>) -> Result<(), Failure> {
     let failed = |text: String| Failure { text, retry_after: None };
     let section = &order.section;
@@ -120,11 +119,11 @@ async fn fulfil(desk: &Rc<OrderContext>, order: &Arc<AcmeOrder>) -> Result<(), F
         csr,
     };
     let mut engine = Engine::new(wanted, account.clone());
-    // Challenges are answered until the order has ended.
+    // Challenges stay set up until the order has ended.
     let mut _met = ChallengeGuard::default();
     loop {
         if desk.process.stopping.load(Relaxed) {
-            // Whoever takes over orders it anew.
+            // The successor process starts a new order.
             engine.give_up("The process is stopping.");
         }
         match engine.next(now_ms()) {
@@ -162,7 +161,7 @@ async fn send(desk: &OrderContext, ask: &Ask) -> Result<Answer, String> {
     if ask.method == "POST" {
         request = request.body("application/jose+json", ask.body.clone());
     }
-    // It is never closed.
+    // The semaphore is never closed.
     let _turn = desk.requests.acquire().await;
     let response = httpclient::send(&desk.settings, &request).await.map_err(|error| error.to_string())?;
     let header = |name: &str| response.header(name).map(str::to_owned);
@@ -175,7 +174,7 @@ async fn send(desk: &OrderContext, ask: &Ask) -> Result<Answer, String> {
     })
 }
 
-/// `Retry-After` in seconds, or as a date (RFC 9110, 10.2.3).
+/// Parses `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
 pub(crate) fn pause_of(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -184,7 +183,7 @@ pub(crate) fn pause_of(text: &str) -> Option<Duration> {
     u64::try_from(date - WallTime::now().seconds).ok().map(Duration::from_secs)
 }
 
-/// Puts a certificate in place, everywhere and in its file.
+/// Installs a certificate everywhere and writes it to its file.
 async fn install(
     desk: &Rc<OrderContext>,
     order: &Arc<AcmeOrder>,

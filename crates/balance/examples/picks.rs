@@ -1,15 +1,12 @@
-//! Nanoseconds a pick costs, for every algorithm and 4, 100 and 10,000 servers:
-//! `make bench BENCH=balance`.
+//! Measures the cost of a pick in nanoseconds, for every algorithm with 4, 100 and 10,000 servers: `make bench BENCH=balance`.
 //!
-//! Three numbers each: the pick among servers of equal weight and among servers of weights 1 to 8,
-//! and that with the request's coming and going (two locked additions and what the algorithm keeps
-//! of them). Warm, one thread; the least of many short rounds, since everything else on the machine
-//! only adds.
+//! Three numbers each: the pick among servers of equal weight, the pick among servers of weights 1 to 8, and the latter with the
+//! start and end of the request (two locked additions and the algorithm's own accounting). Warm, one thread; the minimum of many
+//! short rounds, since everything else on the machine only adds time.
 //!
 //!     cargo run --release -p weir-balance --example picks [part of a name [servers [rounds]]]
 //!
-//! With few rounds it can be run under `valgrind --tool=cachegrind`, which counts where clocks are
-//! of no use.
+//! With few rounds it can be run under `valgrind --tool=cachegrind`, which counts instructions where clocks are too coarse.
 
 #![allow(missing_docs)]
 
@@ -44,7 +41,7 @@ fn settings() -> Vec<(&'static str, BalanceSettings)> {
     ]
 }
 
-/// The least time of several rounds, in ns a call.
+/// The shortest time of several rounds, in ns per call.
 fn measure(rounds: usize, mut call: impl FnMut(u32)) -> f64 {
     (0..rounds)
         .map(|round| {
@@ -91,9 +88,9 @@ fn main() {
     }
 }
 
-/// A tenth of the servers are busy, so that loads differ; all have answered.
+/// A tenth of the servers are busy, so that loads differ; all have responded before.
 fn farm(settings: &BalanceSettings, count: usize, weight: impl Fn(usize) -> u32) -> Farm {
-    // Settings hold an expression at times and cannot be copied.
+    // Settings may hold an expression and cannot be copied.
     let own = BalanceSettings {
         algorithm: again(&settings.algorithm),
         hash: settings.hash,

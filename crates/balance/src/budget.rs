@@ -1,34 +1,31 @@
-//! `retry-budget`: how many attempts beyond the first the requests of a backend may make.
+//! `retry-budget`: limits the attempts beyond the first for a backend's requests.
 //!
-//! Where most requests fail, each of them tried again is load on servers that have too much of it. So
-//! of the requests that a backend serves only a share may be tried again: of those that it serves at
-//! this moment, and of those that it had within the last second. What is refused ends as it failed.
-//! Called by `proxy` before a retry and before a hedge.
+//! If most requests fail, retrying each of them puts more load on servers that are already overloaded. So only a share of a
+//! backend's requests may be retried: both of those in flight and of those within the last second. A refused retry leaves the
+//! request failed. Called by `proxy` before a retry and before a hedge.
 
 use runtime::shared::Shared as _;
 use state::ExtraAttempts;
 use state::extra_attempts::BackendLoad;
 
-/// What `retry-budget` says.
+/// The settings of `retry-budget`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// The share of the requests, in percent.
+    /// The share of requests, in percent.
     pub share: u32,
-    /// So many may always be tried again, at once and within a second.
+    /// The number that may always be retried, both at once and per second.
     pub min: u32,
 }
 
 impl Budget {
-    /// How many of so many requests may be tried again.
+    /// How many of `requests` may be retried.
     pub fn of(self, requests: u64) -> u64 {
         (requests * u64::from(self.share) / 100).max(self.min.into())
     }
 
-    /// Takes one attempt out of the budget at `now_ms`, if that allows it. It is given back by
-    /// [`ExtraAttempts::end`].
+    /// Takes one attempt out of the budget at `now_ms`, if permitted. [`ExtraAttempts::end`] returns it.
     pub fn take(self, extra: &ExtraAttempts, load: BackendLoad, now_ms: u64) -> bool {
-        // All requests that there were within the last second are at least as many as the larger of
-        // the two.
+        // The number of requests within the last second is at least the larger of the two.
         let within = self.of(load.live.max(load.recent));
         let at_once = self.of(load.live).min(u32::MAX.into()) as u32;
         if extra.in_flight.take_below(at_once).is_err() {
@@ -42,7 +39,7 @@ impl Budget {
     }
 }
 
-/// Takes one attempt that nothing limits.
+/// Takes one attempt without a limit.
 pub fn take_unlimited(extra: &ExtraAttempts, now_ms: u64) {
     extra.in_flight.add(1);
     extra.recent.take(now_ms, u64::MAX);
@@ -55,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_the_requests_and_never_less_than_the_minimum() {
+    fn the_budget_is_a_share_with_a_minimum() {
         let budget = Budget { share: 20, min: 3 };
         assert_eq!([0, 10, 15, 20, 1000].map(|requests| budget.of(requests)), [3, 3, 3, 4, 200]);
         assert_eq!(Budget { share: 0, min: 0 }.of(1000), 0);
     }
 
     #[test]
-    fn neither_at_once_nor_within_a_second_more_than_the_share() {
+    fn the_share_limits_concurrency_and_rate() {
         let (budget, extra) = (Budget { share: 10, min: 0 }, ExtraAttempts::default());
         let load = BackendLoad { live: 50, recent: 200 };
         let take = |count| (0..count).filter(|_| budget.take(&extra, load, 5_000)).count();

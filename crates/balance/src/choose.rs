@@ -1,5 +1,4 @@
-//! How each algorithm chooses, given a table (manual, 4.2 `balance`). Called by
-//! [`crate::Picker::pick`].
+//! The choice of a server by each algorithm, given a table (manual, 4.2 `balance`). Called by [`crate::Picker::pick`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +22,7 @@ impl Core {
             PickMethod::Map => match wish.hash {
                 Some(hash) if !table.order.is_empty() => {
                     let index = table.order[hash as usize % table.order.len()] as usize;
-                    // HAProxy would try what just failed again.
+                    // HAProxy would retry the server that just failed.
                     if Some(index) == wish.avoid {
                         self.next_turn(table, wish.avoid, limit)
                     } else {
@@ -48,10 +47,10 @@ impl Core {
         }
     }
 
-    /// Whether a request would be served by `index` at once.
+    /// Whether `index` would serve a request immediately.
     #[inline]
     fn has_room(&self, table: &BalanceTable, index: usize, limit: &impl Fn(&Server) -> u32) -> bool {
-        // Where no server has a limit, none need be looked at.
+        // If no server has a limit, none has to be checked.
         if !table.limited {
             return true;
         }
@@ -59,7 +58,7 @@ impl Core {
         server.maxconn.load(Relaxed) == 0 || (server.queue.is_empty() && server.serves_fewer(limit(server)))
     }
 
-    /// The next of a list in which servers take turns; full ones are passed over.
+    /// The next server in a round robin list, skipping full ones.
     #[inline]
     fn next_turn(
         &self,
@@ -98,7 +97,7 @@ impl Core {
             self.position().add(passed - 1);
             return free;
         }
-        // All are full: the request will wait for the one whose turn it was.
+        // All are full: the request will wait for the one that was next.
         around().find(|index| Some(*index) != avoid)
     }
 
@@ -141,11 +140,10 @@ impl Core {
         }
     }
 
-    /// `hash-balance-factor`: whether the server has less than its share of all requests and the
-    /// one to come.
+    /// `hash-balance-factor`: whether the server has less than its share of all requests plus the new one.
     ///
-    /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight,
-    /// what remains spread over the servers in order, and nobody has none.
+    /// As in HAProxy the share is handed out in whole requests: a whole number per unit of weight, with the remainder distributed
+    /// over the servers in order, and at least one each.
     #[inline]
     fn within_factor(&self, table: &BalanceTable, index: usize, now_us: u64) -> bool {
         let Some(in_flight) = &self.in_flight else { return true };
@@ -163,8 +161,7 @@ impl Core {
         served < share.max(1)
     }
 
-    /// Of several drawn by weight the least loaded; at the same load the one that was used less of
-    /// late.
+    /// Draws several servers by weight and chooses the least loaded, at equal load the less recently used one.
     fn random(
         &self,
         table: &BalanceTable,
@@ -187,7 +184,7 @@ impl Core {
         Some(best)
     }
 
-    /// One draw by weight: if possible neither what failed nor `last`.
+    /// One weighted draw, if possible neither the failed server nor `last`.
     #[inline]
     fn drawn(
         &self,
@@ -218,7 +215,7 @@ impl Core {
                 return Some(other);
             }
         }
-        // Few servers, or one outweighs all others: the next that will do.
+        // Few servers, or one that outweighs all others: take the next suitable one.
         let count = table.usable.len();
         let start = table.usable.partition_point(|&at| (at as usize) < index);
         let mut around = (1..=count).map(|step| table.usable[(start + step) % count] as usize);
@@ -233,8 +230,8 @@ impl Core {
         rate(other, best) < rate(best, other)
     }
 
-    /// Of two drawn by weight the one where a request would cost less: how long answers take there,
-    /// times how many are waited for, by weight.
+    /// Of two servers drawn by weight the one with the lower expected cost: its response time, multiplied by its outstanding
+    /// requests, by weight.
     fn peak_ewma(
         &self,
         table: &BalanceTable,
@@ -249,20 +246,20 @@ impl Core {
             let waiting = self.load(index);
             let taken = match served.latency.read(wish.now_us, decay_us, waiting > 0) {
                 Some(taken) => taken + 1.0,
-                // Nothing is known of it yet: one request finds out, the others wait and see.
+                // Nothing is known about it yet: one request probes it while the others go elsewhere.
                 None if waiting == 0 => 0.0,
                 None => UNKNOWN_US,
             };
             let full = if self.has_room(table, index, limit) { 1.0 } else { FULL };
             taken * (waiting + 1) as f32 * full
         };
-        // By weight, without a division: what the other's would cost is multiplied instead.
+        // By weight, multiplying crosswise instead of dividing.
         let weight = |index: usize| table.weights[index] as f32;
         Some(if cost(two) * weight(one) < cost(one) * weight(two) { two } else { one })
     }
 }
 
-/// What a server that has not answered yet is taken to need: longer than any that did.
+/// The assumed response time of a server without responses: longer than any measured one.
 const UNKNOWN_US: f32 = 1e12;
-/// How much worse a full server is: the request would wait.
+/// The penalty of a full server, at which the request would wait.
 const FULL: f32 = 1e6;

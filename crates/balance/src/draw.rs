@@ -1,10 +1,9 @@
 //! A weighted draw in constant time (`random`, `peak-ewma`): the alias method of Walker and Vose.
 //!
-//! Every usable server owns one column of equal width. A column holds the server's own share up to
-//! a threshold and above it that of one other server, so a draw is one random number and one look
-//! at a column, whatever the weights and the number of servers.
+//! Every usable server owns one column of equal width. A column holds the server's own share up to a threshold, and above it the
+//! share of one other server, so a draw is one random number and one column lookup, whatever the weights and the number of servers.
 
-/// Columns: the threshold, the owner, the other.
+/// Columns: the threshold, the owner, the other server.
 #[derive(Debug, Default)]
 pub struct Draw(Box<[DrawColumn]>);
 
@@ -16,7 +15,7 @@ struct DrawColumn {
 }
 
 impl Draw {
-    /// Columns for servers (index, weight); those of weight 0 are never drawn.
+    /// Creates columns for servers (index, weight); those of weight 0 are never drawn.
     pub fn new(weights: &[(usize, u32)]) -> Self {
         let servers: Vec<(u32, u64)> = weights
             .iter()
@@ -25,7 +24,7 @@ impl Draw {
             .collect();
         let count = servers.len() as u64;
         let total: u64 = servers.iter().map(|(_, weight)| weight).sum();
-        // Each server brings weight × count; a column holds `total`.
+        // Each server contributes weight × count; a column holds `total`.
         let mut left: Vec<u64> = servers.iter().map(|(_, weight)| weight * count).collect();
         let mut columns: Vec<DrawColumn> =
             servers.iter().map(|&(own, _)| DrawColumn { threshold: u32::MAX, own, other: own }).collect();
@@ -40,7 +39,7 @@ impl Draw {
         Self(columns.into())
     }
 
-    /// A server drawn by `random`, all of whose 64 bits are used; `None` when there is none.
+    /// Draws a server with `random`, which must have 64 random bits; `None` if the set is empty.
     #[inline]
     pub fn draw(&self, random: u64) -> Option<usize> {
         let at = ((random >> 32) * self.0.len() as u64) >> 32;
@@ -48,8 +47,7 @@ impl Draw {
         Some((if random as u32 <= column.threshold { column.own } else { column.other }) as usize)
     }
 
-    /// Another server than `index`, near the column that `random` hits; `None` when there is no
-    /// other.
+    /// A server other than `index`, near the column hit by `random`; `None` if there is no other.
     pub fn other_than(&self, index: usize, random: u64) -> Option<usize> {
         let count = self.0.len();
         let start = ((random >> 32) * count as u64) >> 32;
@@ -79,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_drawn_of_nobody_and_no_other_of_one() {
+    fn drawing_from_an_empty_set_yields_none() {
         assert_eq!(Draw::new(&[(0, 0)]).draw(5), None);
         let one = Draw::new(&[(3, 7)]);
         assert_eq!((one.draw(u64::MAX), one.other_than(3, 9)), (Some(3), None));

@@ -1,9 +1,9 @@
-//! Ejecting outliers from a backend's balancing: what attempts come to is counted here, and what
-//! [`crate::outliers`] decides about servers is put into effect.
+//! Ejection of outliers from a backend's load balancing: counts the outcomes of attempts, and applies the decisions of
+//! [`crate::outliers`].
 //!
-//! An ejected server is not down: checks, statistics and who is bound to it by persistence see no
-//! difference. The table of the picker leaves it out ([`crate::table`]). Fed by [`crate::Picker`] with
-//! each answer; [`Picker::judge`](crate::Picker::judge) is called now and then by a task of `proxy`.
+//! An ejected server is not down: checks, statistics and persistence treat it as usual. Only the picker's table leaves it out
+//! ([`crate::table`]). [`crate::Picker`] reports each response; a task of `proxy` calls [`Picker::judge`](crate::Picker::judge)
+//! periodically.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,48 +13,48 @@ use state::{AttemptOutcome, Server};
 
 use crate::outliers::{self, Outliers, ServerObservation};
 
-/// A server was ejected or is back.
+/// A server's ejection or return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EjectionEvent {
-    /// Its place among the servers.
+    /// The server's index.
     pub server: usize,
-    /// What became of it.
+    /// The change.
     pub what: EjectionChange,
 }
 
-/// What became of a server.
+/// A change of a server's ejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EjectionChange {
-    /// It gets nothing for so many ms.
+    /// Ejected for that many ms.
     Ejected(EjectionCause, u64),
-    /// It gets requests again.
+    /// In rotation again.
     Back,
 }
 
-/// What a picker knows of outliers.
+/// The outlier state of a picker.
 #[derive(Debug)]
 pub(crate) struct Ejection {
     pub(crate) settings: Outliers,
-    /// Locked by who judges. Who has just seen a server fail once too often does without where another
-    /// judges: the next failure is seen too.
+    /// Locked for an evaluation. A request that sees one failure too many skips it if another thread holds the lock: the next
+    /// failure is seen as well.
     rounds: Mutex<Rounds>,
-    /// When somebody last judged, in ms. Written by who does.
+    /// When the last evaluation took place, in ms. Written by the evaluating thread.
     judged: AtomicU64,
 }
 
-/// Where nobody judged for so long, requests do it.
+/// After that long without an evaluation, requests perform it.
 const LATE_MS: u64 = 2_500;
 
-/// How many events are kept for who tells of them.
+/// The maximum number of unreported events.
 const UNTOLD: usize = 256;
 
 #[derive(Debug)]
 struct Rounds {
-    /// What attempts had come to when the interval began, by server.
+    /// The totals at the start of the interval, by server.
     before: Vec<Totals>,
-    /// When the interval ends, in ms; 0 before the first.
+    /// The end of the interval, in ms; 0 before the first one.
     ends: u64,
-    /// What nobody was told of yet.
+    /// Events not reported yet.
     events: Vec<EjectionEvent>,
 }
 
@@ -65,7 +65,7 @@ impl Ejection {
         Self { settings: settings.clone(), rounds, judged: AtomicU64::new(0) }
     }
 
-    /// Counts how an attempt at `index` ended.
+    /// Records the outcome of an attempt at `index`.
     pub(crate) fn record(
         &self,
         servers: &[Arc<Server>],
@@ -92,7 +92,7 @@ impl Ejection {
         }
     }
 
-    /// Ejects a server that failed too often in a row, if that may be.
+    /// Ejects a server after too many consecutive failures, if permitted.
     #[cold]
     fn failed(&self, servers: &[Arc<Server>], index: usize, now_ms: u64) {
         let Ok(mut rounds) = self.rounds.try_lock() else { return };
@@ -105,8 +105,7 @@ impl Ejection {
         }
     }
 
-    /// Lets time pass, and looks at the interval if it is over; gives what happened since the last
-    /// call.
+    /// Advances time, evaluates the interval if it is over, and returns the events since the last call.
     pub(crate) fn judge(&self, servers: &[Arc<Server>], now_ms: u64) -> Vec<EjectionEvent> {
         let mut rounds = self.rounds.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.look(servers, &mut rounds, now_ms);

@@ -1,47 +1,45 @@
-//! `hedge`: when a request that a server is slow to answer is sent to a second one too, and how often.
+//! `hedge`: when and how often a request is also sent to a second server because the first is slow.
 //!
-//! A request waits for a quantile of the times that recent ones took, or for a time; the second server
-//! is then asked as well, and whoever answers first is heard. No more than a share of the requests are
-//! doubled: each request allows for a hundredth part of `max` of a hedge, and no more than a few are
-//! saved up. Called by `proxy` for each request of a backend that hedges.
+//! A request waits for a quantile of recent response times, or for a fixed time; then a second server is tried as well, and the
+//! first response wins. The share of hedged requests is limited: each request earns `max` hundredths of a hedge, and only a few
+//! hedges can be saved up. Called by `proxy` for each request of a backend with hedging.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use state::{ExtraAttempts, Histogram};
 
-/// What `hedge` says.
+/// The settings of `hedge`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hedge {
-    /// When.
+    /// The delay.
     pub after: After,
-    /// The most hedges, in percent of the requests.
+    /// The maximum share of hedges, in percent of the requests.
     pub share: u32,
 }
 
-/// How long a request waits for its answer before it is sent once more.
+/// How long a request waits for a response before it is hedged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum After {
-    /// So many ms.
+    /// A number of ms.
     Time(u32),
-    /// As long as this share (0 to 1) of recent requests took at most.
+    /// The time within which this share (0 to 1) of recent requests completed.
     Quantile(f64),
 }
 
-/// How many hedges are saved up at most.
+/// The maximum number of hedges saved up.
 const SAVED: u64 = 10;
 
-/// How often the quantile is worked out again, in ms.
+/// How often the quantile is recomputed, in ms.
 const PERIOD_MS: u64 = 1000;
 
-/// How many of the times that a quantile is worked out of must lie beyond it.
+/// The number of samples required beyond the quantile.
 const BEYOND: f64 = 5.0;
 
-/// No hedge is made sooner, in µs: a timer's grain.
+/// The minimum delay in µs: the timer resolution.
 const LEAST_US: u64 = 1000;
 
 impl Hedge {
-    /// How long to wait at `now_ms`, in µs; `None` as long as too little is known of how long requests
-    /// take.
+    /// The delay at `now_ms`, in µs; `None` while too few response times are known.
     pub fn delay_us(&self, extra: &ExtraAttempts, now_ms: u64) -> Option<u64> {
         let quantile = match self.after {
             After::Time(ms) => return Some(u64::from(ms) * 1000),
@@ -53,10 +51,9 @@ impl Hedge {
         Some(extra.delay_us.load(Relaxed)).filter(|delay| *delay > 0)
     }
 
-    /// Whether one more hedge is within the share, of so many `requests` in all so far. Who has it
-    /// makes it.
+    /// Takes one more hedge if the share permits it, with `requests` in total so far. The caller must then make it.
     pub fn take(&self, extra: &ExtraAttempts, requests: u64) -> bool {
-        // Another decides at this moment: one hedge less does no harm.
+        // Another thread is deciding at this moment: skipping one hedge does no harm.
         let Ok(mut pace) = extra.pace.try_lock() else { return false };
         let came = requests.saturating_sub(pace.requests);
         pace.requests = requests;
@@ -69,7 +66,7 @@ impl Hedge {
     }
 }
 
-/// Works the quantile out of the times of late.
+/// Recomputes the quantile from recent response times.
 #[cold]
 fn look_again(extra: &ExtraAttempts, quantile: f64, now_ms: u64) {
     let Ok(mut pace) = extra.pace.try_lock() else { return };
@@ -92,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_is_the_quantile_of_the_times_of_late_once_there_are_enough() {
+    fn the_delay_is_a_quantile_of_enough_recent_times() {
         let (hedge, extra) = (Hedge { after: After::Quantile(0.9), share: 10 }, ExtraAttempts::default());
         let times = &extra.counters.mine().times;
         assert_eq!(hedge.delay_us(&extra, 1_000), None);
@@ -111,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn hedges_are_no_more_than_their_share_and_what_is_saved_up() {
+    fn hedges_are_limited_to_the_share_plus_savings() {
         let (hedge, extra) = (Hedge { after: After::Time(5), share: 5 }, ExtraAttempts::default());
         let (mut random, mut requests, mut made) = (fastrand::Rng::with_seed(5), 0u64, 0u64);
         for round in 0..20_000 {
             requests += 1;
-            // For a while all are slow, for a while none.
+            // Alternates between slow and fast phases.
             if round / 1_000 % 2 == 0 && random.bool() && hedge.take(&extra, requests) {
                 made += 1;
             }

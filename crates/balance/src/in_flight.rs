@@ -1,8 +1,8 @@
-//! How many requests all servers of a backend have together: what `hash-balance-factor` shares out.
+//! The number of requests in flight to all servers of a backend, which `hash-balance-factor` divides into shares.
 //!
-//! Every request at every server would write one number of all workers. So each worker counts its
-//! own, and looks at what the others have at most once a millisecond: with one worker the sum is
-//! exact, with more it is as old as that. [`crate::picker`] keeps one for backends that ask for it.
+//! A single counter would be written by all workers for every request. So each worker counts its own requests, and reads the
+//! others' counts at most once per millisecond: with one worker the sum is exact, with more it is up to that old. [`crate::picker`]
+//! has one for backends that need it.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -12,11 +12,11 @@ use runtime::{Gauge, Sharded};
 #[derive(Debug, Default)]
 pub struct InFlight(Sharded<WorkerLoad>);
 
-/// One worker's: written by it alone.
+/// One worker's count, written only by that worker.
 #[derive(Debug)]
 struct WorkerLoad {
     requests: Gauge,
-    /// What the others had, and in which millisecond that was.
+    /// The total of the other workers, and the millisecond when it was read.
     others: AtomicI64,
     seen_in: AtomicU64,
 }
@@ -28,19 +28,19 @@ impl Default for WorkerLoad {
 }
 
 impl InFlight {
-    /// One more, of the calling worker.
+    /// Counts a request of the calling worker.
     #[inline]
     pub fn enter(&self) {
         self.0.mine().requests.up();
     }
 
-    /// One less; it came by the same worker.
+    /// Ends a request that was counted by the same worker.
     #[inline]
     pub fn leave(&self) {
         self.0.mine().requests.down();
     }
 
-    /// All of them, as the calling worker knows at about `now_us`.
+    /// The total, as the calling worker knows it at about `now_us`.
     #[inline]
     pub fn total(&self, now_us: u64) -> u32 {
         let own = self.0.mine();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_requests_count_at_once_and_those_of_others_within_a_millisecond() {
+    fn own_requests_count_at_once_and_others_within_a_millisecond() {
         runtime::shard::set_workers(2);
         let requests = InFlight::default();
         runtime::shard::set_workers(1);

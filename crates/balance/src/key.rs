@@ -1,9 +1,8 @@
-//! From a request's key to a 32-bit hash: which bytes of the request count (manual, 4.2 `balance`),
-//! and how they are hashed (`hash-type`).
+//! From a request's key to a 32-bit hash: the part of the request to use (manual, 4.2 `balance`), and the hash function
+//! (`hash-type`).
 //!
-//! Every choice here is HAProxy's own, down to what an empty value hashes to, so that a cluster of
-//! both sends a key to one server. `proxy` calls it with the parts of a request; finding the server
-//! is not done here.
+//! Every detail is HAProxy's, down to the hash of an empty value, so that a cluster of both sends a key to the same server. `proxy`
+//! calls it with parts of a request; the server is chosen elsewhere.
 
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -12,7 +11,7 @@ use base::hash;
 use crate::settings::{HashFunction, HashType, UriPart};
 
 impl HashType {
-    /// The hash of a key.
+    /// Hashes a key.
     pub fn of(&self, key: &[u8]) -> u32 {
         let hashed = match self.function {
             HashFunction::Sdbm => hash::sdbm(key),
@@ -24,9 +23,8 @@ impl HashType {
         self.modified(hashed)
     }
 
-    /// The hash of an address (`balance source`): the exclusive or of its 32-bit words, whatever
-    /// the function. An IPv4 address that came in over an IPv6 socket counts with its mapping
-    /// prefix.
+    /// Hashes an address (`balance source`): the exclusive or of its 32-bit words, whatever the function. An IPv4 address received
+    /// on an IPv6 socket includes its mapping prefix.
     pub fn of_address(&self, ip: IpAddr) -> u32 {
         self.modified(match ip {
             IpAddr::V4(ip) => u32::from(ip),
@@ -42,8 +40,7 @@ impl HashType {
     }
 }
 
-/// `hash-type … none`: the number that the key begins with, its low 32 bits; 0 when it begins with
-/// none.
+/// `hash-type … none`: the low 32 bits of the number at the start of the key; 0 if there is none.
 fn number(key: &[u8]) -> u32 {
     let (negative, digits) = match key {
         [b'-', rest @ ..] => (true, rest),
@@ -58,8 +55,7 @@ fn number(key: &[u8]) -> u32 {
 }
 
 impl UriPart {
-    /// The part of `target` that is hashed. With `path-only`, of a target without a path (`*`)
-    /// nothing is.
+    /// The part of `target` to hash. With `path-only`, nothing of a target without a path (`*`).
     pub fn of<'a>(&self, target: &'a [u8]) -> &'a [u8] {
         let mut part = target;
         if self.path_only {
@@ -82,14 +78,13 @@ impl UriPart {
     }
 }
 
-/// The value of a parameter in a query string (`balance url_param`). One without a value has the
-/// empty value.
+/// The value of a parameter in a query string (`balance url_param`). It may be empty.
 pub fn parameter<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
     query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The value of a parameter in the body of a POST (`check_post`): it ends at white space too, and a
-/// body with bytes that no encoded form has is none.
+/// The value of a parameter in the body of a POST (`check_post`): it also ends at white space, and a body with bytes that are
+/// invalid in encoded forms has none.
 pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = parameter(body, name)?;
     match value.iter().position(|&byte| !http::is_token(&[byte])) {
@@ -99,10 +94,9 @@ pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// The label before the last dot (`use_domain_only`): `1wt` of `haproxy.1wt.eu`; all of a name
-/// without a dot.
+/// The label before the last dot (`use_domain_only`): `1wt` of `haproxy.1wt.eu`; the whole name if it has no dot.
 pub fn domain(host: &[u8]) -> &[u8] {
-    // A dot at the very start ends nothing, as in HAProxy.
+    // A leading dot does not count, as in HAProxy.
     let Some(end) = host.iter().rposition(|&byte| byte == b'.').filter(|&end| end > 0) else { return host };
     // The byte before the dot belongs to the label even if it is a dot.
     let start = host[..end - 1].iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1);
@@ -121,9 +115,8 @@ pub fn rdp_cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(&value[..end]).filter(|value| !value.is_empty())
 }
 
-/// The server that the token of a terminal server names (`persist rdp-cookie`): address and port as
-/// they lie in memory there, each as a decimal number, and a number that is not looked at:
-/// `3640205228.15629.0000` is 172.31.249.216:3389.
+/// The server in a terminal server's token (`persist rdp-cookie`): address and port as the decimal values of their memory
+/// representation, and a third number that is ignored: `3640205228.15629.0000` is 172.31.249.216:3389.
 pub fn rdp_server(token: &[u8]) -> Option<SocketAddrV4> {
     let mut numbers = token.split(|&byte| byte == b'.').map(|digits| std::str::from_utf8(digits).ok());
     let address: u32 = numbers.next()??.parse().ok()?;
@@ -137,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_part_of_the_uri_that_is_hashed_follows_its_options() {
+    fn uri_options_select_the_hashed_part() {
         let part = |length, depth, whole, path_only| UriPart { length, depth, whole, path_only };
         let target: &[u8] = b"http://h/a/b/c?x=1";
         let cases: &[(UriPart, &[u8], &[u8])] = &[
@@ -158,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_of_rdp_is_found_behind_its_header() {
+    fn rdp_cookies_are_found_after_the_header() {
         let bytes = b"\x03\0\0\x2b\x26\xe0\0\0\0\0\0Cookie: mstshash=user\r\n\x01";
         assert_eq!(rdp_cookie(bytes, b"mstshash"), Some(b"user".as_slice()));
         assert_eq!(rdp_cookie(bytes, b"other"), None);
@@ -166,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_rdp_is_an_address_and_a_port() {
+    fn rdp_tokens_contain_address_and_port() {
         let server = "172.31.249.216:3389".parse().ok();
         assert_eq!(rdp_server(b"3640205228.15629.0000"), server);
         for wrong in [
@@ -215,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_a_number_already_is_taken_as_it_stands() {
+    fn numeric_keys_are_used_unchanged() {
         let none = HashType { function: HashFunction::None, ..HashType::default() };
         let cases: &[(&[u8], u32)] = &[
             (b"17", 17),

@@ -1,46 +1,39 @@
-//! The server with the least key among many, found without looking at all of them and without a
-//! lock: what `leastconn` and `first` stand on. A key is written as it is, or made of a count that
-//! stands in its place ([`Term`]).
+//! Finds the server with the least key among many without scanning all and without a lock: the basis of `leastconn` and `first`. A
+//! key is either stored, or computed from a count stored in its place ([`Term`]).
 //!
 //! # Why this structure
-//! A scan is fine for a dozen servers and out of the question for ten thousand; HAProxy keeps a
-//! sorted tree under a lock. Here every server has a key in an array, sixteen to a cache line, and
-//! over each line stands its minimum, sixteen minima to a line again, up to a line that is the
-//! root: 10,000 servers are four levels.
-//! - A pick follows the minimum from the root: sixteen comparisons a level, all loads, nothing
-//!   written.
-//! - A change of one key writes it and looks whether its line's minimum changed; mostly it did not,
-//!   since other servers have the same load, and nothing further is written. So the upper levels,
-//!   which every pick reads, are rarely written: that is what keeps 64 threads from fighting over
-//!   them. A list per load (as HAProxy's) is written twice by every request, at its head.
-//! - Ties rotate: the search begins behind the server picked last, so servers of the same load take
-//!   turns in order. With one thread every pick is exactly the least key, and of those the next in
-//!   turn.
+//! A scan is fine for a dozen servers and out of the question for ten thousand; HAProxy keeps a sorted tree under a lock. Here
+//! every server has a key in an array, sixteen to a cache line; above each line is its minimum, sixteen minima to a line again, up
+//! to a single root line: 10,000 servers take four levels.
+//! - A pick follows the minimum from the root: sixteen comparisons per level, all loads, no stores.
+//! - A key change stores the key and checks whether its line's minimum changed; usually it did not, since other servers have the
+//!   same load, and nothing else is written. So the upper levels, which every pick reads, are rarely written, which prevents
+//!   contention between 64 threads. A list per load (as in HAProxy) is written twice per request, at its head.
+//! - Ties rotate: the search starts after the server picked last, so servers of equal load take turns in order. With one thread
+//!   every pick is exactly the least key, and among equals the next in turn.
 //!
-//! # Why it stays right with many threads
-//! A minimum is written by exchange and then computed again; if it changed meanwhile, the writer
-//! writes again. The last to write a minimum therefore saw keys no older than its own write, and
-//! whoever changes a key after that look writes the minimum itself: once all writers are done, all
-//! minima are right. While they are not, a pick may follow a minimum that is no longer there; it
-//! then mends that line and begins anew, a few times, and at last takes what it found, which is off
-//! by the change that raced with it.
+//! # Why it is correct with many threads
+//! A minimum is exchanged and then computed again; if it changed in between, the writer writes again. The last writer of a minimum
+//! therefore saw keys no older than its own write, and a thread that changes a key after that read updates the minimum itself: once
+//! all writers are done, all minima are correct. Until then a pick may follow a minimum that no longer exists; it repairs that line
+//! and starts over, a few times, and finally uses what it found, which is off only by the concurrent change.
 //!
-//! [`crate::loads`] says what a key means; nothing here knows servers.
+//! [`crate::loads`] defines the meaning of keys; this module knows nothing about servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 use runtime::shared::note_write;
 
-/// The key of what must not be picked.
+/// The key of an entry that must not be picked.
 pub const NEVER: u32 = u32::MAX;
 
-/// The key of what can take no more: after all that can.
+/// The key of an entry at capacity: it sorts after all that have room.
 pub const FULL: u32 = NEVER - 1;
 
 const WIDTH: usize = 16;
 
-/// Sixteen keys, or minima of sixteen lines each: one cache line.
+/// Sixteen keys, or the minima of sixteen lines: one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct CacheLine([AtomicU32; WIDTH]);
@@ -57,24 +50,24 @@ impl CacheLine {
         self.0.iter().fold(NEVER, |least, key| least.min(key.load(SeqCst)))
     }
 
-    /// The first at or behind `from` with this key.
+    /// The first entry at or after `from` with this key.
     #[inline]
     fn find(&self, from: usize, key: u32) -> Option<usize> {
         (from..WIDTH).find(|&at| self.0[at].load(SeqCst) == key)
     }
 }
 
-/// What makes a key of a count. Written when weights or limits change.
+/// The parameters for computing a key from a count. Written when weights or limits change.
 #[derive(Debug, Default)]
 pub struct Term {
-    /// What one weighs; 0 for who must not be picked.
+    /// The weight of one; 0 for an entry that must not be picked.
     pub unit: AtomicU32,
-    /// From how many on it can take no more; 0 for never.
+    /// The count at which it is full; 0 for never.
     pub most: AtomicU32,
 }
 
 impl Term {
-    /// What the load would be with one more, but of whatever weight, who has none comes first.
+    /// The load with one more request, except that idle entries come first whatever their weight.
     #[inline]
     fn key(&self, count: u32) -> u32 {
         let (unit, most) = (self.unit.load(Relaxed), self.most.load(Relaxed));
@@ -87,15 +80,15 @@ impl Term {
     }
 }
 
-/// So many lines of counts stand together.
+/// The number of lines of counts allocated together.
 const TOGETHER: usize = 16;
 
-/// Counts by number, which several trees may stand on.
+/// Counts by index, which several trees may share.
 #[derive(Debug, Clone, Default)]
 pub struct CountTree(Vec<Arc<[CacheLine; TOGETHER]>>);
 
 impl CountTree {
-    /// Room for `count` of them; those that are there go on.
+    /// Grows to `count` counts; existing ones are shared.
     #[must_use]
     pub fn grown(&self, count: usize) -> Self {
         let mut all = self.0.clone();
@@ -114,28 +107,26 @@ impl CountTree {
         Some(&self.0.get(at / WIDTH / TOGETHER)?[at / WIDTH % TOGETHER].0[at % WIDTH])
     }
 
-    /// The count of `at`.
+    /// The count at `at`.
     #[inline]
     pub fn get(&self, at: usize) -> u32 {
         self.slot(at).map_or(0, |slot| slot.load(SeqCst))
     }
 
-    /// Adds one to the count of `at`; not where there is no room for it, as for a server that was
-    /// added just now.
+    /// Increments the count at `at`; ignored beyond the end, e.g. for a server added just now.
     #[inline]
     pub fn add(&self, at: usize) {
         if let Some(slot) = self.slot(at) {
             note_write();
-            // By exchange: a look at the other counts behind it must not come before the others can
-            // see this one.
+            // A read-modify-write: the following reads of other counts must not happen before others can see this one.
             slot.fetch_add(1, SeqCst);
         }
     }
 
-    /// Takes one off again.
+    /// Decrements the count at `at`.
     #[inline]
     pub fn sub(&self, at: usize) {
-        // There is none that came while there was no room for it.
+        // A request that arrived while there was no room for its count is not in it.
         if let Some(slot) = self.slot(at).filter(|slot| slot.load(SeqCst) > 0) {
             note_write();
             slot.fetch_sub(1, SeqCst);
@@ -143,38 +134,37 @@ impl CountTree {
     }
 }
 
-/// What the keys are.
+/// The source of the keys.
 #[derive(Debug)]
 enum Base {
-    /// Written as they are.
+    /// Stored keys.
     Keys(Box<[CacheLine]>),
-    /// Made of counts.
+    /// Keys computed from counts.
     Counts {
         counts: CountTree,
         terms: Box<[Term]>,
-        /// Whether all that are there may be picked, weigh one, and take any number.
+        /// Whether all entries may be picked, have weight one, and no limit.
         plain: AtomicBool,
     },
 }
 
-/// Keys by number, and the minima above them.
+/// Keys by index, and the levels of minima above them.
 #[derive(Debug)]
 pub struct Least {
     base: Base,
-    /// The minima of the base's lines first, one line as the root last.
+    /// The minima of the base's lines first, the single root line last.
     levels: Vec<Box<[CacheLine]>>,
     count: usize,
 }
 
 impl Least {
-    /// `count` keys, all [`NEVER`].
+    /// Creates a tree with `count` keys, all [`NEVER`].
     pub fn of_keys(count: usize) -> Self {
         let lines = count.div_ceil(WIDTH).max(1);
         Self::over(Base::Keys((0..lines).map(|_| CacheLine::default()).collect()), count)
     }
 
-    /// Over `count` counts, none of which may be picked until [`weigh`](Self::weigh) says what they
-    /// weigh.
+    /// Creates a tree over `count` counts, none of which may be picked until [`weigh`](Self::weigh) sets their weights.
     pub fn of_counts(counts: CountTree, count: usize) -> Self {
         let whole = count.div_ceil(WIDTH).max(1) * WIDTH;
         let terms = (0..whole).map(|_| Term::default()).collect();
@@ -194,7 +184,7 @@ impl Least {
         }
     }
 
-    /// The counts that it stands on.
+    /// The underlying counts, if any.
     pub fn counts(&self) -> Option<&CountTree> {
         match &self.base {
             Base::Keys(_) => None,
@@ -202,7 +192,7 @@ impl Least {
         }
     }
 
-    /// The key of `at`.
+    /// The key at `at`.
     pub fn key(&self, at: usize) -> u32 {
         match &self.base {
             Base::Keys(lines) => lines[at / WIDTH].0[at % WIDTH].load(SeqCst),
@@ -210,12 +200,12 @@ impl Least {
         }
     }
 
-    /// Changes the key of `at`. Of counts there is [`add`](Self::add).
+    /// Sets the key at `at`. For counts use [`add`](Self::add).
     #[inline]
     pub fn set(&self, at: usize, key: u32) {
         let Base::Keys(lines) = &self.base else { return };
         let slot = &lines[at / WIDTH].0[at % WIDTH];
-        // By exchange: the look at the other keys must not come before the others can see this one.
+        // A read-modify-write: the reads of other keys must not happen before others can see this one.
         if slot.load(SeqCst) == key {
             return;
         }
@@ -225,7 +215,7 @@ impl Least {
         }
     }
 
-    /// Adds one to the count of `at`, or takes one off.
+    /// Increments or decrements the count at `at`.
     #[inline]
     pub fn count(&self, at: usize, more: bool) {
         let Base::Counts { counts, .. } = &self.base else { return };
@@ -240,7 +230,7 @@ impl Least {
         self.mend_base(at / WIDTH);
     }
 
-    /// Says what each count weighs and how high it may be, by number; all others weigh nothing.
+    /// Sets the weight and limit of each count, by index; all others get weight 0.
     pub fn weigh(&self, terms: impl IntoIterator<Item = (u32, u32)>) {
         let Base::Counts { terms: own, plain, .. } = &self.base else { return };
         plain.store(false, SeqCst);
@@ -254,8 +244,7 @@ impl Least {
         (0..self.count.div_ceil(WIDTH)).for_each(|line| self.mend_base(line));
     }
 
-    /// Brings the minimum over `at` up to date: another tree over the same counts may have changed
-    /// it.
+    /// Updates the minimum above `at`, since another tree over the same counts may have changed the count.
     pub fn look_again(&self, at: usize) {
         self.mend_base(at / WIDTH);
     }
@@ -277,7 +266,7 @@ impl Least {
         }
     }
 
-    /// The first of a line of the base at or behind `from` with this key.
+    /// The first entry in a line of the base at or after `from` with this key.
     #[inline]
     fn base_find(&self, line: usize, from: usize, key: u32) -> Option<usize> {
         match &self.base {
@@ -293,20 +282,20 @@ impl Least {
         }
     }
 
-    /// Brings the minimum of a line of the base up to date, and those above as far as they change.
+    /// Updates the minimum of a base line, and those above while they change.
     #[inline]
     fn mend_base(&self, line: usize) {
         self.mend(0, line, |line| self.base_minimum(line));
     }
 
-    /// Corrects the minimum of a line of a level.
+    /// Updates the minimum of a line at `level`.
     fn mend_level(&self, level: usize, line: usize) {
         if level + 1 < self.levels.len() {
             self.mend(level + 1, line, |line| self.levels[level][line].minimum());
         }
     }
 
-    /// Brings the minimum that stands at `level` for `line` up to date.
+    /// Updates the minimum stored at `level` for `line`.
     fn mend(&self, level: usize, line: usize, minimum: impl Fn(usize) -> u32) {
         let summary = &self.levels[level][line / WIDTH].0[line % WIDTH];
         let mut least = minimum(line);
@@ -325,8 +314,7 @@ impl Least {
         self.mend_level(level, line / WIDTH);
     }
 
-    /// The least key and who has it: of several the first at or behind `from`, going round. `None`
-    /// when all are [`NEVER`].
+    /// The least key and its index: among equals the first at or after `from`, wrapping around. `None` if all are [`NEVER`].
     #[inline]
     pub fn find(&self, from: usize) -> Option<(usize, u32)> {
         let root = self.levels.len() - 1;
@@ -340,13 +328,12 @@ impl Least {
                 return Some((found, least));
             }
         }
-        // Others change keys faster than they are found: any that may be picked will do.
+        // Other threads change keys faster than this one finds them: any eligible entry will do.
         let keys = (0..self.count).map(|at| (self.key(at), at));
         keys.min().filter(|(key, _)| *key != NEVER).map(|(key, at)| (at, key))
     }
 
-    /// The first at or behind `from` with this key, without going round: up until a line has it
-    /// further right, then down again.
+    /// The first entry at or after `from` with this key, without wrapping: goes up until a line has it further right, then down.
     #[inline]
     fn behind(&self, from: usize, key: u32) -> Option<usize> {
         if let Some(found) = self.base_find(from / WIDTH, from % WIDTH, key) {
@@ -366,8 +353,8 @@ impl Least {
         None
     }
 
-    /// The first with this key in the line, of a level or of the base, whose minimum is entry
-    /// `entry` of `level`; mends that minimum where the key is gone.
+    /// The first entry with this key in the line (of a level or the base) summarized by entry `entry` of `level`; repairs that
+    /// minimum if the key is gone.
     #[inline]
     fn below(&self, level: usize, entry: usize, key: u32) -> Option<usize> {
         if level > 0 {
@@ -380,7 +367,7 @@ impl Least {
         found.map(|found| entry * WIDTH + found)
     }
 
-    /// The first with this key below a line of a level; mends where the key is gone.
+    /// The first entry with this key below a line of a level; repairs minima if the key is gone.
     fn descend(&self, mut level: usize, mut line: usize, from: usize, key: u32) -> Option<usize> {
         loop {
             let Some(found) = self.levels[level][line].find(from, key) else {
@@ -395,7 +382,7 @@ impl Least {
         }
     }
 
-    /// Whether every minimum is what it should be. For tests, when nobody writes.
+    /// Checks that every minimum is correct. For tests, while nothing is written.
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for line in 0..self.count.div_ceil(WIDTH) {
@@ -416,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_finds_what_a_scan_finds_at_every_size() {
+    fn finds_match_a_scan_at_every_size() {
         for count in [1, 2, 15, 16, 17, 100, 256, 257, 5_000] {
             let mut random = fastrand::Rng::with_seed(count as u64);
             let least = Least::of_keys(count);
@@ -438,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minima_are_right_once_all_threads_are_done() {
+    fn minima_are_correct_after_all_threads_finish() {
         let least = Least::of_keys(300);
         std::thread::scope(|scope| {
             for seed in 0..4 {
@@ -456,7 +443,7 @@ mod tests {
         assert!((0..300).all(|at| least.key(at) == NEVER || least.key(at) < 5));
     }
 
-    /// What a scan says is the key of each.
+    /// The keys as computed by a scan.
     fn keys_of(counts: &[u32], terms: &[(u32, u32)]) -> Vec<u32> {
         let key = |(&count, &(unit, most)): (&u32, &(u32, u32))| match (unit, count) {
             (0, _) => NEVER,
@@ -468,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn over_counts_it_finds_what_a_scan_finds_whatever_they_weigh() {
+    fn weighted_counts_match_a_scan() {
         for count in [1, 16, 17, 256, 257, 1_000] {
             let mut random = fastrand::Rng::with_seed(count as u64);
             let mut least = Least::of_counts(CountTree::default(), count);
@@ -480,7 +467,7 @@ mod tests {
                     .map(|_| if uniform { (1, 0) } else { (random.u32(..4), random.u32(..6)) })
                     .collect();
                 if round == 4 {
-                    // Another tree that stands on the same counts.
+                    // Replaces the tree by another over the same counts.
                     least = Least::of_counts(least.counts().expect("counts").clone(), count);
                 }
                 least.weigh(terms.iter().copied());
@@ -503,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_their_minima_are_right_once_all_threads_are_done() {
+    fn counts_and_minima_are_correct_after_all_threads_finish() {
         let least = Least::of_counts(CountTree::default(), 300);
         least.weigh((0..300).map(|at| (1 + at % 3, 0)));
         std::thread::scope(|scope| {

@@ -1,9 +1,8 @@
-//! Load-balancing algorithms: pure.
+//! Load-balancing algorithms, without I/O.
 //!
-//! [`BalanceSettings`] is the configuration, [`Picker`] the state of a backend between picks, and
-//! [`key`] hashes the key of a request. A picker reads the servers' state and takes no lock.
-//! What may be tried again is decided by [`budget`] and [`hedge`], who is left out by [`outliers`].
-//! Called by `proxy`.
+//! [`BalanceSettings`] is the configuration, [`Picker`] the state of a backend between picks, and [`key`] hashes the key of a
+//! request. A picker reads the servers' state and takes no lock. [`budget`] and [`hedge`] limit extra attempts, [`outliers`]
+//! decides which servers are ejected. Called by `proxy`.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,9 @@
-//! Servers ordered by load (`leastconn`) or by their ids and whether they have room (`first`).
+//! Servers ordered by load (`leastconn`), or by room and then ID (`first`).
 //!
-//! Up to sixteen servers are simply looked at: their counters stand on lines of their own, and a
-//! further shared line would only be one more to fight over. More of them are kept in a [`Least`].
-//! For `leastconn` the requests of a server are counted there and nowhere else that is shared: one
-//! write when a request comes and one when it goes. For `first` a key changes when a server gets
-//! full or has room again. [`crate::picker`] owns one for these two algorithms.
+//! Up to sixteen servers are simply scanned: their counters are on separate cache lines, and another shared line would only add
+//! contention. More servers are kept in a [`Least`]. For `leastconn` it holds the only shared request counts: one write when a
+//! request starts and one when it ends. For `first` a key changes when a server becomes full or has room again. [`crate::picker`]
+//! has one for these two algorithms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -16,24 +15,24 @@ use crate::least::{CountTree, FULL, Least, NEVER};
 use crate::map::gcd;
 use crate::table::BalanceTable;
 
-/// Servers that are looked at one by one.
+/// The number of servers up to which they are scanned.
 const FEW: usize = 16;
 
-/// What makes a server the better one.
+/// The criterion of the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Requests served and waiting, by weight.
+    /// Requests active and queued, by weight.
     Load,
-    /// Room for one more, then the lower id.
+    /// Room for one more, then the lower ID.
     Room,
 }
 
-/// Where the servers' loads are.
+/// The location of the servers' loads.
 #[derive(Debug)]
 enum LoadOrder {
-    /// With the servers, which are looked at one by one.
+    /// In the servers, which are scanned.
     Few,
-    /// With the servers; keys made of them stand in a tree.
+    /// In the servers; a tree holds the keys computed from them.
     Keys(Least),
     /// In a tree.
     Counts(Least),
@@ -45,17 +44,17 @@ pub struct Loads {
     by: By,
     servers: Vec<Arc<Server>>,
     served: LoadGroup,
-    /// The server of each place in the order of ties, and the place of each server.
+    /// The server at each position in the order of ties, and the position of each server.
     server_at: Vec<u32>,
     place_of: Vec<u32>,
-    /// What one request weighs, by server; 0 for who must not be chosen.
+    /// The weight of one request, by server; 0 for servers that must not be chosen.
     units: Vec<AtomicU32>,
     order: LoadOrder,
 }
 
 impl Loads {
-    /// An order in which nobody may be chosen until [`weigh`](Self::weigh) says who may. It takes
-    /// the place of `before`, which was over fewer servers: what is being served goes on to count.
+    /// Creates an order in which no server may be chosen until [`weigh`](Self::weigh) is called. It replaces `before`, which had
+    /// fewer servers: requests in progress remain counted.
     pub fn new(by: By, servers: Vec<Arc<Server>>, before: Option<&Self>) -> Self {
         let count = servers.len();
         let mut server_at: Vec<u32> = (0..count as u32).collect();
@@ -66,8 +65,7 @@ impl Loads {
         for (place, &server) in server_at.iter().enumerate() {
             place_of[server as usize] = place as u32;
         }
-        // Where a request was counted when it came, it has to be when it goes: that does not change
-        // any more.
+        // A request must end where it was counted, so the kind of order cannot change any more.
         let order = match before.map(|before| &before.order) {
             None if count > FEW && by == By::Load => {
                 LoadOrder::Counts(Least::of_counts(CountTree::default(), count))
@@ -89,18 +87,16 @@ impl Loads {
         }
     }
 
-    /// Whether the requests of a server are counted here, and need not be where all workers see
-    /// them.
+    /// Whether requests per server are counted here, so that no other shared count is needed.
     pub fn counts(&self) -> bool {
         matches!(self.order, LoadOrder::Counts(_))
     }
 
-    /// Takes over who may be chosen and the weights.
+    /// Updates weights and eligibility.
     pub fn weigh(&self, table: &BalanceTable) {
         let divisor = table.weights.iter().copied().fold(0, gcd).max(1);
         let heaviest = table.weights.iter().copied().max().unwrap_or(0) / divisor;
-        // Of equal weights a request is simply one. Otherwise its share of the heaviest server's,
-        // in 1/256.
+        // With equal weights a request counts as one, otherwise as its share of the heaviest server's weight, in units of 1/256.
         let whole = if table.usable.iter().all(|&at| table.weights[at as usize] / divisor == heaviest) {
             1
         } else {
@@ -120,7 +116,7 @@ impl Loads {
         }
     }
 
-    /// The key of `server` as it is now.
+    /// The current key of `server`.
     #[inline]
     fn key(&self, server: usize) -> u32 {
         if let LoadOrder::Counts(tree) = &self.order {
@@ -138,20 +134,19 @@ impl Loads {
             By::Load => {
                 let mut requests = served;
                 if limit > 0 {
-                    // Only then may anyone wait for it.
+                    // Only then may a request wait for it.
                     requests += state.queue.len();
                     if requests >= limit.saturating_add(state.maxqueue) {
                         return FULL;
                     }
                 }
-                // What the load would be with one more, but idle servers of whatever weight come
-                // first.
+                // The load with one more request, except that idle servers come first whatever their weight.
                 if requests == 0 { 0 } else { (requests + 1).saturating_mul(unit).min(FULL - 1) }
             }
         }
     }
 
-    /// Says that a request came to `server`, to be served or to wait there.
+    /// Records that `server` got a request, to serve or to queue.
     #[inline]
     pub fn came(&self, server: usize) {
         match &self.order {
@@ -161,7 +156,7 @@ impl Loads {
         }
     }
 
-    /// Says that it went.
+    /// Records that a request left `server`.
     #[inline]
     pub fn went(&self, server: usize) {
         match &self.order {
@@ -171,7 +166,7 @@ impl Loads {
         }
     }
 
-    /// Works the key of `server` out anew.
+    /// Recomputes the key of `server`.
     #[inline]
     fn moved(&self, server: usize) {
         let LoadOrder::Keys(keys) = &self.order else { return };
@@ -179,16 +174,14 @@ impl Loads {
         loop {
             let key = self.key(server);
             keys.set(place as usize, key);
-            // Another may have moved it at the same time and written before: the last writer looks
-            // again.
+            // Another thread may have updated it at the same time with an older value: the last writer checks again.
             if self.key(server) == key {
                 return;
             }
         }
     }
 
-    /// The best server; of equals the first from place `from` on, going round. Returns it and the
-    /// place behind.
+    /// The best server; among equals the first at or after position `from`, wrapping around. Returns it and the next position.
     #[inline]
     pub fn best(&self, from: usize, avoid: Option<usize>) -> Option<(usize, usize)> {
         let from = if self.by == By::Room { 0 } else { from };
@@ -202,9 +195,8 @@ impl Loads {
         Some((self.server_at[place] as usize, place + 1))
     }
 
-    /// Now and then one server's key is worked out anew. It is right already, unless a request came
-    /// or went just while a picker over more servers took another's place: nothing else would ever
-    /// tell of that.
+    /// Occasionally recomputes one server's key. It is already correct, unless a request started or ended just while another picker
+    /// with more servers was taking over: nothing else would ever correct that.
     #[inline]
     fn look_again(&self) {
         if matches!(self.order, LoadOrder::Few) {

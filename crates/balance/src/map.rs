@@ -1,16 +1,15 @@
-//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): as many places as the weights
-//! have units, each a server, in HAProxy's own order, so that both map a hash to the same server.
+//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): one slot per unit of weight, each with a server, in HAProxy's
+//! order, so that both map a hash to the same server.
 //!
-//! HAProxy's rule for each place in turn: every server gains its weight; the first server that has
-//! saved up two rounds, else the first that owes nothing, takes the place and pays the sum of all
-//! weights. Done literally that is places × servers; here each server waits for the step at which
-//! it owes nothing, or has two rounds, and a place costs a few heap operations.
+//! HAProxy's rule for each slot in turn: every server gains its weight; the first server that has saved up two rounds, else the
+//! first that owes nothing, takes the slot and pays the sum of all weights. A literal implementation costs slots × servers; here
+//! each server waits for the step at which it owes nothing, or has two rounds, and a slot costs a few heap operations.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Servers (index, weight) in the order of the configuration → the server of each place. `all` are
-/// the weights of every server of the backend, used or not: their common divisor shortens the map.
+/// Servers (index, weight) in configuration order → the server of each slot. `all` are the weights of every server of the backend,
+/// usable or not: their common divisor shortens the map.
 pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> {
     let divisor = u64::from(all.fold(0, gcd).max(1));
     let servers: Vec<(u32, u64)> = usable
@@ -20,7 +19,7 @@ pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> 
         .collect();
     let total: u64 = servers.iter().map(|(_, weight)| weight).sum();
     let mut turns: Vec<u64> = vec![0; servers.len()];
-    // The step from which a server with that many turns taken has saved up `turns` rounds.
+    // The step at which a server with that many turns taken has saved up `turns` rounds.
     let step = |server: usize, turns: u64| (turns * total).div_ceil(servers[server].1);
     let mut waiting: BinaryHeap<Reverse<(u64, usize)>> =
         (0..servers.len()).map(|server| Reverse((0, server))).collect();
@@ -37,7 +36,7 @@ pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> 
             rich.push(Reverse((server, taken)));
         }
         let chosen = pop_current(&mut rich, &turns).or_else(|| pop_current(&mut free, &turns));
-        // The scores add up to one whole before each turn, so someone owes nothing.
+        // The scores add up to one whole before each turn, so one server owes nothing.
         let Some(server) = chosen else { break };
         turns[server] += 1;
         waiting.push(Reverse((step(server, turns[server]), server)));
@@ -50,7 +49,7 @@ fn pop_due<T: Ord + Copy>(heap: &mut BinaryHeap<Reverse<T>>, due: impl Fn(&T) ->
     heap.peek().is_some_and(|Reverse(entry)| due(entry)).then(|| heap.pop()).flatten()
 }
 
-/// The first server of a heap whose entry is not about a turn already taken.
+/// The first server of a heap, skipping entries for turns already taken.
 fn pop_current(heap: &mut BinaryHeap<Reverse<(usize, u64)>>, turns: &[u64]) -> Option<usize> {
     while let Some(Reverse((server, taken))) = heap.pop() {
         if turns[server] == taken {
@@ -69,7 +68,7 @@ pub fn gcd(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The rule done literally.
+    /// The literal implementation.
     fn literal(weights: &[u32]) -> Vec<u32> {
         let divisor = weights.iter().copied().fold(0, gcd).max(1);
         let weights: Vec<i64> = weights.iter().map(|weight| i64::from(weight / divisor)).collect();
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_is_what_the_rule_done_literally_gives() {
+    fn the_map_matches_a_literal_implementation() {
         let mut random = fastrand::Rng::with_seed(7);
         for round in 0..300 {
             let count = random.usize(1..12);
@@ -106,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_weights_share_one_place_each_and_nobody_has_none() {
+    fn equal_weights_get_one_slot_each() {
         assert_eq!(map(&[(0, 100), (2, 100)], [100, 100, 100].into_iter()), [0, 2]);
         assert!(map(&[], [100].into_iter()).is_empty());
     }
 
     #[test]
-    fn the_weight_of_a_server_that_is_down_still_divides() {
+    fn weights_of_down_servers_count_for_the_divisor() {
         // Weights 2 and 4 alone would shrink to 1 and 2; the third server's 5 keeps them.
         assert_eq!(map(&[(0, 2), (1, 4)], [2, 4, 5].into_iter()).len(), 6);
     }

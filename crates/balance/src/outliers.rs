@@ -1,28 +1,26 @@
-//! `outlier-ejection`: which servers of a backend serve much worse than their peers, and for how long
-//! they are left out.
+//! `outlier-ejection`: decides which servers of a backend perform much worse than their peers, and for how long they are ejected.
 //!
-//! Pure: what is known of the servers goes in, with the time, and what is remembered of each is
-//! changed. A server is ejected where it fails so often in a row, fails a share of its requests, or is
-//! slower than its peers by a factor for two intervals in a row. What most servers do is no reason: then it is not the server
-//! that is to blame. Never more than a share of the servers is ejected, nor the last one, and where
-//! others went down meanwhile so that more would be, nobody is. Who is ejected comes back when its time
-//! is over, with more of its weight step by step; the next ejection is longer, unless it behaved in
-//! between. Called by [`crate::ejection`].
+//! Pure: takes observations of the servers and the time, and updates a record per server. A server is ejected for a number of
+//! consecutive failures, for a share of failed requests, or for being slower than its peers by a factor in two consecutive
+//! intervals. A problem common to most servers does not count, since then the server is not to blame. At most a share of the servers
+//! is ejected, and never the last one; if other servers went down so that the share would be exceeded, no server is left out. An
+//! ejected server returns when its time is over, with its weight increasing in steps; the next ejection is longer, unless it
+//! behaved well in between. Called by [`crate::ejection`].
 
 use state::performance::{EjectionCause, EjectionRecord, OutlierState, Totals};
 
-/// What `outlier-ejection` says. Times are in ms.
+/// The settings of `outlier-ejection`. Times are in ms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outliers {
-    /// `errors`: so many failures in a row.
+    /// `errors`: the number of consecutive failures.
     pub errors: Option<u32>,
     /// `error-rate`, in percent.
     pub error_rate: Option<u32>,
     /// `latency`.
     pub latency: Option<Latency>,
-    /// `min-requests`: rates and latencies of fewer say nothing.
+    /// `min-requests`: rates and latencies of fewer requests are not significant.
     pub min_requests: u32,
-    /// `interval`: over which rates and latencies are taken.
+    /// `interval`: the period for rates and latencies.
     pub interval: u64,
     /// `ejection-time`.
     pub ejection_time: u64,
@@ -30,18 +28,18 @@ pub struct Outliers {
     pub max_ejection_time: u64,
     /// `max-ejected`, in percent of the servers.
     pub max_ejected: u32,
-    /// `recover`: how long the weight takes to come back.
+    /// `recover`: how long the weight takes to return.
     pub recover: u64,
 }
 
 /// `latency`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
-    /// How many times the median of the peers is too much.
+    /// The multiple of the peers' median that is too slow.
     pub factor: f64,
-    /// Which quantile of a server's times counts, 0 to 1.
+    /// The quantile of a server's response times, 0 to 1.
     pub quantile: f64,
-    /// Times up to this are never too long, in µs.
+    /// Times up to this are never too slow, in µs.
     pub over_us: u64,
 }
 
@@ -61,32 +59,32 @@ impl Default for Outliers {
     }
 }
 
-/// What is known of a server.
+/// The observations of a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerObservation {
-    /// Whether it may get requests, but for what is decided here.
+    /// Whether it is eligible for requests, ejection aside.
     pub usable: bool,
-    /// Whether it is a backup: a peer of the other backups alone.
+    /// Whether it is a backup, with only other backups as peers.
     pub backup: bool,
-    /// How many attempts failed in a row.
+    /// The number of consecutive failed attempts.
     pub failed_in_a_row: u32,
-    /// What attempts came to within the last interval.
+    /// The outcomes of attempts within the last interval.
     pub totals: Totals,
 }
 
-/// The steps in which the weight comes back.
+/// The number of steps in which the weight returns.
 const STEPS: u64 = 10;
 
-/// For so many intervals in a row a server has to be too slow: where all get slower or faster at once,
-/// some are so sooner than others.
+/// The number of consecutive intervals in which a server must be too slow: when all servers get slower or faster, some do so
+/// earlier than others.
 const SLOW_INTERVALS: u32 = 2;
 
-/// How many of so many servers may be ejected.
+/// How many of that many servers may be ejected.
 pub fn allowed(servers: usize, share: u32) -> usize {
     (servers * share as usize / 100).min(servers.saturating_sub(1))
 }
 
-/// The share of the weight that counts at `now`, in percent.
+/// The effective share of the weight at `now`, in percent.
 pub fn trust(settings: &Outliers, record: &EjectionRecord, now: u64) -> u32 {
     match record.standing {
         OutlierState::Full => 100,
@@ -98,8 +96,8 @@ pub fn trust(settings: &Outliers, record: &EjectionRecord, now: u64) -> u32 {
     }
 }
 
-/// Lets time pass: who was ejected comes back, who is back and behaves is forgiven, who is down or
-/// held back is nobody's outlier.
+/// Advances time: ejected servers return, recovered ones that behave are forgiven, and those that are down or in maintenance are no
+/// outliers.
 pub fn advance(settings: &Outliers, usable: bool, record: &mut EjectionRecord, now: u64) {
     if !usable {
         if record.standing != OutlierState::Full {
@@ -130,8 +128,7 @@ pub fn advance(settings: &Outliers, usable: bool, record: &mut EjectionRecord, n
     }
 }
 
-/// Whether `server`, which has just failed once more, is to be ejected for that; changes its record if
-/// so.
+/// Whether `server`, which just failed again, should be ejected; updates its record if so.
 pub fn fail(
     settings: &Outliers,
     server: usize,
@@ -146,7 +143,7 @@ pub fn fail(
     }
     let others = || peers(server, seen).filter(|at| !is_ejected(&records[*at]));
     let failing = others().filter(|at| seen[*at].failed_in_a_row > 0).count();
-    // The last attempt at most of them failed too: it is not this server that is wrong.
+    // The last attempt at most of the others failed too: this server is not at fault.
     if failing * 2 > others().count() || room(settings, server, seen, records) == 0 {
         return false;
     }
@@ -154,8 +151,7 @@ pub fn fail(
     true
 }
 
-/// Looks at an interval that is over: ejects who stands out by failures or by latency, the worst
-/// first. Gives those servers.
+/// Evaluates a finished interval: ejects servers that stand out by failures or latency, the worst first, and returns them.
 pub fn judge(
     settings: &Outliers,
     seen: &[ServerObservation],
@@ -191,7 +187,7 @@ pub fn judge(
     ejected
 }
 
-/// How much too often it fails: its own share of failures is too large, and twice that of its peers.
+/// How far its failures exceed the limit: its share of failures must be too large, and twice that of its peers.
 fn by_errors(
     settings: &Outliers,
     server: usize,
@@ -205,7 +201,7 @@ fn by_errors(
     (own >= most && own >= 2.0 * usual).then_some(own)
 }
 
-/// How many times slower than the median of its peers it is, if that is too slow.
+/// How many times slower than its peers' median it is, if that is too slow.
 fn by_latency(
     settings: &Outliers,
     server: usize,
@@ -238,14 +234,14 @@ fn is_ejected(record: &EjectionRecord) -> bool {
     matches!(record.standing, OutlierState::Ejected { .. })
 }
 
-/// The other servers that could serve instead of it.
+/// The other servers that could take its place.
 fn peers(server: usize, seen: &[ServerObservation]) -> impl Iterator<Item = usize> + '_ {
     let backup = seen[server].backup;
     let is_peer = move |at: &usize| *at != server && seen[*at].usable && seen[*at].backup == backup;
     (0..seen.len()).filter(is_peer)
 }
 
-/// How many more of the servers of its kind may be ejected.
+/// How many more servers of its kind may be ejected.
 fn room(settings: &Outliers, server: usize, seen: &[ServerObservation], records: &[EjectionRecord]) -> usize {
     let others = peers(server, seen).count();
     let ejected = peers(server, seen).filter(|at| is_ejected(&records[*at])).count();

@@ -1,10 +1,8 @@
-//! Choosing a server among a backend's: what is kept between picks, and how it follows the servers'
-//! changes.
+//! Chooses one of a backend's servers: the state kept between picks, and how it follows changes of the servers.
 //!
-//! A pick takes no lock. Whether anything changed is one atomic of the process; if something did,
-//! the first to notice works the table out again, on a thread of its own where that takes long.
-//! Until the new table is there the old one serves, but for servers that must not be used any more.
-//! How each algorithm chooses is in [`crate::choose`]. Called by `proxy` for every request.
+//! A pick takes no lock. A process-wide atomic shows whether anything changed; the first thread to notice a change recomputes the
+//! table, in the background if that takes long. Until the new table is ready the old one is used, except for servers that must not
+//! be used any more. [`crate::choose`] implements the algorithms. Called by `proxy` for every request.
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -26,65 +24,61 @@ use crate::loads::{By, Loads};
 use crate::settings::{Algorithm, BalanceSettings, HashKind, PreserveAffinity};
 use crate::table::{self, BalanceTable, Member, Shape};
 
-/// What a request asks of the choice.
+/// A request's parameters for the choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wish {
-    /// The hash of the request's key, for algorithms that have one; `None` when the request has no
-    /// such key, which then takes turns.
+    /// The hash of the request's key, for algorithms that use one; a request without a key takes turns.
     pub hash: Option<u32>,
-    /// A server that just failed: any other is better, if there is one.
+    /// A server that just failed: any other is preferred.
     pub avoid: Option<usize>,
-    /// About what time it is, in µs of the monotonic clock: what the caller knows already, to spare
-    /// a look.
+    /// The approximate time in µs of the monotonic clock, passed in to save reading the clock.
     pub now_us: u64,
 }
 
-/// Tables that take more work than this (some 100 µs) are worked out on a thread of their own.
+/// Tables that take more work than this (some 100 µs) are computed on a separate thread.
 const HEAVY: u64 = 10_000;
 
-/// From so many servers on their requests are counted where their counts lie close, if each pick
-/// looks at them: fewer lines of memory are worth more then than lines that no two servers share.
+/// With that many servers their requests are counted in adjacent counters if each pick reads them: touching fewer cache lines then
+/// matters more than avoiding false sharing.
 const MANY: usize = 160;
 
-/// The choice among a backend's servers.
+/// Chooses among a backend's servers.
 #[derive(Debug)]
 pub struct Picker {
     pub(crate) core: Arc<Core>,
 }
 
-/// What the workers share of it.
+/// The state shared by the workers.
 #[derive(Debug)]
 pub(crate) struct Core {
     members: Vec<Member>,
     pub(crate) servers: Vec<Arc<Server>>,
-    /// Their counts, one step nearer.
+    /// The servers' request counts, with one indirection less.
     pub(crate) served: LoadGroup,
     pub(crate) method: PickMethod,
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
     all_backups: bool,
-    /// What the process's count of changes was when the table was last known to be right. Written
-    /// by whoever looks after the table.
+    /// The process-wide change count for which the table is known to be current. Written by the thread that updates the table.
     seen: AtomicU64,
-    /// Set while somebody looks after the table.
+    /// Set while a thread updates the table.
     busy: AtomicBool,
     table: ArcSwap<BalanceTable>,
-    /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has
-    /// one a worker: the loads that all see spread its requests, turns only among equals.
+    /// The next turn, one per thread group. Written by each pick that takes turns. `leastconn` has one per worker: the loads, which
+    /// all workers see, spread its requests, and turns only break ties.
     positions: Box<[Padded<AtomicUsize>]>,
-    /// Requests at all servers, for `hash-balance-factor` only.
+    /// Requests in flight to all servers, for `hash-balance-factor` only.
     pub(crate) in_flight: Option<Arc<InFlight>>,
-    /// Requests at each of many servers, for `hash-balance-factor` only: sixteen counts to a line
-    /// of memory instead of one.
+    /// Requests per server if there are many, for `hash-balance-factor` only: sixteen counts per cache line instead of one.
     pub(crate) counts: Option<CountTree>,
     pub(crate) loads: Option<Loads>,
-    /// Whether anybody wants to know how attempts end.
+    /// Whether the outcomes of attempts are needed.
     wants_answers: bool,
-    /// Servers that serve much worse than their peers, where they are ejected.
+    /// Outlier ejection, if configured.
     ejection: Option<Box<Ejection>>,
 }
 
-/// How servers are chosen.
+/// The method of choosing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PickMethod {
     Turns,
@@ -123,7 +117,7 @@ impl PickMethod {
         }
     }
 
-    /// Whether it compares servers by the requests that they serve.
+    /// Whether it compares servers by their active requests.
     fn compares(self) -> bool {
         match self {
             Self::Turns | Self::Map | Self::Ring | Self::Random(1) => false,
@@ -133,19 +127,18 @@ impl PickMethod {
 }
 
 impl Picker {
-    /// A picker over `members`, which are referred to by their place.
+    /// Creates a picker over `members`, which are referred to by index.
     pub fn new(settings: &BalanceSettings, members: Vec<Member>) -> Self {
         Self::with(settings, members, None)
     }
 
-    /// One over more members, which takes this one's place: what is being served goes on to count.
+    /// Creates a picker with more members that replaces this one: requests in progress remain counted.
     #[must_use]
     pub fn renewed(&self, settings: &BalanceSettings, members: Vec<Member>) -> Self {
         Self::with(settings, members, Some(&self.core))
     }
 
-    /// Whether servers may be added to what it chooses from: its algorithm does not place them once
-    /// and for all.
+    /// Whether servers may be added: the algorithm does not fix their slots permanently.
     pub fn is_dynamic(&self) -> bool {
         self.core.method != PickMethod::Map
     }
@@ -194,7 +187,7 @@ impl Picker {
             members,
         };
         core.work_out();
-        // They begin apart, so that they do not all turn to the same server at once.
+        // They start at different positions, so that they do not all choose the same server first.
         let length = core.table.load().order.len().max(core.servers.len());
         for (at, position) in core.positions.iter().enumerate() {
             position.0.store(at * length / core.positions.len(), Relaxed);
@@ -202,9 +195,8 @@ impl Picker {
         Self { core: Arc::new(core) }
     }
 
-    /// Chooses a server for a new request: `None` when none may be used. `limit` says how many
-    /// requests a server with a `maxconn` may serve now. A full server is chosen only where the
-    /// algorithm or the lack of others demands it: the request then waits.
+    /// Chooses a server for a new request, `None` if none is usable. `limit` returns how many requests a server with a `maxconn`
+    /// may serve now. A full server is chosen only if the algorithm requires it or all others are full too: the request then waits.
     #[inline]
     pub fn pick(&self, wish: Wish, limit: impl Fn(&Server) -> u32) -> Option<usize> {
         let current = self.core.seen.load(Relaxed) == changes() || self.follow();
@@ -213,18 +205,17 @@ impl Picker {
             [only] => Some(only as usize),
             _ => self.core.choose(&table, wish, &limit),
         };
-        // What just failed is taken again only when there is nothing else.
+        // A server that just failed is used only if there is no other.
         let picked = picked.or_else(|| wish.avoid.filter(|&index| table.weights[index] > 0));
         if current { picked } else { self.core.check(picked, wish) }
     }
 
-    /// Whether the server of `index` may get new requests, as far as the last table knows.
+    /// Whether the server at `index` may get new requests, according to the last table.
     pub fn is_usable(&self, index: usize) -> bool {
         self.core.servers.get(index).is_some_and(|server| server.effective_weight() > 0)
     }
 
-    /// Says that a request is served by `index` from `now_us` on; call it behind
-    /// [`Server::try_enter`].
+    /// Records that `index` serves a request from `now_us` on; call it after [`Server::try_enter`].
     #[inline]
     pub fn entered(&self, index: usize, now_us: u64) {
         if let Some(in_flight) = &self.core.in_flight {
@@ -243,7 +234,7 @@ impl Picker {
         self.joined(index);
     }
 
-    /// Says that a request is no longer served by `index`; call it behind [`Server::leave`].
+    /// Records that `index` no longer serves a request; call it after [`Server::leave`].
     #[inline]
     pub fn left(&self, index: usize) {
         if let Some(in_flight) = &self.core.in_flight {
@@ -255,7 +246,7 @@ impl Picker {
         self.parted(index);
     }
 
-    /// Says that a request waits in the queue of `index` now.
+    /// Records that a request entered the queue of `index`.
     #[inline]
     pub fn joined(&self, index: usize) {
         if let Some(loads) = &self.core.loads {
@@ -263,7 +254,7 @@ impl Picker {
         }
     }
 
-    /// Says that it left the queue of `index`.
+    /// Records that a request left the queue of `index`.
     #[inline]
     pub fn parted(&self, index: usize) {
         if let Some(loads) = &self.core.loads {
@@ -271,13 +262,13 @@ impl Picker {
         }
     }
 
-    /// Whether [`answered`](Self::answered) is of any use: the caller may spare itself the clock.
+    /// Whether [`answered`](Self::answered) has an effect; otherwise the caller need not read the clock.
     #[inline]
     pub fn wants_answers(&self) -> bool {
         self.core.wants_answers
     }
 
-    /// Says how an attempt at `index` ended that took `taken_us`.
+    /// Records the outcome of an attempt at `index` that took `taken_us`.
     #[inline]
     pub fn answered(&self, index: usize, now_us: u64, taken_us: u64, answer: AttemptOutcome) {
         if let PickMethod::PeakEwma { decay_us } = self.core.method {
@@ -288,24 +279,21 @@ impl Picker {
         }
     }
 
-    /// Says that nobody waits any longer for the answer of an attempt at `index`, after `taken_us`: no
-    /// failure, but it would have taken longer.
+    /// Records that an attempt at `index` was abandoned after `taken_us`: not a failure, but it would have taken longer.
     pub fn gave_up(&self, index: usize, taken_us: u64) {
         if self.core.ejection.is_some() {
             self.core.servers[index].measure().given_up(taken_us);
         }
     }
 
-    /// Lets time pass for servers that were ejected, and looks for others that are to be; gives what
-    /// happened since the last call. Where outliers are ejected it is to be called several times in
-    /// each of the times that `outlier-ejection` names.
+    /// Advances time for ejected servers and looks for new outliers; returns the events since the last call. With outlier ejection
+    /// it must be called several times within each period of `outlier-ejection`.
     pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         let core = &self.core;
         core.ejection.as_ref().map_or_else(Vec::new, |ejection| ejection.judge(&core.servers, now_ms))
     }
 
-    /// Looks whether a change of some server was one of ours, and has the table worked out again if
-    /// so. Says whether the table is right now.
+    /// Checks whether a change concerns one of our servers, and updates the table if so. Returns whether the table is current.
     #[cold]
     fn follow(&self) -> bool {
         let core = &self.core;
@@ -333,7 +321,7 @@ impl Core {
         self.servers.iter().map(|server| server.version.load(Relaxed)).sum()
     }
 
-    /// Works the table out if one of our servers changed.
+    /// Recomputes the table if one of our servers changed.
     fn catch_up(&self) {
         let now = changes();
         if self.table.load().version == self.version() {
@@ -343,9 +331,9 @@ impl Core {
         }
     }
 
-    /// Works the table out. One at a time: `busy` is set, or nobody else knows this core yet.
+    /// Recomputes the table. One thread at a time: `busy` is set, or the core is not shared yet.
     fn work_out(&self) {
-        // Read before the servers: what changes meanwhile is seen as a change the next time.
+        // Read before the servers: changes in the meantime are seen next time.
         let now = changes();
         let shape = self.method.shape();
         let max_ejected = self.ejection.as_ref().map_or(0, |ejection| ejection.settings.max_ejected);
@@ -361,7 +349,7 @@ impl Core {
         }
     }
 
-    /// Requests that the server at `index` has, where they are compared.
+    /// The active requests of the server at `index`, if they are compared.
     #[inline]
     pub(crate) fn load(&self, index: usize) -> u32 {
         match &self.counts {
@@ -370,7 +358,7 @@ impl Core {
         }
     }
 
-    /// The next turn of this thread's group, or its own.
+    /// The next turn of this thread's group, or of this worker.
     #[inline]
     pub(crate) fn position(&self) -> &AtomicUsize {
         let own =
@@ -378,7 +366,7 @@ impl Core {
         &self.positions.get(own).unwrap_or(&self.positions[0]).0
     }
 
-    /// The choice of an old table, or another server if that one must not be used any more.
+    /// The choice from an old table, or another server if that one must not be used any more.
     #[cold]
     fn check(&self, picked: Option<usize>, wish: Wish) -> Option<usize> {
         let usable = |index: &usize| self.servers[*index].effective_weight() > 0;
@@ -397,12 +385,11 @@ impl Core {
     }
 }
 
-/// Moves the next turn to a map of another length, as HAProxy does: the place stays if there is one
-/// like it, else turns begin anew. A turn taken meanwhile may be lost, which makes one server's
-/// turn come twice.
+/// Converts the next turn to a map of another length as HAProxy does: the position is kept if it exists, otherwise turns start
+/// over. A turn taken concurrently may be lost, in which case one server's turn comes twice.
 fn place_in(position: &AtomicUsize, before: usize, after: usize) {
     let at = position.load(Relaxed);
-    // Behind the last place of the old map is a place still, if the new one is longer.
+    // The position after the end of the old map is valid if the new one is longer.
     let place = if at == 0 || before == 0 { at } else { (at - 1) % before + 1 };
     position.store(if place < after { place } else { 0 }, Relaxed);
 }

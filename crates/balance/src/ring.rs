@@ -1,11 +1,9 @@
-//! The ring of consistent hashing (manual, 4.2 `hash-type consistent`): each server stands on it at
-//! 16 points a unit of weight, at HAProxy's places, so that both map a key to the same server.
+//! The ring of consistent hashing (manual, 4.2 `hash-type consistent`): each server has 16 points per unit of weight, at the same
+//! positions as in HAProxy, so that both map a key to the same server.
 //!
-//! Made once for a state of the servers and only read afterwards: what is kept of a point is where
-//! its part of the ring ends, half way to the next point, so that the nearest point is found
-//! without looking at two of them. An index over the top bits leads to within a line of cache of
-//! the end looked for, whatever the number of servers, since points are spread evenly.
-//! [`crate::table`] makes it, [`crate::picker`] asks it.
+//! Built once per state of the servers and then only read. For each point the end of its arc is stored, half way to the next point,
+//! so that the nearest point is found without comparing two. An index over the top bits leads to within a cache line of the wanted
+//! end, whatever the number of servers, since points are spread evenly. [`crate::table`] builds it, [`crate::picker`] queries it.
 
 use base::hash;
 use state::Server;
@@ -13,44 +11,39 @@ use state::server::ServerAddress;
 
 use crate::settings::HashKey;
 
-/// Points of all servers in order.
+/// The points of all servers in order.
 ///
-/// What costs time on a large ring is memory that is not in the cache. So a point is one word: the
-/// slice that its end lies in gives the upper bits of that end, the word holds the lower ones and
-/// the server.
+/// The cost on a large ring is cache misses. So a point is a single word: its slice of the index gives the upper bits of its end,
+/// the word holds the lower bits and the server.
 #[derive(Debug, Default)]
 pub struct Ring {
-    /// The lower bits of where the point's part ends, then the server; in the order of ends, which
-    /// is that of places, but that the last point stands first where its part reaches round. Behind
-    /// all of them the first one again, then words that nothing counts.
+    /// The lower bits of the end of the point's arc, then the server; ordered by end, which is the order of positions, except that
+    /// the last point comes first if its arc wraps around. After all of them comes the first one again, then padding words.
     points: Box<[u32]>,
-    /// How many points there are.
+    /// The number of points.
     count: usize,
-    /// Where the point stands that has the least place.
+    /// The index of the point with the lowest position.
     first: usize,
-    /// The first point of each slice, and the number of points.
+    /// The first point of each slice, followed by the number of points.
     index: Box<[u32]>,
-    /// How many bits of an end lie below the slice.
+    /// The number of bits of an end below its slice.
     shift: u32,
-    /// How many bits of a word hold the server: fewer than the slices leave.
+    /// The number of bits of a word that hold the server: fewer than the slices leave.
     server_bits: u32,
 }
 
-/// How many words of a slice are looked at, always as many: a loop whose end is guessed wrong costs
-/// more. Hardly any slice has more.
+/// The number of words examined per slice, a constant: mispredicting the end of a loop costs more. Hardly any slice has more.
 const WINDOW: usize = 16;
 
-/// The numbers that one id reserves: the points of the largest weight, 256 × 16.
+/// The range of numbers reserved per ID: the points of the maximum weight, 256 × 16.
 const RANGE: u32 = 256 * 16;
 
-/// Where the first point of `server` is taken from (manual, 5.2 `hash-key`); addresses that are
-/// unknown, and a guid that is not set, fall back on the id.
+/// The base for the points of `server` (manual, 5.2 `hash-key`); an unknown address or a missing GUID falls back to the ID.
 pub fn base_of(server: &Server, key: HashKey, guid: Option<&str>) -> u32 {
     let id = server.id.wrapping_mul(RANGE);
     match key {
         HashKey::Id => id,
-        // The bytes of the id in network order, read as a little-endian number: what HAProxy does
-        // on most machines.
+        // The ID's bytes in network order, read as a little-endian number, as HAProxy does on most machines.
         HashKey::Id32 => hash::avalanche(server.id.swap_bytes()),
         HashKey::Guid => guid.map_or(id, |guid| hash::xxh32(guid.as_bytes(), 0)),
         HashKey::Addr | HashKey::AddrPort => match &**server.address.load() {
@@ -69,20 +62,19 @@ pub fn base_of(server: &Server, key: HashKey, guid: Option<&str>) -> u32 {
 }
 
 impl Ring {
-    /// A ring of servers: index, where its points are taken from, how many (weight × 16).
+    /// Builds a ring of servers: index, base of the points, and their number (weight × 16).
     pub fn new(servers: impl Iterator<Item = (usize, u32, u32)>) -> Self {
         let mut points: Vec<(u32, u32)> = servers
             .flat_map(|(index, base, count)| {
                 (0..count).map(move |point| (hash::avalanche(base.wrapping_add(point)), index as u32))
             })
             .collect();
-        // Servers that share a place (the same address twice) stay in the order of the
-        // configuration.
+        // Servers at the same position (the same address twice) stay in configuration order.
         points.sort_by_key(|(place, _)| *place);
         let first = ends(&mut points);
         let last = points.iter().map(|(_, server)| *server).max().unwrap_or(0);
         let server_bits = u32::BITS - last.leading_zeros();
-        // About six points a slice: less than a line of cache, and an index a sixth as large.
+        // About six points per slice: less than a cache line, and an index of a sixth of the size.
         let bits = (points.len() / 8).next_power_of_two().trailing_zeros().clamp(server_bits + 1, 28);
         let shift = u32::BITS - bits;
         let mut index = Vec::with_capacity((1 << bits) + 1);
@@ -100,17 +92,17 @@ impl Ring {
         Self { points, count, first, index: index.into(), shift, server_bits }
     }
 
-    /// How many points stand on it.
+    /// The number of points.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether no server stands on it.
+    /// Whether the ring has no points.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The server at point `at` in the order of places, going round.
+    /// The server at point `at` in order of position, wrapping around.
     pub fn at(&self, at: usize) -> Option<usize> {
         (self.count > 0).then(|| self.server((self.first + at) % self.count))
     }
@@ -120,21 +112,20 @@ impl Ring {
         (self.points[at] & ((1 << self.server_bits) - 1)) as usize
     }
 
-    /// The point nearest to `hash`; of two at the same distance the one before. The number of
-    /// points stands for the first one.
+    /// The point nearest to `hash`; at equal distance the one before. The number of points stands for the first one.
     #[inline]
     fn nearest(&self, hash: u32) -> usize {
         let slice = (hash >> self.shift) as usize;
         let (low, high) = (self.index[slice] as usize, self.index[slice + 1] as usize);
         let wanted = (hash & ((1 << self.shift) - 1)) << self.server_bits;
-        // Counted without a branch on what is loaded: one request's miss does not hold up the next.
+        // Counted without a branch on loaded data, so that a cache miss of one request does not stall the next.
         let below = count_below(&self.points[low..], high - low, wanted)
             .unwrap_or_else(|| self.points[low..high].partition_point(|end| *end < wanted));
         low + below
     }
 
-    /// The server nearest to `hash` that `accepts` takes, going on around the ring until one does.
-    /// When none does, the one at the end of the ring, as in HAProxy; `None` only of an empty ring.
+    /// The server nearest to `hash` that `accepts` permits, continuing around the ring. If none is permitted, the one at the end of
+    /// the ring, as in HAProxy; `None` only for an empty ring.
     #[inline]
     pub fn find(&self, hash: u32, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
         if self.is_empty() {
@@ -164,9 +155,8 @@ impl Ring {
     }
 }
 
-/// How many of the first `own` words are less than `wanted`; `None` if there are more than are
-/// looked at. Words leave their highest bit free, so that they can be compared with signs, which is
-/// what processors do to several at once.
+/// How many of the first `own` words are less than `wanted`; `None` if there are more than the window. Words leave their highest
+/// bit free, so that they can be compared as signed integers, which vector instructions support.
 #[inline]
 fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
     const COUNTED: [i32; 2 * WINDOW] = {
@@ -185,9 +175,8 @@ fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
     Some(less.sum::<i32>() as usize)
 }
 
-/// Places in their order → ends of parts in theirs, and where the point of the least place stands
-/// among them. A part ends half way to the next point; what lies exactly between two belongs to the
-/// one before.
+/// Converts sorted positions to ends of arcs, and returns the index of the point with the lowest position. An arc ends half way to
+/// the next point; the exact middle belongs to the point before.
 fn ends(points: &mut [(u32, u32)]) -> usize {
     let Some(&(least, _)) = points.first() else { return 0 };
     for at in 0..points.len() {
@@ -211,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_a_server_away_moves_only_its_own_keys() {
+    fn removing_a_server_moves_only_its_keys() {
         let all = of((0..5).map(|index| (index, 100)));
         let less = of((0..4).map(|index| (index, 100)));
         let mut moved = 0;
@@ -229,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unusable_server_is_passed_over() {
+    fn unusable_servers_are_skipped() {
         let ring = of((0..2).map(|index| (index, 1)));
         for key in 0..100 {
             assert_eq!(ring.find(hash::avalanche(key), |index| index == 1), Some(1));
@@ -240,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_finds_what_a_plain_search_finds() {
+    fn the_index_matches_a_plain_search() {
         for servers in [1, 2, 3, 50, 400] {
             let weights = || (0..servers).map(|index: u32| (index, 1 + index % 7));
             let ring = of(weights().map(|(index, weight)| (index as usize, weight)));
@@ -261,7 +250,7 @@ mod tests {
                 let previous = (next + count - 1) % count;
                 let before = hash.wrapping_sub(points[previous].0) <= points[next].0.wrapping_sub(hash);
                 let start = if before { previous } else { next };
-                // From there on in the order of places.
+                // From there on in order of position.
                 let mut wanted: Vec<usize> =
                     (0..count.min(100)).map(|at| points[(start + at) % count].1).collect();
                 wanted.dedup();
@@ -277,9 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn points_at_the_same_place_take_turns_by_the_side_that_a_hash_lies_on() {
-        // Two servers that hash by the same address: the first has what lies before their places,
-        // the second what lies behind.
+    fn equal_positions_split_hashes_by_side() {
+        // Two servers hashed by the same address: the first gets hashes below their positions, the second those above.
         let ring = Ring::new([(0, 7, 16), (1, 7, 16), (2, 70_000, 16)].into_iter());
         let place = hash::avalanche(7 + 3);
         assert_eq!(ring.find(place, |_| true), Some(0));

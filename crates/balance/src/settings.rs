@@ -1,4 +1,4 @@
-//! What `balance`, `hash-type` and related keywords say (configuration manual, 4.2).
+//! The settings of `balance`, `hash-type` and related keywords (configuration manual, 4.2).
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::budget::Budget;
 use crate::hedge::Hedge;
 use crate::outliers::Outliers;
 
-/// How a backend shares requests out.
+/// The load balancing settings of a backend.
 #[derive(Debug, Default)]
 pub struct BalanceSettings {
     /// `balance`.
     pub algorithm: Algorithm,
     /// `hash-type`.
     pub hash: HashType,
-    /// `hash-balance-factor`: 0 for none, or the most load in percent of the average.
+    /// `hash-balance-factor`: 0 for none, or the maximum load in percent of the average.
     pub balance_factor: u32,
     /// `hash-preserve-affinity`.
     pub preserve_affinity: PreserveAffinity,
@@ -32,29 +32,29 @@ pub struct BalanceSettings {
 /// `balance`.
 #[derive(Debug)]
 pub enum Algorithm {
-    /// Each in turn by weight; weights may change.
+    /// Round robin by weight; weights may change.
     RoundRobin,
-    /// Each in turn by weight; weights of the start only.
+    /// Round robin by the initial weights.
     StaticRr,
     /// The least loaded.
     LeastConn,
-    /// The first with room left.
+    /// The first server with room.
     First,
-    /// The better of `draws` drawn at random by weight.
+    /// The best of `draws` random draws by weight.
     Random {
         /// At least 1; 2 when not given.
         draws: u32,
     },
-    /// The better of two drawn at random, by response time and requests outstanding. Weir's own.
+    /// The better of two random draws, by response time and outstanding requests. Weir's own.
     PeakEwma {
-        /// How long it takes until what was seen counts for a third.
+        /// The time constant: the weight of an observation falls to about a third in this time.
         decay: Duration,
     },
     /// A hash of the client's address.
     Source,
     /// A hash of the URI.
     Uri(UriPart),
-    /// A hash of a parameter of the URL, or of the body of a POST.
+    /// A hash of a parameter in the URL, or in the body of a POST.
     UrlParam {
         /// The parameter.
         name: Box<str>,
@@ -68,41 +68,41 @@ pub enum Algorithm {
         /// `use_domain_only`.
         domain_only: bool,
     },
-    /// A hash of the cookie of RDP.
+    /// A hash of the RDP cookie.
     RdpCookie {
         /// Its name, `mstshash` when not given.
         name: Box<str>,
     },
     /// A hash of an expression.
     Hash(Expression),
-    /// A hash of what converters make of a log line, in log backends.
+    /// A hash of a log line's converted text, in log backends.
     LogHash(Expression),
-    /// One server until it is down, in log backends: the one that has been up the longest.
+    /// One server until it goes down, in log backends: the one that has been up longest.
     Sticky,
 }
 
-/// What of a request's URI counts (`balance uri`).
+/// The part of a request's URI that is hashed (`balance uri`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UriPart {
-    /// `len`: at most so many characters.
+    /// `len`: at most that many characters.
     pub length: Option<usize>,
-    /// `depth`: at most so many directories.
+    /// `depth`: at most that many directories.
     pub depth: Option<usize>,
-    /// `whole`: the query too.
+    /// `whole`: includes the query.
     pub whole: bool,
     /// `path-only`: without scheme and authority.
     pub path_only: bool,
 }
 
 impl Default for Algorithm {
-    /// What a backend without `balance` does (manual, 4.2 `balance`).
+    /// The default without `balance` (manual, 4.2 `balance`).
     fn default() -> Self {
         Self::Random { draws: 2 }
     }
 }
 
 impl Algorithm {
-    /// Whether a key of the request decides.
+    /// Whether it uses a key of the request.
     pub fn hashes(&self) -> bool {
         match self {
             Self::RoundRobin
@@ -122,8 +122,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether weights may change while the servers run: not for maps made from the weights of the
-    /// start, which know only all of a weight or nothing (management manual, `set weight`).
+    /// Whether weights may change at run time: not for maps of the initial weights, where a server only has all of its weight or
+    /// none (management manual, `set weight`).
     pub fn is_dynamic(&self, hash: HashType) -> bool {
         match self {
             Self::StaticRr => false,
@@ -135,15 +135,15 @@ impl Algorithm {
 /// `hash-type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HashType {
-    /// How a hash becomes a server.
+    /// How a hash selects a server.
     pub kind: HashKind,
-    /// How a key becomes a hash.
+    /// How a key is hashed.
     pub function: HashFunction,
     /// `avalanche`.
     pub avalanche: bool,
 }
 
-/// How a hash becomes a server.
+/// How a hash selects a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum HashKind {
@@ -152,7 +152,7 @@ pub enum HashKind {
     Consistent,
 }
 
-/// How a key becomes a hash.
+/// The hash function for keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum HashFunction {
@@ -164,19 +164,19 @@ pub enum HashFunction {
     None,
 }
 
-/// `hash-preserve-affinity`: when a consistent hash goes on to another server.
+/// `hash-preserve-affinity`: when a consistent hash moves on to another server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PreserveAffinity {
     /// Never.
     #[default]
     Always,
-    /// When the server has reached its `maxconn`.
+    /// If the server has reached its `maxconn`.
     MaxConn,
-    /// When its queue is full too.
+    /// If its queue is full too.
     MaxQueue,
 }
 
-/// `hash-key` of a server (manual, 5.2): what its places on the ring are taken from.
+/// `hash-key` of a server (manual, 5.2): the basis of its points on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum HashKey {

@@ -1,8 +1,7 @@
-//! What is worked out once for a state of the servers, so that a pick only looks things up.
+//! Tables precomputed for a state of the servers, so that a pick only does lookups.
 //!
-//! A table never changes: [`crate::picker`] replaces it whole when a weight or a state did. Working
-//! out is pure and may take long for large farms (a ring of 10,000 servers of weight 100 has 16
-//! million points), so the picker asks for [`cost`] first.
+//! A table is immutable: [`crate::picker`] replaces it when a weight or state changes. Computing one is pure and may take long for
+//! large farms (a ring of 10,000 servers of weight 100 has 16 million points), so the picker asks for its [`cost`] first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +15,7 @@ use crate::ring::{self, Ring};
 use crate::settings::HashKey;
 use crate::turns::turns;
 
-/// One server of a backend, as the picker is told of it.
+/// A server of a backend, as passed to the picker.
 #[derive(Debug, Clone)]
 pub struct Member {
     /// Its state.
@@ -33,10 +32,10 @@ impl From<Arc<Server>> for Member {
     }
 }
 
-/// What a pick looks up.
+/// The data structure used by a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// The order of turns.
+    /// The order of round robin turns.
     Turns,
     /// The static map.
     Map,
@@ -44,29 +43,28 @@ pub enum Shape {
     Ring,
     /// Weighted draws.
     Draw,
-    /// Nothing but who is usable, and the weights.
+    /// Only the usable servers and their weights.
     Weights,
-    /// The one server that has been up the longest.
+    /// The server that has been up longest.
     Longest,
 }
 
-/// What was worked out.
+/// A precomputed table.
 #[derive(Debug, Default)]
 pub struct BalanceTable {
-    /// The sum of the servers' versions it was made for.
+    /// The sum of the servers' versions at the time of its computation.
     pub version: u64,
-    /// Who may be chosen: the active ones, or the backups when no active one is left.
+    /// The eligible servers: the active ones, or the backups if no active one is left.
     pub usable: Vec<u32>,
-    /// Weights in sixteenths by server; 0 for who must not be chosen.
+    /// Weights in sixteenths by server; 0 for servers that must not be chosen.
     pub weights: Vec<u32>,
-    /// The weight again, and those of the usable servers that come before, by server, for
-    /// `hash-balance-factor`.
+    /// By server, the weight and the total weight of the usable servers before it, for `hash-balance-factor`.
     pub shares: Vec<(u32, u32)>,
     /// The sum of the weights.
     pub total: u32,
     /// Whether any server has a `maxconn`.
     pub limited: bool,
-    /// Servers by turn, or by place of the map.
+    /// Servers by turn, or by slot of the map.
     pub order: Vec<u32>,
     /// The ring.
     pub ring: Ring,
@@ -74,7 +72,7 @@ pub struct BalanceTable {
     pub draw: Draw,
 }
 
-/// How much work a table is, in units of some ten nanoseconds.
+/// The cost of computing a table, in units of some ten nanoseconds.
 pub fn cost(shape: Shape, members: &[Member]) -> u64 {
     let weights = || members.iter().map(|member| u64::from(member.server.initial_weight()));
     4 * members.len() as u64
@@ -90,8 +88,7 @@ pub fn cost(shape: Shape, members: &[Member]) -> u64 {
         }
 }
 
-/// Works a table out. Of the servers that may be used up to `max_ejected` percent are left out because
-/// they were ejected.
+/// Computes a table. Up to `max_ejected` percent of the usable servers are left out as ejected.
 pub fn work_out(
     shape: Shape,
     members: &[Member],
@@ -149,9 +146,8 @@ pub fn work_out(
     table
 }
 
-/// Leaves out who was ejected, unless that were more than `max_ejected` percent: servers that were to
-/// serve instead are down by now, and all that are left are used. Who comes back has a part of its
-/// weight, but of a map, where it is all or nothing.
+/// Leaves out ejected servers, unless these were more than `max_ejected` percent: then servers meant to take their place are down,
+/// and all remaining ones are used. A recovering server has part of its weight, except in a map, where it is all or nothing.
 fn leave_out(usable: &mut Vec<(usize, u32)>, shape: Shape, members: &[Member], max_ejected: u32) {
     let trust = |index: usize| members[index].server.performance().map_or(100, Performance::trust);
     if max_ejected == 0 || usable.iter().all(|(index, _)| trust(*index) == 100) {
@@ -167,7 +163,7 @@ fn leave_out(usable: &mut Vec<(usize, u32)>, shape: Shape, members: &[Member], m
     }
 }
 
-/// The weight that counts: of a map those of the start, all or nothing.
+/// The effective weight: for a map the initial weight or nothing.
 fn weight(shape: Shape, server: &Server) -> u32 {
     match (shape, server.fine_weight()) {
         (Shape::Map, 1..) => server.initial_weight(),

@@ -1,19 +1,17 @@
-//! The order in which weighted servers take turns (`roundrobin`), worked out once for a set of
-//! weights. It is HAProxy's own.
+//! The order in which weighted servers take turns (`roundrobin`), precomputed for a set of weights. It is HAProxy's.
 //!
-//! With all weights adding up to `total`, the turns of a server of weight w lie total/w places
-//! apart. At each place the server whose turn came first goes; where no turn has come yet, a server
-//! that had none so far goes instead, the heaviest of them. Of turns that fall into one place the
-//! one whose fraction of a place, told in parts of its own weight, is further from the next place
-//! goes first, and then the one that was queued first.
+//! With a total weight of `total`, the turns of a server of weight w are total/w positions apart. At each position the server with
+//! the earliest due turn goes; if none is due, a server without a turn so far goes instead, the heaviest first. Of turns that are
+//! due at the same position the one with the larger fraction of a position, in units of its own weight, goes first, then the one
+//! queued first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// The longest table kept: larger sums of weights are scaled down to it.
+/// The maximum length of a table: larger sums of weights are scaled down to it.
 const LONGEST: u64 = 1 << 18;
 
-/// Servers (index, weight) in the order of their turns. Empty when every weight is 0.
+/// Servers (index, weight) in the order of their turns. Empty if every weight is 0.
 pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     let divisor = weights.iter().fold(0, |divisor, &(_, weight)| crate::map::gcd(divisor, weight)).max(1);
     let weighted = || weights.iter().filter(|(_, weight)| *weight > 0);
@@ -28,8 +26,7 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     let total: u64 = shares.iter().map(|(_, share)| share).sum();
     let mut line = Rotation::new(shares);
     let first: Vec<u32> = (0..total).map(|place| line.take(place, total)).collect();
-    // Some servers may come into the first round one turn early, at the cost of others. The rounds
-    // behind it are all alike.
+    // In the first round some servers may go one turn early, at the cost of others. All later rounds are alike.
     if line.is_even(&first) {
         first
     } else {
@@ -37,15 +34,15 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     }
 }
 
-/// A server's next turn: its place, the rest of a place in parts of the server's weight less that
-/// weight, and when it was queued.
+/// A server's next turn: its position, the rest of a position in units of the server's weight minus that weight, and when it was
+/// queued.
 type ServerTurn = (u64, i64, u64);
 
-/// Servers on their way from turn to turn.
+/// The servers during the computation.
 struct Rotation {
-    /// Index and share.
+    /// Index and weight.
     shares: Vec<(u32, u64)>,
-    /// Those that had no turn yet, the next one last.
+    /// Servers without a turn so far, the next one last.
     fresh: Vec<usize>,
     queued: BinaryHeap<Reverse<(ServerTurn, usize)>>,
     count: u64,
@@ -59,7 +56,7 @@ impl Rotation {
         Self { shares, fresh, queued: BinaryHeap::new(), count: 0 }
     }
 
-    /// Who goes at `place`.
+    /// The server at `place`.
     fn take(&mut self, place: u64, total: u64) -> u32 {
         let waits = self.queued.peek().is_some_and(|Reverse(((due, ..), _))| *due <= place);
         let fresh = if waits { None } else { self.fresh.pop() };
@@ -67,7 +64,7 @@ impl Rotation {
             let Reverse(((due, rest, _), server)) = self.queued.pop()?;
             Some((server, due, (rest + self.shares[server].1 as i64) as u64))
         });
-        // There is always one: nobody leaves.
+        // There is always one, since servers are never removed.
         let Some((server, due, rest)) = next else { return 0 };
         let (index, share) = self.shares[server];
         let rest = rest + total % share;
@@ -77,7 +74,7 @@ impl Rotation {
         index
     }
 
-    /// Whether everybody has as many turns in `round` as its share.
+    /// Whether every server has as many turns in `round` as its weight.
     fn is_even(&self, round: &[u32]) -> bool {
         let mut left: HashMap<u32, u64> = self.shares.iter().copied().collect();
         round.iter().all(|index| {
@@ -96,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_heavier_server_gets_its_share_and_not_all_at_once() {
+    fn heavier_servers_get_their_share_spread_out() {
         assert_eq!(turns(&[(0, 5), (1, 1), (2, 1)]), [0, 0, 0, 1, 0, 0, 2]);
     }
 
     #[test]
-    fn the_order_is_that_of_haproxy() {
-        // What HAProxy 3.5 did with these weights, in the second round where the first differs.
+    fn the_order_matches_haproxy() {
+        // HAProxy 3.5's order for these weights, of the second round if the first one differs.
         for (weights, order) in [
             (&[1, 10][..], "11111111110"),
             (&[3, 2], "00101"),
@@ -146,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn very_large_sums_stay_bounded_and_keep_everyone() {
+    fn very_large_sums_are_bounded_and_keep_every_server() {
         let weights: Vec<(usize, u32)> =
             (0..10_000).map(|index| (index, 1 + (index as u32 * 7) % 256)).collect();
         let table = turns(&weights);

@@ -1,7 +1,7 @@
-//! Where a server's points on the ring are taken from (`hash-key`).
+//! The points of a server on the ring by `hash-key`.
 //!
-//! `tests/tests/servers/balancing.rs` compares the points with those of a HAProxy that knows the
-//! keyword. The numbers here were recorded then, for machines with an older HAProxy.
+//! `tests/tests/servers/balancing.rs` compares the points with those of a HAProxy that supports the keyword. The numbers here were
+//! recorded there, for machines with an older HAProxy.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -29,7 +29,7 @@ fn base(id: u32, address: &str, key: HashKey, guid: Option<&str>) -> u32 {
 }
 
 #[test]
-fn a_server_stands_on_the_ring_by_what_its_hash_key_says() {
+fn hash_key_determines_the_points() {
     let cases = [
         (7, "10.1.2.3:80", HashKey::Id, None, 7 * 4096),
         (1 << 20, "10.1.2.3:80", HashKey::Id, None, 0),
@@ -47,7 +47,7 @@ fn a_server_stands_on_the_ring_by_what_its_hash_key_says() {
 }
 
 #[test]
-fn without_an_address_or_a_guid_the_id_stands_in() {
+fn without_an_address_or_a_guid_the_id_is_used() {
     for key in [HashKey::Addr, HashKey::AddrPort, HashKey::Guid] {
         assert_eq!(base(7, "unresolved", key, None), 7 * 4096);
     }

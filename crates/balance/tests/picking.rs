@@ -1,5 +1,4 @@
-//! What every algorithm chooses, as claims over small and large farms, with servers that change
-//! meanwhile.
+//! The choices of every algorithm, on small and large farms, with servers that change in the meantime.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -18,7 +17,7 @@ use state::{Admin, AttemptOutcome, Operational};
 const PEAK: Algorithm = Algorithm::PeakEwma { decay: Duration::from_secs(10) };
 const URI: Algorithm = Algorithm::Uri(UriPart { length: None, depth: None, whole: false, path_only: false });
 
-/// Every way of choosing: algorithm and hash type.
+/// All combinations of algorithm and hash type.
 fn methods() -> Vec<BalanceSettings> {
     let consistent = HashType { kind: HashKind::Consistent, ..HashType::default() };
     let of = |algorithm, hash| BalanceSettings { algorithm, hash, ..BalanceSettings::default() };
@@ -34,7 +33,7 @@ fn methods() -> Vec<BalanceSettings> {
     ]
 }
 
-/// A farm of `count` servers of weight 1 for each way of choosing.
+/// A farm of `count` servers of weight 1 for each method.
 fn farms(count: usize) -> impl Iterator<Item = Farm> {
     methods()
         .into_iter()
@@ -46,7 +45,7 @@ fn hash(key: usize) -> Wish {
 }
 
 #[test]
-fn round_robin_takes_turns_and_skips_who_is_down() {
+fn round_robin_skips_servers_that_are_down() {
     let farm = Farm::new(Algorithm::RoundRobin, &[1; 3]);
     assert_eq!(farm.picks(6), [0, 1, 2, 0, 1, 2]);
     farm.servers[1].set_operational(Operational::Stopped, 1);
@@ -56,12 +55,12 @@ fn round_robin_takes_turns_and_skips_who_is_down() {
 }
 
 #[test]
-fn turns_of_a_static_map_go_on_where_haproxy_goes_on_when_servers_go_and_come_back() {
+fn static_map_turns_continue_as_in_haproxy_after_changes() {
     let farm = Farm::new(Algorithm::StaticRr, &[3, 1, 2, 1]);
     let begin = |count: usize| farm.picks(count)[..7].to_vec();
     assert_eq!(begin(20), [0, 1, 0, 2, 0, 2, 3]);
     farm.servers[0].set_operational(Operational::Stopped, 1);
-    // Six turns into the longer map is beyond the shorter one, which begins anew.
+    // Six turns into the longer map is beyond the end of the shorter one, which starts over.
     assert_eq!(begin(20), [1, 2, 2, 3, 1, 2, 2]);
     farm.servers[0].set_operational(Operational::Running, 2);
     assert_eq!(begin(20), [0, 2, 3, 0, 1, 0, 2]);
@@ -70,7 +69,7 @@ fn turns_of_a_static_map_go_on_where_haproxy_goes_on_when_servers_go_and_come_ba
 }
 
 #[test]
-fn backups_serve_only_when_no_active_server_is_left_and_then_the_first_alone() {
+fn the_first_backup_serves_if_no_active_server_is_left() {
     for settings in methods() {
         let servers = vec![server(0, 1, false), server(1, 1, true), server(2, 1, true)];
         let farm = Farm::with(settings, servers);
@@ -87,7 +86,7 @@ fn backups_serve_only_when_no_active_server_is_left_and_then_the_first_alone() {
 }
 
 #[test]
-fn all_backups_share_where_the_configuration_says_so() {
+fn allbackups_shares_between_all_backups() {
     let settings =
         BalanceSettings { algorithm: Algorithm::RoundRobin, all_backups: true, ..BalanceSettings::default() };
     let farm = Farm::with(settings, vec![server(0, 1, false), server(1, 1, true), server(2, 1, true)]);
@@ -98,7 +97,7 @@ fn all_backups_share_where_the_configuration_says_so() {
 }
 
 #[test]
-fn a_full_server_is_passed_over_and_waited_for_only_when_all_are_full() {
+fn full_servers_are_skipped_unless_all_are_full() {
     for algorithm in
         [Algorithm::RoundRobin, Algorithm::StaticRr, Algorithm::LeastConn, Algorithm::First, PEAK]
     {
@@ -114,11 +113,11 @@ fn a_full_server_is_passed_over_and_waited_for_only_when_all_are_full() {
 }
 
 #[test]
-fn weights_are_kept_to() {
+fn shares_follow_the_weights() {
     let weights = [10, 30, 0, 60];
     for settings in methods() {
         let hashes = settings.algorithm.hashes();
-        // `first` knows no weights; `leastconn` knows load only, which is zero here.
+        // `first` ignores weights; `leastconn` only sees load, which is zero here.
         if matches!(settings.algorithm, Algorithm::First | Algorithm::LeastConn | Algorithm::PeakEwma { .. })
         {
             continue;
@@ -132,8 +131,7 @@ fn weights_are_kept_to() {
             counts[farm.pick(wish).unwrap()] += 1;
         }
         assert_eq!(counts[2], 0, "{name}");
-        // Two draws of unequal weights prefer the one with less load, which is none here: wide
-        // bounds.
+        // Two draws of unequal weights prefer the lower load, which is zero here: wide bounds.
         for (at, weight) in [(0, 10), (1, 30), (3, 60)] {
             let share = counts[at] as f64 / 100.0;
             assert!((share / f64::from(weight) - 1.0).abs() < 0.6, "{name}: server {at} has {share} %");
@@ -165,7 +163,7 @@ fn leastconn_takes_the_least_loaded_by_weight_and_rotates_among_equals() {
     assert_eq!((light, heavy), (10, 20));
 }
 
-/// The rule done literally, against the structure, over a history of requests that come and go.
+/// Compares the structure with a literal implementation, over a history of requests.
 #[test]
 fn leastconn_over_many_servers_is_exactly_a_scan() {
     let mut random = fastrand::Rng::with_seed(5);
@@ -181,7 +179,7 @@ fn leastconn_over_many_servers_is_exactly_a_scan() {
             continue;
         }
         let at = farm.pick(Wish::default()).unwrap();
-        // Loads are compared to within the 1/256 that a request of the heaviest server counts for.
+        // Loads are compared at a resolution of 1/256 of a request on the heaviest server.
         let load =
             |at: usize| if served[at] == 0 { 0.0 } else { (served[at] + 1) as f64 / f64::from(weights[at]) };
         let least = (0..weights.len()).map(load).fold(f64::MAX, f64::min);
@@ -193,7 +191,7 @@ fn leastconn_over_many_servers_is_exactly_a_scan() {
 }
 
 #[test]
-fn leastconn_goes_on_counting_when_more_servers_come() {
+fn leastconn_keeps_its_counts_when_servers_are_added() {
     let farm = Farm::new(Algorithm::LeastConn, &[1; 40]);
     (0..5).for_each(|_| farm.enter(7));
     let settings = BalanceSettings { algorithm: Algorithm::LeastConn, ..BalanceSettings::default() };
@@ -204,7 +202,7 @@ fn leastconn_goes_on_counting_when_more_servers_come() {
     };
     let first = picks(&more, 200);
     assert!(!first.contains(&7) && first.contains(&40));
-    // They end while the new picker serves; who still has the old one finds out.
+    // They end while the new picker is in use; users of the old one notice as well.
     (0..5).for_each(|_| more.left(7));
     assert!(picks(&more, 41).contains(&7));
     assert!(picks(&farm.picker, 10_000).contains(&7));
@@ -240,7 +238,7 @@ fn first_fills_one_server_before_the_next_in_the_order_of_ids() {
 }
 
 #[test]
-fn what_just_failed_is_avoided_unless_it_is_alone() {
+fn failed_servers_are_avoided_if_there_are_others() {
     for farm in farms(2).chain(farms(40)) {
         for key in 0..50 {
             let wish = Wish { avoid: Some(0), ..hash(key) };
@@ -254,7 +252,7 @@ fn what_just_failed_is_avoided_unless_it_is_alone() {
 }
 
 #[test]
-fn a_key_stays_on_its_server_and_one_without_a_key_takes_turns() {
+fn keys_are_sticky_and_keyless_requests_take_turns() {
     for settings in methods() {
         if !settings.algorithm.hashes() {
             continue;
@@ -272,7 +270,7 @@ fn a_key_stays_on_its_server_and_one_without_a_key_takes_turns() {
 }
 
 #[test]
-fn a_server_of_weight_zero_gets_nothing_and_comes_back_with_its_weight() {
+fn servers_of_weight_zero_get_nothing_until_restored() {
     for farm in farms(3) {
         farm.servers[1].set_weight(0);
         for key in 0..60 {
@@ -306,14 +304,14 @@ fn random_prefers_the_less_loaded_of_two() {
 }
 
 #[test]
-fn a_bounded_load_sends_keys_of_a_full_server_on_and_back() {
+fn bounded_load_moves_keys_away_and_back() {
     let settings = || BalanceSettings {
         algorithm: URI,
         hash: HashType { kind: HashKind::Consistent, ..HashType::default() },
         balance_factor: 150,
         ..BalanceSettings::default()
     };
-    // Of many servers the counts stand elsewhere.
+    // With many servers the counts are stored elsewhere.
     for servers in [4, 200] {
         let farm = Farm::with(settings(), (0..servers).map(|at| server(at, 16, false)).collect());
         let home = farm.pick(hash(1)).unwrap();
@@ -323,7 +321,7 @@ fn a_bounded_load_sends_keys_of_a_full_server_on_and_back() {
             farm.enter(at);
             given[at] += 1;
         }
-        // One key alone loads every server, none with more than one and a half times the average.
+        // A single key loads every server, none with more than one and a half times the average.
         assert!(given.iter().all(|count| *count <= 15), "{given:?}");
         assert!(given[home] >= 14, "{given:?}");
         for (at, count) in given.into_iter().enumerate() {
@@ -334,7 +332,7 @@ fn a_bounded_load_sends_keys_of_a_full_server_on_and_back() {
 }
 
 #[test]
-fn a_full_server_keeps_its_keys_or_not_as_the_affinity_says() {
+fn preserve_affinity_decides_about_full_servers() {
     let farm = |preserve_affinity| {
         let hash = HashType { kind: HashKind::Consistent, ..HashType::default() };
         let settings =
@@ -359,7 +357,7 @@ fn a_full_server_keeps_its_keys_or_not_as_the_affinity_says() {
         }
     }
     assert!(leaving.pick(hash(1)).is_some(), "when all are full, one is waited for");
-    // Without a limit on the queue it is never full.
+    // Without a queue limit it is never full.
     let queueing = farm(PreserveAffinity::MaxQueue);
     queueing.enter(home);
     assert_eq!(queueing.pick(hash(1)), Some(home));
@@ -381,7 +379,7 @@ fn peak_ewma_leaves_slow_and_failing_servers_alone() {
 }
 
 #[test]
-fn peak_ewma_asks_a_new_server_once_before_it_trusts_it() {
+fn peak_ewma_probes_new_servers_with_one_request() {
     let farm = Farm::new(PEAK, &[1; 2]);
     farm.picker.answered(0, runtime::timer::now_us(), 1_000, AttemptOutcome::Good);
     assert_eq!(farm.pick(Wish::default()), Some(1));
@@ -390,7 +388,7 @@ fn peak_ewma_asks_a_new_server_once_before_it_trusts_it() {
 }
 
 #[test]
-fn a_change_of_many_servers_of_a_large_ring_is_followed_in_the_background_and_never_picks_who_is_down() {
+fn large_rings_are_rebuilt_in_the_background() {
     let settings = BalanceSettings {
         algorithm: URI,
         hash: HashType { kind: HashKind::Consistent, ..HashType::default() },
@@ -404,7 +402,7 @@ fn a_change_of_many_servers_of_a_large_ring_is_followed_in_the_background_and_ne
             assert!(farm.servers[at].effective_weight() > 0);
         }
     }
-    // Once the table is made, keys stand where a farm without these servers would have them.
+    // Once the table is updated, keys map as in a farm without these servers.
     let fresh = Farm::with(
         BalanceSettings {
             algorithm: URI,
@@ -421,7 +419,7 @@ fn a_change_of_many_servers_of_a_large_ring_is_followed_in_the_background_and_ne
 }
 
 #[test]
-fn servers_that_come_and_go_while_many_threads_pick_are_never_picked_once_they_are_seen_down() {
+fn concurrent_picks_never_choose_servers_seen_down() {
     for farm in farms(3).chain(farms(40)) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -431,7 +429,7 @@ fn servers_that_come_and_go_while_many_threads_pick_are_never_picked_once_they_a
                     let mut key = seed;
                     while !stop.load(Relaxed) {
                         key += 7;
-                        // Server 0 never goes away.
+                        // Server 0 never goes down.
                         let at = farm.pick(hash(key)).expect("one server is always up");
                         farm.enter(at);
                         farm.leave(at);
@@ -454,7 +452,7 @@ fn servers_that_come_and_go_while_many_threads_pick_are_never_picked_once_they_a
             stop.store(true, Relaxed);
         });
         assert!(farm.servers.iter().all(|server| server.served.0.load(Relaxed) == 0));
-        // Quiet again: whoever is put into maintenance now gets nothing from here on.
+        // Without concurrency: a server put into maintenance now gets nothing from here on.
         farm.servers[1].change_admin(Admin::FORCED_MAINT, 0, 1);
         assert!((0..200).all(|key| farm.pick(hash(key)) != Some(1)));
     }

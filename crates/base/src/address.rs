@@ -1,23 +1,21 @@
-//! Addresses as `bind`, `server`, `log`, `source`, `nameserver` and `peer` write them (manual,
-//! section 2.9).
+//! Addresses in `bind`, `server`, `log`, `source`, `nameserver` and `peer` (manual, section 2.9).
 //!
-//! Parsing only: no name is resolved and no socket made. What a statement accepts (a range of
-//! ports, an offset, a host name) is checked by [`Address::check`] against its [`Accepts`], because
-//! the same text is right in one place and wrong in another.
+//! Parsing only: no name is resolved and no socket created. Whether a statement accepts a port range, an offset or a host name is
+//! checked by [`Address::check`] against its [`Accepts`], since the same text is valid in one place and invalid in another.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// An address: where, and by which kind of socket.
+/// An address: the destination and the socket type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// What the prefix forces, if anything (sections 2.9.2 and 2.9.3).
+    /// The transport required by the prefix, if any (sections 2.9.2 and 2.9.3).
     pub transport: Transport,
-    /// Where.
+    /// The destination.
     pub place: Destination,
 }
 
-/// The kind of socket an address forces.
+/// The socket type required by an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// None named: the statement decides (stream for `bind` and `server`, datagram for `log`).
@@ -32,7 +30,7 @@ pub enum Transport {
     Mptcp,
 }
 
-/// Where an address points.
+/// The destination of an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// An IP address or host name, with ports.
@@ -60,9 +58,9 @@ pub enum Destination {
 /// An IP address, or a name still to be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A literal address; `*` and the empty host are `0.0.0.0`, or `::` behind an IPv6 prefix.
+    /// A literal address; `*` and the empty host are `0.0.0.0`, or `::` after an IPv6 prefix.
     Ip(IpAddr),
-    /// A name, and the family its prefix asks for.
+    /// A name, and the family required by its prefix.
     Name {
         /// The name as written.
         name: String,
@@ -83,59 +81,59 @@ pub enum Family {
 /// The port part of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ports {
-    /// None written.
+    /// No port given.
     None,
     /// One port.
     One(u16),
-    /// An inclusive range, first not above last.
+    /// An inclusive range, with the first port not above the last.
     Range(u16, u16),
     /// `+8` or `-8`: relative to the port the client connected to.
     Offset(i32),
 }
 
-/// What a statement accepts.
+/// The forms accepted by a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Accepts {
-    /// Whether a port may, must or must not be there.
+    /// Whether a port is optional, required or forbidden.
     pub port: PortRule,
-    /// Whether a range of ports is fine.
+    /// Whether a port range is accepted.
     pub range: bool,
-    /// Whether `+n` and `-n` are fine.
+    /// Whether `+n` and `-n` are accepted.
     pub offset: bool,
 }
 
-/// Whether a port is wanted.
+/// Whether a port is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortRule {
     /// No port may be written.
     Forbidden,
-    /// With or without.
+    /// A port is optional.
     Optional,
-    /// Without one the address is an error.
+    /// A port is required.
     Required,
 }
 
-/// What is wrong with an address; `at` is a byte offset in the text.
+/// An error in an address; `at` is a byte offset in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: AddressErrorKind,
-    /// Byte offset of the first wrong byte.
+    /// The byte offset of the first invalid byte.
     pub at: usize,
 }
 
-/// The kinds of wrong addresses.
+/// The kinds of invalid addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressErrorKind {
-    /// Nothing written.
+    /// The address is empty.
     Empty,
-    /// A prefix such as `foo@` that names nothing.
+    /// An unknown prefix such as `foo@`.
     UnknownPrefix(String),
-    /// The host is not of the family of its prefix, or is malformed.
+    /// The host does not match the family of its prefix, or is malformed.
     Host(String),
     /// The port is not a number up to 65535.
     Port(String),
-    /// Port 0 where a port must be known.
+    /// Port 0 although a port is required.
     Zero,
     /// The range ends before it begins.
     Range(u16, u16),
@@ -143,13 +141,13 @@ pub enum AddressErrorKind {
     Descriptor(String),
     /// The path of a UNIX socket is empty or longer than the system allows.
     Path(String),
-    /// No port where one must be.
+    /// A required port is missing.
     MissingPort,
-    /// A port where none may be.
+    /// A port where none is allowed.
     UnwantedPort,
-    /// A range where only one port may be.
+    /// A port range where only a single port is allowed.
     UnwantedRange,
-    /// An offset where only a port may be.
+    /// An offset where only a port is allowed.
     UnwantedOffset,
 }
 
@@ -177,7 +175,7 @@ impl fmt::Display for AddressErrorKind {
 /// Longest path of a UNIX socket on Linux, without its final NUL.
 pub const UNIX_PATH_MAX: usize = 107;
 
-/// What stands behind a prefix.
+/// The kind of address after a prefix.
 #[derive(Clone, Copy)]
 enum AddressPrefix {
     Ip(Option<Family>),
@@ -189,7 +187,7 @@ enum AddressPrefix {
     ReverseHttp,
 }
 
-/// The families, which `stream+`, `dgram+` and `quic+` may stand before.
+/// Address families, which `stream+`, `dgram+` and `quic+` may precede.
 const FAMILIES: &[(&str, AddressPrefix)] = &[
     ("ip", AddressPrefix::Ip(None)),
     ("ipv4", AddressPrefix::Ip(Some(Family::V4))),
@@ -202,11 +200,11 @@ const FAMILIES: &[(&str, AddressPrefix)] = &[
     ("rhttp", AddressPrefix::ReverseHttp),
 ];
 
-/// The transports that may be named before a family or an address.
+/// Transports that may precede a family or an address.
 const TRANSPORTS: &[(&str, Transport)] =
     &[("stream+", Transport::Stream), ("dgram+", Transport::Datagram), ("quic+", Transport::Quic)];
 
-/// The aliases that name a family and a transport at once.
+/// Aliases for a combination of family and transport.
 const PROTOCOLS: &[(&str, Transport, AddressPrefix)] = &[
     ("tcp", Transport::Stream, AddressPrefix::Ip(None)),
     ("tcp4", Transport::Stream, AddressPrefix::Ip(Some(Family::V4))),
@@ -224,7 +222,7 @@ const PROTOCOLS: &[(&str, Transport, AddressPrefix)] = &[
 ];
 
 impl Address {
-    /// Parses an address with whatever port part it has.
+    /// Parses an address with any port part.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         if text.is_empty() {
             return Err(error(AddressErrorKind::Empty, 0));
@@ -245,8 +243,8 @@ impl Address {
         Ok(Self { transport, place })
     }
 
-    /// Checks the port part against what the statement accepts. The offset of an error is 0: it
-    /// concerns the whole.
+    /// Checks the port part against the forms accepted by the statement. The offset of an error is 0, since it concerns the whole
+    /// address.
     pub fn check(&self, accepts: Accepts) -> Result<(), AddressError> {
         let Destination::Ip { ports, .. } = &self.place else { return Ok(()) };
         let kind = match (ports, accepts.port) {
@@ -261,7 +259,7 @@ impl Address {
         Err(error(kind, 0))
     }
 
-    /// The socket address, when the host is a literal and the port is one or none (then 0).
+    /// The socket address, if the host is a literal and the port is a single one or missing (then 0).
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match &self.place {
             Destination::Ip { host: Host::Ip(ip), ports: Ports::One(port) } => {
@@ -274,7 +272,7 @@ impl Address {
 }
 
 impl Ports {
-    /// Every port of the address, first to last; empty for none and for an offset.
+    /// All ports of the address; none for a missing port or an offset.
     pub fn iter(self) -> impl Iterator<Item = u16> {
         let (first, last) = match self {
             Self::One(port) => (u32::from(port), u32::from(port)),
@@ -286,7 +284,7 @@ impl Ports {
 }
 
 fn split_prefix(text: &str) -> Result<(Transport, Option<AddressPrefix>, usize), AddressError> {
-    // `stream+`, `dgram+` and `quic+` may stand before an address without a family too.
+    // `stream+`, `dgram+` and `quic+` may also precede an address without a family.
     for (prefix, transport) in TRANSPORTS {
         if let Some(rest) = text.strip_prefix(prefix)
             && !rest.contains('@')
@@ -295,7 +293,7 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<AddressPrefix>, usize),
         }
     }
     let Some(at_sign) = text.find('@').filter(|_| !text.starts_with('/')) else {
-        // Without a family it may be of any.
+        // Without a family any is possible.
         let types =
             [("stream+", Transport::Stream), ("dgram+", Transport::Datagram), ("quic+", Transport::Quic)];
         let named = types.into_iter().find(|(prefix, _)| text.starts_with(prefix));
@@ -314,8 +312,7 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<AddressPrefix>, usize),
 }
 
 fn parse_ip(text: &str, at: usize, family: Option<Family>) -> Result<Destination, AddressError> {
-    // The last colon splits host and port unless it lies within brackets, so that `:::80` is `::`
-    // and 80.
+    // The last colon separates host and port unless it is inside brackets, so `:::80` is `::` and 80.
     let split = text.rfind([':', ']']).filter(|position| text.as_bytes()[*position] == b':');
     if let Some(position) = split {
         let host = parse_host(&text[..position], at, family);
@@ -412,7 +409,7 @@ fn error(kind: AddressErrorKind, at: usize) -> AddressError {
 }
 
 impl fmt::Display for Address {
-    /// Writes the address so that it parses back to the same value.
+    /// Formats the address so that it parses back to the same value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = match self.transport {
             Transport::Default => "",
@@ -472,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_section_2_9_is_understood() {
+    fn every_form_of_section_2_9_is_parsed() {
         use Transport::*;
         let cases: Vec<(&str, Transport, Destination)> = vec![
             ("*:80", Default, ip("0.0.0.0", Ports::One(80))),
@@ -522,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_addresses_say_what_is_wrong_and_where() {
+    fn invalid_addresses_report_cause_and_position() {
         use AddressErrorKind::*;
         let long = format!("/{}", "x".repeat(107));
         let cases: Vec<(&str, AddressErrorKind, usize)> = vec![
@@ -547,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_refuses_the_ports_it_has_no_use_for() {
+    fn statements_refuse_unsuitable_ports() {
         let bind = Accepts { port: PortRule::Required, range: true, offset: false };
         let log = Accepts { port: PortRule::Optional, range: false, offset: false };
         let none = Accepts { port: PortRule::Forbidden, range: false, offset: false };
@@ -568,7 +565,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsing_never_panics_and_what_is_shown_parses_back(text in "\\PC{0,24}|[a-z0-9:@.+\\[\\]*/-]{0,24}") {
+        fn parsing_never_panics_and_display_round_trips(text in "\\PC{0,24}|[a-z0-9:@.+\\[\\]*/-]{0,24}") {
             if let Ok(address) = Address::parse(&text) {
                 prop_assert_eq!(Address::parse(&address.to_string()), Ok(address));
             }

@@ -1,8 +1,7 @@
-//! The time: a monotonic millisecond count for deadlines, the wall clock for logs, and the date
-//! formats that logs use (manual, section 8.2.6: `%t`, `%T`, `%Tl`, `%tr`, `%trg`, `%trl`; RFC 3164
-//! and RFC 5424 headers).
+//! Time: a monotonic millisecond clock for deadlines, the wall clock for logs, and the date formats used in logs (manual, section
+//! 8.2.6: `%t`, `%T`, `%Tl`, `%tr`, `%trg`, `%trl`; RFC 3164 and RFC 5424 headers).
 //!
-//! Nothing here is a timer. The local time zone is that of `TZ` or `/etc/localtime`, read once.
+//! There are no timers here. The local time zone is that of `TZ` or `/etc/localtime`, read once.
 
 use std::fmt::{self, Write};
 use std::sync::OnceLock;
@@ -11,31 +10,30 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 static START: OnceLock<Start> = OnceLock::new();
 static ZONE: OnceLock<jiff::tz::TimeZone> = OnceLock::new();
 
-/// The moment of the first use of the clock.
+/// The first use of the clock.
 struct Start {
     instant: Instant,
-    /// The same in nanoseconds of the kernel's monotonic clock.
+    /// The same moment in nanoseconds of the kernel's monotonic clock.
     ns: u64,
 }
 
 #[inline]
 fn origin() -> &'static Start {
-    // In this order: what is due by the instant is due by our own count too.
+    // In this order, so that anything due by the instant is also due by our own clock.
     START.get_or_init(|| {
         let ns = monotonic();
         Start { instant: Instant::now(), ns }
     })
 }
 
-/// Nanoseconds of the kernel's monotonic clock: read directly, for the difference of two `Instant`s
-/// costs more than the reading.
+/// Nanoseconds of the kernel's monotonic clock, read directly since subtracting two `Instant`s costs more than reading it.
 #[inline]
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The instant of the first use of the clock: call it early at boot.
+/// The instant of the first use of the clock: call it early at startup.
 #[inline]
 pub fn start() -> Instant {
     origin().instant
@@ -70,7 +68,7 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// Now.
+    /// The current time.
     pub fn now() -> Self {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => Self { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() },
@@ -78,8 +76,7 @@ impl WallTime {
         }
     }
 
-    /// The moment `earlier` before this one; used to date what was stamped with the monotonic
-    /// clock.
+    /// The moment `earlier` before this one; used to date timestamps of the monotonic clock.
     pub fn minus(self, earlier: Duration) -> Self {
         let nanos = i64::from(self.nanos) - i64::from(earlier.subsec_nanos());
         Self {
@@ -104,7 +101,7 @@ impl WallTime {
     }
 }
 
-/// A date split for printing, at an offset from UTC.
+/// A broken-down date, at an offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Date {
     /// Year, such as 2009.
@@ -121,7 +118,7 @@ pub struct Date {
     pub second: u8,
     /// Day of the week, 0 for Sunday.
     pub weekday: u8,
-    /// Seconds east of UTC.
+    /// The offset in seconds east of UTC.
     pub offset: i32,
 }
 
@@ -144,7 +141,7 @@ impl Date {
     pub fn at_offset(seconds: i64, offset: i32) -> Self {
         let local = seconds.saturating_add(i64::from(offset));
         let (days, time) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-        // Howard Hinnant's civil-from-days, eras of 400 years that begin in March.
+        // Howard Hinnant's civil-from-days, with eras of 400 years that begin in March.
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era =
@@ -164,18 +161,18 @@ impl Date {
         }
     }
 
-    /// Three letters of the month, in English.
+    /// The English three-letter name of the month.
     pub fn month_name(&self) -> &'static str {
         MONTHS[usize::from(self.month - 1)]
     }
 
-    /// `06/Feb/2009:12:14:14.655`: `%t` and `%tr`.
+    /// Formats as `06/Feb/2009:12:14:14.655`: `%t` and `%tr`.
     pub fn write_log(&self, millis: u32, out: &mut impl Write) -> fmt::Result {
         self.write_clf_core(out)?;
         write!(out, ".{millis:03}")
     }
 
-    /// `06/Feb/2009:12:14:14 +0000`: `%T`, `%Tl`, `%trg`, `%trl`.
+    /// Formats as `06/Feb/2009:12:14:14 +0000`: `%T`, `%Tl`, `%trg`, `%trl`.
     pub fn write_clf(&self, out: &mut impl Write) -> fmt::Result {
         self.write_clf_core(out)?;
         let (sign, hours, minutes) = self.offset_parts();
@@ -187,14 +184,13 @@ impl Date {
         write!(out, "{day:02}/{}/{year:04}:{hour:02}:{minute:02}:{second:02}", self.month_name())
     }
 
-    /// `Feb  6 12:14:14`: the header of RFC 3164.
+    /// Formats as `Feb  6 12:14:14`: the header of RFC 3164.
     pub fn write_rfc3164(&self, out: &mut impl Write) -> fmt::Result {
         let Self { day, hour, minute, second, .. } = self;
         write!(out, "{} {day:2} {hour:02}:{minute:02}:{second:02}", self.month_name())
     }
 
-    /// `2009-02-06T12:14:14+00:00`, or with `.655000` when microseconds are given: RFC 5424 and
-    /// `timed` formats.
+    /// Formats as `2009-02-06T12:14:14+00:00`, or with `.655000` if microseconds are given: RFC 5424 and `timed` formats.
     pub fn write_iso(&self, micros: Option<u32>, out: &mut impl Write) -> fmt::Result {
         let Self { year, month, day, hour, minute, second, .. } = self;
         write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
@@ -205,8 +201,7 @@ impl Date {
         write!(out, "{sign}{hours:02}:{minutes:02}")
     }
 
-    /// `Fri, 06 Feb 2009 12:14:14 GMT`: the date of HTTP (RFC 9110 section 5.6.7). The date must be
-    /// in UTC.
+    /// Formats as `Fri, 06 Feb 2009 12:14:14 GMT`: an HTTP date (RFC 9110 section 5.6.7). The date must be in UTC.
     pub fn write_http(&self, out: &mut impl Write) -> fmt::Result {
         let Self { year, day, hour, minute, second, .. } = self;
         let (weekday, month) = (DAYS[usize::from(self.weekday)], self.month_name());
@@ -219,7 +214,7 @@ impl Date {
     }
 }
 
-/// Seconds since 1970 of a date of HTTP (RFC 9110, 5.6.7) in the form that is sent today.
+/// Parses an HTTP date (RFC 9110, 5.6.7) in its current form to seconds since 1970.
 pub fn parse_http_date(text: &str) -> Option<i64> {
     jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok().map(jiff::Timestamp::as_second)
 }
@@ -229,19 +224,18 @@ fn zone() -> &'static jiff::tz::TimeZone {
     ZONE.get_or_init(jiff::tz::TimeZone::system)
 }
 
-/// Seconds east of UTC that the local time zone has at a moment.
+/// The offset of the local time zone at a moment, in seconds east of UTC.
 pub fn local_offset(seconds: i64) -> i32 {
     jiff::Timestamp::from_second(seconds).map_or(0, |moment| zone().to_offset(moment).seconds())
 }
 
-/// Appends what the local time zone is called at a moment: `UTC`, `CEST`.
+/// Appends the name of the local time zone at a moment: `UTC`, `CEST`.
 pub fn write_local_zone(seconds: i64, out: &mut impl Write) -> fmt::Result {
     let Ok(moment) = jiff::Timestamp::from_second(seconds) else { return out.write_str("UTC") };
     out.write_str(zone().to_offset_info(moment).abbreviation())
 }
 
-/// Remembers the last date so that a worker that logs thousands of lines a second splits it once a
-/// second.
+/// Caches the last date, so that a worker logging thousands of lines per second computes it once per second.
 #[derive(Debug, Clone, Default)]
 pub struct DateCache {
     local: Option<(i64, Date)>,
@@ -249,7 +243,7 @@ pub struct DateCache {
 }
 
 impl DateCache {
-    /// [`Date::local`], remembered.
+    /// [`Date::local`], cached.
     pub fn local(&mut self, seconds: i64) -> Date {
         match self.local {
             Some((cached, date)) if cached == seconds => date,
@@ -257,7 +251,7 @@ impl DateCache {
         }
     }
 
-    /// [`Date::utc`], remembered.
+    /// [`Date::utc`], cached.
     pub fn utc(&mut self, seconds: i64) -> Date {
         match self.utc {
             Some((cached, date)) if cached == seconds => date,
@@ -277,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_of_http_are_read_again() {
+    fn http_dates_round_trip() {
         let mut text = String::new();
         Date::utc(1_233_922_454).write_http(&mut text).expect("a string takes it");
         assert_eq!(parse_http_date(&text), Some(1_233_922_454));
@@ -285,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_written_as_logs_want_them() {
+    fn log_dates_have_the_expected_formats() {
         let date = Date::utc(1_233_922_454);
         assert_eq!(text(|out| date.write_log(655, out)), "06/Feb/2009:12:14:14.655");
         assert_eq!(text(|out| date.write_clf(out)), "06/Feb/2009:12:14:14 +0000");
@@ -314,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_across_a_second_borrows_from_it() {
+    fn subtraction_across_a_second_borrows() {
         let now = WallTime { seconds: 10, nanos: 100 };
         assert_eq!(now.minus(Duration::new(2, 200)), WallTime { seconds: 7, nanos: 999_999_900 });
         assert_eq!(now.minus(Duration::new(2, 50)), WallTime { seconds: 8, nanos: 50 });

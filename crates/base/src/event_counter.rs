@@ -8,21 +8,21 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What kind of event it is.
+/// The kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// A fault of the program.
+    /// A bug in the program.
     Bug,
-    /// What should not happen, and was dealt with.
+    /// An unexpected condition that was handled.
     Check,
-    /// What happens seldom.
+    /// A rare event.
     Count,
-    /// What a peer did that it should not.
+    /// Misbehaviour of a peer.
     Glitch,
 }
 
 impl EventKind {
-    /// The word that shows it, which in lower case chooses it.
+    /// The name in output; in lower case it selects the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bug => "BUG",
@@ -52,7 +52,7 @@ pub struct EventCounter {
     count: AtomicU64,
 }
 
-/// The counter of a place in the code: its kind, its function, and what happens there.
+/// The counter for a code location: its kind, its function, and a description of the event.
 #[macro_export]
 macro_rules! event_counter {
     ($kind:ident, $function:expr, $text:expr) => {
@@ -66,7 +66,7 @@ macro_rules! event_counter {
 }
 
 impl EventCounter {
-    /// Made by [`event_counter!`](crate::event_counter!), which knows the place.
+    /// Used by [`event_counter!`](crate::event_counter!), which supplies the location.
     pub const fn new(
         kind: EventKind,
         (file, line): (&'static str, u32),
@@ -84,17 +84,17 @@ impl EventCounter {
         }
     }
 
-    /// Its kind.
+    /// The kind.
     pub fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// How many there were since the start, or since the last reset.
+    /// The number of events since the start, or since the last reset.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// Begins anew.
+    /// Resets the counter.
     pub fn reset(&self) {
         self.count.store(0, Relaxed);
     }
@@ -115,7 +115,7 @@ mod tests {
     static WRONG: EventCounter = event_counter!(Glitch, "other_function()", "something wrong");
 
     #[test]
-    fn events_are_counted_shown_with_their_place_and_forgotten() {
+    fn events_are_counted_with_their_location_and_reset() {
         SELDOM.note();
         WRONG.note();
         switch(false);

@@ -1,8 +1,6 @@
-//! Files that a configuration names, read whole: what is no file is refused at once, instead of
-//! waited for.
+//! Reads files named in a configuration as a whole: anything that is not a regular file is refused instead of blocking.
 //!
-//! Used by whoever reads such a file at start. The files of the configuration itself are not read
-//! here: they may be pipes.
+//! Used for files read at startup. The configuration files themselves are not read here, since they may be pipes.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -10,13 +8,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The bytes of a file. A device that has nothing to read, such as `/dev/null`, is an empty one.
+/// Reads a file. A device without contents, such as `/dev/null`, counts as an empty file.
 ///
 /// # Errors
-/// What the system says, and that it is a pipe, a socket or a device with contents, which might
-/// never end.
+/// The system's error, and pipes, sockets and devices with contents, which might never end.
 pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
-    // Opening a pipe would wait for a writer otherwise.
+    // Otherwise opening a pipe would wait for a writer.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut file = std::fs::File::options().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
@@ -32,37 +29,37 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
         };
     }
     let mut bytes = Vec::new();
-    // A file that is larger than memory is an error, no abort.
+    // A file larger than memory is an error, not an abort.
     bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The reason to add to HAProxy's words for a file that cannot be read, which have none: `error` is the
-/// text of an error of [`read`]. Empty if the system refused the file.
+/// The explanation to append to HAProxy's message for an unreadable file: `error` is the text of an error of [`read`]. Empty if the
+/// error came from the system.
 #[must_use]
 pub fn why_no_file(error: &str) -> String {
     if error.ends_with(", not a file") { format!(": {error}") } else { String::new() }
 }
 
-/// The text of a file.
+/// Reads a text file.
 ///
 /// # Errors
-/// As [`read`], and that it is no UTF-8.
+/// As [`read`], and invalid UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Writes a file whole or not at all: beside it first, then in its place. Its owner alone reads it.
+/// Writes a file atomically: to a temporary file first, which is then renamed. Readable only by its owner.
 ///
 /// # Errors
-/// What the system says; what was there stays.
+/// The system's error; the old contents remain.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     use std::io::Write;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let beside = Path::new(&beside);
-    // It may hold secrets.
+    // It may contain secrets.
     let written = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -75,7 +72,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         });
     let outcome = written.and_then(|()| std::fs::rename(beside, path));
     if outcome.is_err() {
-        // It may not be there.
+        // It may not exist.
         let _ = std::fs::remove_file(beside);
     }
     outcome
@@ -86,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_refused_and_nothing_is_nothing() {
+    fn special_files_are_refused_and_dev_null_is_empty() {
         assert!(read("/dev/zero").is_err());
         assert_eq!(read("/dev/null").expect("an empty one"), b"");
         assert!(read("/proc").is_err());

@@ -38,9 +38,9 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// CRC-32C (Castagnoli), as the `crc32c` converter gives it.
+/// CRC-32C (Castagnoli), as in the `crc32c` converter.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    // Reflected polynomial, one nibble at a time: short inputs, so a small table beats a large one.
+    // Reflected polynomial, one nibble at a time: inputs are short, so a small table beats a large one.
     const TABLE: [u32; 16] = {
         let mut table = [0u32; 16];
         let mut index = 0;
@@ -78,9 +78,8 @@ pub fn xxh3(bytes: &[u8], seed: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The avalanche that `hash-type ... avalanche` and consistent hashing apply to a hash: every input
-/// bit reaches every output bit (Bob Jenkins' integer hash, then a multiplication that spreads the
-/// keys over the whole ring).
+/// The avalanche applied by `hash-type ... avalanche` and consistent hashing: every input bit affects every output bit (Bob
+/// Jenkins' integer hash, then a multiplication that spreads the keys over the whole ring).
 pub fn avalanche(hash: u32) -> u32 {
     let a = hash.wrapping_add(0x7ed5_5d16).wrapping_add(hash << 12);
     let a = (a ^ 0xc761_c23c) ^ (a >> 19);
@@ -97,7 +96,7 @@ mod tests {
 
     /// The expected values were read from the converters of a running HAProxy 2.6.
     #[test]
-    fn the_hashes_agree_with_the_converters_of_haproxy() {
+    fn hashes_match_haproxys_converters() {
         assert_eq!(djb2(b"weir"), 2_090_863_676);
         assert_eq!(sdbm(b"weir"), 3_536_863_479);
         assert_eq!(wt6(b"weir"), 48_133_733);
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_values_of_the_crcs_hold() {
+    fn crcs_match_their_check_values() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }

@@ -1,21 +1,21 @@
-//! How much of a keyword works: what each row of a keyword table says of itself.
+//! How completely a keyword is supported, as declared in its table row.
 //!
-//! The tables of sections, parameters, actions, fetches, converters and commands have it in their
-//! rows; `docs/compatibility.md` is made of it.
+//! The tables of sections, parameters, actions, fetches, converters and commands contain it in their rows; `docs/compatibility.md`
+//! is generated from it.
 
-/// How much of a keyword works.
+/// How completely a keyword is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// All that HAProxy's manual says of it.
+    /// Everything described in HAProxy's manual.
     Full,
-    /// Some of it; what does not, and why.
+    /// Partly; the text describes the missing part and the reason.
     Partial(&'static str),
-    /// It has no effect, with a warning, or is refused; and why.
+    /// No effect, with a warning, or refused; with the reason.
     None(&'static str),
 }
 
 impl Support {
-    /// Why it is not all there; empty where it is.
+    /// The reason for incomplete support; empty if it is complete.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Full => "",

@@ -1,8 +1,8 @@
-//! Clock, time and size units, addresses, hashes, integers of variable length, raw bytes in text, bytes that wait to be sent,
-//! whole files and inherited descriptors: what several crates use and that knows no word of the domain.
+//! Domain-independent helpers used by several crates: clock, time and size units, addresses, hashes, variable-length integers, raw
+//! bytes in text, output queues, whole files and inherited descriptors.
 //!
-//! No socket or environment variable is touched here, except by [`clock`], which asks the system
-//! for the time and for the local time zone, and by [`output`], which may write to one.
+//! No socket or environment variable is used here, except by [`clock`], which reads the system's time and time zone, and by
+//! [`output`], which may write to a socket.
 
 #![forbid(unsafe_code)]
 

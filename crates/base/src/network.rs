@@ -1,22 +1,21 @@
-//! IPv4 and IPv6 networks as ACLs, `src` patterns, `forwardfor except` and the like write them: an
-//! address with an optional prefix length or, for IPv4, a dotted mask.
+//! IPv4 and IPv6 networks in ACLs, `src` patterns, `forwardfor except` and the like: an address with an optional prefix length or,
+//! for IPv4, a dotted mask.
 //!
 //! Host names are not resolved here.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A network: its address with the bits outside of the mask cleared, and the mask.
+/// A network: its address with the bits outside the mask cleared, and the mask.
 ///
-/// An IPv4 mask need not be contiguous (`10.0.0.1/255.0.0.255` is allowed), hence the mask rather
-/// than a length.
+/// An IPv4 mask need not be contiguous (`10.0.0.1/255.0.0.255` is allowed), so the mask is stored rather than a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Network {
     /// IPv4 address and mask, both in host order.
     V4 {
         /// Masked address.
         address: u32,
-        /// Bits that count.
+        /// The significant bits.
         mask: u32,
     },
     /// IPv6 address and prefix length.
@@ -28,10 +27,10 @@ pub enum Network {
     },
 }
 
-/// What is wrong with a network.
+/// An error in a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkError {
-    /// The part before the slash is no IP address.
+    /// The part before the slash is not an IP address.
     Address,
     /// The part after the slash is neither a length in range nor a mask.
     Mask,
@@ -49,8 +48,7 @@ impl fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// Parses `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, `192.0.2.1`, `10.1/16`-like short IPv4
-    /// forms are refused.
+    /// Parses `192.0.2.0/24`, `192.0.2.0/255.255.255.0` or `192.0.2.1`; short IPv4 forms such as `10.1/16` are refused.
     pub fn parse(text: &str) -> Result<Self, NetworkError> {
         let (address, mask) = match text.split_once('/') {
             Some((address, mask)) => (address, Some(mask)),
@@ -69,7 +67,7 @@ impl Network {
         Ok(Self::V6 { address: u128::from(address) & v6_mask(length), length })
     }
 
-    /// The network that holds only `address`.
+    /// The network that contains only `address`.
     pub fn host(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self::V4 { address: v4.into(), mask: u32::MAX },
@@ -77,9 +75,8 @@ impl Network {
         }
     }
 
-    /// Whether `address` lies in the network. An IPv4 network also holds the mapped
-    /// (`::ffff:0:0/96`) form of its addresses, and an IPv6 network under `::ffff:0:0/96` the IPv4
-    /// addresses.
+    /// Whether the network contains `address`. An IPv4 network also contains the mapped (`::ffff:0:0/96`) form of its addresses,
+    /// and an IPv6 network below `::ffff:0:0/96` the IPv4 addresses.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (*self, address) {
             (Self::V4 { address, mask }, IpAddr::V4(v4)) => u32::from(v4) & mask == address,
@@ -128,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_hold_what_they_say() {
+    fn networks_contain_their_addresses() {
         let cases: &[(&str, &str, bool)] = &[
             ("192.0.2.0/24", "192.0.2.77", true),
             ("192.0.2.0/24", "192.0.3.77", false),
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_networks_are_refused() {
+    fn invalid_networks_are_refused() {
         let cases = [
             ("", NetworkError::Address),
             ("10.1", NetworkError::Address),
@@ -169,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_written_as_it_is_read() {
+    fn networks_round_trip() {
         for text in ["192.0.2.0/24", "0.0.0.0/0", "10.0.0.1/255.0.0.255", "2001:db8::/32", "::/0"] {
             assert_eq!(Network::parse(text).unwrap().to_string(), text);
         }

@@ -1,43 +1,43 @@
-//! Bytes that wait to be sent on a connection: written at the end, taken from the front.
+//! A queue of bytes to be sent on a connection: appended at the end, consumed from the front.
 
-/// What waits, in one piece.
+/// The pending bytes, contiguous.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     bytes: Vec<u8>,
-    /// How many of them have left.
+    /// The number of bytes already sent.
     sent: usize,
 }
 
 impl Outgoing {
-    /// Where bytes are appended.
+    /// The buffer for appending bytes.
     #[inline]
     pub fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// What waits.
+    /// The pending bytes.
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
-    /// How many bytes wait.
+    /// The number of pending bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// Whether nothing waits.
+    /// Whether no bytes are pending.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first `count` bytes have left. Once none waits, memory beyond `kept` bytes is given back;
-    /// while some do, those that have left are forgotten once they are more than `kept`.
+    /// Removes the first `count` bytes. When the queue becomes empty, memory beyond `kept` bytes is freed; otherwise sent bytes are
+    /// discarded once they exceed `kept`.
     pub fn advance(&mut self, count: usize, kept: usize) {
         self.sent += count.min(self.len());
         if self.sent == self.bytes.len() {
@@ -50,7 +50,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives memory back that what waits does not need.
+    /// Frees memory that the pending bytes do not need.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_leaves_in_order_and_takes_no_more_memory_than_is_kept() {
+    fn bytes_leave_in_order_and_memory_is_bounded() {
         let mut outgoing = Outgoing::default();
         let all: Vec<u8> = (0..=255).cycle().take(10_000).collect();
         outgoing.end().extend_from_slice(&all[..4000]);

@@ -1,14 +1,11 @@
-//! Text for descriptors that the process was started with: standard output, standard error and the
-//! `fd@N` of `log` lines.
+//! Writes text to inherited descriptors: standard output, standard error and the `fd@N` of `log` lines.
 //!
-//! A pipe, a terminal or a socket may be read slowly or not at all. [`Output::write`] never waits for
-//! the reader: text that does not fit is lost, and the caller counts it. A regular file has no
-//! reader and is written as usual.
+//! A pipe, a terminal or a socket may be read slowly or not at all. [`Output::write`] never waits for the reader: text that does
+//! not fit is dropped, and the caller counts it. A regular file has no reader and is written normally.
 //!
-//! `O_NONBLOCK` belongs to the open file and not to the descriptor, so setting it changes the file
-//! for every process that shares it, such as a shell. Pipes and terminals are therefore opened again
-//! through `/proc`. The flag is set on the shared file only if that fails: without `/proc`, or
-//! without permission after a change of user. Called by logs, messages and traces.
+//! `O_NONBLOCK` belongs to the open file rather than the descriptor, so setting it affects every process that shares the file, such
+//! as a shell. Pipes and terminals are therefore reopened through `/proc`. The flag is set on the shared file only if that fails:
+//! without `/proc`, or without permission after a change of user. Used for logs, messages and traces.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -20,20 +17,20 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-/// An open file that can be written without waiting.
+/// An open file that can be written without blocking.
 #[derive(Debug)]
 enum OutputFile {
     /// Regular files, and pipes and devices with `O_NONBLOCK`.
     File(OwnedFd),
-    /// Sockets: each call asks not to wait.
+    /// Sockets: each call requests non-blocking operation.
     Socket(OwnedFd),
 }
 
-/// A descriptor to which text is written without waiting for its reader. Threads share it.
+/// A descriptor to which text is written without waiting for its reader. Shared between threads.
 #[derive(Debug)]
 pub struct Output {
     open: RwLock<OutputFile>,
-    /// Whether the latest text was written in part, so that the next one begins a new line.
+    /// Whether the last text was written partially, so that the next one begins a new line.
     cut: AtomicBool,
 }
 
@@ -67,7 +64,7 @@ impl Output {
         let begun = usize::from(was_cut);
         match written {
             Ok(length) if length == begun + text.len() => return Ok(()),
-            // The line feed alone was written.
+            // Only the line feed was written.
             Ok(length) if length == begun => {}
             Ok(_) => self.cut.store(true, Relaxed),
             Err(error) => {
@@ -110,12 +107,11 @@ impl OutputFile {
     }
 }
 
-/// The outputs of this process by the number of their descriptor. There are as many as the
-/// configuration names.
+/// The outputs of this process by descriptor number: as many as the configuration names.
 static OUTPUTS: Mutex<Vec<(i32, Arc<Output>)>> = Mutex::new(Vec::new());
 
-/// The output for the descriptor `number`, which `duplicate` copies when it is first wanted. Later
-/// calls return the same output, so that all threads see whether a line was cut.
+/// The output for the descriptor `number`, which `duplicate` copies on first use. Later calls return the same output, so that all
+/// threads see whether a line was truncated.
 ///
 /// # Errors
 /// Those of `duplicate` and of [`Output::new`].
@@ -148,7 +144,7 @@ impl Standard {
         }
     }
 
-    /// Opens the stream for writing while the process still has the rights of its start.
+    /// Opens the stream for writing while the process still has its initial privileges.
     ///
     /// # Errors
     /// Those of [`Output::new`].
@@ -157,7 +153,7 @@ impl Standard {
         shared(descriptor.as_raw_fd(), || descriptor.try_clone_to_owned())
     }
 
-    /// Writes `text` as [`Output::write`] does.
+    /// Writes `text` like [`Output::write`].
     ///
     /// # Errors
     /// Those of [`Output::new`] and [`Output::write`].
@@ -166,8 +162,7 @@ impl Standard {
     }
 }
 
-/// Opens the outputs for the standard streams again after other files took their place (`-D`), so
-/// that the earlier files are closed.
+/// Reopens the outputs for the standard streams after they were redirected (`-D`), so that the earlier files are closed.
 pub fn reopen_standard() {
     let outputs = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
     for stream in Standard::BOTH.map(Standard::descriptor) {
@@ -183,7 +178,7 @@ pub fn reopen_standard() {
 
 /// Writes a message to standard error without waiting for its reader.
 pub fn to_standard_error(text: &str) {
-    // Standard error is the last place to report to.
+    // There is nowhere else to report a failure.
     let _ = Standard::Error.write(text.as_bytes());
 }
 
@@ -194,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Fills `output` until it takes no more; the number of lines written whole.
+    /// Fills `output` until it accepts no more; returns the number of complete lines.
     fn fill(output: &Output, line: &[u8]) -> usize {
         let lines = (0..1 << 16).take_while(|_| output.write(line).is_ok()).count();
         assert!(lines < 1 << 16, "an output without a reader takes everything");
@@ -218,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_behind_a_cut_one_begin_a_line() {
+    fn lines_after_a_truncated_one_start_a_new_line() {
         let (mut reader, writer) = UnixStream::pair().unwrap();
         let output = Output::new(writer.into()).unwrap();
         let mut line = vec![b'x'; 3000];
@@ -233,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_one_descriptor_are_the_same() {
+    fn outputs_are_shared_per_descriptor() {
         let open = || Ok(OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?));
         let first = shared(-5, open).unwrap();
         assert!(Arc::ptr_eq(&first, &shared(-5, || unreachable!("it is open already")).unwrap()));

@@ -1,28 +1,26 @@
-//! Text that may hold bytes which are no UTF-8: configuration words with `\xE0`, files in another
-//! encoding.
+//! Text that may contain invalid UTF-8: configuration words with `\xE0`, files in other encodings.
 //!
-//! Words are `str` all over the house, and nearly always plain text. A byte that is no part of
-//! UTF-8 is written as a character of a private range, U+10FF00 plus the byte, and becomes the byte
-//! again where the text turns into bytes that leave. Both ways lose nothing: the few genuine
-//! characters of that range are taken apart into bytes as well.
+//! Words are `str` everywhere, and nearly always plain text. A byte that is not valid UTF-8 is represented by a character in a
+//! private range, U+10FF00 plus the byte, and converted back when the text is output as bytes. The conversion is lossless in both
+//! directions: the few genuine characters in that range are split into bytes as well.
 
 use std::borrow::Cow;
 
-/// The two bytes that the characters of U+10FF00 to U+10FFFF begin with.
+/// The first two bytes of the characters U+10FF00 to U+10FFFF.
 const LEAD: [u8; 2] = [0xf4, 0x8f];
 
-/// The character that stands for a byte.
+/// The character that represents a byte.
 fn stand_in(byte: u8) -> char {
     char::from_u32(0x10_ff00 + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The byte that a character of text stands for.
+/// The byte represented by a character.
 #[must_use]
 pub fn byte_of(c: char) -> Option<u8> {
     u32::from(c).checked_sub(0x10_ff00).and_then(|byte| u8::try_from(byte).ok())
 }
 
-/// Text that [`bytes_of`] makes `bytes` of again.
+/// Converts bytes to text that [`bytes_of`] converts back.
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes)
@@ -43,7 +41,7 @@ pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The bytes that `text` was made of.
+/// Converts text back to the original bytes.
 #[must_use]
 pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     if !may_stand_in(text.as_bytes()) {
@@ -59,7 +57,7 @@ pub fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// Whether a character of the range, or of the one below it, is among `bytes`.
+/// Whether `bytes` contain a character in the range, or in the one below it.
 fn may_stand_in(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == LEAD)
 }
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_bytes_come_back_as_they_were() {
+    fn arbitrary_bytes_round_trip() {
         let all: Vec<u8> = (0..=255).collect();
         let cases: &[&[u8]] = &[
             b"",
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_borrowed_both_ways() {
+    fn plain_text_is_borrowed_in_both_directions() {
         assert!(matches!(text_of("né".as_bytes()), Cow::Borrowed("né")));
         assert!(matches!(bytes_of("né"), Cow::Borrowed(_)));
     }

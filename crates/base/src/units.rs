@@ -1,12 +1,12 @@
-//! Time and size values as configurations write them (manual, sections 2.5 and 2.6).
+//! Time and size values in configurations (manual, sections 2.5 and 2.6).
 //!
-//! Both are unsigned integers with an optional suffix. Nothing here knows which keyword the value
-//! belongs to; the caller turns a [`UnitError`] into a message of its own.
+//! Both are unsigned integers with an optional suffix. The keyword is unknown here; the caller turns a [`UnitError`] into its own
+//! message.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The unit of a number written without a suffix, which is also the grain of the result.
+/// The unit of a number without a suffix, which is also the resolution of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultUnit {
     /// Microseconds.
@@ -48,10 +48,10 @@ impl DefaultUnit {
     }
 }
 
-/// What is wrong with a time or a size.
+/// An error in a time or a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnitError {
-    /// No text at all.
+    /// The text is empty.
     Empty,
     /// The byte at this offset is neither a digit nor a known suffix.
     Unexpected {
@@ -60,9 +60,9 @@ pub enum UnitError {
         /// The character itself.
         found: char,
     },
-    /// Larger than 2147483647 of the default unit, or than 64 bits for a size.
+    /// Above 2147483647 default units, or above 64 bits for a size.
     Overflow,
-    /// Not zero, but less than one of the default unit.
+    /// Not zero, but less than one default unit.
     Underflow,
 }
 
@@ -79,13 +79,13 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// The largest number of default units a time may have: HAProxy keeps its timers in 31 bits.
+/// The maximum time in default units: HAProxy stores times in 31 bits.
 pub const TIME_MAX: u64 = i32::MAX as u64;
 
 /// Parses a time such as `30s`, `1500`, `5m` or `200us` (section 2.5).
 ///
-/// The result is truncated to whole default units, as HAProxy does, so that `1500us` is one
-/// millisecond where the default unit is the millisecond.
+/// As in HAProxy the result is truncated to whole default units, so `1500us` is one millisecond if the default unit is the
+/// millisecond.
 pub fn parse_duration(text: &str, unit: DefaultUnit) -> Result<Duration, UnitError> {
     let (number, rest_at) = leading_number(text)?;
     let rest = &text[rest_at..];
@@ -98,7 +98,7 @@ pub fn parse_duration(text: &str, unit: DefaultUnit) -> Result<Duration, UnitErr
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
         _ => {
-            // Point behind what could still have been a unit: `5mx` fails on the x.
+            // Points after the longest known unit: `5mx` fails at the x.
             let known = ["us", "ms", "s", "m", "h", "d"]
                 .iter()
                 .filter(|suffix| rest.starts_with(**suffix))
@@ -154,7 +154,7 @@ mod tests {
     use DefaultUnit::*;
 
     #[test]
-    fn every_unit_of_section_2_5_is_understood() {
+    fn every_unit_of_section_2_5_is_parsed() {
         let cases: &[(&str, DefaultUnit, u64)] = &[
             ("0", Milliseconds, 0),
             ("1500", Milliseconds, 1_500_000),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_times_say_what_is_wrong_and_where() {
+    fn invalid_times_report_cause_and_position() {
         let cases: &[(&str, UnitError)] = &[
             ("", UnitError::Empty),
             ("x", UnitError::Unexpected { at: 0, found: 'x' }),

@@ -1,21 +1,20 @@
-//! Integers of variable length as HAProxy's peers and stream processing protocols write them
-//! (doc/peers.txt and doc/SPOE.txt, "variable-length integers"): below 240 in one byte, otherwise 4
-//! bits in the first and 7 bits in each that follows, every byte standing for itself plus what its
-//! continuation adds, so that a number has one encoding alone.
+//! Variable-length integers of HAProxy's peers and stream processing protocols (doc/peers.txt and doc/SPOE.txt, "variable-length
+//! integers"): below 240 in one byte, otherwise 4 bits in the first byte and 7 bits in each further one, where every byte adds to
+//! the value of its predecessors, so that each number has a single encoding.
 
-/// The longest encoding of a number of 64 bits.
+/// The maximum length of an encoded 64-bit number.
 pub const LONGEST: usize = 10;
 
-/// What is wrong with bytes that should be a number.
+/// An invalid encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// They end before the number does.
+    /// The input ends within the number.
     Short,
-    /// The number does not fit in 64 bits.
+    /// The number exceeds 64 bits.
     Big,
 }
 
-/// Whether a number is one byte, which is its value.
+/// Whether a number is encoded as a single byte with its value.
 #[inline]
 pub fn is_short(value: u64) -> bool {
     value < 0xf0
@@ -41,7 +40,7 @@ fn write_long(out: &mut Vec<u8>, value: u64) {
     out.push(rest as u8);
 }
 
-/// Reads a number from the beginning of `bytes`: its value and how many bytes it takes.
+/// Reads a number from the beginning of `bytes`; returns its value and its length.
 #[inline]
 pub fn read(bytes: &[u8]) -> Result<(u64, usize), Flaw> {
     match bytes {
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_take_the_bytes_that_the_protocol_says() {
+    fn encodings_match_the_protocol() {
         let cases: [(u64, &[u8]); 9] = [
             (0, &[0]),
             (239, &[239]),
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_in_64_bits_is_refused_and_never_wraps() {
+    fn numbers_beyond_64_bits_are_refused() {
         let most = written(u64::MAX);
         assert_eq!((read(&most), most.len()), (Ok((u64::MAX, LONGEST)), LONGEST));
         let mut more = most.clone();
@@ -112,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_comes_back_whatever_follows(value: u64, shift in 0u32..64, rest: Vec<u8>) {
+        fn every_number_round_trips_whatever_follows(value: u64, shift in 0u32..64, rest: Vec<u8>) {
             let value = value >> shift;
             let mut bytes = written(value);
             let length = bytes.len();

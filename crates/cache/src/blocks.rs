@@ -1,4 +1,4 @@
-//! Blocks of a body in a file, and how one is waited for.
+//! Blocks of a body in a file, and how to wait for one.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -6,17 +6,17 @@ use std::task::{Context, Poll, Waker};
 
 /// The body in an open file.
 pub trait Blocks: Debug + Send + Sync {
-    /// Reads a block. May wait for the disk. `None`: it is not what it should be, or cannot be read.
+    /// Reads a block. May block on the disk. `None` if it is corrupt or cannot be read.
     fn read(&self, block: u64) -> Option<Vec<u8>>;
 }
 
-/// What has blocks read.
+/// Starts reading blocks.
 pub(crate) trait Fetches: Debug + Send + Sync {
-    /// Has a block read, which `fetch` hears of.
+    /// Starts reading a block; the result goes to `fetch`.
     fn fetch(&self, block: u64, fetch: &Arc<Fetch>);
 }
 
-/// A block that is being read.
+/// A block being read.
 #[derive(Debug, Default)]
 pub struct Fetch {
     state: Mutex<Fetched>,
@@ -24,13 +24,13 @@ pub struct Fetch {
 
 #[derive(Debug, Default)]
 struct Fetched {
-    /// What came of it.
+    /// The result, once known.
     data: Option<Option<Arc<[u8]>>>,
     waiting: Option<Waker>,
 }
 
 impl Fetch {
-    /// It is there, or will not be.
+    /// Sets the result; `None` if the block cannot be read.
     pub fn end(&self, data: Option<Vec<u8>>) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.data.get_or_insert(data.map(Into::into));

@@ -1,29 +1,28 @@
-//! What is kept in the order of its use: what was used the longest time ago leaves first.
+//! Items in order of use: the least recently used one is evicted first.
 //!
-//! A use is a store in the thing itself, by whoever looks it up; the order learns of it when the
-//! thing's turn to leave would come. It stands under its owner's lock, in [`Order`](crate::order) and
-//! [`Files`](crate::StoreFiles).
+//! A lookup only stores the time of use in the item itself; the order is updated when the item is about to be evicted. It is
+//! protected by its owner's lock, in [`Order`](crate::order) and [`Files`](crate::StoreFiles).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many that turn out to be in use are passed over in one go.
+/// How many items that turn out to be in use are skipped in one pass.
 const MOST_PASSED_OVER: usize = 64;
 
-/// Something that is used.
+/// An item with a time of use.
 pub(crate) trait UsedItem {
-    /// The number that tells it from others, which is given once.
+    /// Returns its unique number, assigned once.
     fn number(&self) -> u64;
 
-    /// When it was used last, in ms. Written by any worker.
+    /// Returns the time of its last use, in ms. Written by any worker.
     fn used_ms(&self) -> &AtomicU64;
 
-    /// Under what instant it stands in the order. Written under the lock of that.
+    /// Returns the time under which it is in the order. Written under the order's lock.
     fn placed_ms(&self) -> &AtomicU64;
 }
 
-/// Things by when they were used, as far as is known here, and by number.
+/// Items by known time of use and number.
 #[derive(Debug)]
 pub(crate) struct ByUse<T>(BTreeMap<(u64, u64), Arc<T>>);
 
@@ -50,7 +49,7 @@ impl<T: UsedItem> ByUse<T> {
         self.0.len()
     }
 
-    /// The one that was used the longest time ago, or nearly so where many were used meanwhile.
+    /// Returns the least recently used item, or nearly so if many were used in the meantime.
     pub(crate) fn least_used(&mut self) -> Option<Arc<T>> {
         for _ in 0..MOST_PASSED_OVER {
             let first = self.0.first_entry()?;

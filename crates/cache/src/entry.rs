@@ -1,5 +1,4 @@
-//! What is known of one file: for what it answers, how long it may be used, how much it takes. Kept by
-//! [`Files`](crate::StoreFiles).
+//! The metadata of one file: its key, freshness and size. Kept by [`Files`](crate::StoreFiles).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +7,7 @@ use crate::identity::Identity;
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// Memory that an entry takes beside its key, what it varies on and its tags.
+/// Memory overhead of an entry, excluding its key, variant and tags.
 pub(crate) const ENTRY: usize = size_of::<Entry>() + 128;
 
 /// A response in a file.
@@ -17,27 +16,27 @@ pub struct Entry {
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
-    /// Its tags, spaces between them.
+    /// Its tags, separated by spaces.
     pub(crate) tags: Box<[u8]>,
     pub(crate) times: FreshnessTimes,
     /// The number of its file.
     pub number: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// When it was used last. Written by any worker.
+    /// The time of its last use. Written by any worker.
     pub(crate) used_ms: AtomicU64,
-    /// Under what instant it stands in the order of use. Written under the lock of that.
+    /// The time under which it is in the order of use. Written under the order's lock.
     pub(crate) placed_ms: AtomicU64,
-    /// Whether the file is there as a whole.
+    /// Whether the file is complete.
     pub(crate) is_there: AtomicBool,
-    /// Whether nobody may get it any more.
+    /// Whether it must not be used any more.
     pub(crate) is_gone: AtomicBool,
-    /// Whether memory does not hold it.
+    /// Whether it is too long for memory.
     pub(crate) is_long: bool,
 }
 
 impl Entry {
-    /// One whose file is not there yet.
+    /// Creates an entry without a complete file.
     pub(crate) fn new(
         Identity { hash, key, variant }: Identity,
         tags: Box<[u8]>,
@@ -62,27 +61,27 @@ impl Entry {
         }
     }
 
-    /// Whether nobody may get it any more.
+    /// Whether it must not be used any more.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
     }
 
-    /// Whether memory does not hold it: it is sent out of its file.
+    /// Whether it is too long for memory, so that it is sent from its file.
     pub fn is_long(&self) -> bool {
         self.is_long
     }
 
-    /// The first 32 bits of the hash of its key.
+    /// Returns the first 32 bits of its key's hash.
     pub fn hash(&self) -> u32 {
         (self.hash >> 32) as u32
     }
 
-    /// What it varies on, as one number; 0 for nothing.
+    /// Returns its variant as a number; 0 for none.
     pub fn variant(&self) -> u64 {
         self.variant.number()
     }
 
-    /// Seconds until it is not fresh any more; negative since.
+    /// Returns the seconds until it is stale; negative afterwards.
     pub fn expires(&self, now_ms: u64) -> i64 {
         self.times.expires_in(now_ms)
     }

@@ -1,11 +1,10 @@
-//! The format of a response in a file (`disk`): what is written, and what is read back. No I/O: bytes
-//! in, bytes out. Nothing of a file is believed before its checksum is right.
+//! The file format of a stored response (`disk`). No I/O: it converts bytes. The content of a file is not used before its checksum
+//! has been verified.
 //!
-//! A file is a header of [`HEADER`] bytes, the description of the response, and its body in blocks
-//! of [`BLOCK`] bytes, the last one shorter, each followed by its checksum (XXH3, 64 bits, seeded
-//! with the file's number, the block's for a block, so that none is taken for another). Numbers are
-//! little-endian. Instants are of the calendar, as the monotonic clock is another after each start
-//! of the machine.
+//! A file consists of a header of [`HEADER`] bytes, the description of the response, and its body in blocks of [`BLOCK`] bytes, the
+//! last one shorter, each followed by its checksum (XXH3, 64 bits, seeded with the file's number and, for a block, the block's
+//! number, so that they cannot be mixed up). Numbers are little-endian. Times are wall-clock times, since the monotonic clock
+//! restarts with the machine.
 
 use http::Head;
 use twox_hash::XxHash3_64;
@@ -14,71 +13,70 @@ use crate::object::Object;
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// Bytes of the header.
+/// Size of the header.
 pub const HEADER: usize = 48;
 
-/// Bytes of a block of the body, its checksum not counted.
+/// Size of a block of the body, without its checksum.
 pub const BLOCK: usize = 64 * 1024;
 
-/// Bytes of a checksum.
+/// Size of a checksum.
 pub const SUM: usize = 8;
 
 const MAGIC: &[u8; 8] = b"weircach";
 
 const VERSION: u32 = 1;
 
-/// No description is longer.
+/// Maximum size of a description.
 const MOST: u32 = 4 << 20;
 
-/// A file that says to be from so much later is from another time, in ms.
+/// A file with a time this far in the future is invalid, in ms.
 const SKEW: i64 = 10_000;
 
-/// An instant on both clocks, in ms: a second more or less of the calendar would have what is stale
-/// used.
+/// The time on both clocks, in ms: rounding wall-clock time to seconds could make a stale response usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
-    /// Of the monotonic clock.
+    /// The monotonic clock.
     pub ms: u64,
-    /// Since 1970.
+    /// Wall-clock time since 1970.
     pub wall_ms: i64,
 }
 
-/// A file is not what it should be: it is removed.
+/// A file is invalid, and will be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrong;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeader {
-    /// The number of the file, which its name says too.
+    /// The number of the file, as in its name.
     pub number: u64,
-    /// Bytes of the description.
+    /// Size of the description.
     pub described: u32,
-    /// Bytes of the body.
+    /// Size of the body.
     pub body: u64,
     sum: u64,
 }
 
 impl FileHeader {
-    /// Bytes of the whole file.
+    /// Returns the size of the whole file.
     pub fn size(&self) -> u64 {
         self.blocks_at() + self.body + self.blocks() * SUM as u64
     }
 
-    /// How many blocks the body has.
+    /// Returns the number of blocks in the body.
     pub fn blocks(&self) -> u64 {
         self.body.div_ceil(BLOCK as u64)
     }
 
-    /// Where the first block is.
+    /// Returns the offset of the first block.
     pub fn blocks_at(&self) -> u64 {
         HEADER as u64 + u64::from(self.described)
     }
 
-    /// Reads what is at the beginning of a file.
+    /// Parses the beginning of a file.
     ///
     /// # Errors
-    /// It is none.
+    /// It is invalid.
     pub fn read(bytes: &[u8]) -> Result<Self, Wrong> {
         let mut rest = bytes.get(..HEADER).ok_or(Wrong)?;
         let own = &rest[..HEADER - SUM];
@@ -93,12 +91,12 @@ impl FileHeader {
             sum: u64::from_le_bytes(array(&mut rest)?),
         };
         let is_sound = u64::from_le_bytes(array(&mut rest)?) == sum;
-        // No file is so long that its length could not be told.
+        // No file is long enough for its length to overflow.
         (is_sound && header.described <= MOST && header.body < 1 << 56).then_some(header).ok_or(Wrong)
     }
 }
 
-/// A response as a file describes it.
+/// The description of a response in a file.
 #[derive(Debug, Clone)]
 pub struct Described {
     pub(crate) key: Box<[u8]>,
@@ -107,17 +105,17 @@ pub struct Described {
     pub(crate) times: FreshnessTimes,
 }
 
-/// Whether a field is left out of a description: the length of the body is that of the file's.
+/// Whether a field is left out of a description: the file has the length of the body.
 fn is_left_out(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length")
 }
 
-/// Bytes of the file of `object`.
+/// Returns the size of the file for `object`.
 pub(crate) fn size(object: &Object) -> u64 {
     size_of(&object.key, &object.variant, &object.head, object.body.len() as u64)
 }
 
-/// Bytes of a file.
+/// Returns the size of a file.
 pub(crate) fn size_of(key: &[u8], variant: &Variant, head: &Head, body: u64) -> u64 {
     let option = |bytes: Option<usize>| 1 + bytes.map_or(0, |length| 4 + length);
     let Variant { codings, referer, origin } = variant;
@@ -130,7 +128,7 @@ pub(crate) fn size_of(key: &[u8], variant: &Variant, head: &Head, body: u64) -> 
     HEADER as u64 + described as u64 + body + body.div_ceil(BLOCK as u64) * SUM as u64
 }
 
-/// The header of the file with that number, and the description of `object`.
+/// Returns the header of the file with that number, and the description of `object`.
 pub fn describe(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
     let described = described(&object.key, &object.variant, &object.head, &object.times, now);
     let mut text = header(number, object.body.len() as u64, &described);
@@ -165,7 +163,7 @@ pub(crate) fn described(
     text
 }
 
-/// The header before a description and a body of so many bytes, [`HEADER`] bytes.
+/// Returns the header for a description and a body of `body` bytes, [`HEADER`] bytes long.
 pub fn header(number: u64, body: u64, described: &[u8]) -> Vec<u8> {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);
@@ -178,10 +176,10 @@ pub fn header(number: u64, body: u64, described: &[u8]) -> Vec<u8> {
     header
 }
 
-/// Reads the description that follows a header.
+/// Parses the description after a header.
 ///
 /// # Errors
-/// It is not the one that was written.
+/// It is corrupt.
 pub fn read(header: &FileHeader, bytes: &[u8], now: Clocks) -> Result<Described, Wrong> {
     if bytes.len() as u64 != u64::from(header.described)
         || XxHash3_64::oneshot_with_seed(header.number, bytes) != header.sum
@@ -220,7 +218,7 @@ pub fn read(header: &FileHeader, bytes: &[u8], now: Clocks) -> Result<Described,
     Ok(Described { key, variant: Variant { codings, referer, origin }, head, times })
 }
 
-/// Instants of the calendar as those of the monotonic clock.
+/// Converts wall-clock times to the monotonic clock.
 fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<FreshnessTimes, Wrong> {
     let wall = now.wall_ms;
     let since = |instant: i64| instant.checked_sub(wall).and_then(|since| since.checked_add(now.ms as i64));
@@ -229,7 +227,7 @@ fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<Fre
         return Err(Wrong);
     }
     let stored = since(stored).ok_or(Wrong)?;
-    // What came before the clock began is older by as much.
+    // For a response from before the start of the clock, the difference is added to its age.
     let before = u32::try_from((-stored).max(0) / 1000).map_err(|_| Wrong)?;
     let ms = |instant: i64| since(instant).map(|ms| ms.max(0) as u64).ok_or(Wrong);
     Ok(FreshnessTimes {
@@ -242,13 +240,13 @@ fn times(age: u32, modified: i64, instants: [i64; 4], now: Clocks) -> Result<Fre
     })
 }
 
-/// The checksum of a block of the file with that number.
+/// Returns the checksum of a block of the file with that number.
 pub fn sum(number: u64, block: u64, data: &[u8]) -> [u8; SUM] {
     XxHash3_64::oneshot_with_seed(number ^ block.rotate_left(32), data).to_le_bytes()
 }
 
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Nothing of a head has so many bytes.
+    // No part of a head is this long.
     out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
     out.extend_from_slice(bytes);
 }

@@ -1,9 +1,8 @@
-//! The responses of a cache that are in files (`disk`): the place of each, the least recently used one,
-//! and the work for the threads that read and write. No I/O: the crate `disk` asks for work
-//! ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and reports its outcome.
+//! The responses of a cache that are in files (`disk`): their metadata, the order of eviction, and the jobs for the I/O threads. No
+//! I/O: the crate `disk` asks for jobs ([`StoreFiles::next_change`], [`StoreFiles::next_read`]) and reports their outcome.
 //!
-//! Looking up takes no lock. A file that is not wanted any more is known as gone before anything
-//! else is done about it, so that nobody gets what was purged.
+//! A lookup takes no lock. An unwanted file is marked as gone before anything else happens to it, so that purged responses are not
+//! used.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -27,87 +26,87 @@ use crate::settings::{CacheSettings, Disk};
 use crate::spooled::Spooled;
 use crate::vary::Variant;
 
-/// So many bytes may wait to be written at least: a long response may come in one go.
+/// Minimum number of bytes that may wait to be written, since a long response may arrive at once.
 const LEAST_WAITING: u64 = 8 << 20;
 
-/// So many reads may wait; who comes then goes to the server.
+/// Maximum number of queued reads; further requests go to the server.
 const MOST_READS: usize = 1024;
 
-/// Purges remembered while files are looked through; beyond that, files not yet seen are not used.
+/// Number of purges remembered during the scan of files; beyond that, files not yet seen are not used.
 const MOST_PURGES: usize = 64;
 
-/// The same of keys whose responses changed meanwhile.
+/// The same for keys with responses changed during the scan.
 const MOST_KEYS: usize = 1 << 20;
 
 /// The files of one store.
 #[derive(Debug)]
 pub struct StoreFiles {
-    /// What the section says.
+    /// The settings of the section.
     pub settings: Disk,
     /// The name of the section.
     pub name: Box<str>,
-    /// The field that names tags.
+    /// The header field with tags.
     tags: Option<http::Name>,
-    /// Memory that entries may take.
+    /// Maximum memory for entries.
     most_memory: usize,
-    /// Bytes that may wait to be written.
+    /// Maximum number of bytes waiting to be written.
     most_waiting: u64,
-    /// Bytes of a body that memory may hold.
+    /// Maximum size of a body in memory.
     most_in_memory: u64,
     buckets: Box<[ArcSwapOption<Vec<Arc<Entry>>>]>,
     order: Mutex<FileOrder>,
     changes: JobQueue<FileChange>,
     reads: JobQueue<FileRead>,
-    /// What is being read, by the numbers of files: no more than may wait. Held for a moment only, by
-    /// who comes for what memory does not have.
+    /// Reads in progress, by file number: at most as many as may be queued. Locked briefly by requests for responses that are not
+    /// in memory.
     loads: Mutex<HashMap<u64, Weak<ObjectRead>>>,
-    /// How many long responses are being sent. Written by who begins and who ends.
+    /// Number of long responses being sent. Written at their start and end.
     longs: AtomicUsize,
-    /// Whether files are read and written: the directory is this process's, and was looked through.
+    /// Whether files are read and written: this process owns the directory, and has scanned it.
     is_open: AtomicBool,
-    /// Whether all is over.
+    /// Whether it is shut down.
     is_closed: AtomicBool,
-    /// Whether threads were started.
+    /// Whether its threads were started.
     is_served: AtomicBool,
-    /// What happened. Written by workers and by the threads that read and write.
+    /// Statistics. Written by workers and by the I/O threads.
     pub counts: FileCounts,
 }
 
-/// What happened to files.
+/// File statistics.
 #[derive(Debug, Default)]
 pub struct FileCounts {
-    /// Responses that were read.
+    /// Responses read.
     pub hits: AtomicU64,
-    /// Responses that were written.
+    /// Responses written.
     pub written: AtomicU64,
-    /// Those that made room for others.
+    /// Responses evicted.
     pub evicted: AtomicU64,
-    /// Those that were not written, as too much waited to be.
+    /// Responses not written because too many bytes were waiting.
     pub passed: AtomicU64,
-    /// Files that were not what they should be.
+    /// Invalid files.
     pub wrong: AtomicU64,
-    /// What the system refused.
+    /// I/O errors.
     pub errors: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct FileOrder {
     by_use: ByUse<Entry>,
-    /// The last number given.
+    /// The last number assigned.
     number: u64,
-    /// Bytes of all files.
+    /// Size of all files.
     bytes: u64,
-    /// Bytes of memory of all entries.
+    /// Memory for all entries.
     memory: usize,
-    /// Bytes that wait to be written.
+    /// Number of bytes waiting to be written.
     waiting: u64,
-    /// Bytes of files that are being written and are no entries yet.
+    /// Size of files being written that have no entry yet.
     reserved: u64,
-    /// What changed while files are looked through.
+    /// Changes during the scan of files.
     meanwhile: Meanwhile,
 }
 
-/// What was taken out while files are looked through: it may be in one that was not seen yet.
+/// The removals during the scan of files: they may concern a file that was not seen yet.
 #[derive(Debug, Default)]
 struct Meanwhile {
     is_over: bool,
@@ -177,7 +176,7 @@ impl StoreFiles {
         locked(&self.order)
     }
 
-    /// What is in a file for a request, fresh or of use all the same, as `is_of_use` says.
+    /// Returns the entry for a request, if it is fresh or accepted by `is_of_use`.
     pub(crate) fn find(
         &self,
         request: &CacheRequest,
@@ -201,7 +200,7 @@ impl StoreFiles {
         Some(found.clone())
     }
 
-    /// Has an entry read. `None`: too much waits to be read.
+    /// Starts reading an entry. `None` if too many reads are queued.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Option<Arc<ObjectRead>> {
         let mut loads = locked(&self.loads);
         if let Some(load) = loads.get(&entry.number).and_then(Weak::upgrade) {
@@ -218,8 +217,8 @@ impl StoreFiles {
         Some(new)
     }
 
-    /// Offers a response that memory lets go of; `is_alone` where nobody sends it: its memory is
-    /// then counted here until it is written.
+    /// Offers a response evicted from memory for writing; if it `is_alone`, no request is sending it, and its memory is counted
+    /// here until it is written.
     pub(crate) fn offer(&self, object: &Arc<Object>, is_alone: bool) {
         let is_filed = object.file.as_ref().is_some_and(|entry| !entry.is_gone());
         if is_filed || object.is_hints || !self.is_open.load(Relaxed) {
@@ -245,7 +244,7 @@ impl StoreFiles {
         self.changes.push(FileChange::Write(entry, object.clone()), usize::MAX);
     }
 
-    /// Puts an entry in, for which others make room.
+    /// Adds an entry, evicting others.
     fn add(&self, entry: Entry, order: &mut FileOrder) -> Arc<Entry> {
         let entry = Arc::new(entry);
         order.bytes += entry.size;
@@ -267,7 +266,7 @@ impl StoreFiles {
         }
     }
 
-    /// Takes an entry out, and has its file removed.
+    /// Removes an entry and its file.
     fn take_out(&self, entry: &Arc<Entry>, order: &mut FileOrder) {
         if entry.is_gone.swap(true, Relaxed) {
             return;
@@ -280,7 +279,7 @@ impl StoreFiles {
         order.by_use.remove(entry);
         order.bytes -= entry.size;
         order.memory -= entry.memory();
-        // One that is being written is removed by who writes it.
+        // If it is still being written, the writer removes it.
         if entry.is_there.load(Relaxed) {
             self.changes.push(FileChange::Remove(entry.number), usize::MAX);
         }
@@ -296,7 +295,7 @@ impl StoreFiles {
         }
     }
 
-    /// What is kept of that key changed: what `is_meant` of it is gone.
+    /// Removes the entries of a changed key that `is_meant` accepts.
     pub(crate) fn remove(&self, hash: u64, key: &[u8], is_meant: impl Fn(&Variant) -> bool) -> usize {
         let mut order = self.order();
         order.meanwhile.note_key(hash);
@@ -307,13 +306,12 @@ impl StoreFiles {
         gone.len()
     }
 
-    /// Takes out what `purge` says, but for what `is_counted` says is in memory too; how many that
-    /// were.
+    /// Removes the entries that `purge` matches; returns their number, except those that `is_counted` reports as also in memory.
     pub(crate) fn purge(&self, purge: &Purge<'_>, is_counted: impl Fn(&Arc<Entry>) -> bool) -> usize {
         let all = {
             let mut order = self.order();
             order.meanwhile.note(purge);
-            // Looked at without the lock, which many would hold for long.
+            // Searched without the lock, since there may be many.
             order.by_use.iter().cloned().collect::<Vec<_>>()
         };
         let wanted = all.iter().filter(|entry| purge.means_file(&entry.key, &entry.tags));
@@ -325,17 +323,17 @@ impl StoreFiles {
         count
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.order().by_use.len()
     }
 
-    /// Every entry.
+    /// Returns all entries.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
         self.order().by_use.iter().cloned().collect()
     }
 
-    /// Bytes of all files.
+    /// Returns the size of all files.
     pub fn bytes(&self) -> u64 {
         self.order().bytes
     }
@@ -352,9 +350,9 @@ impl StoreFiles {
     }
 }
 
-/// Long responses, which go to their files as they come, and out of them in blocks.
+/// Long responses, which are written to and read from their files in blocks.
 impl StoreFiles {
-    /// The number of a new file, where files are written.
+    /// Returns the number for a new file, if files are written.
     pub(crate) fn next_number(&self) -> Option<u64> {
         self.is_open().then(|| {
             let mut order = self.order();
@@ -363,8 +361,7 @@ impl StoreFiles {
         })
     }
 
-    /// Sets so many bytes of files aside, for which others make room; false where that would be more
-    /// than half of all.
+    /// Reserves file space, evicting others; false if it is more than half of the total.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         let mut order = self.order();
         let has_place = order.reserved + bytes <= self.settings.size / 2;
@@ -380,7 +377,7 @@ impl StoreFiles {
         order.reserved = order.reserved.saturating_sub(bytes);
     }
 
-    /// Has `change` made, which has so many bytes in memory; false where too much waits.
+    /// Queues a change that holds `bytes` of memory; false if too many are waiting.
     pub(crate) fn change(&self, change: FileChange, bytes: u64) -> bool {
         if bytes > 0 {
             let mut order = self.order();
@@ -393,14 +390,13 @@ impl StoreFiles {
         self.changes.push(change, usize::MAX)
     }
 
-    /// So many bytes do not wait any more.
+    /// Called when `bytes` are no longer waiting.
     pub fn changed(&self, bytes: u64) {
         let mut order = self.order();
         order.waiting = order.waiting.saturating_sub(bytes);
     }
 
-    /// What came whole, with a body of so many bytes, is an entry from now on. False: files are not
-    /// written any more.
+    /// Turns a completely written response with a body of `body` bytes into an entry. False if files are no longer written.
     pub(crate) fn commit(&self, own: &Arc<Spooled>, body: u64, reserved: u64) -> bool {
         if !self.is_open() || own.has_failed() {
             return false;
@@ -418,7 +414,7 @@ impl StoreFiles {
         self.changes.push(FileChange::Commit(own.clone(), entry, body), usize::MAX)
     }
 
-    /// One more or one less that is being sent.
+    /// Counts a start (1) or end (-1) of sending.
     fn hold(&self, more: isize) {
         if more > 0 {
             self.longs.fetch_add(1, Relaxed);
@@ -427,7 +423,7 @@ impl StoreFiles {
         }
     }
 
-    /// A response of so many bytes that is sent out of the file of `entry`.
+    /// Returns a response of `length` bytes to be sent from the file of `entry`.
     pub fn long(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -441,7 +437,7 @@ impl StoreFiles {
     }
 }
 
-/// A file out of which something is sent.
+/// A file from which a response is sent.
 #[derive(Debug)]
 struct OpenFile {
     files: Arc<StoreFiles>,
@@ -462,20 +458,19 @@ impl Drop for OpenFile {
     }
 }
 
-/// What the threads do that read and write.
+/// The interface for the I/O threads.
 impl StoreFiles {
     /// Whether threads were started.
     pub fn is_served(&self) -> bool {
         self.is_served.load(Relaxed)
     }
 
-    /// Whether threads are to be started, which is so once.
+    /// Whether the caller must start the threads: true once.
     pub fn begin(&self) -> bool {
         !self.is_served.swap(true, Relaxed)
     }
 
-    /// Adds what was found in a file of an earlier process, of that many bytes. False: it is not
-    /// wanted, and to be removed.
+    /// Adds the entry for a file of an earlier process, of that size. False if it is not wanted, and must be removed.
     pub(crate) fn found(&self, hash: u64, described: &Described, header: &FileHeader, now_ms: u64) -> bool {
         let Described { key, variant, head, times } = described;
         let tags = self.tags_of(head);
@@ -502,8 +497,7 @@ impl StoreFiles {
         true
     }
 
-    /// All files of earlier processes were looked through, of which none had a higher number: from now
-    /// on there are others.
+    /// Called when all files of earlier processes were scanned; none had a number above `number`: from now on new ones are written.
     pub fn open(&self, number: u64) {
         let mut order = self.order();
         order.number = order.number.max(number);
@@ -514,11 +508,11 @@ impl StoreFiles {
         }
     }
 
-    /// Nothing is read or written from now on: another process has the directory, or will.
+    /// Stops reading and writing: another process has the directory, or will.
     pub fn close(&self) {
         self.is_closed.store(true, Relaxed);
         self.is_open.store(false, Relaxed);
-        // What was purged is not to be there for the next process.
+        // Purged files must not be found by the next process.
         drop(self.changes.take(|change| matches!(change, FileChange::Remove(_))));
         for read in self.reads.take(|read| matches!(read, FileRead::Block(..))) {
             if let FileRead::Load(_, load) = read {
@@ -534,36 +528,36 @@ impl StoreFiles {
         self.buckets.iter().for_each(|bucket| bucket.store(None));
     }
 
-    /// Whether that is so.
+    /// Whether it is closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
     }
 
-    /// The next change that is to be made; `None` once all is over. Waits for one.
+    /// Waits for and returns the next change to make; `None` after the shutdown.
     pub fn next_change(&self) -> Option<FileChange> {
         self.changes.next(|| self.is_closed())
     }
 
-    /// The next response that is to be read; `None` once all is over. Waits for one. Who waits for
-    /// it hears when `Load` is dropped, or told.
+    /// Waits for and returns the next read; `None` after the shutdown. Requests waiting for it are woken when the `Load` is
+    /// completed or dropped.
     pub fn next_read(&self) -> Option<FileRead> {
-        // What is being sent comes to its end.
+        // Responses being sent are completed.
         self.reads.next(|| self.is_closed() && self.longs.load(Relaxed) == 0)
     }
 
-    /// A change that waits, if one does.
+    /// Returns a queued change, if there is one.
     #[cfg(test)]
     pub(crate) fn waiting_change(&self) -> Option<FileChange> {
         locked(&self.changes.jobs).pop_front()
     }
 
-    /// A read that waits, if one does.
+    /// Returns a queued read, if there is one.
     #[cfg(test)]
     pub(crate) fn waiting_read(&self) -> Option<FileRead> {
         locked(&self.reads.jobs).pop_front()
     }
 
-    /// What must hold between changes.
+    /// Checks the invariants.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let order = self.order();
@@ -575,10 +569,10 @@ impl StoreFiles {
         assert_eq!(in_buckets, order.by_use.iter().count());
     }
 
-    /// What was to be written has been, or not. False: the file is to be removed.
+    /// Called when a write has ended. False if the file must be removed.
     pub fn written(&self, entry: &Arc<Entry>, is_written: bool) -> bool {
         let mut order = self.order();
-        // Of a long one each part was counted by itself.
+        // The parts of a long response were counted individually.
         let waited = if entry.is_long { 0 } else { entry.size };
         order.waiting = order.waiting.saturating_sub(waited);
         if !is_written {
@@ -592,7 +586,7 @@ impl StoreFiles {
         stays
     }
 
-    /// A file is not what it should be: it is removed.
+    /// Called for an invalid file: removes it.
     pub fn wrong(&self, entry: &Arc<Entry>) {
         self.counts.wrong.fetch_add(1, Relaxed);
         self.take_out(entry, &mut self.order());

@@ -1,5 +1,5 @@
-//! A response on its way into a store: its head is known, its body comes. Its memory counts from
-//! the beginning. What does not come to its end is not kept.
+//! A response being stored: its head is known, its body is arriving. Its memory is accounted for from the beginning. An incomplete
+//! response is dropped.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -19,47 +19,47 @@ use crate::store::{Store, kept_head};
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// What the object will be, apart from its body.
+/// The future object, without its body.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Under what number it is noted that it is being filled.
+    /// The number under which the filling is registered.
     pub(crate) number: u64,
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
     pub(crate) head: Head,
     pub(crate) lifetime: Lifetime,
-    /// Bytes of memory beside the body.
+    /// Memory overhead excluding the body.
     pub(crate) fixed: u64,
 }
 
-/// A response on its way.
+/// A response being stored.
 #[derive(Debug)]
 pub struct Filling {
     store: Arc<Store>,
-    /// Gone once it is kept, or cannot be.
+    /// `None` once it is stored, or cannot be.
     plan: Option<Box<Plan>>,
-    /// Its length, where the server tells.
+    /// Its length, if declared by the server.
     length: Option<u64>,
-    /// What came of it, where nobody reads it meanwhile.
+    /// The body so far, if it has no other readers.
     body: Vec<u8>,
-    /// What came of it, where others may.
+    /// The body so far, if it may have other readers.
     growing: Option<Arc<Growing>>,
-    /// Its way into a file, where memory does not hold it.
+    /// The file being written, if it is too long for memory.
     spool: Option<Spool>,
-    /// Bytes that came, and those that there is memory for.
+    /// Bytes received, and bytes of memory accounted for.
     came: usize,
     counted: usize,
-    /// What was taken for it.
+    /// The memory taken for it.
     room: Room,
-    /// Who is waited for by others.
+    /// Wakes the requests waiting for it.
     lead: Option<Lead>,
     began: Now,
 }
 
 impl Store {
-    /// Begins to keep a response whose body has `length` bytes, if that is known. `None` where it is
-    /// not to be kept, does not fit, or is being filled already.
+    /// Starts storing a response with a body of `length` bytes, if known. `None` if it must not be stored, does not fit, or is
+    /// already being stored.
     pub fn begin(
         self: &Arc<Self>,
         request: &CacheRequest,
@@ -102,14 +102,14 @@ impl Filling {
         own.grow(length, began.ms).then_some(own)
     }
 
-    /// One that goes into a file as it comes.
+    /// Creates one that is written to a file as it arrives.
     fn long(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
         let mut own = Self::new(store, plan, None, began)?;
         own.length = length;
         own.spool(length).then_some(own)
     }
 
-    /// Begins to write it into a file; false where that cannot be.
+    /// Starts writing it to a file; false if that is not possible.
     fn spool(&mut self, length: Option<u64>) -> bool {
         let (Some(plan), Some(files)) = (&self.plan, &self.store.files) else { return false };
         let of = (plan.hash, plan.key.clone(), plan.variant.clone(), plan.head.clone());
@@ -117,8 +117,8 @@ impl Filling {
         self.spool.is_some()
     }
 
-    /// Has those who wait for `lead` wait for this, if that makes sense: what memory does not hold is
-    /// asked for by each on their own until it is whole.
+    /// Lets the requests behind `lead` wait for this response, if that makes sense: a response too long for memory is requested by
+    /// each of them until it is complete.
     pub fn lead(&mut self, lead: Option<Lead>) {
         match lead {
             Some(lead) if self.spool.is_some() => lead.pass(self.began.ms),
@@ -126,14 +126,14 @@ impl Filling {
         }
     }
 
-    /// Takes the next bytes of the body. `now_ms` is of the monotonic clock.
+    /// Adds the next bytes of the body. `now_ms` is of the monotonic clock.
     pub fn push(&mut self, data: &[u8], now_ms: u64) {
         if data.is_empty() {
             return;
         }
         let wanted = self.came + data.len();
         if self.plan.is_some() && self.spool.is_none() && wanted > self.counted {
-            // Twice as much as there is, so that it is not moved often.
+            // Doubles the buffer to avoid frequent moves.
             let spare = self.counted.max(4096).min(self.most().saturating_sub(wanted));
             if wanted > self.most() || !self.grow(wanted + spare, now_ms) {
                 self.outgrow(now_ms);
@@ -162,7 +162,7 @@ impl Filling {
         }
     }
 
-    /// Whether others read it while it is fetched. `filler` is woken when one begins or waits.
+    /// Whether others read it while it is fetched. `filler` is woken when a reader starts or waits.
     pub fn poll_read(&self, filler: &Waker) -> bool {
         self.growing.as_ref().is_some_and(|growing| {
             growing.poll_wanted(filler);
@@ -170,33 +170,32 @@ impl Filling {
         })
     }
 
-    /// Whether `bytes` more may be read before the client of its request has taken the earlier ones: they
-    /// are kept anyway.
+    /// Whether `bytes` more may be read before the client of its request has taken the earlier ones: they are stored anyway.
     pub fn may_run_ahead(&self, bytes: usize) -> bool {
         self.plan.is_some() && self.spool.is_none() && self.came.saturating_add(bytes) <= self.most()
     }
 
-    /// Whether it may leave readers behind: only the latest part of it stays in memory, and no reader has
-    /// taken all of that. `filler` is woken when one does.
+    /// Whether it may outrun its readers: only the latest part of it stays in memory, and no reader has taken all of that. `filler`
+    /// is woken when one does.
     pub fn outruns(&self, filler: &Waker) -> bool {
         let is_short = self.plan.is_none() || self.spool.is_some();
         let growing = self.growing.as_ref().filter(|growing| is_short && growing.is_read());
         growing.is_some_and(|growing| !growing.poll_wanted(filler))
     }
 
-    /// Whether it is worth fetching more, now that the client of its request is gone: it is to be kept, or
-    /// a reader waits. `filler` is woken when one does.
+    /// Whether to fetch more, now that the client of its request is gone: it is to be stored, or a reader waits. `filler` is woken
+    /// when one does.
     pub fn poll_wanted(&self, filler: &Waker) -> bool {
         let is_wanted = self.growing.as_ref().is_some_and(|growing| growing.poll_wanted(filler));
         is_wanted || self.plan.is_some()
     }
 
-    /// A reader of the bytes that are still to come, if others may read them.
+    /// Returns a reader of the bytes still to arrive, if others may read them.
     pub fn follow(&self) -> Option<Feed> {
         self.growing.as_ref().map(Growing::feed_behind)
     }
 
-    /// From its first bytes on, those who wait for it get it as it comes.
+    /// From its first bytes on, waiting requests get it as it arrives.
     fn open(&mut self) {
         let (Some(plan), Some(lead)) = (&self.plan, &self.lead) else { return };
         if self.growing.is_some() || self.store.settings.wait_ms == 0 {
@@ -208,8 +207,7 @@ impl Filling {
         self.growing = Some(growing);
     }
 
-    /// It is too long to be kept in memory. Those who get it already go on, in as much of that as there
-    /// is.
+    /// Called when it is too long for memory. Current readers continue, with as much buffer as is available.
     fn outgrow(&mut self, now_ms: u64) {
         let so_far = match &self.growing {
             Some(growing) => growing.collect(),
@@ -227,12 +225,12 @@ impl Filling {
         if self.growing.is_none() {
             self.room = self.store.no_room();
         } else {
-            // Where there is none, they may lag behind by less.
+            // Otherwise readers may lag behind by less.
             _ = self.grow(WINDOW, now_ms);
         }
     }
 
-    /// The body has come to its end: the response is kept. `now_ms` is of the monotonic clock.
+    /// Called at the end of the body: stores the response. `now_ms` is of the monotonic clock.
     pub fn finish(&mut self, now_ms: u64) {
         let growing = self.growing.take();
         let Some(plan) = self.plan.take() else { return self.pass_by(growing) };
@@ -249,13 +247,13 @@ impl Filling {
             growing.as_ref().map_or_else(|| std::mem::take(&mut self.body), |growing| growing.collect());
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
-        // The line that was just added counts with the head.
+        // The line just added counts as part of the head.
         let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
         let times = FreshnessTimes::of(lifetime, self.began);
         let body = StoredBody::new(body.into_boxed_slice(), room);
         let identity = Identity { hash, key, variant };
         let object = Object::new(identity, head, body, times, self.store.no_room(), now_ms);
-        // Who waits for what was taken out meanwhile asks anew.
+        // Requests waiting for a response that was purged in the meantime ask again.
         let (object, is_kept) = match self.store.insert(number, object) {
             Ok(object) => (object, true),
             Err(object) => (Arc::new(*object), false),
@@ -268,20 +266,20 @@ impl Filling {
         }
     }
 
-    /// What memory does not keep is whole for those who get it.
+    /// Completes a response that is not stored in memory, for its current readers.
     fn pass_by(&mut self, growing: Option<Arc<Growing>>) {
         if let Some(growing) = growing {
             growing.pass(std::mem::replace(&mut self.room, self.store.no_room()));
         }
     }
 
-    /// Bytes that the body may have.
+    /// Returns the maximum size of the body.
     fn most(&self) -> usize {
         let fixed = self.plan.as_ref().map_or(u64::MAX, |plan| plan.fixed);
         usize::try_from(self.store.settings.max_object.saturating_sub(fixed)).unwrap_or(usize::MAX)
     }
 
-    /// Counts memory for so many bytes of the body.
+    /// Accounts for `wanted` bytes of the body.
     fn grow(&mut self, wanted: usize, now_ms: u64) -> bool {
         let fixed = self.plan.as_ref().map_or(0, |plan| plan.fixed);
         let missing = blocks_of(fixed + wanted as u64 + LENGTH_LINE).saturating_sub(self.room.blocks());
@@ -293,7 +291,7 @@ impl Filling {
         true
     }
 
-    /// It is not kept.
+    /// Gives up storing it.
     fn leave(&mut self) {
         if let Some(plan) = self.plan.take() {
             self.store.order().end(plan.hash, plan.number);
@@ -301,14 +299,13 @@ impl Filling {
     }
 }
 
-/// Of a response that turned out too long to be kept, so many bytes stay for those who get it already,
-/// if there is memory.
+/// How many bytes of a response that turned out too long are kept for current readers, if there is memory.
 const WINDOW: usize = 1 << 20;
 
-/// And so many where there is none.
+/// How many are kept otherwise.
 const LEAST_WINDOW: usize = 64 * 1024;
 
-/// Bytes that `content-length` adds to a head, and what its memory may grow by for it.
+/// Size that `content-length` adds to a head, and its possible memory growth.
 const LENGTH_LINE: u64 = 128;
 
 impl Drop for Filling {

@@ -1,8 +1,7 @@
-//! Requests for one resource that come while the first of them is on its way: they may wait for its
-//! response instead of asking the server the same (`collapsed-forwarding`), or get what is stale
-//! meanwhile.
+//! Concurrent requests for one resource: while the first is in progress, the others may wait for its response instead of asking the
+//! server (`collapsed-forwarding`), or get a stale one in the meantime.
 //!
-//! Nobody who finds something fresh comes here.
+//! Requests that find a fresh response do not get here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,35 +10,35 @@ use std::task::{Context, Poll, Waker};
 
 use crate::growing::{Feed, Growing};
 
-/// For so long nobody waits for the response of a resource that was not kept, in seconds.
+/// For how long requests do not wait for a resource with an uncacheable response, in seconds.
 const PASSED: u64 = 2;
 
-/// So many such resources are remembered, at most.
+/// Maximum number of remembered uncacheable resources.
 const PLACES: usize = 1024;
 
-/// What became of the first request.
+/// The outcome of the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landed {
-    /// Its response is kept.
+    /// Its response is stored.
     Kept,
-    /// Its response is not for others.
+    /// Its response cannot be shared.
     Passed,
-    /// Its client left: another one may try.
+    /// Its client left: another request may try.
     Abandoned,
-    /// It has begun: those whom it suits get it as it comes.
+    /// It has begun: matching requests get it as it arrives.
     Begun,
 }
 
-/// The first requests that are on their way.
+/// The first requests in progress.
 #[derive(Debug)]
 pub(crate) struct Flights {
     open: Mutex<HashMap<u64, Vec<Arc<Flight>>>>,
-    /// Resources that are not kept: the upper half of the hash, and until which second. Which one is
-    /// remembered in a place that two share does not matter.
+    /// Uncacheable resources: the upper half of the hash, and the second until which it is remembered. Hash collisions do not
+    /// matter.
     passed: Box<[AtomicU64]>,
 }
 
-/// One of them.
+/// A first request in progress.
 #[derive(Debug)]
 struct Flight {
     key: Box<[u8]>,
@@ -49,28 +48,28 @@ struct Flight {
 #[derive(Debug, Default)]
 struct FlightState {
     landed: Option<Landed>,
-    /// What comes of it, from its first bytes on.
+    /// Its response, from the first bytes on.
     begun: Option<Arc<Growing>>,
-    /// Those who wait, by when they came.
+    /// Waiting requests, in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// How many came.
+    /// Number of requests that have waited.
     came: u64,
 }
 
-/// Whose turn it is.
+/// How a request proceeds.
 #[derive(Debug)]
 pub enum FlightTurn {
-    /// The request's own: it goes to the server, for the others too.
+    /// It goes to the server, for the others too.
     Leads(Lead),
-    /// Another request's, which may be waited for.
+    /// It may wait for another request.
     Follows(Follow),
-    /// Another request's, whose response has begun to come.
+    /// It joins the response to another request, which has begun to arrive.
     Joins(Feed),
-    /// Everybody goes on their own.
+    /// It goes to the server on its own.
     Alone,
 }
 
-/// The first request. Dropped, it is abandoned.
+/// The first request. Dropping it abandons the flight.
 #[derive(Debug)]
 pub struct Lead {
     flights: Arc<Flights>,
@@ -78,11 +77,11 @@ pub struct Lead {
     flight: Arc<Flight>,
 }
 
-/// One that waits for it.
+/// A request waiting for the first.
 #[derive(Debug)]
 pub struct Follow {
     flight: Arc<Flight>,
-    /// Which of those who wait it is, once it does.
+    /// Its number among the waiting requests, once it waits.
     number: Option<u64>,
 }
 
@@ -104,7 +103,7 @@ impl Flights {
         noted >> 32 == hash >> 32 && now_ms / 1000 < (noted & u64::from(u32::MAX))
     }
 
-    /// Whose turn it is; `suits` says whether what comes of another request will do.
+    /// Returns how a request proceeds; `suits` decides whether another request's response would match.
     pub(crate) fn board(
         self: &Arc<Self>,
         hash: u64,
@@ -129,7 +128,7 @@ impl Flights {
         FlightTurn::Leads(Lead { flights: self.clone(), hash, flight })
     }
 
-    /// Nobody else gets what has begun to come under such keys.
+    /// Stops sharing responses that have begun to arrive for such keys.
     pub(crate) fn forget(&self, is_meant: impl Fn(&[u8]) -> bool) {
         let is_begun = |flight: &Flight| locked(&flight.state).begun.is_some();
         locked(&self.open).retain(|_, flights| {
@@ -157,7 +156,7 @@ impl Flights {
 }
 
 impl Lead {
-    /// Its response has begun to come.
+    /// Its response has begun to arrive.
     pub(crate) fn open(&self, growing: Arc<Growing>) {
         let waiting = {
             let mut state = locked(&self.flight.state);
@@ -167,12 +166,12 @@ impl Lead {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Its response is kept.
+    /// Its response is stored.
     pub fn keep(self) {
         self.flights.land(self.hash, &self.flight, Landed::Kept);
     }
 
-    /// Its response is not for others.
+    /// Its response cannot be shared.
     pub fn pass(self, now_ms: u64) {
         let until = now_ms / 1000 + PASSED;
         let hash = self.hash & !u64::from(u32::MAX);
@@ -183,13 +182,13 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        // What was said before counts.
+        // An earlier outcome takes precedence.
         self.flights.land(self.hash, &self.flight, Landed::Abandoned);
     }
 }
 
 impl Follow {
-    /// Ready once the response to the first request comes, is there, or will not be.
+    /// Ready once the first response has begun, is stored, or has failed.
     pub fn poll_landed(&mut self, context: &mut Context<'_>) -> Poll<Landed> {
         let mut state = locked(&self.flight.state);
         if let Some(landed) = state.landed {
@@ -208,7 +207,7 @@ impl Follow {
 }
 
 impl Drop for Follow {
-    /// Who waits no more is not woken.
+    /// Removes the waker of a request that no longer waits.
     fn drop(&mut self) {
         if let Some(number) = self.number {
             locked(&self.flight.state).waiting.remove(&number);
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_no_more_leaves_nothing() {
+    fn a_dropped_follower_leaves_no_waker() {
         let flights = Arc::new(Flights::new());
         let FlightTurn::Leads(lead) = flights.board(1, b"key", 0, |_| true) else { panic!("nobody leads") };
         let mut context = Context::from_waker(Waker::noop());

@@ -1,11 +1,11 @@
-//! Whether a response may be kept, and how long it may be used (RFC 9111, 3 and 4.2), as HAProxy
-//! reads it: a status of 200, an explicit lifetime or a validator, nothing that forbids it.
+//! Whether a response may be stored, and how long it is fresh (RFC 9111, 3 and 4.2), with HAProxy's restrictions: status 200, and
+//! an explicit lifetime or a validator.
 
 use http::{Head, KnownName};
 
 use crate::settings::CacheSettings;
 
-/// An instant.
+/// The current time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// Milliseconds of the monotonic clock.
@@ -14,25 +14,25 @@ pub struct Now {
     pub wall: i64,
 }
 
-/// No lifetime is longer (RFC 9111, 1.2.2), in seconds.
+/// Maximum lifetime (RFC 9111, 1.2.2), in seconds.
 const LONGEST: u32 = 1 << 31;
 
 /// How long a response may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// How long from now on, in seconds; not 0.
+    /// Remaining freshness lifetime, in seconds; not 0.
     pub left: u32,
-    /// How old it was when it came, in seconds.
+    /// Its age when it was received, in seconds.
     pub age: u32,
-    /// What `If-Modified-Since` is compared with, in seconds since 1970.
+    /// The date for `If-Modified-Since`, in seconds since 1970.
     pub modified: i64,
-    /// How long beyond that it may be used while a fresh one is fetched, in seconds.
+    /// How long after that it may be used during a refresh, in seconds.
     pub while_revalidate: u32,
-    /// How long where none can be fetched, in seconds.
+    /// How long it may be used after errors, in seconds.
     pub if_error: u32,
 }
 
-/// What `Cache-Control` says of a response.
+/// The directives in `Cache-Control`.
 #[derive(Default)]
 struct Said {
     forbidden: bool,
@@ -45,9 +45,8 @@ struct Said {
 }
 
 impl Said {
-    /// How long a response may be used beyond its lifetime: as long as the section allows, or what
-    /// the server says if that is shorter (RFC 5861). `s-maxage` forbids it unless the server says
-    /// so (RFC 9111, 5.2.2.10).
+    /// Returns how long a stale response may be used: the section's limit, or the server's if that is shorter (RFC 5861).
+    /// `s-maxage` forbids it unless the server explicitly allows it (RFC 9111, 5.2.2.10).
     fn beyond(&self, said: Option<u32>, allowed: u32) -> u32 {
         match said {
             _ if self.must_revalidate => 0,
@@ -59,15 +58,14 @@ impl Said {
 }
 
 impl Lifetime {
-    /// The lifetime of a response with this head, at most as long as the section allows; `None` where
-    /// it is not to be kept.
+    /// Returns the lifetime of a response with this head, limited by the section; `None` if it must not be stored.
     pub fn of(response: &Head, settings: &CacheSettings, now: Now) -> Option<Self> {
         let longest = settings.max_age;
         if response.status() != 200 {
             return None;
         }
         let said = directives(response);
-        // A cookie is one user's, unless the server says that all may have it.
+        // A cookie belongs to one user, unless the server declares the response as public.
         let has_cookie = response.get_known(KnownName::SetCookie).is_some();
         if said.forbidden || has_cookie && !said.is_public && said.shared.is_none() {
             return None;
@@ -122,13 +120,13 @@ fn directives(response: &Head) -> Said {
     said
 }
 
-/// Of several the shortest counts (RFC 9111, 4.2.1).
+/// The shortest of several lifetimes counts (RFC 9111, 4.2.1).
 fn shorten(kept: &mut Option<u32>, argument: Option<&[u8]>) {
     let seconds = seconds(argument.unwrap_or_default()).unwrap_or(0);
     *kept = Some(kept.map_or(seconds, |kept| kept.min(seconds)));
 }
 
-/// A number of seconds, with or without quotes; more than there may be is the most.
+/// Parses a number of seconds, with or without quotes; values above the maximum are clamped.
 fn seconds(text: &[u8]) -> Option<u32> {
     let text = text.trim_ascii();
     let text = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(text);
@@ -139,14 +137,14 @@ fn seconds(text: &[u8]) -> Option<u32> {
     u32::try_from(text.iter().fold(0, longer)).ok()
 }
 
-/// `Expires`; what is no date is one in the past (RFC 9111, 5.3).
+/// Returns the lifetime from `Expires`; an invalid date counts as past (RFC 9111, 5.3).
 fn expires(response: &Head, now: i64) -> Option<u32> {
     let text = response.get_known(KnownName::Expires)?;
     let at = http::date::parse(text).unwrap_or(0);
     Some(u32::try_from(at.saturating_sub(now).clamp(0, LONGEST.into())).unwrap_or(LONGEST))
 }
 
-/// `Age`; `None` where that is no number: then nobody knows.
+/// Returns `Age`; `None` if it is invalid, so that the age is unknown.
 fn age(response: &Head) -> Option<u32> {
     response.get_known(KnownName::Age).map_or(Some(0), seconds)
 }
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lifetime_is_what_the_response_says_and_the_section_allows() {
+    fn lifetimes_combine_the_response_and_the_section() {
         const CONTROL: &str = "Cache-Control";
         const TAG: (&str, &str) = ("ETag", "\"a\"");
         type Fields = &'static [(&'static str, &'static str)];
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stale_is_used_as_far_as_both_sides_allow() {
+    fn stale_use_is_limited_by_server_and_section() {
         let cases: &[(&str, (u32, u32))] = &[
             ("max-age=5", (30, 300)),
             ("max-age=5, stale-while-revalidate=10", (10, 300)),
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn other_statuses_are_not_kept() {
+    fn other_statuses_are_not_stored() {
         let mut head = Head::new();
         head.start_response(404, None);
         head.append(b"Cache-Control", b"max-age=5");

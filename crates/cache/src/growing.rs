@@ -1,9 +1,8 @@
-//! A response that others get while it still comes (`collapsed-forwarding`): the pieces of its body
-//! that are here, what became of it, and who waits for more. Filled by [`Filling`](crate::Filling),
-//! read by any number of [`Feed`]s.
+//! A response that others read while it arrives (`collapsed-forwarding`): the pieces of its body received so far, its outcome, and
+//! the waiting readers. Filled by [`Filling`](crate::Filling), read by any number of [`Feed`]s.
 //!
-//! A piece is copied once, into memory that all readers share; none of them waits for another, nor
-//! does the request that fetches it. Who reads holds one piece at a time.
+//! A piece is copied once, into memory shared by all readers; neither they nor the request that fetches it wait for each other.
+//! Each reader holds one piece at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -18,73 +17,72 @@ use crate::object::Object;
 use crate::room::Room;
 use crate::vary::Variant;
 
-/// A piece that is shorter is made longer by what comes next, so that a sender of single bytes
-/// costs no more memory than any other.
+/// Pieces shorter than this are extended by the following bytes, so that a sender of single bytes costs no more memory.
 const SHORT: usize = 4096;
 
-/// So much is read at once of what is whole.
+/// How much is read at once from a complete body.
 const PORTION: usize = 64 * 1024;
 
-/// A response on its way that others may read.
+/// A response being received, with other readers.
 #[derive(Debug)]
 pub(crate) struct Growing {
-    /// What is sent of its head, without its length.
+    /// The head to send, without its length.
     head: Head,
     variant: Variant,
-    /// Its length, where the server tells.
+    /// Its length, if declared by the server.
     length: Option<u64>,
     lifetime: Lifetime,
-    /// When it came, in ms of the monotonic clock.
+    /// The time it was received, in ms of the monotonic clock.
     began_ms: u64,
-    /// How many read it. Written by who begins and who ends.
+    /// Number of readers. Written at their start and end.
     readers: AtomicUsize,
     state: Mutex<GrowingState>,
 }
 
-/// What became of it.
+/// The outcome of the response.
 #[derive(Debug, Default)]
 enum Fate {
-    /// More comes.
+    /// More will follow.
     #[default]
     Open,
-    /// It is whole; what is kept of it, or would have been.
+    /// It is complete; the object is stored, or would have been.
     Whole(Arc<Object>),
-    /// It is whole, and too long to be kept: the pieces are all there is.
+    /// It is complete but too long to store: the pieces are all that is left.
     Passed,
-    /// It did not come to its end.
+    /// It was truncated.
     Cut,
 }
 
 #[derive(Debug, Default)]
 struct GrowingState {
     pieces: VecDeque<Arc<[u8]>>,
-    /// How many pieces there were before the first of these.
+    /// Number of pieces dropped before the first of these.
     gone: usize,
-    /// Bytes in them.
+    /// Number of bytes in them.
     held: usize,
     fate: Fate,
-    /// Those who wait for more, by when they came.
+    /// Waiting readers, in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// How many came.
+    /// Number of readers that have waited.
     came: u64,
-    /// Bytes pushed so far.
+    /// Number of bytes received so far.
     pushed: u64,
-    /// The first piece that the request which fetches the response still needs for its client.
+    /// The first piece that the fetching request still needs for its client.
     needed: Option<usize>,
-    /// Wakes the task that fetches the response, once a reader begins or waits, or the last one leaves.
+    /// Wakes the task that fetches the response, once a reader starts or waits, or the last one leaves.
     filler: Option<Waker>,
-    /// Memory of what is left where nobody fills it any more.
+    /// The memory of the remaining pieces once the filling is over.
     room: Option<Room>,
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 #[derive(Debug)]
 pub enum Piece {
     /// These bytes of it.
     Bytes(Arc<[u8]>, Range<usize>),
-    /// Nothing: it is whole.
+    /// The end.
     End,
-    /// Nothing, and it is not whole.
+    /// The end of a truncated body.
     Cut,
 }
 
@@ -104,25 +102,25 @@ impl Growing {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether `request` may be answered with it.
+    /// Whether it may answer `request`.
     pub(crate) fn suits(&self, request: &Head) -> bool {
         self.variant.suits(request, &mut None)
     }
 
-    /// Whether anybody reads it.
+    /// Whether it has readers.
     pub(crate) fn is_read(&self) -> bool {
         self.readers.load(Relaxed) > 0
     }
 
-    /// One more reader.
+    /// Adds a reader.
     pub(crate) fn feed(self: &Arc<Self>) -> Feed {
         let feed = self.feed_at(0, 0, 0);
         wake_filler(self.state());
         feed
     }
 
-    /// A reader of the bytes that are still to come, for the client of the request that fetches them. No
-    /// piece is given up before it has read it.
+    /// Returns a reader of the bytes still to arrive, for the client of the fetching request. No piece is dropped before it has
+    /// been read by it.
     pub(crate) fn feed_behind(self: &Arc<Self>) -> Feed {
         let mut state = self.state();
         let piece = state.gone + state.pieces.len().saturating_sub(1);
@@ -141,7 +139,7 @@ impl Growing {
         Feed { growing, piece, within, at, from: 0, until, number, is_needed: false }
     }
 
-    /// Whether a reader waits for more. `filler` is woken when one does, or begins.
+    /// Whether a reader waits for more. `filler` is woken when one does, or starts.
     pub(crate) fn poll_wanted(&self, filler: &Waker) -> bool {
         let mut state = self.state();
         if state.filler.as_ref().is_none_or(|known| !known.will_wake(filler)) {
@@ -150,8 +148,7 @@ impl Growing {
         !state.waiting.is_empty()
     }
 
-    /// More of it. Of what is not kept no more than `most` bytes stay: who reads too slowly for that
-    /// is cut off.
+    /// Adds bytes. If it is not stored, at most `most` bytes are kept, and slower readers are cut off.
     pub(crate) fn push(&self, data: &[u8], most: Option<usize>) {
         let mut state = self.state();
         match state.pieces.back_mut() {
@@ -172,23 +169,23 @@ impl Growing {
         wake(state);
     }
 
-    /// All of it in one.
+    /// Returns all pieces joined.
     pub(crate) fn collect(&self) -> Vec<u8> {
         let pieces: Vec<Arc<[u8]>> = self.state().pieces.iter().cloned().collect();
         pieces.concat()
     }
 
-    /// It is whole, and `object` is what it is from here on.
+    /// Marks it as complete; `object` has its content from now on.
     pub(crate) fn end(&self, object: Arc<Object>) {
         let mut state = self.state();
         state.fate = Fate::Whole(object);
-        // Readers go on in the object. What they hold of the pieces is theirs.
+        // Readers continue with the object. Pieces they hold are unaffected.
         let pieces = std::mem::take(&mut state.pieces);
         wake(state);
         drop(pieces);
     }
 
-    /// It has come to its end without being kept. What is left of it takes `room`.
+    /// Marks it as complete without being stored. The remaining pieces take `room`.
     pub(crate) fn pass(&self, room: Room) {
         let mut state = self.state();
         state.fate = Fate::Passed;
@@ -196,7 +193,7 @@ impl Growing {
         wake(state);
     }
 
-    /// It does not come to its end.
+    /// Marks it as truncated.
     pub(crate) fn cut(&self) {
         let mut state = self.state();
         if matches!(state.fate, Fate::Open) {
@@ -206,7 +203,7 @@ impl Growing {
     }
 }
 
-/// Wakes the task that fetches the response, without the lock.
+/// Wakes the fetching task, after releasing the lock.
 fn wake_filler(mut state: MutexGuard<'_, GrowingState>) {
     let filler = state.filler.take();
     drop(state);
@@ -215,63 +212,63 @@ fn wake_filler(mut state: MutexGuard<'_, GrowingState>) {
     }
 }
 
-/// Wakes who waits, without the lock.
+/// Wakes the waiting readers, after releasing the lock.
 fn wake(mut state: MutexGuard<'_, GrowingState>) {
     let waiting = std::mem::take(&mut state.waiting);
     drop(state);
     waiting.into_values().for_each(Waker::wake);
 }
 
-/// One reader of a response on its way.
+/// A reader of a response being received.
 #[derive(Debug)]
 pub struct Feed {
     growing: Arc<Growing>,
-    /// Which piece comes next, of all that there were, and from where on.
+    /// The index of the next piece among all pieces, and the offset in it.
     piece: usize,
     within: usize,
-    /// So many bytes were passed.
+    /// Number of bytes passed so far.
     at: u64,
-    /// The part that is wanted.
+    /// The requested part.
     from: u64,
     until: u64,
-    /// Which of those who wait it is, once it does.
+    /// Its number among the waiting readers, once it waits.
     number: Option<u64>,
-    /// Whether it keeps the pieces from where it is.
+    /// Whether pieces from its position on are kept for it.
     is_needed: bool,
 }
 
 impl Feed {
-    /// What is sent of its head, apart from its length.
+    /// Returns the head to send, without its length.
     pub fn head(&self) -> &Head {
         &self.growing.head
     }
 
-    /// Its length, where the server tells.
+    /// Returns its length, if declared by the server.
     pub fn length(&self) -> Option<u64> {
         self.growing.length
     }
 
-    /// What `If-Modified-Since` is compared with, in seconds since 1970.
+    /// Returns the date for `If-Modified-Since`, in seconds since 1970.
     pub fn modified(&self) -> i64 {
         self.growing.lifetime.modified
     }
 
-    /// How old it is, in seconds (RFC 9111, 4.2.3).
+    /// Returns its age, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
         u64::from(self.growing.lifetime.age) + now_ms.saturating_sub(self.growing.began_ms) / 1000
     }
 
-    /// Whether it ended before its end.
+    /// Whether it was truncated.
     pub fn is_cut(&self) -> bool {
         matches!(self.growing.state().fate, Fate::Cut)
     }
 
-    /// Leaves this part of it.
+    /// Restricts it to this part.
     pub fn narrow(&mut self, part: Range<u64>) {
         (self.from, self.until) = (part.start, part.end);
     }
 
-    /// Ready once there is something to be read, or nothing will come.
+    /// Ready once there is something to read, or at the end.
     pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         loop {
             if self.at >= self.until {
@@ -287,7 +284,7 @@ impl Feed {
         }
     }
 
-    /// What of `range`, the next bytes of the body, is wanted.
+    /// Returns the requested part of `range`, the next bytes of the body.
     fn wanted(&mut self, range: &Range<usize>) -> Option<Range<usize>> {
         let length = range.len() as u64;
         let skipped = self.from.saturating_sub(self.at).min(length);
@@ -296,7 +293,7 @@ impl Feed {
         (skipped < end).then(|| range.start + skipped as usize..range.start + end as usize)
     }
 
-    /// The next bytes, wanted or not.
+    /// Returns the next bytes, requested or not.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         let mut state = self.growing.state();
         if let Fate::Whole(object) = &state.fate {
@@ -318,7 +315,7 @@ impl Feed {
                 self.within = piece.len();
                 return Poll::Ready(Piece::Bytes(piece.clone(), range));
             }
-            // The last one may become longer.
+            // The last piece may still grow.
             if self.piece + 1 >= state.gone + state.pieces.len() {
                 break;
             }
@@ -343,8 +340,8 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    /// A reader that is gone is not woken. The task that fetches the response is, after the last of them:
-    /// it may have nothing more to do.
+    /// Removes the waker of the dropped reader. After the last reader the fetching task is woken, because it may have nothing more
+    /// to do.
     fn drop(&mut self) {
         let is_last = self.growing.readers.fetch_sub(1, Relaxed) == 1;
         if self.number.is_none() && !self.is_needed && !is_last {

@@ -1,12 +1,12 @@
-//! What of a response's `Link` fields is worth telling before the response is there: links that a
-//! client fetches, or connects to, ahead of time (RFC 8297, RFC 8288; manual, `early-hints`).
+//! Finds the links in a response's `Link` fields that are worth sending before the response: those that a client may fetch, or
+//! connect to, ahead of time (RFC 8297, RFC 8288; manual, `early-hints`).
 
 use http::{Head, KnownName, is_token, list_values};
 
-/// Relations of such links.
+/// The relations of such links.
 const RELATIONS: &[&[u8]] = &[b"preload", b"preconnect", b"dns-prefetch", b"modulepreload", b"prefetch"];
 
-/// The `Link` fields of `head`, a value each, without what is no hint.
+/// Returns the values of the `Link` fields of `head`, without links that are not hints.
 pub fn hints(head: &Head) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     if head.get_known(KnownName::Link).is_none() {
@@ -27,7 +27,7 @@ pub fn hints(head: &Head) -> Vec<Vec<u8>> {
     found
 }
 
-/// Whether one link is a hint. Of several relations the first counts (RFC 8288, 3.3).
+/// Whether a link is a hint. If it has several relations, the first counts (RFC 8288, 3.3).
 fn is_hint(link: &[u8]) -> bool {
     let Some(end) = link.strip_prefix(b"<").and_then(|rest| rest.iter().position(|byte| *byte == b'>'))
     else {
@@ -44,8 +44,8 @@ fn is_hint(link: &[u8]) -> bool {
     false
 }
 
-/// The next parameter, its value without quotes (empty where it has none), and what is behind it;
-/// `None` where there is none, or none that is well-formed.
+/// Returns the next parameter, its value without quotes (empty if it has none), and the rest; `None` if there is none, or it is
+/// malformed.
 fn parameter(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let text = text.trim_ascii_start().strip_prefix(b";")?.trim_ascii_start();
     let end = text.iter().position(|byte| matches!(byte, b'=' | b';')).unwrap_or(text.len());
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_the_links_that_are_fetched_ahead() {
+    fn hints_are_links_worth_fetching_early() {
         let cases: &[(&str, Option<&str>)] = &[
             ("<a>; rel=preload; as=style", Some("<a>; rel=preload; as=style")),
             ("<a>;REL=\"x PreLoad\"", Some("<a>;REL=\"x PreLoad\"")),

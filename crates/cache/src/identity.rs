@@ -1,14 +1,14 @@
-//! What a response that is kept is an answer to. Made where one is stored, in memory or in a file.
+//! Identifies the requests that a stored response answers. Created for each response stored, in memory or in a file.
 
 use crate::vary::Variant;
 
-/// Which requests get a response.
+/// Identifies the requests for a response.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// The hash of the key.
     pub(crate) hash: u64,
-    /// Host, path and what else tells resources apart.
+    /// The resource: host, path and so on.
     pub(crate) key: Box<[u8]>,
-    /// What requests must have alike beside that.
+    /// The request fields on which the response varies.
     pub(crate) variant: Variant,
 }

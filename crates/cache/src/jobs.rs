@@ -1,4 +1,4 @@
-//! Work on files that waits for the threads of the crate `disk`.
+//! Jobs on files, queued for the threads of the crate `disk`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -9,33 +9,33 @@ use crate::loading::ObjectRead;
 use crate::object::Object;
 use crate::spooled::Spooled;
 
-/// What is to be done to files.
+/// A change of a file.
 #[derive(Debug)]
 pub enum FileChange {
-    /// A response is to be written.
+    /// Write a response.
     Write(Arc<Entry>, Arc<Object>),
-    /// The file with this number is to be removed.
+    /// Remove the file with this number.
     Remove(u64),
-    /// A response comes, whose file is to be begun.
+    /// Create the file of a response that is arriving.
     Create(Arc<Spooled>),
-    /// These bytes of it are to be added.
+    /// Append these bytes to it.
     Append(Arc<Spooled>, Vec<u8>),
-    /// It is whole, with a body of so many bytes.
+    /// Complete it, with a body of this size.
     Commit(Arc<Spooled>, Arc<Entry>, u64),
-    /// It does not come to its end.
+    /// Drop an incomplete file.
     Abort(u64),
 }
 
-/// What is to be read.
+/// A read from a file.
 #[derive(Debug)]
 pub enum FileRead {
-    /// A response, or the head of a long one.
+    /// Read a response, or the head of a long one.
     Load(Arc<Entry>, Arc<ObjectRead>),
-    /// A block of a long one.
+    /// Read a block of a long one.
     Block(Arc<Entry>, Arc<dyn Blocks>, u64, Arc<Fetch>),
 }
 
-/// Work that waits for a thread.
+/// A queue of jobs for threads.
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     pub(crate) jobs: Mutex<VecDeque<T>>,
@@ -53,7 +53,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> JobQueue<T> {
-    /// False: `most` wait already.
+    /// Queues a job; false if `most` are queued already.
     pub(crate) fn push(&self, job: T, most: usize) -> bool {
         let mut jobs = locked(&self.jobs);
         let has_place = jobs.len() < most;
@@ -78,7 +78,7 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Takes what waits and need not be done, and has who waits for work look again.
+    /// Removes queued jobs that need not be done, and wakes the waiting threads.
     pub(crate) fn take(&self, is_needed: impl Fn(&T) -> bool) -> VecDeque<T> {
         let mut jobs = locked(&self.jobs);
         let (needed, rest) = std::mem::take(&mut *jobs).into_iter().partition(is_needed);
@@ -87,7 +87,7 @@ impl<T> JobQueue<T> {
         rest
     }
 
-    /// Has who waits for work look again.
+    /// Wakes the waiting threads.
     pub(crate) fn ring(&self) {
         let _jobs = locked(&self.jobs);
         self.bell.notify_all();

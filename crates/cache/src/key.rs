@@ -1,21 +1,20 @@
-//! What a response is kept under: the host and the target of its request (manual, chapter 6; RFC
-//! 9111, 2). Keys are compared whole, so that no two resources are ever taken for one.
+//! The key of a stored response: the host and the target of its request (manual, chapter 6; RFC 9111, 2). Keys are compared as a
+//! whole, so that resources are never confused.
 
 use http::{Head, KnownName, uri};
 
-/// Writes the key of `request` behind what `out` holds. False, and nothing written: it names no
-/// resource.
+/// Appends the key of `request` to `out`. False, and nothing appended, if it has no resource.
 pub fn write_key(request: &Head, out: &mut Vec<u8>) -> bool {
     let split = uri::split(request.target());
     let Some(path) = split.pathq() else { return false };
     let host = match split.authority() {
         b"" => request.get_known(KnownName::Host).unwrap_or_default(),
-        // That of an absolute target counts (RFC 9112, 3.2.2).
+        // The host of an absolute target counts (RFC 9112, 3.2.2).
         authority => authority,
     };
     out.reserve(host.len() + 1 + path.len());
     out.extend(host.iter().map(u8::to_ascii_lowercase));
-    // No host holds one: where it ends is no matter of taste.
+    // A host cannot contain this byte, so its end is unambiguous.
     out.push(0);
     out.extend_from_slice(path);
     true

@@ -1,13 +1,11 @@
-//! Responses kept for other requests (configuration manual, chapter 6; RFC 9111): which requests may
-//! be answered from a cache, which responses may be kept and for how long, and the store that all
-//! workers share.
+//! Response cache (configuration manual, chapter 6; RFC 9111): which requests may be answered from a cache, which responses may be
+//! stored and for how long, and the store shared by all workers.
 //!
-//! What memory lets go of may stand in files (`disk`): their format, and which there are, is known
-//! here; the crate `disk` reads and writes them.
+//! Responses evicted from memory may be kept in files (`disk`): this crate has their format and metadata; the crate `disk` reads
+//! and writes them.
 //!
-//! No I/O and no clock: instants are passed in, as milliseconds of the monotonic clock and seconds
-//! of the calendar. `proxy` looks up, fills and delivers; `control` and `statistics` show; `config` makes the
-//! stores.
+//! No I/O and no clock: times are passed in, as milliseconds of the monotonic clock and wall-clock seconds. `proxy` looks up, fills
+//! and delivers; `control` and `statistics` show; `config` creates the stores.
 
 #![forbid(unsafe_code)]
 

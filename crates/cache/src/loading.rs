@@ -1,5 +1,4 @@
-//! A response that is being read from its file, and who waits for it. Each file is read once at a
-//! time, however many ask for it.
+//! A response being read from its file, and the waiting requests. Each file is read once at a time, for any number of requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,17 +7,17 @@ use std::task::{Context, Poll, Waker};
 use crate::long::{FileFeed, Long};
 use crate::object::Object;
 
-/// What came of it.
+/// The result of a read.
 #[derive(Debug, Clone)]
 pub enum Loaded {
     /// It is in memory.
     Kept(Arc<Object>),
-    /// It is sent out of its file.
+    /// It is sent from its file.
     Long(Arc<Long>),
 }
 
 impl Loaded {
-    /// How a long response is sent, where it is fresh; `None` of one that is in memory.
+    /// Returns a reader of a long response, if it is fresh; `None` for one in memory.
     pub fn feed(self, now_ms: u64) -> Option<FileFeed> {
         match self {
             Self::Long(long) if long.is_fresh(now_ms) => Some(FileFeed::new(long)),
@@ -27,7 +26,7 @@ impl Loaded {
     }
 }
 
-/// One reading.
+/// A read in progress.
 #[derive(Debug, Default)]
 pub struct ObjectRead {
     state: Mutex<LoadingState>,
@@ -35,19 +34,19 @@ pub struct ObjectRead {
 
 #[derive(Debug, Default)]
 struct LoadingState {
-    /// What came of it.
+    /// The result, once known.
     outcome: Option<Option<Loaded>>,
-    /// Those who wait, by when they came.
+    /// Waiting requests, in order of arrival.
     waiting: BTreeMap<u64, Waker>,
-    /// How many came.
+    /// Number of requests that have waited.
     came: u64,
 }
 
-/// One that waits for it.
+/// A request waiting for the read.
 #[derive(Debug)]
 pub struct Loading {
     load: Arc<ObjectRead>,
-    /// Which of those who wait it is, once it does.
+    /// Its number among the waiting requests, once it waits.
     number: Option<u64>,
 }
 
@@ -60,7 +59,7 @@ impl ObjectRead {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// It is read, or cannot be.
+    /// Sets the result; `None` if it cannot be read.
     pub fn end(&self, outcome: Option<Loaded>) {
         let waiting = {
             let mut state = self.state();
@@ -76,7 +75,7 @@ impl Loading {
         Self { load, number: None }
     }
 
-    /// Ready once the response is read; `None` where it cannot be.
+    /// Ready once the response is read; `None` if it cannot be.
     pub fn poll_loaded(&mut self, context: &mut Context<'_>) -> Poll<Option<Loaded>> {
         let mut state = self.load.state();
         if let Some(outcome) = &state.outcome {
@@ -92,7 +91,7 @@ impl Loading {
 }
 
 impl Drop for Loading {
-    /// Who waits no more is not woken.
+    /// Removes the waker of a request that no longer waits.
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.load.state().waiting.remove(&number);

@@ -1,5 +1,5 @@
-//! A response that is sent out of its file, as memory does not hold it whole: block by block, each
-//! read by a thread that may wait for the disk while the one before is being sent.
+//! A response too long for memory, sent from its file block by block: each block is read by a thread that may block on the disk,
+//! while the previous one is being sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,26 +22,26 @@ pub struct Long {
 }
 
 impl Long {
-    /// A response of so many bytes.
+    /// Creates a response of `length` bytes.
     pub(crate) fn new(described: Described, length: u64, source: Box<dyn Fetches>) -> Arc<Self> {
         let Described { head, times, .. } = described;
         Arc::new(Self { head, times, length, source })
     }
 
-    /// Whether it may be used by all who ask.
+    /// Whether it is fresh.
     pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.times.expires_ms
     }
 }
 
-/// One reader of it.
+/// A reader of it.
 #[derive(Debug)]
 pub struct FileFeed {
     long: Arc<Long>,
-    /// The next byte that is wanted, and the one behind the last.
+    /// The requested range of bytes that is left.
     at: u64,
     until: u64,
-    /// The block that is being read, and which one it is.
+    /// The number of the block being read, and the read.
     next: Option<(u64, Arc<Fetch>)>,
 }
 
@@ -51,32 +51,32 @@ impl FileFeed {
         Self { long, at: 0, until, next: None }
     }
 
-    /// What is sent of its head, its length with it.
+    /// Returns the head to send, including its length.
     pub fn head(&self) -> &Head {
         &self.long.head
     }
 
-    /// Bytes of the body.
+    /// Returns the size of the body.
     pub fn length(&self) -> u64 {
         self.long.length
     }
 
-    /// What `If-Modified-Since` is compared with, in seconds since 1970.
+    /// Returns the date for `If-Modified-Since`, in seconds since 1970.
     pub fn modified(&self) -> i64 {
         self.long.times.modified
     }
 
-    /// How old it is, in seconds (RFC 9111, 4.2.3).
+    /// Returns its age, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
         u64::from(self.long.times.age) + now_ms.saturating_sub(self.long.times.stored_ms) / 1000
     }
 
-    /// Leaves this part of it.
+    /// Restricts it to this part.
     pub fn narrow(&mut self, part: Range<u64>) {
         (self.at, self.until) = (part.start, part.end.min(self.long.length));
     }
 
-    /// Ready once the next bytes are there, or nothing will come.
+    /// Ready once the next bytes are available, or at the end.
     pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         if self.at >= self.until {
             return Poll::Ready(Piece::End);
@@ -98,7 +98,7 @@ impl FileFeed {
         let end = data.len().min(within + usize::try_from(self.until - self.at).unwrap_or(usize::MAX));
         self.at += (end - within) as u64;
         if self.at < self.until {
-            // While this one is being sent.
+            // Read ahead while this one is being sent.
             let following = self.at / BLOCK as u64;
             self.next = Some((following, self.fetch(following)));
         }

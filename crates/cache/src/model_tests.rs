@@ -1,6 +1,5 @@
-//! A cache with all that it has (validation, files, readers of what still comes) against a model of
-//! RFC 9111, with requests, answers, purges, crashes and broken files that are drawn. Files are
-//! memory here, the clock is a number.
+//! Tests a cache with all its features (validation, files, readers of arriving responses) against a model of RFC 9111, with random
+//! requests, responses, purges, crashes and corrupt files. Files are in memory here, the clock is a number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,12 +65,12 @@ impl Blocks for Whole {
     }
 }
 
-/// The disk: what each file has, by its number; and the parts of the one that comes.
+/// The simulated disk: the content of each file by number; and the parts of the one being written.
 #[derive(Default)]
 struct Files(BTreeMap<u64, Vec<u8>>, Vec<u8>, Vec<u8>);
 
 impl Files {
-    /// Does what waits to be done: all of it, or so much only before the power goes.
+    /// Performs queued changes: all, or only `most` before a power failure.
     fn change(&mut self, store: &Store, ms: u64, mut most: usize) {
         let files = store.files.as_ref().expect("files");
         while most > 0
@@ -134,7 +133,7 @@ impl Files {
         Some(body)
     }
 
-    /// Reads what waits to be read.
+    /// Performs queued reads.
     fn read(&mut self, store: &Arc<Store>, ms: u64) {
         let files = store.files.as_ref().expect("files");
         while let Some(read) = files.waiting_read() {
@@ -166,7 +165,7 @@ impl Files {
         }
     }
 
-    /// What the next process makes of them.
+    /// Scans the files as the next process would.
     fn scan(&mut self, store: &Store, ms: u64) {
         let numbers: Vec<u64> = self.0.keys().copied().collect();
         for number in &numbers {
@@ -190,14 +189,14 @@ fn file_of(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
     bytes
 }
 
-/// What the server has, and what the model knows of what it said.
+/// A version of a resource at the server, with the model's knowledge about it.
 #[derive(Debug, Clone)]
 struct Version {
     path: usize,
     origin: usize,
     number: usize,
     fresh_until: u64,
-    /// The latest of all that the server said, which a file that is still there may have.
+    /// The latest of all expiry times sent by the server, which may be in an old file.
     longest: u64,
     is_gone: bool,
 }
@@ -211,7 +210,7 @@ impl Version {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A request, whether what it asks for has changed, how long the answer is and lives.
+    /// A request: whether its resource has changed, and the length and lifetime of the response.
     Ask {
         path: usize,
         origin: usize,
@@ -227,22 +226,22 @@ enum Step {
     Change {
         path: usize,
     },
-    /// A request for something in a file, which is purged before it is read.
+    /// A request for a response in a file that is purged before it is read.
     Race {
         path: usize,
         origin: usize,
     },
-    /// So many changes to files are made, then the process dies.
+    /// The process dies after this many changes to files.
     Crash {
         changes: usize,
     },
-    /// A file loses what follows this byte, or the byte is changed.
+    /// A file is truncated after this byte, or the byte is changed.
     Break {
         file: usize,
         byte: usize,
         cuts: bool,
     },
-    /// The disk does what waits.
+    /// The disk performs its queued jobs.
     Settle,
 }
 
@@ -266,7 +265,7 @@ fn body_of(number: usize, length: usize) -> Vec<u8> {
     format!("{number:08}").bytes().cycle().take(length.max(8)).collect()
 }
 
-/// The number of the version that a body is of.
+/// Returns the number of the version that a body belongs to.
 fn version_of(body: &[u8]) -> usize {
     std::str::from_utf8(&body[..8]).expect("a number").parse().expect("a number")
 }
@@ -278,7 +277,7 @@ struct World {
     ms: u64,
 }
 
-/// What a look-up comes to.
+/// The result of a lookup.
 enum Hit {
     Fresh(Vec<u8>),
     Stale(Arc<Object>),
@@ -296,7 +295,7 @@ impl Hit {
 }
 
 impl World {
-    /// What is read out of a file block by block.
+    /// Reads a response from its file block by block.
     fn read_long(&mut self, mut feed: FileFeed) -> Vec<u8> {
         let mut context = Context::from_waker(Waker::noop());
         let mut body = Vec::new();
@@ -391,7 +390,7 @@ impl World {
             }
         }
         let told = response(200, &tag, lifetime, PATHS[path]);
-        // Of some the server tells the length.
+        // The server declares the length of some bodies.
         let told_length = length.is_multiple_of(2).then_some(length.max(8) as u64);
         let Some(mut filling) = self.store.begin(&request, &told, told_length, at(ms)) else { return };
         body_of(number, length).chunks(700).for_each(|piece| filling.push(piece, ms));
@@ -400,7 +399,7 @@ impl World {
         let before = std::mem::replace(&mut version.fresh_until, 0);
         version.lives(until);
         if !matches!(self.store.find(&request, &head, ms), Lookup::Fresh(_)) {
-            // It may not have been kept: what was there before may be used as long as it could be.
+            // It may not have been stored: the previous response may be used until its own expiry.
             version.fresh_until = version.fresh_until.max(before);
         }
     }
@@ -437,7 +436,7 @@ impl World {
         }
     }
 
-    /// What is kept under such paths is not to come again, as long as the process lives so long.
+    /// The responses of such paths must not be used again while the process lives.
     fn gone(&mut self, is_meant: impl Fn(&str) -> bool) {
         for version in self.versions.iter_mut().filter(|version| is_meant(PATHS[version.path])) {
             (version.is_gone, version.longest) = (true, 0);
@@ -449,8 +448,8 @@ impl World {
         self.files.change(&self.store, self.ms, changes);
         (self.files.1, self.files.2) = (Vec::new(), Vec::new());
         if self.store.files.as_ref().is_some_and(|files| files.waiting_change().is_some()) {
-            // A file that was to be removed, to make room, is found again: it may live longer than what
-            // the server said later, which is lost.
+            // A file whose removal (to make room) was lost is found again: it may live longer than a later expiry time from the
+            // server, which is lost.
             self.versions.iter_mut().for_each(|version| version.fresh_until = version.longest);
         }
         self.store = Store::new(settings());
@@ -462,7 +461,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn nothing_stale_purged_broken_or_of_another_is_given(
+    fn no_stale_purged_corrupt_or_wrong_response_is_used(
         steps in prop::collection::vec((step(), 0..800u64), 1..60),
     ) {
         let (store, files) = (Store::new(settings()), Files::default());
@@ -492,7 +491,7 @@ proptest! {
     }
 
     #[test]
-    fn who_reads_what_comes_gets_all_of_it_or_knows_better(
+    fn readers_get_the_whole_body_or_a_truncation(
         pieces in prop::collection::vec((1..3000usize, prop::collection::vec(0..4usize, 0..6)), 1..20),
         joins in prop::collection::vec(0..20usize, 4),
         end in 0..3usize,
@@ -512,7 +511,7 @@ proptest! {
             filling.push(&piece, 1);
             sent.extend_from_slice(&piece);
             for (number, _) in joins.iter().enumerate().filter(|(_, join)| **join == at) {
-                // Of what has grown too long nobody gets the rest.
+                // Readers of a response that has grown too long do not get the rest.
                 if let FlightTurn::Joins(feed) = store.board(&request, &head, 1) {
                     readers.push((number, Reader::new(feed, part)));
                 }
@@ -552,7 +551,7 @@ fn finish(mut filling: Filling, end: usize) {
     }
 }
 
-/// Somebody who reads, and what came of it.
+/// A reader, and the data it got.
 struct Reader {
     feed: Feed,
     got: Vec<u8>,

@@ -1,4 +1,4 @@
-//! A response that is kept. One copy serves all workers; whoever sends it holds it meanwhile.
+//! A stored response. All workers share one copy; a reference is held while it is sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use crate::settings::CacheSettings;
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// A body, and the memory that it takes as long as anybody holds it.
+/// A body, and its memory, which is accounted for as long as it is referenced.
 #[derive(Debug)]
 pub struct StoredBody {
     bytes: Box<[u8]>,
@@ -39,46 +39,46 @@ impl std::ops::Deref for StoredBody {
     }
 }
 
-/// A response, or the hints that are left of one.
+/// A response, or only its hints.
 #[derive(Debug)]
 pub struct Object {
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
-    /// What is sent of its head: without the fields that told of one message or connection, and with
-    /// the length of its body. Of hints, the `Link` fields alone.
+    /// The head to send: without connection- and message-specific fields, and with the length of its body. For hints, only the
+    /// `Link` fields.
     pub head: Head,
-    /// The body. A response and what it was before its head was freshened share it.
+    /// The body. A response shares it with its version from before a validation.
     pub body: Arc<StoredBody>,
-    /// Whether only hints are left of it.
+    /// Whether it only has hints.
     pub is_hints: bool,
-    /// The file that has it too, if it came from one.
+    /// The file with the same response, if it was read from one.
     pub(crate) file: Option<Arc<Entry>>,
-    /// What it takes of the store's memory beside that of its body.
+    /// The memory it takes in the store, without its body.
     pub(crate) room: Room,
-    /// Its number, in the order in which objects came.
+    /// Its number, in order of storing.
     pub(crate) number: u64,
     pub(crate) times: FreshnessTimes,
-    /// When it was used last. Written by any worker, at most once in a millisecond each.
+    /// The time of its last use. Written by any worker, at most once per millisecond each.
     pub(crate) used_ms: AtomicU64,
-    /// Under what instant it stands in the order of use. Written under the lock of that.
+    /// The time under which it is in the order of use. Written under the order's lock.
     pub(crate) placed_ms: AtomicU64,
 }
 
-/// What `show cache` tells of an object.
+/// The information about an object in `show cache`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectSummary {
-    /// The first 32 bits of the hash of its key.
+    /// The first 32 bits of its key's hash.
     pub hash: u32,
-    /// What it varies on, as one number; 0 for nothing.
+    /// Its variant as a number; 0 for none.
     pub variant: u64,
-    /// Whether only hints are left of it.
+    /// Whether it only has hints.
     pub is_hints: bool,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Blocks that these take.
+    /// Size in blocks.
     pub blocks: u32,
-    /// Seconds until it is not fresh any more; negative since.
+    /// Seconds until it is stale; negative afterwards.
     pub expires: i64,
 }
 
@@ -96,49 +96,49 @@ impl Object {
         Self { hash, key, variant, head, body, is_hints, file, room, number, times, used_ms, placed_ms }
     }
 
-    /// Which requests get it.
+    /// Returns the identity of its requests.
     pub(crate) fn identity(&self) -> Identity {
         Identity { hash: self.hash, key: self.key.clone(), variant: self.variant.clone() }
     }
 
-    /// Blocks that it takes.
+    /// Returns its size in blocks.
     pub(crate) fn blocks(&self) -> u32 {
         self.room.blocks() + self.body.blocks()
     }
 
-    /// Its memory counts elsewhere from now on.
+    /// Releases its memory, which is accounted for elsewhere from now on.
     pub(crate) fn release(&self) {
         self.room.release();
         self.body.room.release();
     }
 
-    /// What `If-Modified-Since` is compared with, in seconds since 1970.
+    /// Returns the date for `If-Modified-Since`, in seconds since 1970.
     pub fn modified(&self) -> i64 {
         self.times.modified
     }
 
-    /// How old it is, in seconds (RFC 9111, 4.2.3).
+    /// Returns its age, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
         u64::from(self.times.age) + now_ms.saturating_sub(self.times.stored_ms) / 1000
     }
 
-    /// Whether it may be used by all who ask.
+    /// Whether it is fresh.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.times.expires_ms
     }
 
-    /// Whether it may be used while a fresh one is fetched (RFC 5861, 3).
+    /// Whether it may be used during a refresh (RFC 5861, 3).
     pub fn may_wait(&self, now_ms: u64) -> bool {
         now_ms < self.times.revalidate_ms
     }
 
-    /// Whether it may be used where none can be fetched (RFC 5861, 4).
+    /// Whether it may be used after an error (RFC 5861, 4).
     pub fn may_help(&self, now_ms: u64) -> bool {
         now_ms < self.times.error_ms
     }
 
-    /// Notes that it was used.
+    /// Records its use.
     #[inline]
     pub(crate) fn touch(&self, now_ms: u64) {
         if self.used_ms.load(Relaxed) < now_ms {
@@ -146,12 +146,12 @@ impl Object {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns its memory size in bytes.
     pub(crate) fn size(&self) -> u64 {
         memory(&self.head, &self.key, &self.variant) + self.body.len() as u64
     }
 
-    /// What is told of it.
+    /// Returns the information to show.
     pub fn shown(&self, now_ms: u64) -> ObjectSummary {
         ObjectSummary {
             hash: (self.hash >> 32) as u32,
@@ -178,12 +178,12 @@ impl UsedItem for Object {
     }
 }
 
-/// Bytes of memory that an object takes beside its body.
+/// Returns the memory size of an object without its body.
 pub(crate) fn memory(head: &Head, key: &[u8], variant: &Variant) -> u64 {
     (size_of::<Object>() + head.memory() + key.len() + variant.memory()) as u64
 }
 
-/// The blocks that hold so many bytes.
+/// Returns the number of blocks for this many bytes.
 pub(crate) fn blocks_of(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(CacheSettings::BLOCK)).unwrap_or(u32::MAX)
 }

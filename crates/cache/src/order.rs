@@ -1,7 +1,6 @@
-//! In which order objects make room: those that were used the longest time ago first; and what is
-//! being filled.
+//! The order of eviction, least recently used first, and the responses being filled.
 //!
-//! Under one lock, which who looks up never takes ([`ByUse`]).
+//! Protected by a lock that lookups never take ([`ByUse`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,22 +9,22 @@ use crate::by_use::ByUse;
 use crate::object::Object;
 use crate::vary::Variant;
 
-/// The order.
+/// The order of eviction.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// Blocks that hints take.
+    /// Number of blocks used by hints.
     pub(crate) hint_blocks: u32,
     /// Whole objects.
     by_use: ByUse<Object>,
     /// Hints, by number.
     hints: BTreeMap<u64, Arc<Object>>,
-    /// The last number given.
+    /// The last number assigned.
     number: u64,
-    /// What is being filled, by the hash of its key.
+    /// Responses being filled, by the hash of their key.
     filling: HashMap<u64, Vec<Mark>>,
 }
 
-/// Something that is being filled.
+/// A response being filled.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
     key: Box<[u8]>,
@@ -34,7 +33,7 @@ struct Mark {
 }
 
 impl Order {
-    /// Adds an object, which gets its number.
+    /// Adds an object, and assigns its number.
     pub(crate) fn add(&mut self, mut object: Object) -> Arc<Object> {
         self.number += 1;
         object.number = self.number;
@@ -48,7 +47,7 @@ impl Order {
         object
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub(crate) fn remove(&mut self, object: &Object) {
         if !object.is_hints {
             self.by_use.remove(object);
@@ -57,22 +56,22 @@ impl Order {
         }
     }
 
-    /// The whole object that was used the longest time ago.
+    /// Returns the least recently used whole object.
     pub(crate) fn least_used(&mut self) -> Option<Arc<Object>> {
         self.by_use.least_used()
     }
 
-    /// The oldest hints.
+    /// Returns the oldest hints.
     pub(crate) fn oldest_hints(&self) -> Option<Arc<Object>> {
         self.hints.first_key_value().map(|(_, object)| object.clone())
     }
 
-    /// Every object.
+    /// Iterates over all objects.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.by_use.iter().chain(self.hints.values())
     }
 
-    /// Notes that something is being filled, under a number; `None` where it is already.
+    /// Registers a response being filled, and returns its number; `None` if it is already being filled.
     pub(crate) fn begin(&mut self, hash: u64, key: &[u8], variant: &Variant) -> Option<u64> {
         let marks = self.filling.entry(hash).or_default();
         if marks.iter().any(|mark| *mark.key == *key && mark.variant == *variant) {
@@ -83,14 +82,14 @@ impl Order {
         Some(self.number)
     }
 
-    /// How many other variants of the same are being filled.
+    /// Returns the number of other variants being filled for the key.
     pub(crate) fn others(&self, hash: u64, key: &[u8], variant: &Variant) -> usize {
         let is_other =
             |mark: &&Mark| *mark.key == *key && mark.variant != *variant && !mark.variant.is_for_all();
         self.filling.get(&hash).map_or(0, |marks| marks.iter().filter(is_other).count())
     }
 
-    /// It is not being filled any more. False: what it would be was taken out meanwhile.
+    /// Unregisters a filling. False if it was purged in the meantime.
     pub(crate) fn end(&mut self, hash: u64, number: u64) -> bool {
         let Some(marks) = self.filling.get_mut(&hash) else { return false };
         let before = marks.len();
@@ -102,7 +101,7 @@ impl Order {
         found
     }
 
-    /// What is being filled under such keys is not to be kept.
+    /// Makes sure that responses being filled for such keys are not stored.
     pub(crate) fn forget(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
         self.filling.retain(|_, marks| {
             marks.retain(|mark| !is_meant(&mark.key));
@@ -110,7 +109,7 @@ impl Order {
         });
     }
 
-    /// What must hold between changes; gives the blocks that objects take.
+    /// Checks the invariants; returns the number of blocks used by objects.
     #[cfg(test)]
     pub(crate) fn check(&self) -> u32 {
         let taken = |object: &Arc<Object>| object.blocks();

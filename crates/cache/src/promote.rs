@@ -1,5 +1,4 @@
-//! A response that comes back from its file into memory: looking for it, and putting it in. Called by
-//! `proxy`, and by the threads of the crate `disk`.
+//! Moves a response from its file back into memory. Called by `proxy`, and by the threads of the crate `disk`.
 
 use std::sync::Arc;
 
@@ -14,13 +13,13 @@ use crate::request::CacheRequest;
 use crate::room::Room;
 use crate::store::{Bucket, Store};
 
-/// Memory for a response that is about to be read.
+/// Memory reserved for a response about to be read.
 #[derive(Debug)]
 pub struct Reserved(Room);
 
 impl Store {
-    /// Looks in the files for what answers a request that memory has nothing for, or only something
-    /// stale: then `fresh_only`. What is found is being read.
+    /// Looks for a file that answers a request, if memory has nothing for it, or (with `fresh_only`) only something stale. Starts
+    /// reading the file found.
     pub fn find_file(
         &self,
         request: &CacheRequest,
@@ -29,7 +28,7 @@ impl Store {
         fresh_only: bool,
     ) -> Option<Loading> {
         let files = self.files.as_ref()?;
-        // What memory does not hold helps nobody once it is stale.
+        // A stale response is only useful if it fits in memory.
         let is_of_use = |entry: &Entry| {
             now_ms < entry.times.expires_ms || !fresh_only && !entry.is_long && !entry.times.is_over(now_ms)
         };
@@ -37,14 +36,14 @@ impl Store {
         Some(Loading::new(files.load(&entry)?))
     }
 
-    /// Adds a file of an earlier process. False: it is to be removed.
+    /// Adds a file of an earlier process. False if it must be removed.
     pub fn found_file(&self, described: &Described, header: &FileHeader, now_ms: u64) -> bool {
         let hash = self.hash(&described.key);
         self.files.as_ref().is_some_and(|files| files.found(hash, described, header, now_ms))
     }
 
-    /// Memory for what a file has, for which others make room; `None` where there is not so much, or
-    /// where the file is not that of `entry`.
+    /// Reserves memory for a file's response, evicting others; `None` if there is not enough, or the file does not belong to
+    /// `entry`.
     pub fn reserve(
         &self,
         entry: &Entry,
@@ -65,7 +64,7 @@ impl Store {
         self.take(blocks_of(bytes), now_ms).map(Reserved)
     }
 
-    /// Whether what a file has is what it is known to have.
+    /// Whether a file's content matches its entry.
     pub fn is_that(entry: &Entry, described: &Described, header: &FileHeader) -> bool {
         described.key == entry.key
             && described.variant == entry.variant
@@ -73,8 +72,7 @@ impl Store {
             && header.size() == entry.size
     }
 
-    /// Puts in memory what was read from a file. `None`: it was taken out meanwhile, or something newer
-    /// is there.
+    /// Stores a response read from a file. `None` if it was purged in the meantime, or there is a newer one.
     pub fn promote(
         &self,
         entry: &Arc<Entry>,
@@ -90,7 +88,7 @@ impl Store {
         let new = Object { file: Some(entry.clone()), ..new };
         let mut gone = Bucket::new();
         let mut order = self.order();
-        // Known under the lock: who purges takes out of files first, and of memory then.
+        // Checked under the lock: a purge removes files first, and then memory.
         if entry.is_gone() || self.has_like(&new) {
             return None;
         }

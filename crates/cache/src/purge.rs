@@ -1,24 +1,24 @@
-//! Taking out what is kept before its time: by host and target, by how these begin, or by a tag that
-//! responses were given. Called by an action of rules and by the runtime socket.
+//! Removes stored responses early: by host and target, by a prefix of these, or by a tag of the responses. Called by a rule action
+//! and by the runtime socket.
 
 use http::{Name, list_values};
 
 use crate::object::Object;
 
-/// What is taken out.
+/// Selects responses to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purge<'a> {
     /// All variants of one resource: `host/target`.
     Key(&'a [u8]),
-    /// What begins so: `host/beginning of the target`.
+    /// A prefix: `host/beginning of the target`.
     Prefix(&'a [u8]),
-    /// What has this tag.
+    /// A tag.
     Tag(&'a [u8]),
     /// Everything.
     All,
 }
 
-/// The key that a text means. Hosts are compared without their case.
+/// Converts a text to a key. Hosts are compared case-insensitively.
 pub(crate) fn key(text: &[u8]) -> Vec<u8> {
     let end = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
     let mut key = text[..end].to_ascii_lowercase();
@@ -30,7 +30,7 @@ pub(crate) fn key(text: &[u8]) -> Vec<u8> {
 }
 
 impl Purge<'_> {
-    /// Whether something under that key, of which nothing else is known, may be meant.
+    /// Whether it may match a response with that key, without knowing more about it.
     pub(crate) fn may_mean(&self, own: &[u8]) -> bool {
         match self {
             Self::Key(text) => *own == *key(text),
@@ -48,7 +48,7 @@ impl Purge<'_> {
 }
 
 impl Purge<'_> {
-    /// Whether what is in a file under that key, with these tags, is meant.
+    /// Whether it matches a response in a file with that key and these tags.
     pub(crate) fn means_file(&self, key: &[u8], tags: &[u8]) -> bool {
         match self {
             Self::Tag(tag) => has(tags, tag),
@@ -57,7 +57,7 @@ impl Purge<'_> {
     }
 }
 
-/// The same, kept.
+/// An owned copy.
 #[derive(Debug)]
 pub(crate) enum OwnedPurge {
     Key(Box<[u8]>),
@@ -86,7 +86,7 @@ impl OwnedPurge {
     }
 }
 
-/// Tags stand in a list, with commas or spaces between them.
+/// Tags are a list separated by commas or spaces.
 fn has_tag(object: &Object, name: &Name, tag: &[u8]) -> bool {
     let mut lines = object.head.get_all(name);
     lines.any(|line| has(line, tag))

@@ -1,21 +1,19 @@
-//! One range of bytes of what is kept whole (RFC 9110, 14). Several at once, other units and what is
-//! malformed are answered with the whole.
+//! A single byte range of a stored response (RFC 9110, 14). Several ranges, other units and malformed ones get the whole response.
 
 use http::{Head, KnownName};
 
-/// What a request gets of a body.
+/// The part of a body that a request gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranged {
     /// All of it.
     Whole,
     /// These bytes.
     Part(std::ops::Range<usize>),
-    /// Nothing: it asks for what is behind the end.
+    /// Nothing: the range starts after the end.
     Outside,
 }
 
-/// The part that `request` asks for of what is kept, whose head this is and whose body has so many
-/// bytes.
+/// Returns the part that `request` asks for, of a stored response with this head and a body of `length` bytes.
 pub fn ranged(request: &Head, kept: &Head, length: usize) -> Ranged {
     let Some(asked) = request.get_known(KnownName::Range) else { return Ranged::Whole };
     if request.method_id() != http::Method::Get || !is_meant(request, kept) {
@@ -24,14 +22,14 @@ pub fn ranged(request: &Head, kept: &Head, length: usize) -> Ranged {
     part(asked, length)
 }
 
-/// Whether the range is of this very response (`If-Range`; RFC 9110, 13.1.5).
+/// Whether the range applies to this response (`If-Range`; RFC 9110, 13.1.5).
 fn is_meant(request: &Head, kept: &Head) -> bool {
     let Some(condition) = request.get_known(KnownName::IfRange) else { return true };
     let own = |name| kept.get_known(name);
     if condition.starts_with(b"\"") {
         return own(KnownName::Etag) == Some(condition);
     }
-    // A weak tag is no match, a date only where it is the same.
+    // A weak tag never matches, a date only if it is equal.
     own(KnownName::LastModified).is_some_and(|date| date == condition)
 }
 
@@ -59,7 +57,7 @@ fn part(asked: &[u8], length: usize) -> Ranged {
     }
 }
 
-/// A number; more than there can be is the most.
+/// Parses a number; an overflow gives the maximum.
 fn number(text: &[u8]) -> Option<usize> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,26 +1,26 @@
-//! What a request wants of a cache (RFC 9111, 5.2.1), and what it is known by there.
+//! A request's use of a cache (RFC 9111, 5.2.1), and its key.
 
 use http::{BodyLength, Head, KnownName, Method, begins_ignore_case};
 
 use crate::key::write_key;
 
-/// A request, as a cache sees it.
+/// A request, as seen by a cache.
 #[derive(Debug, Clone)]
 pub struct CacheRequest {
-    /// What its response is kept under.
+    /// The key for its response.
     pub(crate) key: Box<[u8]>,
-    /// The key's hash in the store that it was looked up in.
+    /// The key's hash in the store of the lookup.
     pub(crate) hash: u64,
-    /// What it says of what responses may vary on, where that matters.
+    /// The request fields on which responses may vary, if needed.
     pub(crate) varying: Option<Box<Head>>,
-    /// Whether it may be answered with what is kept.
+    /// Whether a stored response may answer it.
     pub may_use: bool,
-    /// Whether its response may be kept.
+    /// Whether its response may be stored.
     pub may_store: bool,
 }
 
 impl CacheRequest {
-    /// Reads `head`; `None` where it names no resource.
+    /// Reads `head`; `None` if it has no resource.
     pub(crate) fn read(head: &Head) -> Option<Self> {
         let mut key = Vec::new();
         if !write_key(head, &mut key) {
@@ -37,7 +37,7 @@ impl CacheRequest {
         if !head.version().is_11_or_above() {
             (own.may_use, own.may_store) = (false, false);
         }
-        // What a body asks for is no part of the key.
+        // A request body is not part of the key.
         if head.request_body() != BodyLength::None {
             (own.may_use, own.may_store) = (false, false);
         }
@@ -60,7 +60,7 @@ impl CacheRequest {
         }
         for value in head.values(&KnownName::CacheControl.into()) {
             let begins = |word: &[u8]| begins_ignore_case(value, word);
-            // A request that wants it fresher or staler than others is not served, as in HAProxy.
+            // A request with other freshness requirements is not served from the cache, as in HAProxy.
             if [&b"no-cache"[..], b"max-age", b"max-stale", b"min-fresh"].into_iter().any(begins) {
                 self.may_use = false;
             } else if begins(b"no-store") {
@@ -69,7 +69,7 @@ impl CacheRequest {
         }
     }
 
-    /// Keeps what responses may vary on: rules may change that on the request's way.
+    /// Keeps the fields on which responses may vary, since rules may change them later.
     pub(crate) fn keep_varying(&mut self, head: &Head) {
         let mut kept = Head::new();
         kept.start_request(b"GET", b"/");
@@ -81,14 +81,13 @@ impl CacheRequest {
         self.varying = Some(Box::new(kept));
     }
 
-    /// Whether a successful request with this method makes what is kept invalid (RFC 9111, 4.4).
+    /// Whether a successful request with this method invalidates stored responses (RFC 9111, 4.4).
     pub fn is_unsafe(method: Method) -> bool {
         !matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 }
 
-/// The names of fields that end with the connection they came on (RFC 9110, 7.6.1), or that tell how
-/// this one message was framed.
+/// Whether a field is connection-specific (RFC 9110, 7.6.1), or belongs to the message's framing.
 pub(crate) fn is_of_message(name: &[u8]) -> bool {
     const OWN: &[&[u8]] = &[
         b"age",
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_wants_of_caches() {
+    fn request_directives_control_the_use_of_caches() {
         assert_eq!(wants("GET", &[]), (true, true));
         assert_eq!(wants("HEAD", &[]), (true, false));
         assert_eq!(wants("POST", &[]), (false, false));

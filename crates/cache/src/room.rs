@@ -1,17 +1,17 @@
-//! Memory of a store, counted in blocks. What takes some holds a [`Room`], which gives it back when it
-//! is dropped: an object counts as long as anybody sends it, also once the store has let go of it.
+//! Memory accounting of a store, in blocks. A user of memory holds a [`Room`], which returns it when dropped: an object counts as
+//! long as it is being sent, even after the store has dropped it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Blocks that nothing takes. Written by who takes some and by who lets go of an object last.
+/// The number of free blocks. Written when blocks are taken, and when an object is finally dropped.
 pub(crate) type Free = Arc<AtomicU32>;
 
-/// Blocks that something takes.
+/// Blocks in use.
 #[derive(Debug)]
 pub(crate) struct Room {
     free: Free,
-    /// Written by who holds it, and by who has it counted elsewhere from then on.
+    /// Written by the holder, and when accounting moves elsewhere.
     blocks: AtomicU32,
 }
 
@@ -20,13 +20,13 @@ impl Room {
         Self { free: free.clone(), blocks: AtomicU32::new(blocks) }
     }
 
-    /// So many of those that are free, if there are as many.
+    /// Takes this many free blocks, if available.
     pub(crate) fn take(free: &Free, blocks: u32) -> Option<Self> {
         let took = free.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(blocks));
         took.is_ok().then(|| Self::new(free, blocks))
     }
 
-    /// None of them yet.
+    /// Creates an empty room.
     pub(crate) fn empty(free: &Free) -> Self {
         Self::new(free, 0)
     }
@@ -35,12 +35,12 @@ impl Room {
         self.blocks.load(Relaxed)
     }
 
-    /// Takes over what `other` has.
+    /// Adds the blocks of `other`.
     pub(crate) fn add(&mut self, mut other: Self) {
         *self.blocks.get_mut() += std::mem::take(other.blocks.get_mut());
     }
 
-    /// Moves so many of its blocks, at most all, to a room of their own.
+    /// Moves up to this many of its blocks to a new room.
     pub(crate) fn split(&mut self, blocks: u32) -> Self {
         let own = self.blocks.get_mut();
         let blocks = blocks.min(*own);
@@ -48,7 +48,7 @@ impl Room {
         Self::new(&self.free, blocks)
     }
 
-    /// Gives all of it back: what it was for counts elsewhere.
+    /// Returns all its blocks: the memory is accounted for elsewhere.
     pub(crate) fn release(&self) {
         let blocks = self.blocks.swap(0, Relaxed);
         if blocks > 0 {

@@ -1,14 +1,14 @@
-//! What a `cache` section says (manual, 6.2.1). Made by `config`.
+//! The settings of a `cache` section (manual, 6.2.1). Created by `config`.
 
 /// `early-hints`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hints {
-    /// None are remembered.
+    /// No hints are stored.
     #[default]
     Off,
-    /// Those of responses that are kept.
+    /// The hints of stored responses.
     On,
-    /// Hints alone are kept, no response.
+    /// Only hints are stored, no responses.
     Only,
 }
 
@@ -17,52 +17,50 @@ pub enum Hints {
 pub struct Disk {
     /// The directory.
     pub directory: Box<str>,
-    /// Bytes that its files may take.
+    /// Maximum size of its files, in bytes.
     pub size: u64,
 }
 
-/// A section.
+/// A `cache` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheSettings {
     /// Its name.
     pub name: Box<str>,
     /// `total-max-size`, in blocks.
     pub blocks: u32,
-    /// `max-object-size`: bytes of memory that one takes, head and key with it.
+    /// `max-object-size`: maximum memory for a response in bytes, including head and key.
     pub max_object: u64,
     /// `max-age`, in seconds.
     pub max_age: u32,
     /// `process-vary`.
     pub vary: bool,
-    /// `max-secondary-entries`: variants of one resource.
+    /// `max-secondary-entries`: maximum number of variants per resource.
     pub max_variants: usize,
     /// `early-hints`.
     pub hints: Hints,
-    /// Of all blocks, the percentage that entries of hints alone may take (`early-hints … ratio`).
+    /// Maximum share of blocks for hint-only entries, in percent (`early-hints … ratio`).
     pub hints_ratio: u8,
-    /// `stale-while-revalidate`: how long beyond its lifetime a response is used while a fresh one
-    /// is fetched, in seconds.
+    /// `stale-while-revalidate`: how long after its lifetime a response is used during a refresh, in seconds.
     pub stale_while_revalidate: u32,
-    /// `stale-if-error`: the same where none can be fetched.
+    /// `stale-if-error`: the same after errors.
     pub stale_if_error: u32,
-    /// `collapsed-forwarding`: how long a request waits for the response to another one, in ms; 0
-    /// for not at all.
+    /// `collapsed-forwarding`: how long a request waits for the response to another one, in ms; 0 to disable it.
     pub wait_ms: u64,
     /// `process-range`.
     pub ranges: bool,
-    /// `revalidation`: servers are asked whether what is stale is still what it was.
+    /// `revalidation`: whether stale responses are revalidated at the server.
     pub revalidation: bool,
-    /// `disk`: where responses stand that memory does not hold.
+    /// `disk`: the directory for responses that do not fit in memory.
     pub disk: Option<Disk>,
-    /// `purge-tags`: the field of responses that names their tags, in lower case.
+    /// `purge-tags`: the response field with their tags, in lower case.
     pub tags: Option<Box<str>>,
 }
 
 impl CacheSettings {
-    /// The unit in which memory is counted, in bytes.
+    /// The unit of memory accounting, in bytes.
     pub const BLOCK: u64 = 1024;
 
-    /// What is said by default, for a section of that name and size.
+    /// Returns the default settings for a section with that name and size.
     pub fn new(name: &str, blocks: u32) -> Self {
         Self {
             name: name.into(),
@@ -83,7 +81,7 @@ impl CacheSettings {
         }
     }
 
-    /// Blocks that entries of hints alone may take.
+    /// Returns the maximum number of blocks for hint-only entries.
     pub fn hint_blocks(&self) -> u32 {
         match self.hints {
             Hints::Off => 0,

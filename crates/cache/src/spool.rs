@@ -1,6 +1,5 @@
-//! A response on its way into a file, as memory does not hold it whole: it is handed over in blocks,
-//! as they are full, to the thread that writes. What that cannot keep up with is not kept; the
-//! response waits for nobody.
+//! Writes a response to a file while it arrives, because it is too long for memory: full blocks are handed over to the writing
+//! thread. If that cannot keep up, the response is not stored; it never waits for the disk.
 
 use std::sync::Arc;
 
@@ -14,23 +13,23 @@ use crate::store::Store;
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// A response on its way there. Dropped, it leaves nothing.
+/// A response being written. Dropping it leaves no file.
 #[derive(Debug)]
 pub(crate) struct Spool {
     files: Arc<StoreFiles>,
     own: Arc<Spooled>,
-    /// The block that is being filled, and which one it is.
+    /// The block being filled, and its number.
     block: Vec<u8>,
     at: u64,
-    /// Bytes of the body.
+    /// Number of bytes of the body received.
     came: u64,
-    /// Bytes of files that are set aside for it.
+    /// Reserved file space.
     reserved: u64,
     is_over: bool,
 }
 
 impl Spool {
-    /// Begins, with a body of so many bytes if that is known; `None` where there is no place for it.
+    /// Starts writing, with a body of `length` bytes if known; `None` if there is no space.
     pub(crate) fn begin(
         files: &Arc<StoreFiles>,
         of: (u64, Box<[u8]>, Variant, Head),
@@ -47,7 +46,7 @@ impl Spool {
         Some(Self { files, own, block, at: 0, came: 0, reserved, is_over: false })
     }
 
-    /// Takes the next bytes of the body. False: they are more than can be written.
+    /// Adds the next bytes of the body. False if the writer cannot keep up.
     pub(crate) fn push(&mut self, mut data: &[u8]) -> bool {
         while !data.is_empty() {
             let (taken, rest) = data.split_at(data.len().min(BLOCK - self.block.len()));
@@ -61,7 +60,7 @@ impl Spool {
         true
     }
 
-    /// Hands the block over.
+    /// Hands over the block.
     fn pass_on(&mut self) -> bool {
         let size = self.own.size(self.came);
         if size > self.reserved {
@@ -78,13 +77,13 @@ impl Spool {
         !self.own.has_failed() && self.files.change(FileChange::Append(self.own.clone(), block), length)
     }
 
-    /// The body has come to its end. `number` is that under which it is noted in `store` that it is
-    /// on its way: what was taken out meanwhile is not kept.
+    /// Called at the end of the body. `number` is the filling's number in `store`: if it was purged in the meantime, it is not
+    /// stored.
     pub(crate) fn finish(mut self, store: &Store, number: u64) -> bool {
         if !self.block.is_empty() && !self.pass_on() {
             return false;
         }
-        // Under the lock, so that who purges finds it in one place or the other.
+        // Done under the lock, so that a purge finds it in one place or the other.
         let mut order = store.order();
         let is_kept =
             order.end(self.own.hash, number) && self.files.commit(&self.own, self.came, self.reserved);

@@ -1,5 +1,4 @@
-//! What is known of a response that goes into a file as it comes. Made by `spool`, written by the crate
-//! `disk`.
+//! The metadata of a response written to a file as it arrives. Created by `spool`, written by the crate `disk`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +9,7 @@ use crate::file::{self, Clocks};
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// What the file is to say of the response.
+/// The metadata of such a response.
 #[derive(Debug)]
 pub struct Spooled {
     /// The number of the file.
@@ -20,7 +19,7 @@ pub struct Spooled {
     pub(crate) variant: Variant,
     pub(crate) head: Head,
     pub(crate) times: FreshnessTimes,
-    /// Whether it could not be written. Written by the thread that does.
+    /// Whether writing failed. Written by the writing thread.
     has_failed: AtomicBool,
 }
 
@@ -30,7 +29,7 @@ impl Spooled {
         Arc::new(Self { number, hash, key, variant, head, times, has_failed: AtomicBool::new(false) })
     }
 
-    /// It cannot be written.
+    /// Records that writing failed.
     pub fn fail(&self) {
         self.has_failed.store(true, Relaxed);
     }
@@ -39,12 +38,12 @@ impl Spooled {
         self.has_failed.load(Relaxed)
     }
 
-    /// Its description.
+    /// Returns its description.
     pub fn describe(&self, now: Clocks) -> Vec<u8> {
         file::described(&self.key, &self.variant, &self.head, &self.times, now)
     }
 
-    /// Bytes of its file, with a body of so many.
+    /// Returns the size of its file, with a body of this size.
     pub(crate) fn size(&self, body: u64) -> u64 {
         file::size_of(&self.key, &self.variant, &self.head, body)
     }

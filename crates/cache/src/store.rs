@@ -1,5 +1,5 @@
-//! The store of one section. Looking up takes no lock: a bucket is a list that is replaced as a
-//! whole. Storing and making room are done under one lock ([`Order`]).
+//! The store of one section. A lookup takes no lock: a bucket is a list that is replaced as a whole. Storing and eviction are done
+//! under one lock ([`Order`]).
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -23,20 +23,20 @@ use crate::settings::{CacheSettings, Hints};
 use crate::times::FreshnessTimes;
 use crate::vary::Variant;
 
-/// Objects whose keys have hashes that end alike; the newest first.
+/// Objects with hashes in the same bucket, newest first.
 pub(crate) type Bucket = Vec<Arc<Object>>;
 
-/// How many buckets there are at most; a power of two.
+/// Maximum number of buckets; a power of two.
 const MOST_BUCKETS: usize = 1 << 20;
 
-/// What a look-up gave.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum Lookup {
-    /// A response that may be used.
+    /// A fresh response.
     Fresh(Arc<Object>),
-    /// One that is not fresh any more, and may be of use all the same.
+    /// A stale response that may still be useful.
     Stale(Arc<Object>),
-    /// None, but one whose hints are known.
+    /// No response, but hints.
     Hints(Arc<Object>),
     /// Nothing.
     Nothing,
@@ -52,7 +52,7 @@ pub struct Store {
     free: Free,
     order: Mutex<Order>,
     flights: Arc<Flights>,
-    /// What stands in files, where the section has a directory.
+    /// The responses in files, if the section has a directory.
     pub files: Option<Arc<StoreFiles>>,
 }
 
@@ -65,7 +65,7 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(settings: CacheSettings) -> Arc<Self> {
         let count = (settings.blocks as usize / 4).next_power_of_two().clamp(16, MOST_BUCKETS);
         Arc::new(Self {
@@ -79,7 +79,7 @@ impl Store {
         })
     }
 
-    /// What the request of that head is here; `None` where it names no resource.
+    /// Returns the cache's view of a request with that head; `None` if it has no resource.
     pub fn request(&self, head: &Head) -> Option<CacheRequest> {
         let mut request = CacheRequest::read(head)?;
         request.hash = self.hasher.hash_one(&*request.key);
@@ -90,20 +90,19 @@ impl Store {
         self.hasher.hash_one(key)
     }
 
-    /// Has `request`, made for another store, stand for the same resource here.
+    /// Adapts `request`, created for another store, to this one.
     pub fn adopt(&self, request: &mut CacheRequest) {
         request.hash = self.hasher.hash_one(&*request.key);
     }
 
-    /// Notes of a request that nothing answered what its response may vary on.
+    /// After a miss, keeps the request fields on which its response may vary.
     pub fn prepare(&self, request: &mut CacheRequest, head: &Head) {
         if self.settings.vary && request.may_store {
             request.keep_varying(head);
         }
     }
 
-    /// Looks for what answers a request. Whether it may be used is the caller's matter
-    /// ([`CacheRequest::may_use`]).
+    /// Looks for a response to a request. The caller checks whether it may be used ([`CacheRequest::may_use`]).
     pub fn find(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> Lookup {
         let bucket = self.bucket(request.hash).load();
         let Some(bucket) = &*bucket else { return Lookup::Nothing };
@@ -130,27 +129,27 @@ impl Store {
         }
     }
 
-    /// Whether what is not fresh any more may be of use.
+    /// Whether a stale object may be useful.
     fn is_of_use(&self, object: &Object, now_ms: u64) -> bool {
         object.may_wait(now_ms)
             || object.may_help(now_ms)
             || self.settings.revalidation && object.has_validator()
     }
 
-    /// Whether that very object is there. Under the lock of the order.
+    /// Whether it contains this object. Called under the order's lock.
     pub(crate) fn has(&self, object: &Arc<Object>) -> bool {
         let bucket = self.bucket(object.hash).load();
         bucket.iter().flat_map(|bucket| bucket.iter()).any(|own| Arc::ptr_eq(own, object))
     }
 
-    /// Whether a response to the same stands in memory already. Under the lock of the order.
+    /// Whether memory already has a response for the same requests. Called under the order's lock.
     pub(crate) fn has_like(&self, new: &Object) -> bool {
         let bucket = self.bucket(new.hash).load();
         let mut own = bucket.iter().flat_map(|bucket| bucket.iter());
         own.any(|object| object.key == new.key && object.variant == new.variant && !object.is_hints)
     }
 
-    /// What the response is for; `None` where it may not be kept for what it varies on.
+    /// Returns the variant of a response; `None` if it varies on something unsupported.
     pub(crate) fn variant(&self, request: &CacheRequest, response: &Head) -> Option<Variant> {
         if response.get_known(KnownName::Vary).is_none() {
             return Some(Variant::default());
@@ -159,8 +158,8 @@ impl Store {
         Variant::of(said, response)
     }
 
-    /// Notes that a response of this kind is being filled, under a number. `None`: that is so already,
-    /// or there are as many variants of what is requested as there may be, none of them too old.
+    /// Registers a response of this variant as being filled, and returns its number. `None` if it is already being filled, or the
+    /// resource has the maximum number of variants, none of them expired.
     pub(crate) fn enter(&self, request: &CacheRequest, variant: &Variant, now_ms: u64) -> Option<u64> {
         let mut gone = Bucket::new();
         let mut order = self.order();
@@ -194,7 +193,7 @@ impl Store {
         fresh.len() + filled < self.settings.max_variants
     }
 
-    /// Whose turn it is to fetch what is requested, by a request with this head.
+    /// Returns how a request with this head proceeds: to the server, or waiting for another one.
     pub fn board(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> FlightTurn {
         if !request.may_store || !request.may_use {
             return FlightTurn::Alone;
@@ -202,8 +201,7 @@ impl Store {
         self.flights.board(request.hash, &request.key, now_ms, |growing| growing.suits(head))
     }
 
-    /// Makes what nobody may use any more of a request for which the server did something
-    /// (RFC 9111, 4.4): all variants.
+    /// Invalidates all variants of a resource after a successful unsafe request (RFC 9111, 4.4).
     pub fn remove(&self, request: &CacheRequest) {
         self.forget(|key| *key == *request.key);
         if let Some(files) = &self.files {
@@ -212,7 +210,7 @@ impl Store {
         _ = self.remove_if(request.hash, |object| object.key == request.key);
     }
 
-    /// What is on its way under such keys is not kept, and nobody else gets it.
+    /// Stops storing and sharing responses in progress for such keys.
     fn forget(&self, is_meant: impl Fn(&[u8]) -> bool) {
         self.order().forget(&is_meant);
         self.flights.forget(is_meant);
@@ -228,8 +226,7 @@ impl Store {
         gone.len()
     }
 
-    /// Takes out what `purge` says; how many objects that were. What is on its way meanwhile is not
-    /// kept, if it may be meant.
+    /// Removes the objects that `purge` matches; returns their number. Matching responses in progress are not stored.
     pub fn purge(&self, purge: &Purge<'_>) -> usize {
         if let Purge::Key(key) = purge {
             let key = purge::key(key);
@@ -240,7 +237,7 @@ impl Store {
         }
         let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
         self.forget(|key| purge.may_mean(key));
-        // Looked at without the lock, which many objects would hold for long.
+        // Searched without the lock, since there may be many objects.
         let filed = self.purge_files(purge);
         let all = self.objects();
         let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
@@ -249,7 +246,7 @@ impl Store {
         filed + count
     }
 
-    /// Takes out of the files what `purge` says; how much of that was not in memory too.
+    /// Removes files that `purge` matches; returns the number of those that were not in memory too.
     fn purge_files(&self, purge: &Purge<'_>) -> usize {
         let Some(files) = &self.files else { return 0 };
         let is_in_memory = |entry: &Arc<Entry>| {
@@ -260,7 +257,7 @@ impl Store {
         files.purge(purge, is_in_memory)
     }
 
-    /// What stands in files in the place of `new`, which is newer, is gone.
+    /// Removes files that `new`, which is newer, replaces.
     pub(crate) fn remove_files(&self, new: &Object) {
         if let Some(files) = &self.files {
             let is_shadowed = |old: &Variant| new.variant.is_for_all() || *old == new.variant;
@@ -268,19 +265,19 @@ impl Store {
         }
     }
 
-    /// What memory has in the place of something newer, which stands in a file.
+    /// Removes objects in memory that are replaced by something newer in a file.
     pub(crate) fn remove_shadowed(&self, hash: u64, key: &[u8], variant: &Variant) {
         let is_shadowed =
             |object: &Object| *object.key == *key && (variant.is_for_all() || object.variant == *variant);
         _ = self.remove_if(hash, is_shadowed);
     }
 
-    /// Blocks that nothing takes.
+    /// Returns the number of free blocks.
     pub fn free(&self) -> u32 {
         self.free.load(Relaxed)
     }
 
-    /// Every object, in no order that means anything.
+    /// Returns all objects, in no particular order.
     pub fn objects(&self) -> Vec<Arc<Object>> {
         self.order().all().cloned().collect()
     }
@@ -290,7 +287,7 @@ impl Store {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    /// A room of nothing, to be added to.
+    /// Returns an empty room, to be added to.
     pub(crate) fn no_room(&self) -> Room {
         Room::empty(&self.free)
     }
@@ -299,7 +296,7 @@ impl Store {
         self.order.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Takes so many blocks, for which others make room; `None` where there are not so many.
+    /// Takes this many blocks, evicting others; `None` if there are not enough.
     pub(crate) fn take(&self, blocks: u32, now_ms: u64) -> Option<Room> {
         loop {
             let taken = Room::take(&self.free, blocks);
@@ -309,10 +306,10 @@ impl Store {
         }
     }
 
-    /// Takes out what was used the longest time ago, until there would be so many blocks if nobody
-    /// held any of it. False: there is nothing that could be taken out.
+    /// Evicts the least recently used objects, until there would be this many blocks if none of them were referenced. False if
+    /// there is nothing to evict.
     fn make_room(&self, blocks: u32, now_ms: u64) -> bool {
-        // What leaves is freed when the lock is.
+        // Evicted objects are dropped after the lock is released.
         let mut gone = Bucket::new();
         let mut order = self.order();
         let mut free = self.free();
@@ -335,12 +332,12 @@ impl Store {
         has_made
     }
 
-    /// What stays of an object that made room; `None` where it has no hints.
+    /// Returns the hints that remain of an evicted object; `None` if it has none.
     fn hints_of(&self, object: &Object) -> Option<Object> {
         Some(self.hints_object(object.identity(), hint_head(&object.head)?, object.times))
     }
 
-    /// Keeps hints, for which older ones make room, as far as there may be any.
+    /// Stores hints, evicting older ones, within the limit for hints.
     fn add_hints(&self, mut hints: Object) {
         let blocks = blocks_of(memory(&hints.head, &hints.key, &hints.variant));
         let most = self.settings.hint_blocks();
@@ -353,14 +350,14 @@ impl Store {
             free += oldest.blocks();
             self.take_out(&oldest, &mut order, &mut gone);
         }
-        // Nobody holds hints for long.
+        // References to hints are short-lived.
         gone.clear();
         if let Some(room) = Room::take(&self.free, blocks) {
             hints.room = room;
             self.put_in(hints, &mut order);
         }
     }
-    /// Keeps what a response's links tell of it, and nothing else.
+    /// Stores only the hints of a response.
     pub(crate) fn keep_hints(
         &self,
         request: &CacheRequest,
@@ -381,10 +378,10 @@ impl Store {
         Object { is_hints: true, ..own }
     }
 
-    /// Puts an object in the place of those that it stands for.
+    /// Inserts an object, replacing those it supersedes.
     ///
     /// # Errors
-    /// What was filled under that number was taken out meanwhile: the object comes back.
+    /// The filling with that number was purged in the meantime: returns the object.
     pub(crate) fn insert(&self, filled: u64, object: Object) -> Result<Arc<Object>, Box<Object>> {
         let mut gone = Bucket::new();
         let mut order = self.order();
@@ -398,7 +395,7 @@ impl Store {
         Ok(object)
     }
 
-    /// Takes out what nobody would find any more behind `new`.
+    /// Removes the objects that `new` makes unreachable.
     pub(crate) fn take_out_shadowed(&self, new: &Object, order: &mut Order, gone: &mut Bucket) {
         let bucket = self.bucket(new.hash).load_full();
         let is_shadowed = |object: &&Arc<Object>| {
@@ -436,8 +433,7 @@ impl Store {
     }
 }
 
-/// What is kept of a head: all that is not of one message or connection, in as little memory as
-/// holds it.
+/// Returns the part of a head to store: without connection- and message-specific fields, in minimal memory.
 pub(crate) fn kept_head(response: &Head) -> Head {
     let mut kept = Head::new();
     kept.start_response(response.status(), Some(response.reason()));
@@ -448,7 +444,7 @@ pub(crate) fn kept_head(response: &Head) -> Head {
     kept
 }
 
-/// The hints of a head, as one of their own; `None` where it has none.
+/// Returns the hints of a head, as a head; `None` if it has none.
 fn hint_head(of: &Head) -> Option<Head> {
     let found = hints(of);
     if found.is_empty() {

@@ -1,5 +1,4 @@
-//! The store against a model of RFC 9111, with requests and responses that are drawn; and its
-//! bounds.
+//! Tests the store against a model of RFC 9111, with random requests and responses; and its limits.
 
 use proptest::prelude::*;
 
@@ -38,7 +37,7 @@ fn response(fields: &[(&str, &str)]) -> Head {
     head
 }
 
-/// What a proxy does with a request that went to the server.
+/// Stores a response as a proxy does after the request went to the server.
 fn keep(store: &Arc<Store>, request: &Head, response: &Head, body: &[u8], ms: u64) -> bool {
     let Some(mut own) = store.request(request) else { return false };
     store.prepare(&mut own, request);
@@ -49,7 +48,7 @@ fn keep(store: &Arc<Store>, request: &Head, response: &Head, body: &[u8], ms: u6
     true
 }
 
-/// What must hold where nothing is being filled, and nobody holds an object that is gone.
+/// Checks the invariants while nothing is being filled, and no removed object is referenced.
 fn check(store: &Store) {
     let taken = store.order().check();
     assert_eq!(taken + store.free(), store.settings.blocks);
@@ -64,14 +63,14 @@ fn body_of(store: &Store, request: &Head, ms: u64) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn the_least_used_make_room() {
+fn the_least_recently_used_are_evicted() {
     let store = store(|_| {});
     let fresh = response(&[("Cache-Control", "max-age=50")]);
     let body = vec![b'x'; 250_000];
     for (at, path) in ["/1", "/2", "/3", "/4"].into_iter().enumerate() {
         assert!(keep(&store, &get("h", path, &[]), &fresh, &body, at as u64 + 1));
     }
-    // The first was used since.
+    // The first one has been used since.
     assert!(body_of(&store, &get("h", "/1", &[]), 10).is_some());
     assert!(keep(&store, &get("h", "/5", &[]), &fresh, &body, 11));
     let there = |path| body_of(&store, &get("h", path, &[]), 12).is_some();
@@ -80,7 +79,7 @@ fn the_least_used_make_room() {
 }
 
 #[test]
-fn what_is_too_long_or_does_not_come_to_its_end_leaves_nothing() {
+fn oversized_and_truncated_responses_leave_nothing() {
     let store = store(|settings| settings.max_object = 10_000);
     let fresh = response(&[("Cache-Control", "max-age=50")]);
     let request = get("h", "/", &[]);
@@ -99,7 +98,7 @@ fn what_is_too_long_or_does_not_come_to_its_end_leaves_nothing() {
 }
 
 #[test]
-fn no_more_than_so_many_variants_are_kept() {
+fn the_number_of_variants_is_limited() {
     let store = store(|settings| (settings.vary, settings.max_variants) = (true, 2));
     let varied = response(&[("Cache-Control", "max-age=50"), ("Vary", "origin")]);
     let from = |origin: &str| get("h", "/", &[("Origin", origin)]);
@@ -108,13 +107,13 @@ fn no_more_than_so_many_variants_are_kept() {
     assert!(!keep(&store, &from("c"), &varied, b"c", 1));
     assert!(keep(&store, &from("a"), &varied, b"A", 2));
     assert_eq!(body_of(&store, &from("a"), 3), Some(b"A".to_vec()));
-    // Those that are too old make place.
+    // Expired variants make room.
     assert!(keep(&store, &from("c"), &varied, b"c", 60_000));
     assert_eq!(body_of(&store, &from("c"), 60_001), Some(b"c".to_vec()));
 }
 
 #[test]
-fn what_is_being_filled_counts_among_the_variants() {
+fn fillings_count_as_variants() {
     let store = store(|settings| (settings.vary, settings.max_variants) = (true, 2));
     let varied = response(&[("Cache-Control", "max-age=50"), ("Vary", "origin")]);
     let begin = |origin: &str| {
@@ -134,7 +133,7 @@ fn what_is_being_filled_counts_among_the_variants() {
 }
 
 #[test]
-fn what_was_on_its_way_when_it_was_taken_out_is_not_kept() {
+fn fillings_purged_in_progress_are_not_stored() {
     let store = store(|settings| settings.tags = Some("cache-tag".into()));
     let fresh = response(&[("Cache-Control", "max-age=50")]);
     let head = get("h", "/x", &[]);
@@ -152,7 +151,7 @@ fn what_was_on_its_way_when_it_was_taken_out_is_not_kept() {
         let mut old = begin();
         take_out(&store);
         if !stays {
-            // Another one may begin, and the old one is not in its way.
+            // Another one may begin, and the old one does not interfere.
             let mut new = begin();
             new.push(b"new", 1);
             old.finish(1);
@@ -175,7 +174,7 @@ fn what_was_on_its_way_when_it_was_taken_out_is_not_kept() {
 }
 
 #[test]
-fn what_is_sent_takes_memory_until_nobody_holds_it() {
+fn objects_use_memory_until_the_last_reference_is_dropped() {
     let store = store(|_| {});
     let fresh = response(&[("Cache-Control", "max-age=50")]);
     let body = vec![b'x'; 250_000];
@@ -199,7 +198,7 @@ fn what_is_sent_takes_memory_until_nobody_holds_it() {
 }
 
 #[test]
-fn hints_stay_where_a_response_makes_room() {
+fn hints_remain_when_a_response_is_evicted() {
     let store = store(|settings| {
         (settings.hints, settings.hints_ratio) = (Hints::On, 1);
     });
@@ -218,7 +217,7 @@ fn hints_stay_where_a_response_makes_room() {
 }
 
 #[test]
-fn what_is_stale_waits_or_helps_as_long_as_it_may() {
+fn stale_responses_are_used_within_their_limits() {
     let store = store(|settings| (settings.stale_while_revalidate, settings.stale_if_error) = (10, 20));
     let request = get("h", "/", &[]);
     assert!(keep(&store, &request, &response(&[("Cache-Control", "max-age=5")]), b"old", 0));
@@ -263,13 +262,13 @@ fn one_leads_and_the_others_follow() {
         assert_eq!(one.poll_landed(&mut context), Poll::Ready(landed));
         assert_eq!(two.poll_landed(&mut context), Poll::Ready(landed));
     }
-    // What is not for others is not waited for, for a while.
+    // For a while, requests do not wait for a response that cannot be shared.
     assert!(matches!(store.board(&request, &get("h", "/", &[]), 1_999), FlightTurn::Alone));
     assert!(matches!(store.board(&request, &get("h", "/", &[]), 2_000), FlightTurn::Leads(_)));
 }
 
 #[test]
-fn what_is_purged_is_what_was_meant() {
+fn purges_remove_exactly_the_matching_responses() {
     let store = store(|settings| settings.tags = Some("cache-tag".into()));
     let fill = || {
         for (host, path, tags) in
@@ -296,7 +295,7 @@ fn what_is_purged_is_what_was_meant() {
     }
 }
 
-/// What was sent for a request, as the model remembers it.
+/// A response to a request, as the model remembers it.
 #[derive(Debug, Clone)]
 struct Sent {
     request: Drawn,
@@ -365,7 +364,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         })
 }
 
-/// Whether a client that sent this may get a response so coded, written apart from the store's way.
+/// Whether a client with this request may get a response with that coding, implemented independently of the store.
 fn accepts(drawn: &Drawn, coding: usize) -> bool {
     match (ACCEPTED[drawn.coding], CODINGS[coding]) {
         (None, _) => true,
@@ -375,7 +374,7 @@ fn accepts(drawn: &Drawn, coding: usize) -> bool {
     }
 }
 
-/// Whether RFC 9111 lets the request be answered with what was sent for the other.
+/// Whether RFC 9111 allows answering the request with the response to the other.
 fn may_answer(request: &Drawn, sent: &Sent, now: u64) -> bool {
     let varies_on = |name: &str| VARIES[sent.vary].to_ascii_lowercase().contains(name);
     request.is_same_resource(&sent.request)
@@ -396,7 +395,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_request_gets_what_was_meant_for_another(
+    fn no_request_gets_a_response_for_another(
         steps in prop::collection::vec(
             (drawn(), 0..VARIES.len(), 0..CODINGS.len(), 0..CONTROLS.len(), 0u64..3000), 1..60),
     ) {
@@ -411,13 +410,13 @@ proptest! {
                 prop_assert!(may_answer(&request, sent, now), "{request:?} got {sent:?} at {now}");
                 continue;
             }
-            // To the server, then.
+            // Otherwise it goes to the server.
             let mut fields = vec![("Cache-Control", CONTROLS[control])];
             fields.extend((!VARIES[vary].is_empty()).then_some(("Vary", VARIES[vary])));
             fields.extend((!CODINGS[coding].is_empty()).then_some(("Content-Encoding", CODINGS[coding])));
             if CacheRequest::is_unsafe(head.method_id()) {
                 store.remove(&store.request(&head).unwrap());
-                // What was sent before is not to come again.
+                // Earlier responses must not be used again.
                 let is_other = |sent: &Sent| !sent.request.is_same_resource(&request);
                 all.retain(is_other);
                 continue;
@@ -436,7 +435,7 @@ proptest! {
     }
 
     #[test]
-    fn what_may_be_kept_and_asked_again_is_found(request in drawn(), coding in 0..CODINGS.len()) {
+    fn cacheable_responses_are_found_again(request in drawn(), coding in 0..CODINGS.len()) {
         let store = store(|settings| settings.vary = true);
         let request = Drawn { method: 0, authorized: false, wants: 0, ..request };
         let coding = if accepts(&request, coding) { coding } else { 2 };

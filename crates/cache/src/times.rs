@@ -1,26 +1,26 @@
-//! From when to when what is kept may be used, on the monotonic clock.
+//! The times between which a stored response may be used, on the monotonic clock.
 
 use crate::freshness::{Lifetime, Now};
 
-/// From when to when a response may be used.
+/// The times between which a response may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreshnessTimes {
-    /// How old it was when it came, in seconds.
+    /// Its age when it was received, in seconds.
     pub(crate) age: u32,
-    /// What `If-Modified-Since` is compared with, in seconds since 1970.
+    /// The date for `If-Modified-Since`, in seconds since 1970.
     pub(crate) modified: i64,
-    /// When it came, in ms of the monotonic clock.
+    /// The time it was received, in ms of the monotonic clock.
     pub(crate) stored_ms: u64,
-    /// From when on it is not fresh any more.
+    /// When it becomes stale.
     pub(crate) expires_ms: u64,
-    /// Until when it is used while a fresh one is fetched.
+    /// Until when it may be used during a refresh.
     pub(crate) revalidate_ms: u64,
-    /// Until when it is used where none can be fetched.
+    /// Until when it may be used after errors.
     pub(crate) error_ms: u64,
 }
 
 impl FreshnessTimes {
-    /// Those of a response that came `now`.
+    /// Returns the times of a response received `now`.
     pub(crate) fn of(lifetime: Lifetime, now: Now) -> Self {
         let expires_ms = now.ms + u64::from(lifetime.left) * 1000;
         Self {
@@ -33,17 +33,17 @@ impl FreshnessTimes {
         }
     }
 
-    /// Seconds until it is not fresh any more; negative since.
+    /// Returns the seconds until it is stale; negative afterwards.
     pub(crate) fn expires_in(&self, now_ms: u64) -> i64 {
         (self.expires_ms as i64 - now_ms as i64).div_euclid(1000)
     }
 
-    /// Whether it is of no use any more by itself.
+    /// Whether it can only be used after a validation.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.expires_ms.max(self.revalidate_ms).max(self.error_ms)
     }
 
-    /// The same where hints alone are left: these help nobody once they are stale.
+    /// Returns the times for hints alone, which are useless once stale.
     pub(crate) fn of_hints(self) -> Self {
         Self { revalidate_ms: 0, error_ms: 0, ..self }
     }

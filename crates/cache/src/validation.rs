@@ -1,5 +1,4 @@
-//! Validation of what is stale (RFC 9111, 4.3): the request that asks whether it is still what it
-//! was, and what a response of 304 makes of it.
+//! Validation of stale responses (RFC 9111, 4.3): the conditional request, and the effect of a 304 response.
 
 use std::sync::Arc;
 
@@ -12,15 +11,15 @@ use crate::request::is_of_message;
 use crate::store::{Bucket, Store};
 use crate::times::FreshnessTimes;
 
-/// Conditions that say what a cache has.
+/// Conditions about a cache's stored response.
 const CONDITIONS: [KnownName; 2] = [KnownName::IfNoneMatch, KnownName::IfModifiedSince];
 
-/// Fields of requests that ask for a part, or for nothing unless the client knows what there is.
+/// Request fields that ask for a part, or require the current state.
 const OTHERS: [KnownName; 4] =
     [KnownName::Range, KnownName::IfRange, KnownName::IfMatch, KnownName::IfUnmodifiedSince];
 
 impl Object {
-    /// Whether a server can be asked if it is still what it was.
+    /// Whether the server can validate it.
     pub fn has_validator(&self) -> bool {
         !self.is_hints
             && [KnownName::Etag, KnownName::LastModified]
@@ -29,25 +28,25 @@ impl Object {
     }
 }
 
-/// Whether a request of this head may be made one that asks whether what is kept still holds: it
-/// asks for the whole. What it says itself of what its client has is the cache's to answer.
+/// Whether a request with this head may be made conditional for validation: it asks for the whole response. The cache itself
+/// evaluates the client's conditions.
 pub fn may_validate(request: &Head) -> bool {
     OTHERS.into_iter().all(|name| request.get_known(name).is_none())
 }
 
-/// What a request says of what its client has.
+/// The client's own conditions.
 #[derive(Debug)]
 pub struct Conditions(Box<Head>);
 
 impl Conditions {
-    /// Puts that in the place of what the request says now.
+    /// Restores these conditions in the request.
     pub fn restore(&self, request: &mut Head) {
         ask_for_whole(request);
         self.0.fields().for_each(|(name, value)| _ = request.append(name, value));
     }
 }
 
-/// Has the request ask whether `object` is still what it was (RFC 9111, 4.3.1); what it said itself.
+/// Makes the request conditional on `object` (RFC 9111, 4.3.1); returns its own conditions.
 pub fn ask_whether(request: &mut Head, object: &Object) -> Conditions {
     let mut own = Head::new();
     own.start_request(b"GET", b"/");
@@ -66,13 +65,13 @@ pub fn ask_whether(request: &mut Head, object: &Object) -> Conditions {
     Conditions(Box::new(own))
 }
 
-/// Has the request ask for all of it, whatever its client has.
+/// Removes all conditions and ranges from the request.
 pub fn ask_for_whole(request: &mut Head) {
     CONDITIONS.into_iter().chain(OTHERS).for_each(|name| _ = request.remove_known(name));
 }
 
-/// Whether a response of 304 is about `object` (RFC 9111, 4.3.4): a tag that it has must be the
-/// object's. Servers that leave out what they were asked with are taken at their word.
+/// Whether a 304 response is about `object` (RFC 9111, 4.3.4): its tag, if present, must be the object's. Servers that omit the tag
+/// are trusted.
 pub fn is_about(response: &Head, object: &Object) -> bool {
     let opaque = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
     let (told, own) = (response.get_known(KnownName::Etag), object.head.get_known(KnownName::Etag));
@@ -84,9 +83,9 @@ pub fn is_about(response: &Head, object: &Object) -> bool {
     }
 }
 
-/// The head of what is kept, with what a response of 304 says of it.
+/// Returns the stored head updated by a 304 response.
 fn freshened(kept: &Head, response: &Head) -> Head {
-    // What tells of the body, and of who gets it, is that of what is kept.
+    // The fields about the body and its variant are kept from the stored response.
     const STAY: &[&[u8]] = &[b"content-encoding", b"content-range", b"content-type", b"vary"];
     let is_told =
         |name: &[u8]| !is_of_message(name) && !STAY.iter().any(|own| own.eq_ignore_ascii_case(name));
@@ -100,7 +99,7 @@ fn freshened(kept: &Head, response: &Head) -> Head {
 }
 
 impl Store {
-    /// Takes a response of 304 about `old`: what that is from now on, and whether it is kept.
+    /// Applies a 304 response to `old`; returns the updated object, and whether it is stored.
     pub fn freshen(&self, old: &Arc<Object>, response: &Head, now: Now) -> (Arc<Object>, bool) {
         let head = freshened(&old.head, response);
         let lifetime = {
@@ -114,7 +113,7 @@ impl Store {
             Lifetime { left: 0, age: 0, modified: old.times.modified, while_revalidate: 0, if_error: 0 };
         let times = FreshnessTimes::of(lifetime.unwrap_or(stale), now);
         let (key, variant, body) = (old.key.clone(), old.variant.clone(), old.body.clone());
-        // The memory of the body is counted already, and that of the head as it was.
+        // The memory of the body is already accounted for, and that of the old head.
         let taken = blocks_of(memory(&head, &key, &variant) + body.len() as u64);
         let room = self.take(taken.saturating_sub(old.body.blocks()), now.ms);
         let may_stay = lifetime.is_some() && room.is_some();
@@ -130,15 +129,15 @@ impl Store {
         }
     }
 
-    /// Takes `object` out, if it is there.
+    /// Removes `object`, if it is still there.
     pub fn remove_object(&self, object: &Arc<Object>) {
         _ = self.remove_if(object.hash, |own| std::ptr::eq(own, &**object));
     }
 
-    /// Puts `new` in the place of `old`.
+    /// Replaces `old` with `new`.
     ///
     /// # Errors
-    /// That was taken out meanwhile: the object comes back.
+    /// `old` was removed in the meantime: returns the object.
     fn replace(&self, old: &Arc<Object>, new: Object) -> Result<Arc<Object>, Box<Object>> {
         let mut gone = Bucket::new();
         let mut order = self.order();
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_takes_what_a_304_says_of_it() {
+    fn a_304_updates_the_stored_head() {
         let kept = head(&[
             ("ETag", "\"a\""),
             ("Cache-Control", "max-age=1"),

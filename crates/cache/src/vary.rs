@@ -1,17 +1,17 @@
-//! `Vary` (RFC 9111, 4.1; manual, `process-vary`): responses that vary on `accept-encoding`,
-//! `referer` and `origin` are kept with what the request said of these. Others are not kept.
+//! `Vary` (RFC 9111, 4.1; manual, `process-vary`): responses that vary on `accept-encoding`, `referer` and `origin` are stored with
+//! the request's values. Others are not stored.
 //!
-//! Codings of content are compared as sets: a response goes to who accepts every coding that it has.
+//! Content codings are compared as sets: a response is usable by clients that accept all its codings.
 
 use http::{Head, KnownName, list_values};
 
-/// Codings, a bit each; the last stands for those that nobody registered.
+/// Codings as bits; the last is for unregistered ones.
 pub(crate) type Codings = u16;
 
 const IDENTITY: Codings = 1;
 const UNKNOWN: Codings = 1 << 15;
 
-/// The registered ones, and other names of theirs.
+/// The registered codings and their aliases.
 const CODINGS: &[(&[u8], Codings)] = &[
     (b"identity", IDENTITY),
     (b"gzip", 1 << 1),
@@ -28,10 +28,10 @@ const CODINGS: &[(&[u8], Codings)] = &[
     (b"dcz", 1 << 10),
 ];
 
-/// A request that names more is not looked into.
+/// Requests with more codings are not evaluated.
 const MOST_CODINGS: usize = 16;
 
-/// What a request accepts; `None` where it says too much of it.
+/// The codings accepted by a request; `None` if there are too many.
 pub(crate) type AcceptedCodings = Option<Codings>;
 
 fn coding(token: &[u8]) -> Codings {
@@ -39,7 +39,7 @@ fn coding(token: &[u8]) -> Codings {
     found.map_or(UNKNOWN, |(_, bit)| *bit)
 }
 
-/// The codings that a request accepts (RFC 9110, 12.5.3): all of them where it does not say.
+/// Returns the codings accepted by a request (RFC 9110, 12.5.3): all if it has no such field.
 pub(crate) fn accepted(request: &Head) -> AcceptedCodings {
     let name = KnownName::AcceptEncoding.into();
     let mut lines = request.get_all(&name).peekable();
@@ -79,7 +79,7 @@ fn is_zero_weight(parameter: &[u8]) -> bool {
     value.first() == Some(&b'0') && value.iter().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
-/// The codings that a response has; `None` where one is not known.
+/// Returns the codings of a response; `None` if one is unknown.
 pub(crate) fn content_codings(response: &Head) -> Option<Codings> {
     let mut all = 0;
     for value in response.values(&KnownName::ContentEncoding.into()) {
@@ -91,20 +91,20 @@ pub(crate) fn content_codings(response: &Head) -> Option<Codings> {
     Some(if all == 0 { IDENTITY } else { all })
 }
 
-/// What a response that was kept is for.
+/// The variant of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variant {
-    /// The codings that it has, where it varies on `accept-encoding`.
+    /// Its codings, if it varies on `accept-encoding`.
     pub codings: Option<Codings>,
-    /// What its request said as `referer`, where it varies on that.
+    /// The request's `referer`, if it varies on that.
     pub referer: Option<Box<[u8]>>,
-    /// The same of `origin`.
+    /// The request's `origin`, if it varies on that.
     pub origin: Option<Box<[u8]>>,
 }
 
 impl Variant {
-    /// What `response` to `request` is for; `None` where that cannot be told, or where `request`
-    /// itself accepts it no more than another would.
+    /// Returns the variant of `response` to `request`; `None` if it cannot be determined, or `request` itself does not accept it
+    /// any more than others would.
     pub fn of(request: &Head, response: &Head) -> Option<Self> {
         let mut variant = Self::default();
         for value in response.values(&KnownName::Vary.into()) {
@@ -130,7 +130,7 @@ impl Variant {
         *self == Self::default()
     }
 
-    /// Whether `request` may be answered with it; `accepts` is what it accepts, once that was asked.
+    /// Whether it may answer `request`; `accepts` caches the codings the request accepts.
     #[inline]
     pub fn suits(&self, request: &Head, accepts: &mut Option<AcceptedCodings>) -> bool {
         let same =
@@ -141,12 +141,12 @@ impl Variant {
             && same(&self.origin, KnownName::Origin)
     }
 
-    /// Bytes of memory beside the structure.
+    /// Returns the memory size excluding the structure.
     pub(crate) fn memory(&self) -> usize {
         [&self.referer, &self.origin].into_iter().flatten().map(|kept| kept.len()).sum()
     }
 
-    /// One number of it, for `show cache`.
+    /// Returns it as a number, for `show cache`.
     pub fn number(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         if self.is_for_all() {
@@ -158,12 +158,12 @@ impl Variant {
     }
 }
 
-/// All lines of a field as one, with what no value holds between them.
+/// Joins all lines of a field, with a separator that no value contains.
 fn said(request: &Head, name: KnownName) -> std::borrow::Cow<'_, [u8]> {
     let name = name.into();
     let mut lines = request.get_all(&name);
     match (lines.next(), lines.next()) {
-        // No value is this.
+        // No value equals this.
         (None, _) => (&b"\0"[..]).into(),
         (Some(only), None) => only.into(),
         (Some(first), Some(second)) => {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_is_what_the_field_says() {
+    fn accepted_codings_follow_the_field() {
         let all = |names: &[&[u8]]| names.iter().map(|name| coding(name)).fold(0, |all, bit| all | bit);
         let cases: &[(&[&str], AcceptedCodings)] = &[
             (&[], Some(Codings::MAX)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_does_not_accept_is_not_for_it() {
+    fn responses_with_unaccepted_codings_do_not_match() {
         let mut gzipped = Head::new();
         gzipped.start_response(200, None);
         gzipped.append(b"Content-Encoding", b"gzip");

@@ -1,19 +1,29 @@
-//! br, by the crate that decodes it everywhere else too.
+//! br, by the same crate that decodes it elsewhere.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 
 use crate::Until;
 
-/// The window, in bits.
+/// The window size in bits.
 const WINDOW: u32 = 17;
 
-/// What a state takes.
+/// The memory of a state.
 pub(crate) const MEMORY: usize = 1024 * 1024;
 
 const SCRATCH: usize = 8 * 1024;
 
-/// One stream's state; there is no making it as new.
+/// Compresses `data` as one message with `quality` from 0 to 11.
+///
+/// Certificates are compressed by this function too: the encoder is large, and each crate that instantiates
+/// its generic types would have a copy.
+pub fn compress_brotli(data: &[u8], quality: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len() / 2);
+    Brotli::new(quality).write(data, Until::Finished, &mut out);
+    out
+}
+
+/// The state of a stream; it cannot be reset.
 pub(crate) struct Brotli {
     state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
     scratch: Box<[u8]>,

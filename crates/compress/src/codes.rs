@@ -1,15 +1,15 @@
-//! The fixed code of deflate (RFC 1951, 3.2.5 and 3.2.6) as tables, with the bits in the order in which
-//! they are written: those of a code with the first one lowest, extra bits behind them.
+//! The fixed Huffman code of deflate (RFC 1951, 3.2.5 and 3.2.6) as tables, with bits in the order in which they are written: the
+//! first bit of a code lowest, followed by its extra bits.
 
-/// The longest match.
+/// The length of the longest match.
 pub(crate) const LONGEST: usize = 258;
 
-/// By literal: its code, the first bit lowest, and above 12 bits how many bits it has.
+/// By literal: its code with the first bit lowest, and its length above 12 bits.
 pub(crate) static LITERALS: [u16; 256] = literals();
-/// By length: its code with the extra bits, and above 24 bits how many these are.
+/// By length: its code with the extra bits, and their total number above 24 bits.
 pub(crate) static LENGTHS: [u32; LONGEST + 1] = lengths();
-/// By distance less 1 below 256, above by its bits from the eighth on: the code, above 8 bits how many
-/// bits there are with the extra ones, and above 16 bits the least of the symbol's distances.
+/// By distance - 1 below 256, above that by its bits from the eighth on: the code, the number of bits including extra ones above 8
+/// bits, and the symbol's lowest distance above 16 bits.
 pub(crate) static DISTANCES: [u32; 512] = distances();
 
 const LENGTH_BASE: [u16; 29] = [
@@ -71,7 +71,7 @@ const fn distances() -> [u32; 512] {
     let mut index = 0;
     let mut symbol = 0;
     while index < 512 {
-        // The places of 256 and 257 stand for distances that the lower half has.
+        // Indexes 256 and 257 stand for distances that are in the lower half.
         let distance = if index < 256 { index } else { (index - 256) << 7 } + 1;
         if index == 256 {
             symbol = 0;
@@ -86,7 +86,7 @@ const fn distances() -> [u32; 512] {
     all
 }
 
-/// Where a distance is in `DISTANCES`.
+/// The index of a distance in `DISTANCES`.
 #[inline(always)]
 pub(crate) fn distance_index(distance: usize) -> usize {
     let at = distance.wrapping_sub(1);
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_and_distance_has_the_code_of_the_standard() {
+    fn codes_of_lengths_and_distances_match_the_standard() {
         for (length, told) in LENGTHS.iter().enumerate().take(LONGEST + 1).skip(3) {
             let symbol = LENGTH_BASE.iter().rposition(|base| usize::from(*base) <= length).unwrap();
             let (code, bits) = fixed(257 + symbol as u32);

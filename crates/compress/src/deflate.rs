@@ -1,17 +1,15 @@
-//! Deflate at level 1: quick above all (RFC 1951).
+//! Deflate at level 1, optimized for speed (RFC 1951).
 //!
-//! Text comes in, in pieces, and becomes one block each. For every place one earlier place is looked
-//! at, that which a table of hashes remembers; what is equal becomes a reference, all else literals,
-//! in the fixed code. Where nothing is found for a while places are passed over. A piece that would
-//! grow is written as it is.
+//! The input arrives in pieces, each of which becomes one block. For every position a single earlier position is examined, taken
+//! from a hash table; equal bytes become a reference, everything else literals, in the fixed code. After a while without matches
+//! positions are skipped. A piece that would grow is stored uncompressed.
 //!
-//! Its time goes into branches that are not foreseen and into the way from a place over the table to
-//! the earlier place and to the next one, so that both are few and short: the table tells nearly all
-//! places apart that do not match, matches of six bytes are the shortest but at the beginning of a
-//! body (shorter ones save few bits beside literals where they are far back), literals are written
-//! seven at a time, and the buffer is a ring, whose places the table holds as they are.
+//! The time goes into mispredicted branches and the dependency chain from a position through the table to the earlier position and
+//! on to the next one, so both are kept few and short: the table rules out nearly all positions that do not match, matches have at
+//! least six bytes except at the beginning of a body (shorter ones save few bits compared with literals if they are far back),
+//! literals are written seven at a time, and the buffer is a ring, so that the table can hold positions directly.
 //!
-//! Called by `pool`, for level 1 alone: the levels above are zlib's (`zlib`).
+//! Called by `pool`, for level 1 only: higher levels use zlib (`zlib`).
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
@@ -19,43 +17,42 @@ use std::ops::Range;
 use crate::Until;
 use crate::codes::{DISTANCES, LENGTHS, LITERALS as LITERAL_CODES, LONGEST, distance_index};
 
-/// How far back a match may be.
+/// The maximum distance of a match.
 const WINDOW: usize = 32 * 1024;
-/// The ring of history and what is being coded: its places are numbers of 16 bits.
+/// The ring of history and current input: positions are 16-bit numbers.
 const BUFFER: usize = 1 << 16;
-/// So much is read at a time, so that behind the ring's end its beginning is repeated.
+/// The size of a read; the beginning of the ring is repeated after its end to permit reads across it.
 const SLACK: usize = 16;
-/// So much is coded at a time, as one block.
+/// The amount coded at a time, as one block.
 pub(crate) const PIECE: usize = 16 * 1024;
-/// Bits of a hash.
+/// The number of hash bits.
 const HASH_BITS: u32 = 12;
-/// The shortest match at the beginning of a body, as long as this, where matches are near and few.
+/// The minimum match at the beginning of a body, up to this length, where matches are near and few.
 const SHORTEST_EARLY: usize = 4;
 const EARLY: usize = 3 * PIECE;
-/// The shortest match from there on.
+/// The minimum match after that.
 const SHORTEST_LATER: usize = 6;
-/// Literals that are written at once: with what a byte has left over they fit in 64 bits.
+/// The number of literals written at once: together with the rest of a byte they fit into 64 bits.
 const LITERALS: usize = 7;
-/// So many times all of `LITERALS` places in a row match nothing before places are passed over.
+/// The number of consecutive runs of `LITERALS` positions without a match after which positions are skipped.
 const PATIENCE: usize = 2;
-/// The longest that a block becomes, and room for a word behind it.
+/// The maximum size of a block, plus room for a word after it.
 const SCRATCH: usize = PIECE + PIECE / 8 + 64;
 
-/// What a state takes.
+/// The memory of a state.
 pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + SLACK + (4 << HASH_BITS) + SCRATCH;
 
-/// One stream's state.
+/// The state of a stream.
 pub(crate) struct Quick {
     buffer: Box<Window>,
-    /// How far the ring is filled: to here, and to the end what was there before.
+    /// The end of new data in the ring; older data follows up to the end.
     filled: usize,
-    /// Up to where it was coded.
+    /// The position up to which it was coded.
     coded: usize,
     is_early: bool,
-    /// Places in the ring by hash, each in the lower half of its entry. One that is out of date does no
-    /// harm: bytes are compared, and what is out of the window is not taken. Of a new body all are its
-    /// beginning. The upper half is more of the hash, which tells nearly all that differ apart without
-    /// a look at the place: that is in farther memory than the table.
+    /// Ring positions by hash, in the lower half of each entry. A stale entry does no harm: bytes are compared, and positions
+    /// outside the window are ignored. In a new body all refer to its beginning. The upper half contains more bits of the hash,
+    /// which rule out nearly all different positions without reading them: they are in more distant memory than the table.
     table: Box<CodeTable>,
     /// Bits that do not fill a byte yet.
     bits: u64,
@@ -66,7 +63,7 @@ pub(crate) struct Quick {
 type Window = [u8; BUFFER + SLACK];
 type CodeTable = [u32; 1 << HASH_BITS];
 
-/// Eight bytes from a place on. The remainder, which is a mask, spares a branch.
+/// Eight bytes from a position on. The remainder, which is a mask, avoids a branch.
 #[inline(always)]
 fn load8(buffer: &Window, at: usize) -> u64 {
     let at = at % BUFFER;
@@ -79,18 +76,18 @@ fn load16(buffer: &Window, at: usize) -> u128 {
     buffer[at..at + 16].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
 
-/// The hash of the first bytes of eight, as many as the shortest match has: the highest bits are best.
+/// Hashes the first bytes of eight, as many as the minimum match has: the highest bits are best.
 #[inline(always)]
 fn hash<const SHORTEST: usize>(word: u64) -> u64 {
     (word << (64 - 8 * SHORTEST)).wrapping_mul(0x9e37_79b1_85eb_ca87)
 }
 
-/// All eight bytes of a word.
+/// Repeats a byte in all eight bytes of a word.
 const fn bytes(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// Writes bits to memory that has room for them.
+/// Writes bits to memory with enough room.
 struct Bits<'a> {
     out: &'a mut [u8; SCRATCH],
     at: usize,
@@ -99,14 +96,14 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Adds so many bits, of which there is room for, up to 32 or so.
+    /// Adds up to about 32 bits, for which there is room.
     #[inline(always)]
     fn add(&mut self, bits: u64, count: u32) {
         self.bits |= bits << self.count;
         self.count += count;
     }
 
-    /// Hands whole bytes out: fewer than 8 bits are left.
+    /// Flushes whole bytes: fewer than 8 bits remain.
     #[inline(always)]
     fn put(&mut self) {
         if let Some(to) = self.out.get_mut(self.at..self.at + 8) {
@@ -118,8 +115,7 @@ impl Bits<'_> {
         self.count &= 7;
     }
 
-    /// Works on a copy, for what is not inlined: a value whose address is taken does not stay in
-    /// registers.
+    /// Works on a copy, for calls that are not inlined: a value whose address is taken does not stay in registers.
     #[inline(always)]
     fn apart(&mut self, work: impl FnOnce(&mut Bits<'_>)) {
         let mut copy = Bits { out: self.out, ..*self };
@@ -127,16 +123,16 @@ impl Bits<'_> {
         (self.at, self.bits, self.count) = (copy.at, copy.bits, copy.count);
     }
 
-    /// Adds the first so many bytes of a word, up to `LITERALS`, as literals.
+    /// Adds the first `count` bytes of a word, up to `LITERALS`, as literals.
     #[inline(always)]
     fn literals(&mut self, word: u64, count: usize) {
         let mask = (1u64 << (8 * count)).wrapping_sub(1);
         let word = word & mask;
-        // From 144 on codes have nine bits: the highest bit, and what a carry makes of the others.
+        // From 144 on codes have nine bits: detected by the highest bit and the carry of the others.
         if word & ((word & bytes(0x7f)) + bytes(0x70)) & bytes(0x80) != 0 {
             return self.apart(|bits| bits.long_literals(word, count));
         }
-        // Below, a code is eight bits: the byte and 0x30, the highest bit first.
+        // Below that, a code has eight bits: the byte plus 0x30, highest bit first.
         let codes = (word + bytes(0x30)).reverse_bits().swap_bytes();
         self.add(codes & mask, 8 * count as u32);
         self.put();
@@ -151,7 +147,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Adds what is between two places as literals.
+    /// Adds the bytes between two positions as literals.
     #[inline(never)]
     fn plain(&mut self, buffer: &Window, mut at: usize, end: usize) {
         while at < end {
@@ -187,7 +183,7 @@ impl Quick {
     }
 
     pub(crate) fn reset(&mut self) {
-        // What becomes of a body must not depend on those before it.
+        // The result for a body must not depend on earlier ones.
         self.table.fill(0);
         (self.filled, self.coded, self.is_early, self.bits, self.count) = (0, 0, true, 0, 0);
     }
@@ -204,7 +200,7 @@ impl Quick {
     fn take(&mut self, mut data: &[u8], out: &mut Vec<u8>) {
         while !data.is_empty() {
             if self.filled == BUFFER {
-                // No block goes over the end.
+                // A block never crosses the end of the ring.
                 if self.coded < self.filled {
                     self.block(false, out);
                 }
@@ -228,7 +224,7 @@ impl Quick {
         if self.filled > self.coded {
             self.block(false, out);
         }
-        // An empty block of bytes as they are.
+        // An empty stored block.
         self.stored(0..0, false, out);
     }
 
@@ -240,7 +236,7 @@ impl Quick {
         (self.bits, self.count) = (0, 0);
     }
 
-    /// Writes a block of bytes as they are.
+    /// Writes a stored block.
     fn stored(&mut self, data: Range<usize>, last: bool, out: &mut Vec<u8>) {
         self.bits |= u64::from(last) << self.count;
         let bytes = (self.count + 3).div_ceil(8) as usize;
@@ -252,7 +248,7 @@ impl Quick {
         out.extend_from_slice(&self.buffer[data]);
     }
 
-    /// Codes what was not coded yet as one block.
+    /// Codes the pending input as one block.
     fn block(&mut self, last: bool, out: &mut Vec<u8>) {
         let (start, end) = (self.coded, self.filled);
         let Self { buffer, table, scratch, .. } = self;
@@ -265,7 +261,7 @@ impl Quick {
         } else {
             content::<SHORTEST_LATER>(buffer, table, start, end, &mut bits);
         }
-        // The end of the block: seven zeros.
+        // The end-of-block code: seven zeros.
         bits.add(0, 7);
         bits.put();
         self.coded = end;
@@ -279,7 +275,7 @@ impl Quick {
     }
 }
 
-/// An earlier place that may match, and the eight bytes that are to.
+/// An earlier position that may match, and the eight bytes to compare.
 struct Candidate {
     entry: u32,
     own: u32,
@@ -287,7 +283,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// What the table has for a place, which takes its turn there.
+    /// Takes the table's entry for a position, and replaces it by that position.
     #[inline(always)]
     fn of<const SHORTEST: usize>(buffer: &Window, table: &mut CodeTable, at: usize) -> Self {
         let word = load8(buffer, at);
@@ -297,7 +293,7 @@ impl Candidate {
         Self { entry: std::mem::replace(slot, own), own, word }
     }
 
-    /// The match, if it is one. Of those whose hashes are equal hardly any is not.
+    /// The match, if it is one. Candidates with equal hashes hardly ever are not.
     #[inline(always)]
     fn found<const SHORTEST: usize>(&self, buffer: &Window) -> Option<Match> {
         if (self.entry ^ self.own) >> 16 != 0 {
@@ -311,7 +307,7 @@ impl Candidate {
     }
 }
 
-/// An earlier place that matches, how eight bytes differ there, and how far back it is.
+/// A matching earlier position, the difference of the first eight bytes, and the distance.
 struct Match {
     before: usize,
     different: u64,
@@ -319,7 +315,7 @@ struct Match {
 }
 
 impl Match {
-    /// Writes the match, and tells how long it is. Sixteen bytes are compared without a branch.
+    /// Writes the match and returns its length. Sixteen bytes are compared without a branch.
     #[inline(always)]
     fn write<const NEAR_END: bool>(
         self,
@@ -350,7 +346,7 @@ impl Match {
     }
 }
 
-/// Writes what is between two places.
+/// Writes the input between two positions.
 #[inline(never)]
 fn content<const SHORTEST: usize>(
     buffer: &Window,
@@ -360,18 +356,18 @@ fn content<const SHORTEST: usize>(
     bits: &mut Bits<'_>,
 ) {
     bits.apart(|bits| {
-        // Far from the end nothing has to be compared with it.
+        // Far from the end, no comparison with the end is needed.
         let at = matches::<SHORTEST, false>(buffer, table, start, end, bits);
         let at = matches::<SHORTEST, true>(buffer, table, at, end, bits);
         bits.apart(|bits| bits.plain(buffer, at, end));
     });
 }
 
-/// Writes matches and what is between them, and tells how far it came: some places before `end`.
+/// Writes matches and the literals between them, and returns the position reached: slightly before `end`.
 ///
-/// Right behind a match comes the next one more often than not, without literals between them. If it
-/// does not, the loop over the following places has a fixed number of rounds, so that it is unrolled
-/// and each has a branch of its own, and no match has more literals before it than fit in a word.
+/// A match is often followed directly by another one, without literals in between. Otherwise the loop over the following positions
+/// has a fixed number of rounds, so that it is unrolled, each round has its own branch, and a match is never preceded by more
+/// literals than fit in a word.
 #[inline(always)]
 fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     buffer: &Window,
@@ -380,7 +376,7 @@ fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     end: usize,
     bits: &mut Bits<'_>,
 ) -> usize {
-    // As far as places are looked at from one on, and what is compared of the last without a branch.
+    // The number of positions examined from one on, plus the bytes compared at the last one without a branch.
     let margin = LITERALS + if NEAR_END { SHORTEST } else { 16 };
     let limit = end.saturating_sub(margin);
     let mut at = start;

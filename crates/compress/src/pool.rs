@@ -1,5 +1,4 @@
-//! An [`Encoder`]: one body on its way through a coder. The coders' states are kept for the next
-//! body by the thread that used them, a few of each kind.
+//! An [`Encoder`] codes one body. Coder states are kept for later bodies by the thread that used them, a few of each kind.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,28 +10,27 @@ use crate::zlib::Zlib;
 use crate::zstd::Zstd;
 use crate::{Algorithm, Until, brotli, deflate, zlib, zstd};
 
-/// Memory of all states there are, in use and kept. Written where a state is made or let go of,
-/// which a warm body does not.
+/// The memory of all states, in use and kept. Written when a state is created or freed, which does not happen for a warm body.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// So many states a thread keeps that nobody uses.
+/// The number of idle states kept per thread.
 const KEPT: usize = 16;
 
-/// How much memory all states take, in bytes.
+/// The memory of all states in bytes.
 pub fn memory_used() -> usize {
     USED.load(Relaxed)
 }
 
-/// What a coder is made with.
+/// The settings of a coder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoderSettings {
-    /// 1 (quick) to 9 (small).
+    /// From 1 (fast) to 9 (small).
     pub level: u8,
     /// `tune.zlib.windowsize`, in bits.
     pub window_bits: u8,
     /// `tune.zlib.memlevel`.
     pub memory_level: u8,
-    /// How much memory all states may take, in bytes; 0 for any amount.
+    /// The limit for the memory of all states in bytes; 0 for none.
     pub most_memory: usize,
 }
 
@@ -69,7 +67,7 @@ pub struct Encoder {
     algorithm: Algorithm,
     wrapper: Wrapper,
     state: Option<CoderState>,
-    /// Whether something was written since the last flush.
+    /// Whether input was written since the last flush.
     is_dirty: bool,
     has_begun: bool,
 }
@@ -80,7 +78,7 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// What codes with an algorithm at a level.
+/// The implementation for an algorithm and level.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CoderKind {
     Quick,
@@ -110,7 +108,7 @@ impl CoderKind {
     }
 }
 
-/// A state of the thread's, as new, or a new one; `None` where the limit forbids that.
+/// A reset state from the thread's pool, or a new one; `None` if the limit forbids that.
 fn take(kind: CoderKind, settings: &CoderSettings) -> Option<CoderState> {
     let kept = FREE.with_borrow_mut(|free| {
         free.iter().rposition(|state| state.kind() == kind).map(|index| free.swap_remove(index))
@@ -141,7 +139,7 @@ fn take(kind: CoderKind, settings: &CoderSettings) -> Option<CoderState> {
 }
 
 impl Encoder {
-    /// A coder for one body; `None` where the limit of memory is reached.
+    /// Creates a coder for one body; `None` if the memory limit is reached.
     pub fn new(algorithm: Algorithm, settings: &CoderSettings) -> Option<Self> {
         let state = match CoderKind::of(algorithm, settings.level) {
             None => None,
@@ -155,7 +153,7 @@ impl Encoder {
         Some(Self { algorithm, wrapper, state, is_dirty: false, has_begun: false })
     }
 
-    /// Codes `data` behind what `out` holds, as far as it suits.
+    /// Codes `data` and appends to `out` as much as suits the coder.
     pub fn write(&mut self, data: &[u8], out: &mut Vec<u8>) {
         if !data.is_empty() {
             self.is_dirty = true;
@@ -163,7 +161,7 @@ impl Encoder {
         }
     }
 
-    /// Has a decoder get all that was written so far. Nothing where that is so already.
+    /// Makes all input so far available to a decoder. No effect if it already is.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_dirty) {
             self.code(&[], Until::Flushed, out);
@@ -180,7 +178,7 @@ impl Encoder {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.wrapper.begin(out);
         }
-        // What is summed up is coded right behind, so that it comes from farther memory once.
+        // Checksummed data is coded right afterwards, so that it is fetched from memory only once.
         let last = data.len().saturating_sub(1) / PIECE * PIECE;
         for piece in data[..last].chunks(PIECE) {
             self.code_piece(piece, Until::Later, out);
@@ -207,7 +205,7 @@ impl Drop for Encoder {
         if matches!(state, CoderState::Brotli(_)) {
             return;
         }
-        // At the end of a thread there is no pool any more.
+        // The pool no longer exists when a thread is torn down.
         let _ = FREE.try_with(|free| {
             if let Ok(mut free) = free.try_borrow_mut()
                 && free.len() < KEPT

@@ -1,10 +1,9 @@
-//! What stands around a body of deflate: nothing, or the header and the checksum of gzip
-//! (RFC 1952) or zlib (RFC 1950).
+//! The wrapper of a deflate body: none, or the header and checksum of gzip (RFC 1952) or zlib (RFC 1950).
 
 use zlib_rs::adler32::adler32;
 use zlib_rs::crc32::crc32;
 
-/// Which wrapper, and what its checksum is made of so far.
+/// The kind of wrapper, with its checksum so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wrapper {
     Raw,

@@ -1,16 +1,16 @@
-//! Deflate at the levels that are worth their time for their size: zlib's, by `zlib-rs`.
+//! Deflate at the higher levels, for better compression: zlib's algorithm, by `zlib-rs`.
 
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
 use crate::Until;
 
-/// What a state takes at level 2 and above: a window twice, chains of hashes, and symbols to come.
+/// The memory of a state at level 2 and above: twice the window, hash chains, and pending symbols.
 pub(crate) const MEMORY: usize = 272 * 1024;
 
-/// Coded bytes pass through here.
+/// The buffer for coded bytes.
 const SCRATCH: usize = 8 * 1024;
 
-/// One stream's state, with the parameters that it was made for.
+/// The state of a stream, with the parameters it was created for.
 pub(crate) struct Zlib {
     state: Deflate,
     level: u8,
@@ -29,12 +29,12 @@ impl Zlib {
         Self { state: Deflate::new_with_config(config), level, scratch: vec![0; SCRATCH].into() }
     }
 
-    /// Makes it as new.
+    /// Resets the state.
     pub(crate) fn reset(&mut self, level: u8) {
         self.state.reset();
         if self.level != level {
             self.level = level;
-            // Nothing is outstanding that could be in the way.
+            // No pending output can prevent it.
             let _ = self.state.set_level(level.into());
         }
     }

@@ -1,20 +1,20 @@
-//! zstd, by the library of its authors, with a window and tables that suit many streams at once.
+//! zstd, by its reference library, with a window and tables suitable for many streams at once.
 
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::Until;
 
-/// The window: what RFC 9659 lets a decoder refuse is far above.
+/// The window: far below the size that RFC 9659 permits decoders to refuse.
 const WINDOW_LOG: u32 = 17;
-/// Tables of hashes and of chains.
+/// The sizes of the hash and chain tables.
 const HASH_LOG: u32 = 15;
 
-/// What a state takes.
+/// The memory of a state.
 pub(crate) const MEMORY: usize = 768 * 1024;
 
 const SCRATCH: usize = 8 * 1024;
 
-/// One stream's state.
+/// The state of a stream.
 pub(crate) struct Zstd {
     state: CCtx<'static>,
     scratch: Box<[u8]>,

@@ -1,5 +1,4 @@
-//! Whatever is coded, in whatever pieces and with whatever flushes in between, decodes to what it
-//! was; what was flushed decodes at once.
+//! Coded bodies decode to the original, in any fragmentation and with any flushes; flushed data decodes immediately.
 
 use std::io::Read;
 
@@ -8,7 +7,7 @@ use proptest::prelude::*;
 
 const SETTINGS: CoderSettings = CoderSettings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
 
-/// What a decoder makes of it; of a body that is not whole, what there is.
+/// Decodes a body, or as much of a truncated one as possible.
 fn decoded(algorithm: Algorithm, coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let read = match algorithm {
@@ -22,7 +21,7 @@ fn decoded(algorithm: Algorithm, coded: &[u8]) -> Vec<u8> {
         Algorithm::Brotli => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
         Algorithm::Zstd => return unzstd(coded),
     };
-    // Of a body that goes on the decoder gave what it had before it missed the rest.
+    // For a truncated body the decoder returned what it had.
     let _ = read;
     plain
 }
@@ -43,7 +42,7 @@ fn unzstd(coded: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Text, in which much comes again, and bytes in which nothing does.
+/// Text with many repetitions, and random bytes without any.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         proptest::collection::vec(any::<u8>(), 1..300),
@@ -58,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_is_coded_decodes_to_what_it_was(
+    fn coded_bodies_decode_to_the_original(
         content in content(),
         pieces in proptest::collection::vec(1usize..40_000, 1..12),
         flushes in any::<u16>(),
@@ -85,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_body_decodes_however_far_its_window_slides() {
+fn long_bodies_decode_across_window_slides() {
     let mut content = Vec::new();
     for line in 0..40_000u32 {
         content.extend_from_slice(
@@ -94,7 +93,7 @@ fn a_long_body_decodes_however_far_its_window_slides() {
     }
     for (_, algorithm) in Algorithm::ALL {
         for _ in 0..3 {
-            // The later rounds with the state of the first.
+            // Later rounds reuse the state of the first.
             let mut encoder = Encoder::new(algorithm, &SETTINGS).unwrap();
             let mut coded = Vec::new();
             for piece in content.chunks(9973) {
@@ -108,7 +107,7 @@ fn a_long_body_decodes_however_far_its_window_slides() {
 }
 
 #[test]
-fn what_cannot_be_compressed_hardly_grows() {
+fn incompressible_bodies_hardly_grow() {
     let mut seed = 1u64;
     let content: Vec<u8> = std::iter::repeat_with(|| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -125,7 +124,7 @@ fn what_cannot_be_compressed_hardly_grows() {
 }
 
 #[test]
-fn an_empty_body_is_one_of_its_coding() {
+fn empty_bodies_are_valid_in_every_coding() {
     for (_, algorithm) in Algorithm::ALL {
         let mut coded = Vec::new();
         Encoder::new(algorithm, &SETTINGS).unwrap().finish(&[], &mut coded);
@@ -135,8 +134,8 @@ fn an_empty_body_is_one_of_its_coding() {
 }
 
 #[test]
-fn states_that_a_limit_has_no_room_for_are_not_made() {
-    // What other tests of this process use counts too, so that the limit is below one state.
+fn the_memory_limit_prevents_new_states() {
+    // Other tests of this process count as well, so the limit is below one state.
     let tight = CoderSettings { most_memory: 1, level: 9, ..SETTINGS };
     assert!(Encoder::new(Algorithm::Brotli, &tight).is_none());
     assert!(Encoder::new(Algorithm::Identity, &tight).is_some());

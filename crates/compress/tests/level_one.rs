@@ -1,4 +1,4 @@
-//! Deflate at level 1, the coder of this crate: at the edges of its words, pieces, window and ring.
+//! Deflate at level 1, implemented in this crate: at the boundaries of words, pieces, window and ring.
 
 use std::io::Read;
 
@@ -17,14 +17,14 @@ fn coded(content: &[u8]) -> Vec<u8> {
     coded
 }
 
-/// What there is of a body, which need not be whole.
+/// Decodes as much of a possibly truncated body as possible.
 fn decoded(coded: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let _ = flate2::read::DeflateDecoder::new(coded).read_to_end(&mut plain);
     plain
 }
 
-/// Bytes that nothing can be found in, always the same for a seed.
+/// Pseudo-random bytes without repetitions, reproducible by seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     std::iter::repeat_with(|| {
@@ -41,7 +41,7 @@ fn bodies_of_every_length_decode() {
         Box::new(|_| b'a'),
         Box::new(|at| b"abcdefg"[at % 7]),
         Box::new(|at| (at * 7 % 256) as u8),
-        // The last byte that has a code of eight bits, and the first that has one of nine.
+        // The last byte with an eight-bit code, and the first with nine bits.
         Box::new(|at| 143 + (at % 2) as u8),
         Box::new(|at| if at % 9 == 8 { 0xff } else { b'x' + (at / 9 % 3) as u8 }),
         Box::new(|at| (at.wrapping_mul(0x9e37_79b1) >> 13) as u8),
@@ -55,7 +55,7 @@ fn bodies_of_every_length_decode() {
 }
 
 #[test]
-fn every_byte_is_a_literal_wherever_it_stands_in_a_word() {
+fn every_byte_is_a_literal_at_every_word_offset() {
     for byte in 0..=255 {
         let mut content = noise(3, 64);
         for place in 0..16 {
@@ -74,13 +74,13 @@ fn matches_of_every_length_decode() {
     }
 }
 
-/// One byte too far back would be refused by every decoder.
+/// A distance that is one too large would be refused by every decoder.
 #[test]
-fn what_comes_again_at_the_edge_of_the_window_and_of_the_ring_decodes() {
+fn repetitions_at_window_and_ring_edges_decode() {
     for edge in [16 * 1024, 32 * 1024, 48 * 1024, 64 * 1024, 96 * 1024, 128 * 1024] {
         for distance in edge - 20..edge + 20 {
             for before in [0, 5, 40_000] {
-                // Zeros between, so that few slots of the table are taken in between.
+                // Zeros in between, so that few table slots are used.
                 let mut content = [noise(5, before), noise(1, 40), vec![0; distance - 40]].concat();
                 content.extend_from_slice(&noise(1, 40));
                 assert!(decoded(&coded(&content)) == content, "{distance} behind {before}");
@@ -90,7 +90,7 @@ fn what_comes_again_at_the_edge_of_the_window_and_of_the_ring_decodes() {
 }
 
 #[test]
-fn a_body_is_coded_as_it_is_after_others() {
+fn coding_does_not_depend_on_earlier_bodies() {
     let text = b"the same words, and the same words again, and once more the same words".repeat(40);
     let expected = coded(&text);
     for other in [noise(9, 100_000), text.repeat(30), Vec::new()] {
@@ -99,11 +99,11 @@ fn a_body_is_coded_as_it_is_after_others() {
     }
 }
 
-/// Stretches of what is random, comes again, is the same byte or is from a small alphabet.
+/// Runs of random bytes, repetitions, a single byte, or a small alphabet.
 fn stretch() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         (any::<u64>(), 0usize..3000).prop_map(|(seed, length)| noise(seed, length)),
-        // Seeds that come again.
+        // Seeds that repeat.
         (0u64..8, 0usize..40).prop_map(|(seed, length)| noise(seed, length)),
         (any::<u8>(), 0usize..700).prop_map(|(byte, length)| vec![byte; length]),
         proptest::collection::vec(prop_oneof![Just(143u8), Just(144), Just(b'a')], 0..60),
@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn bodies_decode_wherever_they_are_cut_and_flushed(
+    fn bodies_decode_however_fragmented_and_flushed(
         stretches in proptest::collection::vec(stretch(), 0..400),
         pieces in proptest::collection::vec(prop_oneof![0usize..40, 0usize..40_000], 1..9),
         flushes in any::<u64>(),

@@ -1,7 +1,6 @@
-//! Servers and backends added while the process runs (`add server`, `add backend`; management
-//! manual, 9.3). A server's words are resolved as a `server` line of its backend would be, and what
-//! the backend lends its servers is lent to it. A backend is resolved as an empty section `from`
-//! its `defaults` would be.
+//! Servers and backends added at run time (`add server`, `add backend`; management manual, 9.3). A server's words are resolved like
+//! a `server` line of its backend, and the backend's settings for its servers are applied to it. A backend is resolved like an
+//! empty section `from` its `defaults`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +15,7 @@ use state::Mode;
 use crate::draft::section::quoted;
 use crate::{Loaded, load_within};
 
-/// Parameters that only servers of the configuration may have.
+/// Parameters that only servers in the configuration may have.
 const NOT_ADDED: &[&str] = &[
     "enabled",
     "init-addr",
@@ -29,31 +28,31 @@ const NOT_ADDED: &[&str] = &[
     "stick",
 ];
 
-/// Parameters that a server added at run time may have, for `add server help`.
+/// Parameters allowed for a server added at run time, for `add server help`.
 pub fn keywords() -> impl Iterator<Item = &'static str> {
     crate::tables::server::rows().map(|row| row.name).filter(|name| !NOT_ADDED.contains(name))
 }
 
-/// What `add server` asks for.
+/// A parsed `add server` command.
 #[derive(Debug)]
 pub struct AddServer<'a> {
-    /// The backend's place in the plan.
+    /// The backend's index in the plan.
     pub backend: ProxyIndex,
     /// The server's name.
     pub name: &'a str,
     /// Its address and parameters, without `track` and its argument.
     pub words: &'a [String],
-    /// Its number, if the words name none.
+    /// Its ID, if the words set none.
     pub id: u32,
-    /// The server that it follows.
+    /// The server that it tracks.
     pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
 }
 
-/// Resolves it: in maintenance, its checks not running, its place not known yet. The error is for
+/// Resolves the command to a server in maintenance, with its checks not running and its place still unset. The error message is for
 /// the operator.
 pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, String> {
     let proxy = &plan.proxies[asked.backend];
-    // On a line of the configuration it is left out with a warning.
+    // On a configuration line the parameter is ignored with a warning.
     let sends = |word: &String| word.starts_with("send-proxy");
     if matches!(proxy.mode, Mode::Log | Mode::Spop) && asked.words.iter().any(sends) {
         return Err("'send-proxy*' server option is unsupported there, ignoring it".to_owned());
@@ -76,25 +75,25 @@ pub fn resolve(plan: &Plan, asked: AddServer<'_>) -> Result<ServerSettings, Stri
     Ok(server)
 }
 
-/// What `add backend` asks for.
+/// A parsed `add backend` command.
 #[derive(Debug)]
 pub struct AskedBackend<'a> {
-    /// Its name.
+    /// The backend's name.
     pub name: &'a str,
     /// The `defaults` section that it is made from.
     pub defaults: &'a str,
-    /// `mode`, if it is said.
+    /// `mode`, if given.
     pub mode: Option<Mode>,
-    /// `guid`, if it is said.
+    /// `guid`, if given.
     pub guid: Option<&'a str>,
-    /// Its number.
+    /// Its ID.
     pub id: u32,
-    /// The lists of patterns that there are, those of backends added before included.
+    /// The current pattern lists, including those of backends added before.
     pub patterns: &'a PatternSets,
 }
 
-/// A backend without servers that rules do not choose yet; its place is not known. With the lists
-/// of patterns that there are then. The error is for the operator.
+/// Resolves the command to a backend without servers that rules do not choose yet; its place is still unset. Also returns the
+/// resulting pattern lists. The error message is for the operator.
 pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, Arc<PatternSets>), String> {
     let AskedBackend { name, defaults, mode, guid, id, patterns } = asked;
     let mut text =
@@ -122,7 +121,7 @@ pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, 
     Ok((proxy, own.patterns))
 }
 
-/// Resolves a text that adds to a plan; its errors as one text.
+/// Resolves a text that extends a plan; all its errors are joined to one text.
 fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<Plan, String> {
     let Loaded { plan: own, diagnostics, .. } = load_within(name, text, plan, patterns);
     own.ok_or_else(|| {
@@ -133,8 +132,8 @@ fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<P
     })
 }
 
-/// A configuration of the one line, with the `default-server` lines that stood above the backend's
-/// own servers, and with the sections that these may name.
+/// A configuration with the one line, the `default-server` lines in effect for the backend's own servers, and the sections that
+/// these may refer to.
 fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
     let mut text = format!("{}backend {}\n", plan.kept.healthchecks, quoted(&proxy.state.name));
     text.push_str(&format!("  mode {}\n", proxy.mode.name()));
@@ -143,13 +142,12 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
     }
     let Some((address, parameters)) = asked.words.split_first() else { return text };
     text.push_str(&format!("  server {} {}", quoted(asked.name), quoted(address)));
-    // Defaults count only where they are asked for.
+    // Defaults apply only on request.
     let (from, parameters) = match parameters {
         [first, name, rest @ ..] if first == "from" => (quoted(name), rest),
         _ => ("none".to_owned(), parameters),
     };
-    // Before what is asked for: an argument that is missing there is not to be found here, and an
-    // `id` said there counts.
+    // Placed before the given parameters: a missing argument there must not swallow these words, and an `id` there wins.
     text.push_str(&format!(" from {from} id {} disabled init-addr none", asked.id));
     for word in parameters {
         text.push(' ');
@@ -159,8 +157,7 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &AddServer<'_>) -> String {
     text
 }
 
-/// The line of a configuration that has the server: as it was asked for, but that it is in service
-/// unless somebody says otherwise.
+/// The equivalent configuration line, which unlike `add server` leaves the server in service by default.
 fn line(asked: &AddServer<'_>) -> String {
     let Some((address, parameters)) = asked.words.split_first() else { return String::new() };
     let (from, parameters) = match parameters {
@@ -178,10 +175,10 @@ fn line(asked: &AddServer<'_>) -> String {
     text
 }
 
-/// Gives the server what those of the configuration have of their backend.
+/// Applies the backend's settings that its configured servers have.
 fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
     if let Some(check) = &mut server.check {
-        // Unless a section says what it is.
+        // Unless a `healthcheck` section sets the kind.
         if let Some(kind) = &proxy.lent.check_kind
             && matches!(&*check.kind, CheckKind::Script(script) if script.family == Family::Connect)
         {
@@ -190,14 +187,14 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         check.timeout = proxy.timeouts.check;
         check.connect_timeout = proxy.timeouts.connect;
         check.log = proxy.options.log_health_checks;
-        // Here it has to be said.
+        // Must be given explicitly here.
         check.send_proxy = words.iter().any(|word| word == "check-send-proxy");
     }
     if let Some(agent) = &mut server.agent {
         agent.timeout = proxy.timeouts.check;
         agent.connect_timeout = proxy.timeouts.connect;
     }
-    // Here `check-ssl` has to be said.
+    // `check-ssl` must be given explicitly here.
     if let Some(tls) = server.tls.as_mut().filter(|_| !words.iter().any(|word| word == "check-ssl")) {
         tls.check = None;
     }
@@ -207,14 +204,13 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
     server.state.checked.store(false, Relaxed);
     server.state.agent_checked.store(false, Relaxed);
     server.state.dynamic.store(true, Relaxed);
-    // The line that was made for it always has a number.
+    // The line built above always contains a number.
     let said = words.windows(2).enumerate().any(|(at, pair)| {
         let value = at > 0 && words[at - 1] == "hash-key";
         pair[0] == "id" && !value && pair[1].bytes().all(|byte| byte.is_ascii_digit())
     });
     server.state.forced_id.store(said, Relaxed);
-    // An operator brings it into service, or its agent does: `disabled` of the configuration is not
-    // what it is.
+    // An operator or the server's agent puts it into service, so its maintenance is not that of a `disabled` line.
     server.state.change_admin(
         state::Admin::FORCED_MAINT,
         state::Admin::CONFIGURED_MAINT,

@@ -1,7 +1,7 @@
-//! The files that `filter spoe` lines name (HAProxy's doc/SPOE.txt, 2.1): read when all other lines
-//! are, each scope once whoever uses it.
+//! The files named in `filter spoe` lines (HAProxy's doc/SPOE.txt, 2.1): read after all other lines, each scope once however many
+//! lines use it.
 //!
-//! No value is looked at yet: that is `resolve::spoe`.
+//! Values are not parsed here: `resolve::spoe` does that.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::draft::{Draft, EngineFile, Section, SectionKind};
 use crate::read::read_statement;
 use crate::system::error_text;
 
-/// Reads all that the lines of `draft` name.
+/// Reads all files named by the lines of `draft`.
 pub(crate) fn read(
     draft: &mut Draft,
     sources: &mut SourceMap,
@@ -45,9 +45,9 @@ pub(crate) fn read(
     }
 }
 
-/// What a line names.
+/// The file and scope that a line names.
 struct UseOf {
-    /// As it is said.
+    /// The file name as written.
     name: String,
     path: PathBuf,
     scope: Option<Box<str>>,
@@ -78,8 +78,7 @@ fn uses(draft: &Draft, sources: &SourceMap) -> Vec<UseOf> {
     all
 }
 
-/// Where a relative name points (`default-path`). What is wrong with that line is told by who reads
-/// it.
+/// The path of a relative name (`default-path`). Errors in the `default-path` line are reported elsewhere.
 fn located(draft: &Draft, sources: &SourceMap, section: &Section, name: &Word) -> PathBuf {
     let path = Path::new(name.as_str());
     let globals = draft.sections.iter().filter(|section| section.kind == SectionKind::Global);
@@ -96,7 +95,7 @@ fn located(draft: &Draft, sources: &SourceMap, section: &Section, name: &Word) -
     }
 }
 
-/// The sections of one scope; what stands in others is passed over.
+/// The sections of one scope; other scopes are skipped.
 fn sections(
     mut reader: Reader<'_>,
     file: FileId,

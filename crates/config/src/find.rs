@@ -1,4 +1,4 @@
-//! Finding the row of a line in the keyword tables, and what is said where there is none.
+//! Finds a line's row in the keyword tables, or composes the error for an unknown keyword.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -12,19 +12,18 @@ use crate::draft::{self, Section, SectionKind};
 use crate::surface;
 use crate::tables;
 
-/// Lines without effect in a proxy that lacks the side they concern, whose names must be right all
-/// the same.
+/// Lines without effect in a proxy that lacks the side they apply to; their names must be valid nevertheless.
 const NAMES_OTHERS: &[&str] = &["default_backend", "monitor fail", "use-server", "use_backend"];
 
-/// The warning for such a line in a section that has no use for it.
+/// The warning for such a line in a section that cannot use it.
 pub(crate) fn without_side(words: &[Word], row: &KeywordRow, within: &Section) -> Option<Diagnostic> {
     (!row.places.holds(within.kind.place())).then(|| misplaced(words, row, within))
 }
 
-/// Any section of a proxy but defaults.
+/// Any proxy section except `defaults`.
 const PROXIES: Where = Where(Where::F.0 | Where::L.0 | Where::B.0);
 
-/// Every row by its first word.
+/// All rows by their first word.
 static INDEX: OnceLock<HashMap<&'static str, Vec<&'static Keyword>>> = OnceLock::new();
 
 fn index() -> &'static HashMap<&'static str, Vec<&'static Keyword>> {
@@ -34,13 +33,13 @@ fn index() -> &'static HashMap<&'static str, Vec<&'static Keyword>> {
             let first = row.name.split(' ').next().unwrap_or(row.name);
             index.entry(first).or_default().push(row);
         }
-        // Two words before one, so that the longest name wins.
+        // Two-word names come first, so that the longest match wins.
         index.values_mut().for_each(|rows| rows.sort_by_key(|row| std::cmp::Reverse(row.words())));
         index
     })
 }
 
-/// Finds the row of a line whose keyword begins at `words[0]`, in a section of kind `place`.
+/// Finds the row of a line with its keyword at `words[0]`, in a section of kind `place`.
 pub(crate) fn find(words: &[Word], within: &Section) -> Result<&'static Keyword, Diagnostic> {
     let (place, section) = (within.kind.place(), within.keyword.as_str());
     let first = &words[0];
@@ -55,11 +54,11 @@ pub(crate) fn find(words: &[Word], within: &Section) -> Result<&'static Keyword,
     if let Some(row) = rows.iter().filter(|row| row.places.holds(place)).find(matches) {
         return Ok(row);
     }
-    // Of several of that name the one that is nearest tells most.
+    // Of several rows with that name a proxy keyword makes the most useful message.
     let of_proxies =
         |row: &&&'static Keyword| within.kind.is_proxy() && row.places.holds(PROXIES) && matches(row);
     if let Some(row) = rows.iter().find(of_proxies).or_else(|| rows.iter().find(matches)) {
-        // Who reads the line says more of it than that it stands in the wrong section.
+        // The section's own parser gives a better message than "wrong section".
         let removed = within.kind.is_proxy() && matches!(row.apply, Apply::Removed(..));
         if removed || NAMES_OTHERS.contains(&row.name) && within.kind.is_proxy() {
             return Ok(row);
@@ -72,15 +71,14 @@ pub(crate) fn find(words: &[Word], within: &Section) -> Result<&'static Keyword,
     Err(unknown(first, place, section))
 }
 
-/// Whether `word` is the `part` of a keyword's name; a variable may stand in parentheses behind it.
+/// Whether `word` matches the `part` of a keyword's name; a variable in parentheses may follow.
 fn names(word: &Word, part: &str) -> bool {
     *word == part
         || part.ends_with("-var") | part.ends_with("-var-fmt")
             && word.strip_prefix(part).is_some_and(|rest| rest.starts_with('('))
 }
 
-/// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the
-/// side it concerns.
+/// The error for a keyword of another section. HAProxy ignores it with a warning if only the proxy's side does not fit.
 fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
     let (name, section) = (row.name, within.keyword.as_str());
     let span = words[0].span().to(words[row.words() - 1].span());
@@ -104,7 +102,7 @@ fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
             .label(format!("allowed in: {}", sections(row.places)))
             .haproxy(haproxy)
     };
-    // Rules are no settings that merely have no effect: what they were to refuse would pass.
+    // Unlike settings, rules must not be ignored: requests that they were meant to refuse would pass.
     match name {
         "tcp-request connection" | "tcp-request session" => {
             refused(format!("{name} is not allowed because {section} {} is not a frontend", within.name))
@@ -127,7 +125,7 @@ fn misplaced(words: &[Word], row: &KeywordRow, within: &Section) -> Diagnostic {
     }
 }
 
-/// What was probably meant.
+/// The keyword that was probably meant.
 fn instead(name: &str) -> &'static str {
     match name {
         "maxconn" => " Maybe you want 'fullconn' instead ?",
@@ -186,21 +184,20 @@ fn unknown(first: &Word, place: Where, section: &str) -> Diagnostic {
         .haproxy(haproxy)
 }
 
-/// What a word that begins no keyword was probably meant as.
+/// The word that was probably meant by an unknown keyword.
 fn nearest(first: &str, place: Where) -> Option<&'static str> {
     let here = index().iter().filter(|(_, rows)| rows.iter().any(|row| row.places.holds(place)));
     let mut names: Vec<&'static str> =
         here.map(|(name, _)| *name).chain(surface::first_words(place)).collect();
     names.sort_unstable();
-    // A section may have been meant as well, but less likely than a keyword that is as near.
+    // It may also be a misspelled section, but an equally similar keyword is more likely.
     suggest(first, names.into_iter().chain(draft::section_names()))
 }
 
-/// Whether a line that is no keyword was probably meant to begin a section: what follows is then of
-/// that one.
+/// Whether a line with an unknown keyword was probably meant to begin a section, which then contains the following lines.
 pub(crate) fn may_begin_section(first: &str, place: Where) -> bool {
     let is_section = |near: &str| draft::section_names().any(|name| name == near);
-    // Few words are near one, and only of those all others have to be looked at.
+    // Few words are similar to a section name, and only for those the other names have to be searched.
     suggest(first, draft::section_names()).is_some()
         && !index().contains_key(first)
         && nearest(first, place).is_some_and(is_section)

@@ -1,8 +1,8 @@
 //! Keyword tables: draft to resolved plan.
 //!
-//! The draft holds the words and where they stood; resolving turns every name into an index or a
-//! shared object and compiles every expression. After that nothing is validated and no name is
-//! looked up again. Called by the binary at boot, at reload and for `-c`.
+//! The draft holds the words and their locations; resolving turns every name into an index or a shared object and compiles every
+//! expression. After that nothing is validated and no name is looked up again. Called by the binary at startup, at reload and for
+//! `-c`.
 
 #![forbid(unsafe_code)]
 
@@ -30,21 +30,21 @@ pub use resolve::runtime_defaults::shown;
 use resolve::runtime_scope::Around;
 pub use tls::openssl_version;
 
-/// What a configuration is read with.
+/// The environment in which a configuration is read.
 #[derive(Debug, Clone, Default)]
 pub struct Boot {
-    /// What conditions may ask about the program.
+    /// Facts about the program for conditions.
     pub facts: ProgramFacts,
     /// The environment before the first line.
     pub environment: Environment,
-    /// What the command line says.
+    /// Command line settings.
     pub setting: Setting,
 }
 
-/// What reading gave.
+/// The result of reading a configuration.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The plan; `None` when there were errors.
+    /// The plan; `None` if there were errors.
     pub plan: Option<Plan>,
     /// Every message, in the order of discovery.
     pub diagnostics: Diagnostics,
@@ -52,7 +52,7 @@ pub struct Loaded {
     pub sources: SourceMap,
 }
 
-/// Reads files and directories, and resolves what they say.
+/// Reads files and directories, and resolves their contents.
 pub fn load(paths: &[PathBuf], boot: &Boot) -> Loaded {
     let mut sources = SourceMap::new();
     match syntax::load(&mut sources, paths) {
@@ -72,31 +72,30 @@ pub fn load_text(name: &str, text: &str, boot: &Boot) -> Loaded {
     load_sources(sources, vec![file], boot)
 }
 
-/// Resolves texts that were read already.
+/// Resolves texts that were already read.
 pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Loaded {
     load_all(sources, files, boot, Beside::Nothing)
 }
 
-/// Resolves texts to a plan that takes the place of `plan`, which is in use: what both have is the
-/// same proxies, servers, tables and rings. They take what the texts say at once: resolve the texts
-/// by [`load_sources`] before, to see that nothing is wrong with them.
+/// Resolves texts to a plan that replaces `plan`, which is in use: proxies, servers, tables and rings present in both are shared.
+/// Changes take effect on them immediately, so first check that the texts are valid by [`load_sources`].
 pub fn load_after(sources: SourceMap, files: Vec<FileId>, boot: &Boot, plan: &Plan) -> Loaded {
     load_all(sources, files, boot, Beside::After(plan))
 }
 
-/// Which plan there is already.
+/// The relation to an existing plan.
 #[derive(Clone, Copy)]
 enum Beside<'a> {
-    /// None.
+    /// There is no plan yet.
     Nothing,
-    /// The one that this adds to.
+    /// The new text extends this plan.
     Within(&'a Around<'a>),
-    /// The one that this takes the place of.
+    /// The new plan replaces this one.
     After(&'a Plan),
 }
 
-/// Resolves a text that adds to a plan in use: what the process has one of stays as that plan
-/// decided. `patterns` are the lists that there are now.
+/// Resolves a text that extends a plan in use: process-wide settings remain as that plan set them. `patterns` are the current
+/// lists.
 fn load_within(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Loaded {
     let mut sources = SourceMap::new();
     let file = sources.add(name, text);
@@ -126,7 +125,7 @@ fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, beside: Beside<
     Loaded { plan, diagnostics, sources }
 }
 
-/// The default log formats, which configurations build upon (manual, section 2.3).
+/// The default log formats, which configurations can refer to (manual, section 2.3).
 fn preset_formats(environment: &mut Environment) {
     use sample::format;
     environment.set("HAPROXY_HTTP_LOG_FMT", format::HTTP_LOG);

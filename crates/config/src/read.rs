@@ -1,7 +1,7 @@
-//! Lines into sections and statements: every line is looked up in the keyword tables, and what
-//! concerns reading itself (`setenv` and others) takes effect.
+//! Turns lines into sections and statements: every line is looked up in the keyword tables, and directives that affect reading
+//! (`setenv` and others) take effect.
 //!
-//! No value is looked at yet: that is `resolve`.
+//! Values are not parsed here: `resolve` does that.
 
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
 use syntax::{Environment, Line, ProgramFacts, Reader, Word};
@@ -69,10 +69,10 @@ pub(crate) fn read(
     draft
 }
 
-/// Where reading is.
+/// The state of the reader.
 struct Inside {
     file: Option<FileId>,
-    /// Behind a line that should have been a section: one message is enough until the next section.
+    /// After a misspelled section header: one message is enough until the next section.
     unknown: bool,
 }
 
@@ -130,7 +130,7 @@ fn open_section(kind: SectionKind, line: &mut Line, diagnostics: &mut Diagnostic
         }
         Some(word) => {
             section.name = word.clone();
-            // Any name will do where nothing but `from` names it.
+            // Any name is allowed if it is only used in `from`.
             if kind != SectionKind::Defaults {
                 check_name(&section, diagnostics);
             }
@@ -164,7 +164,7 @@ fn open_section(kind: SectionKind, line: &mut Line, diagnostics: &mut Diagnostic
     section
 }
 
-/// Words behind a section's name; HAProxy ignores them where nothing could stand there.
+/// Refuses words after a section's name; HAProxy ignores them on sections that take none.
 fn refuse_extra(section: &Section, extra: Option<&Word>, diagnostics: &mut Diagnostics) {
     let Some(extra) = extra else { return };
     let keyword = section.keyword.as_str();
@@ -178,7 +178,7 @@ fn refuse_extra(section: &Section, extra: Option<&Word>, diagnostics: &mut Diagn
     );
 }
 
-/// Names are letters, digits and `-`, `_`, `.`, `:`.
+/// Names consist of letters, digits and `-`, `_`, `.`, `:`.
 fn check_name(section: &Section, diagnostics: &mut Diagnostics) {
     let name = section.name.as_str();
     if let Some((at, wrong)) = name.char_indices().find(|(_, character)| !is_name_character(*character)) {
@@ -241,7 +241,7 @@ fn environment_arity(statement: &Statement, environment: &Environment) -> Result
     let wrong =
         |at: Span, message: String, haproxy: String| Err(Diagnostic::alert(message).at(at).haproxy(haproxy));
     let sets = matches!(name, "setenv" | "presetenv");
-    // Without names `resetenv` keeps none.
+    // Without names `resetenv` clears the whole environment.
     let variable = words.first().filter(|word| !word.is_empty());
     if let (None, "setenv" | "presetenv" | "unsetenv") = (variable, name) {
         let what = if sets { "environment variable name" } else { "at least one variable name" };

@@ -1,13 +1,12 @@
-//! The names of everything HAProxy 3.5 understands in sections, bind and server lines: so that a
-//! word that is right but not built is told from a word that is wrong.
+//! The names of everything that HAProxy 3.5 accepts in sections, bind and server lines, to tell unsupported words from misspelled
+//! ones.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::draft::row::Where;
 
-/// Kind, section or class, name, and for keywords of proxies the letters of the manual's matrix;
-/// one a line, separated by tabs.
+/// Kind, section or class, name, and for proxy keywords the letters of the manual's matrix; one per line, separated by tabs.
 const NAMES: &str = include_str!("../data/surface.tsv");
 
 struct SurfaceNames {
@@ -70,13 +69,13 @@ fn places_of(letters: &str) -> Where {
     letters.chars().fold(Where(0), |all, letter| all.or(bit(letter)))
 }
 
-/// Whether the one or two words are a section keyword or, behind `option`, an option.
+/// Whether the one or two words are a section keyword or, after `option`, an option.
 pub(crate) fn is_known(name: &str) -> bool {
     names().all.contains(name)
         || name.strip_prefix("option ").is_some_and(|option| names().options.contains(option))
 }
 
-/// Whether a keyword of sections of kind `place` begins with the word.
+/// Whether any keyword of sections of kind `place` begins with the word.
 pub(crate) fn is_known_in(first: &str, place: Where) -> bool {
     names().by_first.get(first).is_some_and(|places| Where(*places).holds(place))
 }
@@ -86,22 +85,22 @@ pub(crate) fn first_words(place: Where) -> impl Iterator<Item = &'static str> {
     names().by_first.iter().filter(move |(_, places)| Where(**places).holds(place)).map(|(name, _)| *name)
 }
 
-/// Whether a `bind` line may hold the word.
+/// Whether the word is a `bind` parameter.
 pub(crate) fn is_bind_keyword(name: &str) -> bool {
     names().bind.contains(name)
 }
 
-/// Every keyword of `bind` lines.
+/// All parameters of `bind` lines.
 pub(crate) fn bind_keywords() -> impl Iterator<Item = &'static str> {
     names().bind.iter().copied()
 }
 
-/// Whether a `server` line may hold the word.
+/// Whether the word is a `server` parameter.
 pub(crate) fn is_server_keyword(name: &str) -> bool {
     names().server.contains(name)
 }
 
-/// Every keyword of `server` lines.
+/// All parameters of `server` lines.
 pub(crate) fn server_keywords() -> impl Iterator<Item = &'static str> {
     names().server.iter().copied()
 }

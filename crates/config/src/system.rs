@@ -1,5 +1,4 @@
-//! What only the system knows of a configuration's words: addresses of hosts, numbers of users and
-//! groups.
+//! System lookups for a configuration: host addresses, user and group IDs.
 
 use std::net::{IpAddr, ToSocketAddrs};
 
@@ -7,13 +6,13 @@ use base::address::{Family, Host};
 use diag::Diagnostic;
 use syntax::Word;
 
-/// The system's words for an error, without Rust's `(os error 2)`.
+/// The system's message for an error, without Rust's `(os error 2)`.
 pub(crate) fn error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// The address of a host; names are looked up by the system's resolver.
+/// The address of a host; names are resolved by the system resolver.
 pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
     match host {
         Host::Ip(ip) => Ok(*ip),
@@ -32,12 +31,12 @@ pub(crate) fn resolve_host(host: &Host) -> Result<IpAddr, String> {
     }
 }
 
-/// The number of a user in `/etc/passwd`.
+/// The ID of a user in `/etc/passwd`.
 pub(crate) fn user_id(name: &str) -> Option<u32> {
     id_in("/etc/passwd", name)
 }
 
-/// The number of a group in `/etc/group`.
+/// The ID of a group in `/etc/group`.
 pub(crate) fn group_id(name: &str) -> Option<u32> {
     id_in("/etc/group", name)
 }

@@ -1,4 +1,4 @@
-//! A server added at run time: what it takes from the plan in use, and what it leaves as it is.
+//! A server added at run time: the parts of the plan in use that it shares, and those it leaves unchanged.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -6,7 +6,7 @@ use config::Boot;
 use config::dynamic::{AddServer, resolve};
 
 #[test]
-fn resolving_a_server_to_be_added_leaves_what_the_process_has_one_of() {
+fn resolving_an_added_server_keeps_process_state() {
     let text = "global\n nbthread 4\n max-threads-per-group 2\nbackend b\n server s 127.0.0.1:1\n";
     let plan = config::load_text("test.cfg", text, &Boot::default()).plan.unwrap();
     let process = || (runtime::shard::workers(), runtime::shard::groups());

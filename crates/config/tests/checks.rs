@@ -1,10 +1,10 @@
-//! Mistakes in lines about health checks, in HAProxy's words.
+//! Errors in health check lines, in HAProxy's wording.
 
 mod common;
 
 use common::{lines, load_quietly};
 
-/// The lines of a backend, and the message; `#` stands for the line's number in front of it.
+/// The lines of a backend, and the message; `#` stands for the line number in front of it.
 const MISTAKES: &[(&str, &str)] = &[
     ("http-check send ver", "'http-check send' : 'ver' expects a string as argument."),
     (
@@ -74,7 +74,7 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn mistakes_in_checks_are_told_as_haproxy_does() {
+fn check_errors_match_haproxy() {
     for (text, message) in MISTAKES {
         let shown = lines(&load_quietly(&format!("backend b\n {text}\n")));
         assert!(shown.iter().any(|line| line.contains(message)), "{text}\n{shown:#?}");
@@ -82,7 +82,7 @@ fn mistakes_in_checks_are_told_as_haproxy_does() {
 }
 
 #[test]
-fn variables_of_requests_and_unknown_fetches_do_not_exist_in_checks() {
+fn checks_refuse_request_variables_and_unknown_fetches() {
     for text in
         ["set-var(txn.x) int(1)", "set-var(check.x) req.hdr(a)", "set-var check.x int(1)", "unset-var()"]
     {
@@ -94,7 +94,7 @@ fn variables_of_requests_and_unknown_fetches_do_not_exist_in_checks() {
 }
 
 #[test]
-fn healthcheck_sections_have_a_type_and_a_name_of_their_own() {
+fn healthcheck_sections_need_a_type_and_a_unique_name() {
     for (text, message) in [
         ("healthcheck h\n http-check send meth GET\n", "has no type defined."),
         ("healthcheck h\n type nothing\n", "unknown health-check type 'nothing'."),

@@ -1,4 +1,4 @@
-//! Real configurations of other people are taken, or refused only for what is not built yet.
+//! Real-world configurations are accepted, or refused only for unsupported features.
 
 mod common;
 
@@ -9,7 +9,7 @@ use diag::Severity;
 
 #[test]
 #[ignore = "needs the folder of collected configurations: make test-configs CONFIGS=<folder>"]
-fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
+fn forty_one_real_files_have_only_unsupported_features() {
     let folder =
         std::env::var_os("WEIR_CONFIGS").expect("WEIR_CONFIGS names the folder of collected configurations");
     let folder = Path::new(&folder);
@@ -20,7 +20,7 @@ fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
         let text = std::fs::read(entry.path()).unwrap();
         let name = entry.file_name().to_string_lossy().into_owned();
         let mut sources = diag::SourceMap::new();
-        // Their own files lie beside them.
+        // The files they refer to are in the same directory.
         let root = folder.join("root").display().to_string();
         let text = String::from_utf8_lossy(&text);
         let text = text.replace(" root/", &format!(" {root}/")).replace("(root/", &format!("({root}/"));
@@ -33,8 +33,7 @@ fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
                 .diagnostics
                 .iter()
                 .filter(|message| message.severity == Severity::Alert)
-                // The folder has no certificate: who runs it makes one, which this test does not
-                // need.
+                // The folder has no certificate: users generate one, which this test does not need.
                 .filter(|message| {
                     !message.message.contains("not supported yet") && !message.message.contains("site.pem")
                 })
@@ -46,7 +45,7 @@ fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
 }
 
 #[test]
-fn a_file_that_is_missing_is_named() {
+fn missing_files_are_named() {
     let loaded = config::load(&["/nowhere/haproxy.cfg".into()], &Boot::default());
     assert!(loaded.plan.is_none());
     assert!(common::places(&loaded)[0].contains("/nowhere/haproxy.cfg"));
@@ -69,7 +68,7 @@ fn thousands_of_backends_share_their_error_files() {
 }
 
 #[test]
-fn the_priority_for_the_start_is_set_while_the_configuration_is_read() {
+fn startup_priority_is_set_while_reading() {
     use std::sync::atomic::{AtomicI32, Ordering};
     static SEEN: AtomicI32 = AtomicI32::new(0);
     let mut boot = Boot::default();

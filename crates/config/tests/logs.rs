@@ -1,5 +1,4 @@
-//! Rings, log backends, log forwarders, profiles and steps reach the plan; what is wrong with them
-//! is explained.
+//! Rings, log backends, log forwarders, profiles and steps are resolved into the plan; errors are explained.
 
 mod common;
 
@@ -42,7 +41,7 @@ fn a_ring_has_its_format_size_and_server() {
 }
 
 #[test]
-fn a_server_reached_over_a_stream_has_a_ring_of_its_own_that_heirs_share() {
+fn stream_log_servers_have_a_ring_shared_by_inheriting_proxies() {
     let plan = plan(
         "defaults\n timeout client 1s\n log tcp@127.0.0.1:6514 len 4096 format rfc5424 local0\n\
          frontend a\n bind :81\nfrontend b\n bind :82\n",
@@ -83,7 +82,7 @@ fn a_log_backend_sends_datagrams_or_has_a_ring_a_server() {
 }
 
 #[test]
-fn a_log_forwarder_listens_and_is_no_frontend_for_others() {
+fn log_forwarders_listen_but_are_not_frontends() {
     let plan = plan(
         "log-forward w\n dgram-bind 127.0.0.1:1514,127.0.0.1:1516-1517 interface lo\n bind 127.0.0.1:1514\n maxconn 20\n \
          timeout client 10s\n option host append\n option dont-parse-log\n option assume-rfc6587-ntf\n \
@@ -129,7 +128,7 @@ fn steps_and_profiles_are_found() {
 }
 
 #[test]
-fn a_name_that_is_sent_chooses_a_format_with_room_for_it() {
+fn sending_a_host_name_selects_a_format_with_that_field() {
     let of = |global: &str| {
         let text = format!("global\n{global} log stdout local0\n");
         plan(&text).global.loggers[0].format
@@ -139,7 +138,7 @@ fn a_name_that_is_sent_chooses_a_format_with_room_for_it() {
 }
 
 #[test]
-fn mistakes_about_logs_are_explained() {
+fn log_errors_are_explained() {
     let cases: &[(&str, &str, &str)] = &[
         (
             "global\n log ring@rimg local0\nring ring\n",
@@ -240,7 +239,7 @@ fn mistakes_about_logs_are_explained() {
 }
 
 #[test]
-fn a_wrong_line_of_defaults_is_told_once() {
+fn invalid_default_lines_are_reported_once() {
     let loaded = load_quietly(
         "defaults\n log ring@nope local0\n timeout client 1s\nfrontend a\n bind :1\nfrontend b\n bind :2\n",
     );

@@ -1,5 +1,5 @@
-//! Lines as chapters 4.3, 4.4, 7 and 8 of the manual describe them: each is taken where the manual
-//! has it, and refused elsewhere or for what is not built yet.
+//! Lines from chapters 4.3, 4.4, 7 and 8 of the manual: each is accepted where the manual allows it, and refused elsewhere or as
+//! unsupported.
 
 mod common;
 
@@ -18,7 +18,7 @@ const SETS: [&str; 7] = [
     "http-after-response",
 ];
 
-/// An action; the rule sets where it may be used (manual, 4.3); what is said where it is not built.
+/// An action; the rule sets that allow it (manual, 4.3); the message if it is not supported.
 #[rustfmt::skip]
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("accept if { src 192.0.2.0/24 }", "XXXX...", ""),
@@ -98,7 +98,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("track-sc1 src", "XXX.XX.", ""),
     ("track-sc2 src", "XXX.XX.", ""),
     ("unset-var(sess.mine)", "XXXXXXX", ""),
-    // Of TCP there are those that Lua makes only.
+    // For TCP, services exist only in Lua.
     ("use-service prometheus-exporter", "....X..", ""),
     ("wait-for-body time 1s at-least 1k", "....XX.", ""),
     ("wait-for-handshake", "....X..", ""),
@@ -111,7 +111,7 @@ fn engine_file() -> Scratch {
     Scratch::holding("manual.conf", text)
 }
 
-/// The alerts of a proxy with these lines, each in one line.
+/// The alerts for a proxy with these lines, one line each.
 fn alerts(lines: &str) -> Vec<String> {
     let engines = engine_file();
     let text = format!(
@@ -132,7 +132,7 @@ fn alerts(lines: &str) -> Vec<String> {
 }
 
 #[test]
-fn actions_are_taken_in_the_rule_sets_that_the_manual_names() {
+fn actions_are_accepted_where_the_manual_allows_them() {
     let mut wrong = Vec::new();
     for (action, columns, needs) in ACTIONS {
         for (set, column) in SETS.iter().zip(columns.chars()) {
@@ -153,7 +153,7 @@ fn actions_are_taken_in_the_rule_sets_that_the_manual_names() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Lines of chapters 7 and 8, and what is said of them where they are refused.
+/// Lines from chapters 7 and 8, and the message for those refused.
 #[rustfmt::skip]
 const LINES: &[(&str, &str)] = &[
     // 7.1: ACLs, flags, operators, match methods.
@@ -241,7 +241,7 @@ const LINES: &[(&str, &str)] = &[
     ("log-format \"%[src\"", "`]` is missing"),
     ("log 192.0.2.3:514 len 4096 format rfc5424 sample 1-2,4:5 local0 notice warning", ""),
     ("log absent-ring@one local0", "absent-ring@one"),
-    // What HAProxy 3.5 refuses of arguments.
+    // Arguments that HAProxy 3.5 refuses.
     ("http-request pause 0", "`pause` of no time"),
     ("http-request set-timeout server 0", "`set-timeout server` of no time"),
     ("http-request deny if { dst_port 5:1 }", "it ends before it begins"),
@@ -262,7 +262,7 @@ const LINES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn lines_of_expressions_and_logs_are_taken_or_refused_with_the_reason() {
+fn expressions_and_formats_are_accepted_or_explained() {
     let mut wrong = Vec::new();
     for (line, why) in LINES {
         let alerts = alerts(line);
@@ -276,7 +276,7 @@ fn lines_of_expressions_and_logs_are_taken_or_refused_with_the_reason() {
 }
 
 #[test]
-fn allowing_what_is_experimental_in_vain_is_told() {
+fn unused_experimental_permission_is_reported() {
     let warnings = |line: &str| {
         let text = format!(
             "global\n log stderr local0\n expose-experimental-directives\n\
@@ -291,7 +291,7 @@ fn allowing_what_is_experimental_in_vain_is_told() {
 }
 
 #[test]
-fn parameters_without_effect_say_so() {
+fn parameters_without_effect_cause_warnings() {
     let none = |support| matches!(support, Support::None(_));
     let bind =
         config::tables::bind::rows().filter(|row| none(row.support)).map(|row| ("bind :8000", row.name));
@@ -310,7 +310,7 @@ fn parameters_without_effect_say_so() {
 }
 
 #[test]
-fn keywords_and_actions_without_effect_say_so() {
+fn keywords_and_actions_without_effect_cause_warnings() {
     let cases = [
         ("global\n nogetaddrinfo\n", "`nogetaddrinfo` has no effect"),
         ("listen l\n mode http\n http-request set-nice 5\n", "`set-nice` has no effect"),
@@ -323,7 +323,7 @@ fn keywords_and_actions_without_effect_say_so() {
 }
 
 #[test]
-fn keywords_that_haproxy_removed_are_refused_with_the_way_out() {
+fn removed_keywords_are_refused_with_their_replacement() {
     for line in ["dispatch 192.0.2.1:80", "transparent", "option transparent"] {
         let loaded = common::load_quietly(&format!("listen l\n mode tcp\n {line}\n"));
         let refused = |message: &&diag::Diagnostic| {

@@ -1,4 +1,4 @@
-//! What a configuration takes of memory while it is read.
+//! The memory needed while a configuration is read.
 
 mod common;
 
@@ -9,9 +9,9 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-// One test: the count is the process's.
+// A single test, because the counter is process-wide.
 #[test]
-fn the_text_of_a_pattern_file_is_in_memory_once() {
+fn pattern_files_are_held_in_memory_once() {
     const LINES: usize = 1_000;
     let line = |number: usize| format!("{number:0>999} {number:0>999}\n");
     let text: String = (0..LINES).map(line).collect();
@@ -28,7 +28,7 @@ fn the_text_of_a_pattern_file_is_in_memory_once() {
     let loaded = common::load(&configuration(&path.display().to_string()));
     let change = region.change();
     assert!(loaded.plan.is_some(), "{:?}", loaded.diagnostics);
-    // All that was ever asked for, whether given back or not: twice the text would show here.
+    // The total of all allocations, including freed ones: a second copy of the text would show here.
     let asked = change.bytes_allocated;
     assert!(asked > length && asked < length + length / 2, "{asked} bytes for a file of {length}");
 }

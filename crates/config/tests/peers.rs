@@ -1,4 +1,4 @@
-//! `peers` sections: what they make, and what is said where they are wrong, in HAProxy's words.
+//! `peers` sections: their results, and their errors in HAProxy's wording.
 
 mod common;
 
@@ -7,7 +7,7 @@ use plan::bind::BindAddress;
 
 const TABLE: &str = "backend b\n stick-table type ip size 1k expire 1m peers P store gpc0\n";
 
-/// The section and what follows it, after `localpeer A`; the messages in one-line form.
+/// The section and the lines after it, following `localpeer A`; the messages in one-line form.
 const WRONG: &[(&str, &[&str])] = &[
     ("peers P\n peer A 127.0.0.1:1\n peer B 127.0.0.1:2\n", &[]),
     (
@@ -99,7 +99,7 @@ const WRONG: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn wrong_sections_are_explained_in_haproxys_words() {
+fn invalid_peers_sections_have_haproxys_messages() {
     for (section, wanted) in WRONG {
         let loaded = load_quietly(&format!("global\n localpeer A\n{section}{TABLE}"));
         assert_eq!(lines(&loaded), *wanted, "{section}");
@@ -109,7 +109,7 @@ fn wrong_sections_are_explained_in_haproxys_words() {
 }
 
 #[test]
-fn a_section_shares_its_own_tables_and_those_that_name_it() {
+fn sections_share_their_tables_and_those_that_refer_to_them() {
     let text = "global\n localpeer A\n tune.peers.max-updates-at-once 7\n\
                 peers P\n shards 2\n default-bind v4v6\n bind 127.0.0.1:7 name x\n server B 127.0.0.1:2 shard 2\n server A\n\
                 \x20table t type string len 20 size 1k store gpc0\n\
@@ -135,7 +135,7 @@ fn a_section_shares_its_own_tables_and_those_that_name_it() {
     let [bind] = &proxy.binds[..] else { panic!("{:?}", proxy.binds) };
     assert_eq!(bind.address, BindAddress::Ip(([127, 0, 0, 1], 7).into()));
     assert_eq!((bind.v6only, &bind.workers[..]), (Some(false), &[peers.worker][..]));
-    // What is shared by nobody costs nothing.
+    // A table that is not shared costs nothing extra.
     let shared: Vec<(&str, bool)> =
         plan.tables.iter().map(|table| (table.name(), table.settings.peers.is_some())).collect();
     assert_eq!(shared, [("b", true), ("c", false), ("t", true), ("P/t", true), ("Q/u", false)]);

@@ -1,4 +1,4 @@
-//! Whatever a configuration says, reading it ends with a plan or with messages, never with a panic.
+//! Reading any configuration results in a plan or in messages, never in a panic.
 
 mod common;
 
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_lines_of_known_keywords_end_in_a_plan_or_in_errors(sections in proptest::collection::vec(section(), 0..5)) {
+    fn arbitrary_lines_yield_a_plan_or_errors(sections in proptest::collection::vec(section(), 0..5)) {
         let text = sections.concat();
         let loaded = common::load(&text);
         prop_assert!(loaded.plan.is_some() != loaded.diagnostics.has_errors(), "{}", text);
@@ -55,7 +55,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_at_all_is_survived(text in "(\\PC|[\\n\\t\"'#$\\\\{}\\[\\]().: ]|frontend |backend |server ){0,200}") {
+    fn arbitrary_text_does_not_panic(text in "(\\PC|[\\n\\t\"'#$\\\\{}\\[\\]().: ]|frontend |backend |server ){0,200}") {
         let loaded = common::load(&text);
         prop_assert!(loaded.plan.is_some() != loaded.diagnostics.has_errors());
     }

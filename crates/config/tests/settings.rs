@@ -1,4 +1,4 @@
-//! Keywords reach the field of the plan that they are about.
+//! Keywords set their fields in the plan.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn seconds(count: u64) -> Option<Duration> {
 }
 
 #[test]
-fn full_load_is_a_tenth_of_what_frontends_may_bring_unless_it_is_said() {
+fn fullconn_defaults_to_a_tenth_of_the_frontends_maxconn() {
     let text = "defaults\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n mode http\n\
         frontend f\n bind :1\n maxconn 55\n use_backend a if TRUE\n use_backend b if TRUE\n use_backend a if FALSE\n default_backend b\n\
         frontend g\n bind :2\n use_backend %[path]\n default_backend a\n\
@@ -38,7 +38,7 @@ fn full_load_is_a_tenth_of_what_frontends_may_bring_unless_it_is_said() {
 }
 
 #[test]
-fn a_server_without_checks_shows_health_only_below_a_default_server_line() {
+fn unchecked_servers_show_health_only_after_default_server() {
     for (lines, level) in [
         ("server s 10.0.0.1:1", 0),
         ("server s 10.0.0.1:1 check rise 4", 4),
@@ -52,7 +52,7 @@ fn a_server_without_checks_shows_health_only_below_a_default_server_line() {
 }
 
 #[test]
-fn a_lower_limit_without_a_higher_one_does_not_move() {
+fn minconn_alone_is_a_fixed_limit() {
     for (words, limits) in [
         ("minconn 5", (5, 0)),
         ("minconn 10 maxconn 5", (10, 0)),
@@ -341,7 +341,7 @@ fn server_parameters_set_the_server() {
     }
 }
 
-/// The script of the only server's check.
+/// The check script of the only server.
 fn script(plan: &Plan) -> &CheckScript {
     match &*plan.proxies[0].servers.fixed()[0].check.as_ref().expect("a check").kind {
         CheckKind::Script(script) => script,
@@ -377,7 +377,7 @@ fn told(script: &CheckScript) -> String {
 }
 
 #[test]
-fn checks_are_scripts_with_what_was_implied_written_out() {
+fn checks_are_scripts_with_implied_steps() {
     #[rustfmt::skip]
     let cases = [
         ("", "0 (connect)"),
@@ -403,7 +403,7 @@ fn checks_are_scripts_with_what_was_implied_written_out() {
 }
 
 #[test]
-fn a_check_of_defaults_is_inherited_until_a_line_of_its_own_begins_another() {
+fn checks_are_inherited_until_an_own_line_replaces_them() {
     let plan = plan(
         "defaults\n option httpchk GET /d\n http-check send hdr A b\nbackend a\n server s 10.0.0.1:80 check\n\
          backend b\n http-check send meth PUT\n server s 10.0.0.1:80 check\n\
@@ -425,7 +425,7 @@ fn a_check_of_defaults_is_inherited_until_a_line_of_its_own_begins_another() {
 }
 
 #[test]
-fn scripts_without_expressions_are_shared_by_all_who_inherit_them() {
+fn inherited_scripts_without_expressions_are_shared() {
     let text = "defaults\n option httpchk GET /d\nbackend a\n server s 10.0.0.1:80 check\nbackend b\n server s 10.0.0.1:80 check\n";
     let plan = plan(text);
     let kinds: Vec<_> = plan
@@ -453,13 +453,13 @@ fn ids(plan: &Plan) -> Vec<(&str, u32)> {
 }
 
 #[test]
-fn numbers_of_proxies_begin_at_two_and_pass_over_those_taken() {
+fn proxy_ids_start_at_two_and_skip_those_taken() {
     assert_eq!(ids(&plan("listen a\nlisten b\n")), [("a", 2), ("b", 3)]);
     assert_eq!(ids(&plan("listen a\nlisten b\n id 1\nlisten c\n id 2\n")), [("a", 3), ("b", 1), ("c", 2)]);
 }
 
 #[test]
-fn defaults_reach_those_below_or_those_that_name_them() {
+fn defaults_apply_to_following_or_referring_sections() {
     let text = "
 defaults a
  mode http
@@ -494,7 +494,7 @@ fn backends_are_found_whatever_the_order() {
 }
 
 #[test]
-fn the_environment_follows_the_lines() {
+fn environment_changes_follow_line_order() {
     let text = "global\n setenv P 81\n presetenv P 82\n.if streq(\"$P\",81)\nfrontend f\n bind \":${P}\"\n.else\nnonsense\n.endif\n";
     let plan = plan(text);
     assert_eq!(plan.proxies[0].binds[0].address, BindAddress::Ip(([0, 0, 0, 0], 81).into()));

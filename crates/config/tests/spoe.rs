@@ -1,5 +1,4 @@
-//! What is said of `filter spoe` lines and of the files that they name, in HAProxy's words where it
-//! says something too.
+//! Messages about `filter spoe` lines and the files they name, in HAProxy's wording if it has any.
 
 mod common;
 
@@ -10,7 +9,7 @@ fn engine_file(text: &str) -> Scratch {
     Scratch::holding("spoe.conf", text)
 }
 
-/// What is said of a frontend with this filter, `FILE` standing for an engine's file with this text.
+/// The messages for a frontend with this filter; `FILE` is replaced by a file with the engine's text.
 fn said(filter: &str, engine: &str, more: &str) -> Vec<String> {
     let path = engine_file(engine);
     let name = path.display().to_string();
@@ -29,14 +28,14 @@ const MESSAGE: &str = "spoe-message m\n args a=path\n event on-frontend-http-req
 const FILTER: &str = "filter spoe config FILE";
 
 #[test]
-fn a_right_engine_is_taken_with_a_scope_and_without() {
+fn valid_engines_are_accepted_with_and_without_a_scope() {
     assert_eq!(said(FILTER, &format!("{AGENT}{MESSAGE}"), ""), [""; 0]);
     let scoped = format!("[other]\nnonsense\n[mine]\n{AGENT}{MESSAGE}[third]\nspoe-agent x\n");
     assert_eq!(said("filter spoe engine mine config FILE", &scoped, ""), [""; 0]);
 }
 
 #[test]
-fn what_is_wrong_with_the_line_is_told() {
+fn errors_in_the_filter_line_are_reported() {
     let good = format!("{AGENT}{MESSAGE}");
     let cases = [
         ("filter spoe", "[ALERT] [4] : 'filter' : 'spoe' : missing config file"),
@@ -58,7 +57,7 @@ fn what_is_wrong_with_the_line_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_sections_is_told_with_its_place_in_their_file() {
+fn errors_in_engine_files_are_reported_with_their_position() {
     let message = MESSAGE;
     let agent = |lines: &str| format!("spoe-agent ag\n timeout processing 1s\n use-backend agents\n{lines}");
     let cases: &[(String, &str)] = &[
@@ -126,7 +125,7 @@ fn what_is_wrong_with_sections_is_told_with_its_place_in_their_file() {
 }
 
 #[test]
-fn what_has_no_effect_is_warned_of() {
+fn lines_without_effect_cause_warnings() {
     let cases: &[(String, &str)] = &[
         (
             format!("spoe-agent ag\n messages m\n use-backend agents\n{MESSAGE}"),
@@ -143,7 +142,7 @@ fn what_has_no_effect_is_warned_of() {
         let all = said(FILTER, engine, "");
         assert!(all.len() == 1 && all[0].starts_with(['[']) && all[0].contains(wanted), "{wanted}: {all:#?}");
     }
-    // A backend has no frontend's events.
+    // A backend has no frontend events.
     let path = engine_file(&format!("{AGENT}{MESSAGE}"));
     let text = format!(
         "backend b\n mode http\n filter spoe config {}\n server s 192.0.2.1:80\nbackend agents\n mode spop\n server a 192.0.2.2:80\n",
@@ -154,7 +153,7 @@ fn what_has_no_effect_is_warned_of() {
 }
 
 #[test]
-fn expressions_must_have_what_they_read_at_their_event() {
+fn expressions_must_be_available_at_their_event() {
     let engine = |args: &str, event: &str| format!("{AGENT}spoe-message m\n args {args}\n event {event}\n");
     let good = [
         ("src dst fe_id", "on-client-session"),
@@ -178,7 +177,7 @@ fn expressions_must_have_what_they_read_at_their_event() {
 }
 
 #[test]
-fn a_group_is_compiled_for_each_rule_that_sends_it() {
+fn groups_are_compiled_for_each_sending_rule() {
     let engine =
         format!("{AGENT} groups g\nspoe-group g\n messages n\nspoe-message n\n args a=path\n{MESSAGE}");
     assert_eq!(said(FILTER, &engine, "http-request send-spoe-group ag g if { path /a }"), [""; 0]);
@@ -197,7 +196,7 @@ fn a_group_is_compiled_for_each_rule_that_sends_it() {
 }
 
 #[test]
-fn backends_of_agents_have_rules_of_streams_and_no_clients() {
+fn agent_backends_have_stream_rules_and_no_clients() {
     let text = "frontend f\n mode spop\n bind :8000\nbackend a\n mode spop\n tcp-request inspect-delay 1s\n tcp-request content accept if { req.len gt 3 }\n \
                 tcp-request content track-sc0 spoe.engine-id table t\n tcp-response content close if { res.len 0 }\n stick on src table t\n balance hdr(x)\n filter trace\n \
                 http-request deny\n server s 192.0.2.1:1\nbackend t\n stick-table type string size 1k\nlisten l\n mode spop\n server s 192.0.2.1:1\n\
@@ -228,7 +227,7 @@ fn backends_of_agents_have_rules_of_streams_and_no_clients() {
 }
 
 #[test]
-fn what_backends_name_as_their_backends_must_fit_though_nothing_uses_it() {
+fn default_backends_of_backends_must_fit() {
     let said = |head: &str, line: &str| {
         let text = format!(
             "{head}\n {line}\n server s 192.0.2.1:1\nbackend b\n mode http\n server s 192.0.2.1:2\nbackend o\n mode spop\n server s 192.0.2.1:3\n"
@@ -263,7 +262,7 @@ fn what_backends_name_as_their_backends_must_fit_though_nothing_uses_it() {
 }
 
 #[test]
-fn parameters_of_servers_that_are_for_other_modes_are_told() {
+fn server_parameters_for_other_modes_are_reported() {
     let said = |mode: &str, more: &str| {
         common::lines(&common::load_quietly(&format!(
             "backend a\n mode {mode}\n server s 192.0.2.1:1 {more}\n"
@@ -298,7 +297,7 @@ fn parameters_of_servers_that_are_for_other_modes_are_told() {
 }
 
 #[test]
-fn lines_of_requests_in_backends_of_agents_are_told() {
+fn request_lines_in_agent_backends_are_reported() {
     let said = |line: &str| {
         common::lines(&common::load_quietly(&format!(
             "fcgi-app fa\n docroot /x\nbackend a\n mode spop\n {line}\n server s 192.0.2.1:1\n"

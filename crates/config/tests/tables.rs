@@ -1,10 +1,10 @@
-//! Wrong `stick-table` and `stick` lines, and rules on tables, in HAProxy's words and at their place.
+//! Invalid `stick-table` and `stick` lines and rules on tables: HAProxy's messages, at the right position.
 
 mod common;
 
 use common::{lines, load_quietly, places};
 
-/// Words behind `stick-table`, and what HAProxy says of them.
+/// Words after `stick-table`, and HAProxy's message.
 #[rustfmt::skip]
 const TABLES: &[(&str, &str)] = &[
     ("", "stick-table: missing size."),
@@ -35,7 +35,7 @@ const TABLES: &[(&str, &str)] = &[
     ("type binary len 16 size 1m store server_id,server_key,gpt0,glitch_cnt,glitch_rate(5)", ""),
 ];
 
-/// Lines of a backend `b` with a table of addresses, and what HAProxy says of them.
+/// Lines of a backend `b` with a table of addresses, and HAProxy's message.
 #[rustfmt::skip]
 const LINES: &[(&str, &str)] = &[
     ("stick on", "'stick' expects a fetch method."),
@@ -61,7 +61,7 @@ fn said(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn wrong_tables_are_explained_in_haproxy_s_words() {
+fn invalid_tables_have_haproxys_messages() {
     for (words, expected) in TABLES {
         let said = said(&format!("backend b\n mode http\n stick-table {words}\n"));
         match *expected {
@@ -72,7 +72,7 @@ fn wrong_tables_are_explained_in_haproxy_s_words() {
 }
 
 #[test]
-fn wrong_rules_on_tables_are_explained_in_haproxy_s_words() {
+fn invalid_table_rules_have_haproxys_messages() {
     for (line, expected) in LINES {
         let said = said(&format!(
             "backend b\n mode http\n stick-table type ip size 10\n {line}\n\
@@ -89,7 +89,7 @@ fn wrong_rules_on_tables_are_explained_in_haproxy_s_words() {
 }
 
 #[test]
-fn a_wrong_word_is_underlined_and_the_nearest_right_one_named() {
+fn misspelled_words_are_underlined_with_a_suggestion() {
     for (line, place) in [
         ("stick-table type ipp size 10", "3:19"),
         ("stick-table type ip size 10 store conn_cnt,con_rate(1s)", "3:45"),
@@ -105,14 +105,14 @@ fn a_wrong_word_is_underlined_and_the_nearest_right_one_named() {
 }
 
 #[test]
-fn two_tables_of_one_name_are_refused() {
+fn duplicate_table_names_are_refused() {
     let text = "frontend x\n mode http\n bind :8000\n stick-table type ip size 10\n default_backend x\n\
                 backend x\n mode http\n stick-table type ip size 10\n";
     assert!(said(text).iter().any(|line| line.contains("two stick tables named 'x'")), "{:?}", said(text));
 }
 
 #[test]
-fn rules_of_defaults_name_their_tables() {
+fn rules_in_defaults_refer_to_tables() {
     let text = |rule: &str| {
         format!(
             "defaults d\n mode http\n {rule}\nbackend b from d\n stick-table type ip size 10 store http_req_rate(10s)\n"

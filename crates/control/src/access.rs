@@ -1,15 +1,14 @@
-//! Settings of a runtime socket that limit its clients or change how they are answered (`level`,
-//! `severity-output`).
+//! Settings of a runtime socket that limit its clients or change the format of responses (`level`, `severity-output`).
 
 /// The rights of a client of a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AccessLevel {
-    /// Reading of harmless values.
+    /// May read harmless values.
     User,
-    /// Reading of everything, and clearing of counters.
+    /// May read everything and clear counters.
     #[default]
     Operator,
-    /// Everything.
+    /// May do everything.
     Admin,
 }
 

@@ -1,5 +1,5 @@
-//! Changes of servers by an administrator, from the runtime socket or the page: states, their
-//! heirs, their messages.
+//! Administrative changes of servers, from the runtime socket or the statistics page: states, propagation to tracking servers, and
+//! messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     }
 }
 
-/// Changes what a frontend does with connections, and tells it.
+/// Changes how a frontend admits connections, and reports it.
 pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
     let from = proxy.admission();
     proxy.set_admission(admission);
@@ -28,14 +28,14 @@ pub(crate) fn admit(runtime: &Runtime, proxy: &Proxy, admission: Admission) {
     }
 }
 
-/// Notes whether the backend can still serve, and tells if it lost its last server.
+/// Updates whether the backend can still serve, and reports the loss of its last server.
 pub(crate) fn refresh(runtime: &Runtime, proxy: &Proxy) {
     if let Some((level, text)) = transition::refresh_backend(proxy, now_ms()) {
         tell(runtime, proxy, level, &text);
     }
 }
 
-/// `set server … state`; `false` for a state that does not exist.
+/// `set server … state`; returns `false` for an unknown state.
 pub(crate) fn set_state(runtime: &Runtime, server: &Arc<Server>, state: &str) -> bool {
     let (set, clear) = match state {
         "ready" => (0, Admin::FORCED_MAINT | Admin::FORCED_DRAIN),
@@ -59,7 +59,7 @@ fn backend<'a>(view: &'a ConfigView, server: &Arc<Server>) -> Option<&'a ProxyVi
     view.backend(&server.proxy)
 }
 
-/// Changes administrative flags, tells it, and lets those that track the server inherit.
+/// Changes administrative flags, reports it, and propagates it to servers that track this one.
 fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, clear: u32) {
     if let Some(proxy) = backend(view, server) {
         let tell = |proxy: &Proxy, level, text: &str| tell(runtime, proxy, level, text);
@@ -67,8 +67,7 @@ fn change(runtime: &Runtime, view: &ConfigView, server: &Arc<Server>, set: u32, 
     }
 }
 
-/// `set server … health`: sets what checks would have found; `false` for a word that does not
-/// exist.
+/// `set server … health`: sets the result of checks; returns `false` for an unknown word.
 pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) -> bool {
     let full = server.health.rise.load(Relaxed) + server.health.fall.load(Relaxed);
     let (state, level) = match health {
@@ -82,8 +81,7 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
     true
 }
 
-/// `set server … agent`: sets what the agent would have said; `false` for a word that does not
-/// exist.
+/// `set server … agent`: sets the agent's status; returns `false` for an unknown word.
 pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
     let (state, level) = match word {
         "up" => (Operational::Running, 1),

@@ -1,28 +1,27 @@
-//! The anonymized mode of a connection (`set anon`; management manual, 9.3). Names and addresses
-//! are shown as 24 bits of a hash that is made with the connection's key, so that the same name is
-//! the same everywhere, as HAProxy makes it.
+//! The anonymized mode of a connection (`set anon`; management manual, 9.3). Names and addresses are replaced by 24 bits of a hash
+//! keyed by the connection's key, so that equal names stay equal. The hash is HAProxy's.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use base::hash::xxh32;
 
-/// The key of a connection; 0 shows everything as it is.
+/// The key of a connection; 0 turns anonymization off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Anonymous(u32);
 
 impl Anonymous {
-    /// That of this key.
+    /// Anonymizes with this key.
     pub fn with_key(key: u32) -> Self {
         Self(key)
     }
 
-    /// Its key.
+    /// The key.
     pub(crate) fn key(self) -> u32 {
         self.0
     }
 
-    /// A name, or what stands for it.
+    /// A name, or its replacement.
     pub fn word<'a>(self, word: &'a str) -> Cow<'a, str> {
         match (self.0, word) {
             (0, _) | (_, "" | " ") => Cow::Borrowed(word),
@@ -30,10 +29,9 @@ impl Anonymous {
         }
     }
 
-    /// An address without or with a port, or what stands for it. Those of the own machine stay as
-    /// they are.
+    /// An address with an optional port, or its replacement. Local addresses are not replaced.
     pub fn address<'a>(self, address: &'a str) -> Cow<'a, str> {
-        // A port alone tells nothing.
+        // A port alone reveals nothing.
         if self.0 == 0 || address.starts_with(':') || address.starts_with("*:") {
             return Cow::Borrowed(address);
         }

@@ -1,5 +1,4 @@
-//! What a command of the runtime socket is given and what it answers: the table, the connection and
-//! the commands themselves work by these.
+//! The input and the response of a runtime socket command, shared by the table, the session and the commands.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::access::{AccessLevel, SeverityOutput};
 use crate::anonymous::Anonymous;
 use crate::process::Runtime;
 
-/// How serious a message is, with its number and word (`set severity-output`).
+/// The severity of a message, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Severity {
     Error,
@@ -21,7 +20,7 @@ pub(crate) enum Severity {
 }
 
 impl Severity {
-    /// Number and word of syslog.
+    /// The syslog number and word.
     pub(crate) fn names(self) -> (u8, &'static str) {
         match self {
             Self::Error => (3, "err"),
@@ -32,23 +31,23 @@ impl Severity {
     }
 }
 
-/// What a command answers.
+/// The response of a command.
 pub(crate) enum CommandReply {
-    /// Nothing: it is done.
+    /// Success without output.
     Done,
     /// Output.
     Text(String),
-    /// The same, of bytes that need not be text.
+    /// Output of arbitrary bytes.
     Bytes(Vec<u8>),
     /// A message that may be shown with its severity.
     Message(Severity, String),
-    /// Long output, made piece by piece so that no piece holds a worker for long.
+    /// Long output, produced in pieces so that no piece blocks a worker for long.
     Pieces(Box<dyn Iterator<Item = String>>),
-    /// What is in a ring; with `true` also what comes, until the client says anything or goes.
+    /// The contents of a ring; with `true` also new messages, until the client sends anything or disconnects.
     Follow(Follow, bool),
-    /// An answer that must be waited for.
+    /// A response that has to be awaited.
     Later(Pin<Box<dyn Future<Output = CommandReply>>>),
-    /// Close the connection.
+    /// Closes the connection.
     Quit,
 }
 
@@ -57,17 +56,17 @@ pub(crate) fn error(text: impl Into<String>) -> CommandReply {
     CommandReply::Message(Severity::Error, text.into())
 }
 
-/// A message that something is otherwise than was asked for, or changed.
+/// A message that the result differs from the request, or that something changed.
 pub(crate) fn warning(text: impl Into<String>) -> CommandReply {
     CommandReply::Message(Severity::Warning, text.into())
 }
 
-/// A message of no importance: a result, or a success.
+/// An informational message: a result, or a success.
 pub(crate) fn info(text: impl Into<String>) -> CommandReply {
     CommandReply::Message(Severity::Info, text.into())
 }
 
-/// What a connection hears whose level is too low.
+/// The response if the connection's level is too low.
 pub(crate) fn denied() -> CommandReply {
     error("Permission denied")
 }
@@ -75,27 +74,27 @@ pub(crate) fn denied() -> CommandReply {
 /// A command being run.
 pub(crate) struct Call<'a> {
     pub(crate) runtime: &'a Arc<Runtime>,
-    /// Words after the command's own.
+    /// The words after the command's own.
     pub(crate) args: &'a [String],
     pub(crate) payload: Option<&'a str>,
     pub(crate) settings: &'a mut ConnectionSettings,
 }
 
 impl Call<'_> {
-    /// A word after the command's own, empty if there is none.
+    /// The word at `index` after the command's own, empty if there is none.
     pub(crate) fn arg(&self, index: usize) -> &str {
         self.args.get(index).map_or("", String::as_str)
     }
 }
 
-/// What commands may change about their connection.
+/// Settings of the connection that commands may change.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionSettings {
-    /// What is allowed.
+    /// The access level.
     pub(crate) level: AccessLevel,
     /// How severities are shown.
     pub(crate) severity: SeverityOutput,
-    /// Whether the connection goes on after a line.
+    /// Whether the connection stays open after a line.
     pub(crate) interactive: bool,
     /// Whether a prompt is shown.
     pub(crate) prompt: bool,
@@ -107,12 +106,12 @@ pub(crate) struct ConnectionSettings {
     pub(crate) experimental: bool,
     /// `set anon`.
     pub(crate) anonymous: Anonymous,
-    /// How long the connection may idle.
+    /// The idle timeout of the connection.
     pub(crate) timeout: Duration,
 }
 
 impl ConnectionSettings {
-    /// As a connection starts.
+    /// The initial settings of a connection.
     pub(crate) fn new(level: AccessLevel, severity: SeverityOutput, timeout: Duration) -> Self {
         Self {
             level,
@@ -128,23 +127,23 @@ impl ConnectionSettings {
     }
 }
 
-/// How much of a ring is shown at once.
+/// The size of a batch of ring messages.
 const BATCH: usize = 16 * 1024;
 
-/// Shows messages of a ring as they come.
+/// Shows messages of a ring as they arrive.
 pub(crate) struct Follow {
     reader: RingReader,
-    /// What ends each message.
+    /// The terminator of each message.
     end: u8,
 }
 
 impl Follow {
-    /// Of what `reader` reads, with this end.
+    /// Follows `reader`, with this terminator.
     pub(crate) fn new(reader: RingReader, end: u8) -> Self {
         Self { reader, end }
     }
 
-    /// The next messages, each with its end; empty when there are none now.
+    /// The next messages, each with its terminator; empty if there are none at present.
     pub(crate) fn next_batch(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let end = self.end;

@@ -1,9 +1,8 @@
-//! Commands that would hold up a worker for too long: they run on a separate thread while the worker
-//! serves other connections.
+//! Commands that would block a worker for too long: they run on a separate thread while the worker serves other connections.
 
 use crate::invocation::{CommandReply, Severity, error};
 
-/// The answer of such a command.
+/// The response of such a command.
 pub(crate) enum CommandAnswer {
     Text(String),
     Notice(String),
@@ -20,7 +19,7 @@ impl From<CommandAnswer> for CommandReply {
     }
 }
 
-/// Runs `work` aside.
+/// Runs `work` on a separate thread.
 pub(crate) fn aside(work: impl FnOnce() -> CommandAnswer + Send + 'static) -> CommandReply {
     CommandReply::Later(Box::pin(async {
         match tokio::task::spawn_blocking(work).await {

@@ -1,6 +1,5 @@
-//! Requests for the statistics page (configuration manual, `stats enable` and `stats admin`): its
-//! forms change servers, everything else is shown by `statistics`. `proxy` matches the URI,
-//! authenticates and sends.
+//! Requests for the statistics page (configuration manual, `stats enable` and `stats admin`): forms change servers, everything else
+//! is rendered by `statistics`. `proxy` matches the URI, authenticates and sends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,8 +14,7 @@ use statistics::page::{self, ActionOutcome, PageRequest, PageResponse, PageSetti
 use crate::admin;
 use crate::process::Runtime;
 
-/// Answers a request for the page. A POST changes servers and redirects to the page, every other
-/// method shows it.
+/// Responds to a request for the page. A POST changes servers and redirects to the page, any other method shows it.
 pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {
     if request.method == http::Method::Post {
         return page::redirect(settings, request, act(runtime, settings, request));
@@ -24,10 +22,10 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
     page::show(&runtime.statistics, settings, request)
 }
 
-/// An action: its name in forms, and what it does; whether there was anything to do.
+/// An action: its name in forms and its function, which returns whether there was anything to do.
 struct FormAction(&'static str, fn(&Arc<Runtime>, &ProxyView, &Arc<Server>) -> bool);
 
-/// Every action, those of older pages too.
+/// All actions, including those of older pages.
 #[rustfmt::skip]
 const ACTIONS: &[FormAction] = &[
     FormAction("ready",    |runtime, _, server| admin::set_state(runtime, server, "ready")),
@@ -95,7 +93,7 @@ fn shut_down(server: &Arc<Server>) -> bool {
     true
 }
 
-/// The largest form taken.
+/// The maximum size of a form.
 const MAX_FORM: usize = 64 * 1024;
 
 /// Carries out `s=<server>&…&action=<action>&b=<backend>`.
@@ -122,7 +120,7 @@ fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_
         Some(name) => {
             let found = view.backend(name);
             let visible = |proxy: &ProxyView| settings.scope.contains(&proxy.state.name);
-            // Who may not see a backend is not told either whether there is one.
+            // A client that may not see a backend must not learn whether it exists.
             if !settings.scope.is_empty() && !found.is_some_and(visible) {
                 return ActionOutcome::Deny;
             }
@@ -144,7 +142,7 @@ fn act(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_
     for name in &servers {
         match proxy.state.server(name).map(|server| run(runtime, proxy, &server)) {
             Some(true) => done += 1,
-            // It does not count.
+            // Not counted.
             Some(false) => {}
             None => failed += 1,
         }

@@ -1,5 +1,4 @@
-//! The process as runtime sockets read and change it: its statistics, and the parts of the binary
-//! that carry out commands.
+//! The process as seen by runtime sockets: its statistics, and the parts of the binary that execute commands.
 
 use std::pin::Pin;
 use std::sync::atomic::AtomicU32;
@@ -33,7 +32,7 @@ pub struct Runtime {
     pub(crate) notify: Option<Notify>,
     /// Versions of lists under preparation.
     pub(crate) versions: Mutex<Versions>,
-    /// Makes and removes servers and backends.
+    /// Adds and removes servers and backends.
     keeper: RwLock<Option<Arc<dyn Keeper>>>,
     /// Runs the commands that scripts registered.
     scripts: RwLock<Option<Arc<dyn Scripts>>>,
@@ -44,7 +43,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime with these statistics, and nothing registered yet.
+    /// Creates a runtime with these statistics and nothing registered.
     pub fn new(statistics: Arc<Statistics>) -> Self {
         Self {
             statistics,
@@ -60,18 +59,18 @@ impl Runtime {
         }
     }
 
-    /// The same, with `notify` to report changes of servers.
+    /// Sets `notify`, which reports changes of servers.
     #[must_use]
     pub fn with_notify(self, notify: Notify) -> Self {
         Self { notify: Some(notify), ..self }
     }
 
-    /// Registers the keeper of a new plan, in place of the last one.
+    /// Registers the keeper of a new plan, replacing the last one.
     pub fn keep(&self, keeper: Arc<dyn Keeper>) {
         *self.keeper.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(keeper);
     }
 
-    /// Registers the scripts of a new plan, in place of the last ones.
+    /// Registers the scripts of a new plan, replacing the last ones.
     pub fn set_scripts(&self, scripts: Arc<dyn Scripts>) {
         *self.scripts.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(scripts);
     }
@@ -98,7 +97,7 @@ impl Runtime {
         self.rare.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The view of the configuration in use.
+    /// The current view of the configuration.
     pub fn view(&self) -> Arc<ConfigView> {
         self.statistics.view()
     }

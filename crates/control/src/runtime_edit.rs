@@ -1,107 +1,106 @@
-//! What makes and removes servers and backends at run time: the binary gives it, commands call it.
+//! Interfaces for adding and removing servers and backends at run time: implemented by the binary, called by commands.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use state::Server;
 
-/// What `add backend` asks for.
+/// A parsed `add backend` command.
 #[derive(Debug, Clone, Copy)]
 pub struct NewBackend<'a> {
-    /// Its name.
+    /// The backend's name.
     pub name: &'a str,
-    /// The `defaults` section that it is made from.
+    /// The `defaults` section for it.
     pub defaults: &'a str,
-    /// `mode`, if it is said.
+    /// `mode`, if given.
     pub mode: Option<state::Mode>,
-    /// `guid`, if it is said.
+    /// `guid`, if given.
     pub guid: Option<&'a str>,
 }
 
-/// The response to a request of the process's own.
+/// The response to a request made by the process itself.
 #[derive(Debug, Clone)]
 pub struct OwnResponse {
     /// Its status code.
     pub status: u16,
-    /// The words behind it.
+    /// The reason phrase.
     pub reason: String,
-    /// Names and values, in the order in which they came.
+    /// Header names and values, in the order received.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// A response, or why there is none, once it is known.
+/// The eventual response, or the reason for its absence.
 pub type Receiving = Pin<Box<dyn Future<Output = Result<OwnResponse, String>>>>;
 
-/// Makes and removes servers and backends: it knows the configuration and the data path.
+/// Adds and removes servers and backends, with access to the configuration and the data path.
 pub trait Keeper: Send + Sync {
     /// Adds server `name`, in maintenance, to a backend; `words` are its address and parameters.
     fn add(&self, backend: &str, name: &str, words: &[String]) -> Result<(), String>;
-    /// Removes a server that nothing uses.
+    /// Removes an unused server.
     fn remove(&self, backend: &str, server: &Arc<Server>);
-    /// Closes the idle connections to a server; ready when they are closed.
+    /// Closes the idle connections to a server; completes when they are closed.
     fn close_idle(&self, backend: &str, server: &Arc<Server>) -> Pin<Box<dyn Future<Output = ()>>>;
-    /// Gives a server that `resolvers` name servers for another host name.
+    /// Changes the host name of a server resolved by `resolvers`.
     fn rename_host(&self, backend: &str, server: &Arc<Server>, name: &str);
-    /// The names of a backend's default servers; empty for the one without a name.
+    /// The names of a backend's default servers; empty for the unnamed one.
     fn default_servers(&self, backend: &str) -> Vec<String>;
-    /// The named `defaults` sections, and whether each says which mode.
+    /// The named `defaults` sections, and whether each sets a mode explicitly.
     fn defaults(&self) -> Vec<(Box<str>, bool)>;
     /// Adds a backend that rules do not choose yet.
     fn add_backend(&self, asked: &NewBackend<'_>) -> Result<(), String>;
-    /// Removes a backend that nothing uses.
+    /// Removes an unused backend.
     fn remove_backend(&self, name: &str);
-    /// Writes a line to the logs of the process.
+    /// Writes a line to the process's logs.
     fn log(&self, text: &str);
-    /// Sends a request to a URL, without a body, from the calling worker (`httpclient`).
+    /// Sends a request without a body to a URL, from the calling worker (`httpclient`).
     ///
     /// # Errors
-    /// The URL is none.
+    /// The URL is invalid.
     fn send(&self, method: &str, url: &str) -> Result<Receiving, String>;
-    /// The parameters that an added server may have.
+    /// The parameters allowed for an added server.
     fn parameters(&self) -> Vec<&'static str>;
 }
 
-/// What a command answers, once it has.
+/// The eventual response of a command.
 pub type Answered = Pin<Box<dyn Future<Output = String>>>;
 
-/// Commands that scripts registered.
+/// Commands registered by scripts.
 pub trait Scripts: Send + Sync {
-    /// Runs the one that begins with these words, if there is one.
+    /// Runs the command that begins with these words, if there is one.
     fn run(&self, words: &[String]) -> Option<Answered>;
-    /// The words of each, and its usage.
+    /// The words and the usage of each command.
     fn usages(&self) -> Vec<(String, String)>;
 }
 
-/// How a difference is shown.
+/// The output format of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DifferenceFormat {
     /// As text.
     #[default]
     Text,
-    /// As text with colours.
+    /// Text with colours.
     Colours,
     /// As JSON.
     Json,
 }
 
-/// Reads the configuration anew in the running process: it knows where it stands.
+/// Reloads the configuration in the running process.
 pub trait Reloader: Send + Sync {
-    /// Uses what the files say now. Says what has changed.
+    /// Applies the current files. Returns the changes.
     ///
     /// # Errors
-    /// What is wrong with them, or cannot change while the process runs: nothing has changed.
+    /// The files are invalid, or contain changes that a running process cannot apply: nothing has changed.
     fn reload(&self, shown: DifferenceFormat) -> Result<String, String>;
-    /// The same without using it: what would change. With `text`, a configuration of that text
-    /// instead of the files.
+    /// Returns the changes without applying them. With `text`, that configuration is used instead of the files.
     ///
     /// # Errors
     /// As above.
     fn difference(&self, text: Option<&str>, shown: DifferenceFormat) -> Result<String, String>;
-    /// A configuration that holds what was done to the process.
+    /// A configuration that includes all run-time changes.
     fn configuration(&self) -> String;
-    /// Writes that to a file, whole or not at all.
+    /// Writes that configuration to a file, atomically.
     ///
     /// # Errors
     /// The file cannot be written.

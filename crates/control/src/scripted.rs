@@ -1,5 +1,4 @@
-//! Commands of the runtime socket that scripts run, each as an administrator on a connection of its
-//! own would.
+//! Runtime commands issued by scripts, each with the rights of an administrator on a separate connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +8,15 @@ use crate::invocation::{CommandReply, ConnectionSettings, Severity};
 use crate::process::Runtime;
 use crate::socket::table;
 
-/// What came of a command.
+/// The outcome of a command.
 pub enum Ran {
-    /// It is done: its answer, or why not.
+    /// Finished, with its response or error.
     Done(Result<String, String>),
-    /// It is still at work.
+    /// Still in progress.
     Later(std::pin::Pin<Box<dyn Future<Output = Result<String, String>>>>),
 }
 
-/// Runs a command, given as its words, with what follows its line.
+/// Runs a command, given as words, with its payload.
 pub fn command(runtime: &Arc<Runtime>, words: &[String], payload: Option<&str>) -> Ran {
     let mut settings = ConnectionSettings::new(AccessLevel::Admin, SeverityOutput::None, Duration::ZERO);
     match table::run(runtime, words, payload, &mut settings) {

@@ -1,6 +1,6 @@
-//! Where traces go (management manual, 9.3 `trace … sink`): rings, and the standard outputs.
+//! Trace sinks (management manual, 9.3 `trace … sink`): rings, and the standard outputs.
 //!
-//! Called by the commands of traces, and by the binary for `traces` sections.
+//! Used by the trace commands, and by the binary for `traces` sections.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,7 @@ use runtime::trace::command::Outputs;
 use state::Ring;
 use state::ring::Stamp;
 
-/// The standard outputs, with the numbers of their descriptors and what they are.
+/// The standard outputs: name, descriptor and description.
 pub(crate) const STANDARD: [(&str, u8, &str); 2] =
     [("stdout", 1, "standard output"), ("stderr", 2, "standard output")];
 
@@ -25,7 +25,7 @@ pub struct Sinks<'a> {
 }
 
 impl<'a> Sinks<'a> {
-    /// Those with these rings.
+    /// Sinks with these rings.
     pub fn new(rings: &'a [Arc<Ring>]) -> Self {
         Self { rings }
     }
@@ -71,8 +71,7 @@ impl TraceOutput for Standard {
     }
 }
 
-/// How many lines a standard output has lost, by the number of its descriptor. Every thread that
-/// writes a trace may change it.
+/// The number of lines dropped by a standard output, by descriptor. Every thread that writes a trace may change it.
 pub(crate) fn lost(number: u8) -> &'static AtomicU64 {
     static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
     &LOST[usize::from(number != 1)]

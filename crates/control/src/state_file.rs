@@ -1,6 +1,5 @@
-//! Server states from a file (`server-state-file`, `load-server-state-from-file`): what
-//! `show servers state` printed before a restart is put back. Pure but for the servers it changes;
-//! the binary reads the file at boot.
+//! Restores server states from a file (`server-state-file`, `load-server-state-from-file`): the output of `show servers state`
+//! before a restart. Pure except for the servers it changes; the binary reads the file at startup.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +14,7 @@ use state::transition::{self, EMERGENCY, NotifyFn};
 use state::{Admin, Server};
 use statistics::ProxyView;
 
-/// A line whose numbers are as they may be.
+/// A line with valid numbers.
 struct StateLine<'a> {
     row: &'a SavedServer<'a>,
     operational: Operational,
@@ -26,13 +25,13 @@ struct StateLine<'a> {
     since: u64,
     /// The number of the last check's result.
     check_status: u32,
-    /// Whether checks and the agent were there and had been turned off by hand.
+    /// Whether checks and the agent were configured but turned off by hand.
     checks_off: bool,
     agent_off: bool,
     port: u16,
 }
 
-/// Reads the numbers of a line, and notes which of them cannot be.
+/// Reads the numbers of a line, and collects the invalid ones.
 struct Numbers<'a> {
     row: &'a SavedServer<'a>,
     wrong: Vec<String>,
@@ -54,16 +53,15 @@ impl Numbers<'_> {
     }
 }
 
-/// Flags that what is told of a server's checks and agent may have.
+/// The flags of a server's check and agent state.
 const CHECK_FLAGS: u32 = 31;
-/// Of these: there are checks, but they do not run.
+/// Two combinations of them: checks are configured and enabled, or only configured.
 const CONFIGURED_AND_ENABLED: u32 = 6;
 const CONFIGURED: u32 = 2;
-/// The highest number that a check's result may have: that of the last status.
+/// The maximum check result, the number of the last status.
 const LAST_STATUS: u32 = 20;
 
-/// What is done to a server may come together in these ways; what it has from others, and a name
-/// given by hand, stand aside.
+/// The valid combinations of administrative flags, without inherited ones and names set by hand.
 const ADMIN_STATES: [u32; 6] = [
     0,
     Admin::FORCED_MAINT,
@@ -74,7 +72,7 @@ const ADMIN_STATES: [u32; 6] = [
 ];
 
 impl<'a> StateLine<'a> {
-    /// All that is wrong with a line, where anything is.
+    /// All errors of a line, if there are any.
     fn parse(row: &'a SavedServer<'a>) -> Result<Self, Vec<String>> {
         let mut numbers = Numbers { row, wrong: Vec::new() };
         let n = &mut numbers;
@@ -124,9 +122,8 @@ impl<'a> StateLine<'a> {
         line.filter(|_| numbers.wrong.is_empty()).ok_or(numbers.wrong)
     }
 
-    /// Puts back the host name that an SRV record or an operator gave the server, and the port. The
-    /// address itself is what `init-addr` makes of it. An error says why the record's name and port
-    /// are not put back.
+    /// Restores the host name set by an SRV record or an operator, and the port. `init-addr` determines the address itself. An
+    /// error is the reason why the record's name and port were not restored.
     fn apply_name(&self, server: &Server, now: u64) -> Result<(), String> {
         let (record, fqdn) =
             (self.row.word(StateFileColumn::SrvRecord), self.row.word(StateFileColumn::Fqdn));
@@ -158,7 +155,7 @@ impl<'a> StateLine<'a> {
         Ok(())
     }
 
-    /// Puts back the port: of a server without one of its own, how far it is from the client's.
+    /// Restores the port; for a server without a fixed port, the offset to the client's.
     fn apply_port(&self, server: &Server) {
         if server.port_offset().is_some() {
             server.set_port_offset(Some(i32::from(self.port.cast_signed())));
@@ -172,7 +169,7 @@ impl<'a> StateLine<'a> {
         }
     }
 
-    /// What checks found. A server that tracks another is what that one is.
+    /// Restores the result of checks. A server that tracks another one follows that one's state.
     fn apply_operational(&self, proxy: &state::Proxy, server: &Arc<Server>, now: u64, tell: NotifyFn<'_>) {
         if let Some(&(status, ..)) = CHECK_STATUSES.iter().find(|row| row.2 == self.check_status) {
             server.health.last.store(Arc::new(CheckResult { status, ..CheckResult::default() }));
@@ -184,7 +181,7 @@ impl<'a> StateLine<'a> {
         let (state, level) = match self.operational {
             Operational::Stopped => (Operational::Stopped, 0),
             Operational::Stopping => (Operational::Stopping, rise),
-            // Its weight does not begin to rise again.
+            // The slow start is not repeated.
             Operational::Starting => (Operational::Running, rise),
             Operational::Running => (Operational::Running, (rise + fall).saturating_sub(1)),
         };
@@ -192,9 +189,8 @@ impl<'a> StateLine<'a> {
         transition::decide(proxy, server, state, ", changed from server-state after a reload", now, tell);
     }
 
-    /// What an administrator did to the server. Where the configuration now says `disabled` and did
-    /// not, or no longer does, that counts and not what was done; draining that came from a weight
-    /// of 0 ends with it. Only what ends is told.
+    /// Restores administrative changes. If `disabled` was added to or removed from the configuration, the configuration wins;
+    /// draining caused by a weight of 0 ends with it. Only states that end are reported.
     fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, tell: NotifyFn<'_>) {
         let was = |flag| self.admin & flag != 0;
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
@@ -213,8 +209,7 @@ impl<'a> StateLine<'a> {
         transition::inherit(proxy, server, now, &|_, _, _| ());
     }
 
-    /// Whether checks and the agent run, and where they ask. An error says why the latter is not
-    /// put back.
+    /// Restores whether checks and the agent run, and their addresses. An error is the reason why an address was not restored.
     fn apply_checks(&self, server: &Server) -> Result<(), String> {
         use StateFileColumn::{AgentAddress, AgentPort, CheckAddress, CheckPort};
         let parts = [
@@ -232,8 +227,8 @@ impl<'a> StateLine<'a> {
         result
     }
 
-    /// Puts the state back; the weight only if the configuration's is still the one it was set
-    /// against. What of it could not be.
+    /// Restores the state; the weight only if the configured weight is still the same. Returns messages about everything that could
+    /// not be restored.
     fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: NotifyFn<'_>) -> Vec<String> {
         let now = now_ms();
         let named = self.apply_name(server, now);
@@ -248,7 +243,7 @@ impl<'a> StateLine<'a> {
     }
 }
 
-/// Puts back where checks or an agent ask: all of it, or nothing.
+/// Restores the address and port of checks or an agent, both or neither.
 fn apply_place(
     what: &str,
     health: &Health,
@@ -273,14 +268,14 @@ fn apply_place(
     Ok(())
 }
 
-/// Lines by the names of backend and server.
+/// Lines by backend and server name.
 pub type Rows<'a> = HashMap<(&'a str, &'a str), SavedServer<'a>>;
 
-/// Puts the states of the servers of one backend back; what no longer exists is passed over. `say`
-/// hears of what changes and of what could not be put back.
+/// Restores the states of one backend's servers; servers that no longer exist are ignored. Changes and failures are reported
+/// through `say`.
 pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     let proxy = &backend.state;
-    // That a backend has no server left is seen when it is asked for one.
+    // A backend without servers is reported when a request needs one.
     let tell = |_: &state::Proxy, level, text: &str| {
         if level != EMERGENCY {
             say(text);
@@ -299,7 +294,7 @@ pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     }
 }
 
-/// The rows of a file of one backend's own that are about it; `say` hears of the others.
+/// The rows of a per-backend file that concern this backend; the others are reported through `say`.
 pub fn of_backend<'a>(
     rows: Vec<SavedServer<'a>>,
     backend: &ProxyView,

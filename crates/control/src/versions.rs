@@ -1,22 +1,21 @@
-//! Versions of pattern lists under preparation (`prepare map`): kept by the runtime, made by
-//! commands.
+//! Versions of pattern lists in preparation (`prepare map`): stored in the runtime, created by commands.
 
 use std::collections::HashMap;
 
 use sample::pattern::NewLine as Entry;
 
-/// Versions of lists that were prepared, by the list's number.
+/// Prepared versions, by list number.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(pub(crate) HashMap<u32, PreparedVersions>);
 
 /// The versions of one list.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedVersions {
-    /// The version matched against now.
+    /// The active version.
     pub(crate) current: u32,
-    /// The last version made.
+    /// The last version number assigned.
     pub(crate) next: u32,
-    /// Entries of versions not committed yet.
+    /// Entries of uncommitted versions.
     pub(crate) waiting: HashMap<u32, Vec<Entry>>,
 }
 

@@ -1,4 +1,4 @@
-//! Claims about the forms of the statistics page.
+//! Tests of the forms of the statistics page.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -65,7 +65,7 @@ fn the_page_shows_every_proxy_and_acts_only_for_administrators() {
         ("s=s1&s=zz&action=ready&b=be", "PART"),
         ("action=ready&b=be", "NONE"),
         ("s=s1&b=be", "NONE"),
-        // One that is in maintenance is not disabled again, nor counted.
+        // A server already in maintenance is neither disabled again nor counted.
         ("s=s1&action=disable&b=be", "DONE"),
         ("s=s1&action=disable&b=be", "NONE"),
         ("s=s1&action=enable&b=be", "DONE"),
@@ -93,7 +93,7 @@ fn the_page_shows_every_proxy_and_acts_only_for_administrators() {
 }
 
 #[test]
-fn a_form_reaches_only_what_the_page_shows() {
+fn forms_only_affect_visible_servers() {
     let runtime = runtime();
     let settings = PageSettings { uri: "/".into(), scope: vec!["other".into()], ..PageSettings::default() };
     for backend in ["be", "nope"] {

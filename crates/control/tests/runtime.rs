@@ -1,5 +1,4 @@
-//! Claims about the runtime socket: commands, levels, sessions, lists, over an in-memory
-//! connection.
+//! Tests of the runtime socket: commands, levels, sessions and lists, over an in-memory connection.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -14,7 +13,7 @@ use control::{AccessLevel, Runtime};
 use statistics::{ConfigView, Statistics};
 
 #[test]
-fn a_line_of_commands_is_answered_and_the_connection_closed() {
+fn a_command_line_is_answered_and_the_connection_closed() {
     let runtime = runtime();
     let version = format!("{}\n\n", runtime.statistics.version);
     assert_eq!(ask(&runtime, "show version\n"), version);
@@ -33,7 +32,7 @@ fn a_line_of_commands_is_answered_and_the_connection_closed() {
 }
 
 #[test]
-fn messages_are_those_of_haproxy() {
+fn messages_match_haproxy() {
     let runtime = runtime();
     #[rustfmt::skip]
     let cases = [
@@ -117,7 +116,7 @@ fn messages_are_those_of_haproxy() {
 }
 
 #[test]
-fn levels_go_down_and_bind() {
+fn levels_can_be_lowered_and_apply() {
     let runtime = runtime();
     assert_eq!(
         ask(&runtime, "operator;show cli level;set weight be/s1 1;user;operator;show env\n"),
@@ -160,13 +159,13 @@ fn sessions_are_listed_and_killed() {
     assert_eq!(entry.killed(), Some(state::sessions::Kill::Operator));
 }
 
-/// What each file of patterns holds.
+/// The contents of every pattern file.
 fn patterns(_: &str) -> Result<Vec<u8>, String> {
     Ok(b"/a 1\n/b two words\n".to_vec())
 }
 
 #[test]
-fn a_payload_beyond_its_limit_changes_nothing() {
+fn oversized_payloads_change_nothing() {
     let mut sets = sample::pattern::PatternSets::default();
     sets.file("m.map", true, patterns).unwrap();
     let view = ConfigView { patterns: Arc::new(sets), payload_length: 8, ..ConfigView::default() };

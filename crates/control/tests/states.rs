@@ -1,5 +1,4 @@
-//! Claims about what the runtime socket shows and changes of servers: statistics, states, where
-//! they are checked.
+//! Tests of server output and changes through the runtime socket: statistics, states, check addresses.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -16,7 +15,7 @@ use state::server::{CheckResult, Operational, ServerAddress, ServerSeed};
 use state::{Proxy, Server};
 use statistics::ConfigView;
 
-/// One line of the CSV by names, as column → value.
+/// A line of the CSV as a map from column to value.
 fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, String> {
     let text = ask(runtime, "show stat\n");
     let mut lines = text.lines();
@@ -25,7 +24,7 @@ fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, Strin
     titles.iter().zip(line.split(',')).map(|(t, v)| ((*t).to_owned(), v.to_owned())).collect()
 }
 
-/// Puts the states of a dump back; all of them can be.
+/// Restores the states of a dump; all of them must succeed.
 fn restore(runtime: &Arc<Runtime>, dump: &str) {
     let rows = state::saved_state::by_name(state::saved_state::read(dump).unwrap());
     for backend in runtime.view().proxies.iter().filter(|proxy| proxy.state.is_backend) {
@@ -36,7 +35,7 @@ fn restore(runtime: &Arc<Runtime>, dump: &str) {
 }
 
 #[test]
-fn csv_has_the_columns_of_the_manual_in_their_places() {
+fn csv_columns_are_those_of_the_manual_in_order() {
     let runtime = runtime();
     let text = ask(&runtime, "show stat\n");
     let header = text.lines().next().unwrap().trim_start_matches("# ");
@@ -56,7 +55,7 @@ fn csv_has_the_columns_of_the_manual_in_their_places() {
 }
 
 #[test]
-fn a_server_shows_its_state_as_haproxy_names_it() {
+fn server_states_have_haproxys_names() {
     let runtime = runtime();
     let s1 = be(&runtime).server("s1").unwrap();
     let status = || csv(&runtime, "be", "s1")["status"].clone();
@@ -90,7 +89,7 @@ fn a_server_shows_its_state_as_haproxy_names_it() {
 }
 
 #[test]
-fn changes_by_hand_are_told_in_haproxys_words() {
+fn manual_changes_are_reported_in_haproxys_wording() {
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let list = told.clone();
     let runtime = Arc::into_inner(runtime()).unwrap();
@@ -115,10 +114,10 @@ fn changes_by_hand_are_told_in_haproxys_words() {
 }
 
 #[test]
-fn a_server_leaves_maintenance_as_init_state_says() {
+fn servers_leave_maintenance_according_to_init_state() {
     let runtime = runtime();
     let server = be(&runtime).servers.load()[0].clone();
-    // What `init-state` sets the level to, and what the server then is: rise is 2, fall is 3.
+    // The level set by `init-state`, and the resulting state: rise is 2, fall is 3.
     let cases =
         [(None, "UP 1/3"), (Some(4), "UP"), (Some(2), "UP 1/3"), (Some(1), "DOWN 1/2"), (Some(0), "DOWN")];
     for (at, (level, wanted)) in cases.into_iter().enumerate() {
@@ -128,13 +127,13 @@ fn a_server_leaves_maintenance_as_init_state_says() {
         }
         let row = csv(&runtime, "be", "s1");
         assert_eq!(row["status"], wanted, "{level:?}");
-        // Maintenance counts, and begins from what was up only.
+        // Maintenance counts only if the server was up before.
         assert_eq!(row["chkdown"], (at + 1).min(4).to_string(), "{level:?}");
     }
 }
 
 #[test]
-fn maintenance_is_inherited_by_the_servers_that_track() {
+fn tracking_servers_inherit_maintenance() {
     let runtime = runtime();
     let backend = be(&runtime);
     backend.server("s2").unwrap().track(&backend, &backend, &backend.server("s1").unwrap());
@@ -166,7 +165,7 @@ fn typed_and_json_outputs_carry_the_same_values() {
 }
 
 #[test]
-fn the_state_of_servers_is_dumped_in_version_1() {
+fn server_states_are_dumped_in_version_1() {
     let runtime = runtime();
     let text = ask(&runtime, "show servers state\n");
     let lines: Vec<&str> = text.lines().collect();
@@ -182,7 +181,7 @@ fn the_state_of_servers_is_dumped_in_version_1() {
 }
 
 #[test]
-fn an_agents_code_is_shown_where_its_status_has_one() {
+fn agent_codes_are_shown_if_the_status_has_one() {
     let runtime = runtime();
     let s1 = be(&runtime).server("s1").unwrap();
     s1.agent.configured.store(true, Relaxed);
@@ -196,7 +195,7 @@ fn an_agents_code_is_shown_where_its_status_has_one() {
 }
 
 #[test]
-fn what_checks_said_is_not_shown_in_maintenance_while_agents_are_asked_on() {
+fn check_results_are_hidden_in_maintenance() {
     let runtime = runtime();
     let s1 = be(&runtime).server("s1").unwrap();
     s1.agent.configured.store(true, Relaxed);
@@ -216,7 +215,7 @@ fn what_checks_said_is_not_shown_in_maintenance_while_agents_are_asked_on() {
 }
 
 #[test]
-fn states_that_were_dumped_can_be_put_back() {
+fn dumped_states_can_be_restored() {
     let before = runtime();
     ask(
         &before,
@@ -226,7 +225,7 @@ fn states_that_were_dumped_can_be_put_back() {
     let after = runtime();
     restore(&after, &dump);
     let strip = |text: String| {
-        // The time since the last change is the one column that moves.
+        // The time since the last change is the only column that varies.
         let words = |line: &str| {
             line.split(' ')
                 .enumerate()
@@ -240,7 +239,7 @@ fn states_that_were_dumped_can_be_put_back() {
 }
 
 #[test]
-fn where_checks_and_agents_ask_is_set_shown_and_put_back() {
+fn check_and_agent_addresses_are_set_shown_and_restored() {
     let runtime = runtime();
     let server = be(&runtime).server("s1").unwrap();
     server.health.configured.store(true, Relaxed);
@@ -291,7 +290,7 @@ fn where_checks_and_agents_ask_is_set_shown_and_put_back() {
 }
 
 #[test]
-fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
+fn configured_disabled_outlives_the_maintenance() {
     let runtime = runtime();
     let server = |disabled| {
         Server::new(ServerSeed {
@@ -323,7 +322,7 @@ fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
         ask(&runtime, &format!("set server be/s4 state {command}\n"));
         assert_eq!((own.admin().0, own.admin().in_maintenance()), (admin, maintenance), "{command}");
     }
-    // What the file says, what the configuration says, what comes of it.
+    // The state in the file, the state in the configuration, the result.
     let cases = [
         (0, false, 0),
         (1, false, 1),
@@ -331,12 +330,12 @@ fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
         (4, true, 4),
         (5, true, 5),
         (12, true, 12),
-        // The configuration changed: it counts.
+        // The configuration changed, so it wins.
         (5, false, 0),
         (4, false, 0),
         (0, true, 5),
         (8, true, 5),
-        // Inherited states are found out anew.
+        // Inherited states are determined again.
         (2 | 16 | 32, false, 0),
     ];
     for (old, disabled, new) in cases {
@@ -348,7 +347,7 @@ fn disabled_of_the_configuration_is_a_mark_that_outlives_the_maintenance() {
 }
 
 #[test]
-fn the_value_of_a_dynamic_cookie_is_shown() {
+fn dynamic_cookie_values_are_shown() {
     let runtime = runtime();
     let mut view = ConfigView::clone(&runtime.view());
     view.proxies[1].servers.get_mut(&2).unwrap().cookie = None;

@@ -1,5 +1,4 @@
-//! Collects the messages of one pass over the configuration, so that all errors are shown and not
-//! only the first.
+//! Collects the messages of a pass over the configuration, so that all errors are shown rather than only the first.
 
 use crate::{Diagnostic, Severity};
 
@@ -12,7 +11,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// None yet.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -27,12 +26,12 @@ impl Diagnostics {
         self.all.push(diagnostic);
     }
 
-    /// Keeps the value, or the message that explains its absence.
+    /// Returns the value, or adds the message that explains its absence.
     pub fn take<T>(&mut self, result: Result<T, Diagnostic>) -> Option<T> {
         result.map_err(|diagnostic| self.push(diagnostic)).ok()
     }
 
-    /// Drops advice: `-dD` was not given.
+    /// Drops advice, if `-dD` was not given.
     pub fn drop_advice(&mut self) {
         self.all.retain(|diagnostic| diagnostic.severity != Severity::Diag);
     }
@@ -52,22 +51,22 @@ impl Diagnostics {
         self.alerts > 0
     }
 
-    /// Whether any message is a warning that `zero-warning` and `-dW` refuse.
+    /// Whether any message is a warning that counts for `zero-warning` and `-dW`.
     pub fn has_warnings(&self) -> bool {
         self.warnings > 0
     }
 
-    /// How many errors.
+    /// The number of errors.
     pub fn error_count(&self) -> usize {
         self.alerts
     }
 
-    /// How many messages.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is no message.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

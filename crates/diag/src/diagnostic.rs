@@ -1,22 +1,22 @@
-//! One message: severity, place, cause and way out.
+//! A message: severity, location, cause and remedy.
 
 use crate::Span;
 
-/// How bad it is, in HAProxy's words.
+/// The severity, in HAProxy's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Advice, shown only in diagnostic mode (`-dD`).
     Diag,
     /// Information.
     Notice,
-    /// Works, but probably not as meant; fatal with `zero-warning`.
+    /// The configuration works, but probably not as intended; fatal with `zero-warning`.
     Warning,
     /// The configuration cannot be used.
     Alert,
 }
 
 impl Severity {
-    /// The tag of HAProxy's line with the spaces that align what follows, such as `[ALERT]    `.
+    /// The tag in HAProxy's line format, padded for alignment, such as `[ALERT]    `.
     pub fn tag(self) -> &'static str {
         match self {
             Self::Diag => "[DIAG]     ",
@@ -39,35 +39,33 @@ impl Severity {
 
 /// A message about the configuration or the process.
 ///
-/// Names inside `message` stand between backticks; the one-line form shows them between single
-/// quotes as HAProxy does.
+/// Names in `message` are in backticks; the one-line form shows them in single quotes as HAProxy does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The words it is about.
+    /// The underlined words.
     pub span: Option<Span>,
-    /// What is wrong, without a full stop.
+    /// The message, without a full stop.
     pub message: String,
-    /// What stands behind the underline: the shortest way out, such as "did you mean `balance`?".
+    /// The text after the underline: the shortest remedy, such as "did you mean `balance`?".
     pub label: Option<String>,
-    /// Other places that matter, such as where a name was first used.
+    /// Related locations, such as the first use of a name.
     pub related: Vec<(Span, String)>,
-    /// How to put it right, when the label is too short for it.
+    /// The remedy, if it is too long for the label.
     pub help: Option<String>,
     /// Background.
     pub notes: Vec<String>,
-    /// What HAProxy would say behind the place, where tools match its wording; else made from the
-    /// fields above.
+    /// HAProxy's message after the location, if tools match its wording; otherwise it is composed from the fields above.
     pub haproxy: Option<String>,
-    /// Whether HAProxy says it without the place in front.
+    /// Whether HAProxy shows it without a location.
     pub whole: bool,
-    /// Whether `zero-warning` does not count it.
+    /// Whether it does not count for `zero-warning`.
     pub tolerated: bool,
 }
 
 impl Diagnostic {
-    /// A message with neither place nor advice.
+    /// Creates a message without location or advice.
     pub fn new(severity: Severity, message: impl Into<String>) -> Self {
         Self {
             severity,
@@ -83,29 +81,28 @@ impl Diagnostic {
         }
     }
 
-    /// An error.
+    /// Creates an error.
     pub fn alert(message: impl Into<String>) -> Self {
         Self::new(Severity::Alert, message)
     }
 
-    /// A warning.
+    /// Creates a warning.
     pub fn warning(message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, message)
     }
 
-    /// Information.
+    /// Creates a notice.
     pub fn notice(message: impl Into<String>) -> Self {
         Self::new(Severity::Notice, message)
     }
 
-    /// Advice, shown with `-dD` alone.
+    /// Creates advice, shown only with `-dD`.
     pub fn advice(message: impl Into<String>) -> Self {
         Self::new(Severity::Diag, message)
     }
 
-    /// A word without effect, which HAProxy accepts silently: advice, as nothing is lost. If the
-    /// reason is that something is not supported yet, a warning that `zero-warning` does not count,
-    /// because the process behaves differently.
+    /// A word without effect that HAProxy accepts silently: advice, since nothing is lost. If the reason is missing support, a
+    /// warning that does not count for `zero-warning`, since the process behaves differently.
     pub fn ineffective(word: &str, reason: &str) -> Self {
         let message = format!("`{word}` has no effect: {reason}");
         if reason.contains("not supported yet") {
@@ -122,7 +119,7 @@ impl Diagnostic {
         self
     }
 
-    /// Puts words behind the underline.
+    /// Sets the text after the underline.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
@@ -152,37 +149,37 @@ impl Diagnostic {
         self
     }
 
-    /// Adds another place.
+    /// Adds a related location.
     #[must_use]
     pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
         self.related.push((span, text.into()));
         self
     }
 
-    /// Gives HAProxy's wording for the one-line form. HAProxy's lexer joins its messages to the
-    /// place by `: ` where all others use ` : `; a text that begins with `: ` says so.
+    /// Sets HAProxy's wording for the one-line form. HAProxy's lexer joins its messages to the location by `: `, everything else by
+    /// ` : `; a text that begins with `: ` selects the former.
     #[must_use]
     pub fn haproxy(mut self, text: impl Into<String>) -> Self {
         self.haproxy = Some(text.into());
         self
     }
 
-    /// Lets `zero-warning` pass: HAProxy says so in an alert, counts no warning and starts.
+    /// Excludes it from `zero-warning`: HAProxy reports it as an alert, counts no warning and starts.
     #[must_use]
     pub fn tolerated(mut self) -> Self {
         self.tolerated = true;
         self
     }
 
-    /// Gives HAProxy's wording of a message that it shows without a place.
+    /// Sets HAProxy's wording of a message without a location.
     #[must_use]
     pub fn haproxy_whole(mut self, text: impl Into<String>) -> Self {
         self.whole = true;
         self.haproxy(text)
     }
 
-    /// The text of the one-line form without severity, place and related places: HAProxy's wording if
-    /// there is one, else the message with label and help behind semicolons.
+    /// The text of the one-line form without severity, location and related locations: HAProxy's wording if there is one, otherwise
+    /// the message with label and help after semicolons.
     pub fn one_line(&self) -> String {
         if let Some(text) = &self.haproxy {
             return text.clone();
@@ -198,8 +195,8 @@ impl Diagnostic {
         out.replace('`', "'")
     }
 
-    /// Wraps the text of the one-line form: HAProxy names the rule or line in which an error was
-    /// found. Messages that HAProxy shows without a place are left alone.
+    /// Wraps the text of the one-line form: HAProxy names the rule or line that contains an error. Messages that HAProxy shows
+    /// without a location are not changed.
     #[must_use]
     pub fn wrap_line(self, before: &str, after: &str) -> Self {
         if self.whole {

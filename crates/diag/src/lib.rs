@@ -1,9 +1,8 @@
-//! Spans, severities, diagnostics, suggestions, and how they are shown.
+//! Spans, severities, diagnostics, suggestions, and their display.
 //!
-//! A [`Diagnostic`] says what is wrong, where, why and how to put it right. It is shown in one of
-//! two forms: for people on a terminal ([`render::terminal`]) and as HAProxy's own line
-//! ([`render::line`]) for the tools that read it. This crate knows no keyword and reads no file by
-//! itself.
+//! A [`Diagnostic`] contains the error, its location, its cause and its remedy. There are two output formats: one for people on a
+//! terminal ([`render::terminal`]) and HAProxy's one-line format ([`render::line`]) for tools. This crate knows no keywords and
+//! reads no files.
 
 #![forbid(unsafe_code)]
 

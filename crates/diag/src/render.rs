@@ -1,15 +1,14 @@
-//! Shows diagnostics: with the source line and an underline for a terminal, or as HAProxy's own
-//! line.
+//! Renders diagnostics: with the source line and an underline for a terminal, or as HAProxy's one-line form.
 //!
-//! Both write to a `String` and never fail. Cost is that of the shown lines, not of the files.
+//! Both write to a `String` and never fail. The cost depends on the lines shown, not on the file size.
 
 use crate::{Diagnostic, Severity, SourceMap, Span};
 use std::fmt::Write;
 
-/// Widest source line shown whole; of longer ones a window around the underline is shown.
+/// Longest source line shown whole; longer lines are cut to a window around the underline.
 const WINDOW: usize = 160;
 
-/// What a terminal form looks like.
+/// Whether the terminal form uses colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
     /// Plain text.
@@ -40,8 +39,7 @@ impl Paint {
     }
 }
 
-/// The form for people: severity and message, the place, the line with the words underlined, label,
-/// help and notes.
+/// Renders the form for people: severity and message, location, the source line with an underline, label, help and notes.
 pub fn terminal(diagnostic: &Diagnostic, sources: &SourceMap, colour: Colour) -> String {
     let paint = Paint::new(diagnostic.severity, colour);
     let Paint { head, bold, gutter, end } = paint;
@@ -74,16 +72,16 @@ pub fn terminal(diagnostic: &Diagnostic, sources: &SourceMap, colour: Colour) ->
     out
 }
 
-/// How a place is shown.
+/// How a location is underlined.
 struct Underline<'a> {
-    /// Before the position.
+    /// Precedes the location.
     arrow: &'a str,
-    /// Below each character.
+    /// Repeated below the underlined characters.
     mark: char,
     label: &'a str,
 }
 
-/// Writes a line of a source with an underlined part. Its number has `digits` digits at most.
+/// Writes a source line with part of it underlined. Its line number has at most `digits` digits.
 fn snippet(
     out: &mut String,
     sources: &SourceMap,
@@ -115,7 +113,7 @@ fn snippet(
     let _ = writeln!(out, "{:digits$} {gutter}|{end} {:indent$}{colour}{}{end}", "", "", labelled.trim_end());
 }
 
-/// The part of a long line around the underlined bytes, and how many bytes were cut in front of it.
+/// Returns the part of a long line around the underlined bytes, and how many bytes were cut before it.
 fn window(line: &[u8], from: usize, to: usize) -> (usize, &[u8]) {
     if line.len() <= WINDOW {
         return (0, line);
@@ -124,8 +122,7 @@ fn window(line: &[u8], from: usize, to: usize) -> (usize, &[u8]) {
     (start, &line[start..(start + WINDOW).min(line.len())])
 }
 
-/// Source bytes as they are shown: tabs as four spaces, control characters and broken UTF-8 as a
-/// replacement.
+/// Makes source bytes printable: tabs become four spaces, control characters and invalid UTF-8 the replacement character.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -139,11 +136,10 @@ fn shown(bytes: &[u8]) -> String {
     out
 }
 
-/// HAProxy's own form: `[ALERT]    (4711) : config : parsing [haproxy.cfg:31] : message`.
+/// Renders HAProxy's own form: `[ALERT]    (4711) : config : parsing [haproxy.cfg:31] : message`.
 ///
-/// Without a span the place is left out, and of what HAProxy shows without a place `config : ` too:
-/// it finds these faults after reading the files. Backticks become single quotes; label, help and
-/// related places follow behind semicolons.
+/// Without a span the location is left out, and so is `config : `: HAProxy finds such faults after parsing, where it does not print
+/// the prefix. Backticks become single quotes; label, help and related locations follow, separated by semicolons.
 pub fn line(diagnostic: &Diagnostic, sources: &SourceMap, pid: u32) -> String {
     let mut out = format!("{}({pid}) : ", diagnostic.severity.tag());
     if let Some(span) = diagnostic.span.filter(|_| !diagnostic.whole) {
@@ -167,7 +163,7 @@ pub fn line(diagnostic: &Diagnostic, sources: &SourceMap, pid: u32) -> String {
     out
 }
 
-/// A message that is not about the configuration, in HAProxy's form: `[NOTICE]   (4711) : message`.
+/// Renders a message that is not about the configuration, in HAProxy's form: `[NOTICE]   (4711) : message`.
 pub fn process_line(severity: Severity, pid: u32, message: &str) -> String {
     format!("{}({pid}) : {message}\n", severity.tag())
 }
@@ -206,7 +202,7 @@ error: unknown keyword `balanse` in backend `api`
     }
 
     #[test]
-    fn the_one_line_form_is_that_of_haproxy() {
+    fn one_line_form_matches_haproxy() {
         let (sources, span) = example();
         assert_eq!(
             line(&unknown(span), &sources, 4711),
@@ -254,7 +250,7 @@ error: frontend `web` is defined twice
     }
 
     #[test]
-    fn tabs_long_lines_and_broken_bytes_keep_the_underline_in_place() {
+    fn underline_is_aligned_with_tabs_long_lines_and_bad_utf8() {
         let mut sources = SourceMap::new();
         let tabs = sources.add("t", "\tx\ty\n");
         let shown = terminal(&Diagnostic::alert("m").at(Span::new(tabs, 3, 4)), &sources, Colour::Never);

@@ -1,8 +1,7 @@
-//! The texts that spans point into: configuration files, and others that are parsed alike (maps,
-//! certificate lists, conditions from the command line).
+//! The source texts that spans refer to: configuration files, and other texts that are parsed the same way (maps, certificate
+//! lists, conditions from the command line).
 //!
-//! Lines are counted only when the first message needs them, so a file without errors costs nothing
-//! here.
+//! Line starts are computed only when the first message needs them, so a file without errors costs nothing here.
 
 use std::sync::OnceLock;
 
@@ -10,30 +9,29 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileId(pub u32);
 
-/// A run of bytes in one file.
+/// A range of bytes in one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     /// The file.
     pub file: FileId,
     /// Byte offset of the first byte.
     pub start: u32,
-    /// Byte offset behind the last byte.
+    /// Byte offset after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// A span from `start` to before `end`.
+    /// Returns the span from `start` up to, but not including, `end`.
     pub fn new(file: FileId, start: usize, end: usize) -> Self {
         Self { file, start: start as u32, end: end as u32 }
     }
 
-    /// From the start of this span to the end of `last`, which stands behind it in the same file.
+    /// Extends this span to the end of `last`, a later span in the same file.
     pub fn to(self, last: Self) -> Self {
         Self { end: last.end.max(self.end), ..self }
     }
 
-    /// The part of this span from `start` to before `end`, offsets relative to it and kept within
-    /// it.
+    /// Returns the part of this span from `start` up to `end`, both relative to it and clamped to it.
     pub fn part(self, start: usize, end: usize) -> Self {
         let length = (self.end - self.start) as usize;
         Self {
@@ -43,18 +41,18 @@ impl Span {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// Whether the span holds no byte.
+    /// Returns whether the span is empty.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 }
 
-/// A line and column, both from 1; the column counts bytes.
+/// A line and a column, both counted from 1; the column counts bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Line, from 1.
@@ -63,7 +61,7 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One text and its name.
+/// A source text and its name.
 #[derive(Debug)]
 pub struct SourceFile {
     name: String,
@@ -72,25 +70,24 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// The name messages show, as given on the command line.
+    /// Returns the name shown in messages, as given on the command line.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// The line and column of a byte offset.
+    /// Returns the line and column of a byte offset.
     pub fn position(&self, offset: u32) -> Position {
         let starts = self.line_starts();
         let line = starts.partition_point(|start| *start <= offset).max(1);
         Position { line: line as u32, column: offset - starts[line - 1] + 1 }
     }
 
-    /// The bytes of a line counted from 1, without its line feed, and the offset at which it
-    /// starts.
+    /// Returns line `number`, counted from 1, without its line feed, and the offset at which it starts.
     pub fn line(&self, number: u32) -> (usize, &[u8]) {
         let starts = self.line_starts();
         let index = (number.max(1) as usize - 1).min(starts.len() - 1);
@@ -108,19 +105,19 @@ impl SourceFile {
     }
 }
 
-/// Every text that was read.
+/// All source texts read so far.
 #[derive(Debug, Default)]
 pub struct SourceMap {
     files: Vec<SourceFile>,
 }
 
 impl SourceMap {
-    /// No text yet.
+    /// Returns an empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a text. Texts beyond 4 GiB are cut: spans count in 32 bits.
+    /// Adds a text. Texts beyond 4 GiB are truncated: spans use 32-bit offsets.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<Vec<u8>>) -> FileId {
         let mut text = text.into();
         text.truncate(u32::MAX as usize - 1);
@@ -128,29 +125,29 @@ impl SourceMap {
         FileId(self.files.len() as u32 - 1)
     }
 
-    /// The file of an id given by [`SourceMap::add`] of this map.
+    /// Returns the file of an id that [`SourceMap::add`] of this map returned.
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
     }
 
-    /// Every file with its id.
+    /// Iterates over all files with their ids.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.files.iter().enumerate().map(|(index, file)| (FileId(index as u32), file))
     }
 
-    /// The bytes under a span.
+    /// Returns the bytes of a span.
     pub fn bytes(&self, span: Span) -> &[u8] {
         let text = &self.file(span.file).text;
         let end = (span.end as usize).min(text.len());
         &text[(span.start as usize).min(end)..end]
     }
 
-    /// The text under a span; bytes that are no UTF-8 are shown as U+FFFD.
+    /// Returns the text of a span; invalid UTF-8 becomes U+FFFD.
     pub fn text(&self, span: Span) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.bytes(span))
     }
 
-    /// Where a span begins.
+    /// Returns the position where a span begins.
     pub fn position(&self, span: Span) -> Position {
         self.file(span.file).position(span.start)
     }
@@ -161,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_become_lines_and_columns() {
+    fn offsets_map_to_lines_and_columns() {
         let mut map = SourceMap::new();
         let id = map.add("a.cfg", "one\ntwo\n\nfour");
         let file = map.file(id);
@@ -175,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_span_stays_within_it() {
+    fn part_is_clamped_to_the_span() {
         let span = Span::new(FileId(0), 10, 20);
         assert_eq!(span.part(2, 4), Span::new(FileId(0), 12, 14));
         assert_eq!(span.part(8, 40), Span::new(FileId(0), 18, 20));

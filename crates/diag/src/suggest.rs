@@ -1,14 +1,13 @@
-//! "Did you mean": the nearest of a set of words, when it is near enough to be what was meant.
+//! "Did you mean" suggestions: the nearest of a set of words, if it is near enough.
 
 use std::borrow::Cow;
 
-/// The candidate nearest to `word`, or `None` when none is near.
+/// Returns the candidate nearest to `word`, or `None` if none is near.
 ///
-/// Near is at most one edit (a letter too many, missing or wrong, or two neighbours swapped) for
-/// every three letters of the shorter word, at least one. Case differences count as half an edit
-/// would: not at all for the distance, but an exact case match wins among equals. An abbreviation
-/// (`set-hdr` of `set-header`), and a word with up to two letters before or behind what was meant
-/// (`tolower` of `lower`), are as near as one edit. Of equally near candidates the first wins.
+/// Near means at most one edit (an extra, missing or wrong letter, or two neighbours swapped) per three letters of the shorter
+/// word, and at least one. Case does not count as a difference; candidates equal to `word` are skipped. An abbreviation (`set-hdr`
+/// for `set-header`), and a word with one or two extra letters before or after it (`tolower` for `lower`), count as one edit. Of
+/// equally near candidates the first wins.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > LONGEST {
         return None;
@@ -40,10 +39,10 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// The longest word that is looked at. What is as long as this and half as much more is not near it.
+/// The longest word that is considered. A candidate at least half as long again can never be near.
 const LONGEST: usize = 64;
 const WIDTH: usize = LONGEST * 3 / 2;
-/// How far words of each length are from the empty one.
+/// Distance of words of each length from the empty word.
 const FROM_NOTHING: [u8; WIDTH] = {
     let mut row = [0; WIDTH];
     let mut column = 0;
@@ -54,7 +53,7 @@ const FROM_NOTHING: [u8; WIDTH] = {
     row
 };
 
-/// The word without capitals, which hardly any candidate has.
+/// Returns the word in lower case, borrowed if it has no capitals; few candidates have any.
 fn lowercase(word: &str) -> Cow<'_, str> {
     match word.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => word.to_ascii_lowercase().into(),
@@ -62,19 +61,18 @@ fn lowercase(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Which letters a word has, a bit for each; those that share a bit count as one.
+/// Returns the set of letters of a word, one bit each; letters that share a bit count as one.
 fn letters(word: &str) -> u32 {
     word.bytes().fold(0, |all, byte| all | 1 << (byte & 31))
 }
 
-/// The least number of edits between two words with these letters: each that only one of them has
-/// takes one.
+/// Returns a lower bound for the edits between words with these letter sets: a letter that only one of them has takes one edit.
 fn differ(left: u32, right: u32) -> usize {
     (left & !right).count_ones().max((right & !left).count_ones()) as usize
 }
 
-/// Whether `word` is `whole` without some letters: the first is there, at least two of three are,
-/// all in their order.
+/// Returns whether `word` is `whole` with letters left out: it has the first letter and at least two thirds of the letters, in
+/// order.
 fn abbreviates(word: &str, whole: &str) -> bool {
     let mut rest = whole.bytes();
     word.len() >= 4
@@ -84,15 +82,15 @@ fn abbreviates(word: &str, whole: &str) -> bool {
         && word.bytes().all(|byte| rest.any(|other| other == byte))
 }
 
-/// Whether `word` is `inside` with one or two letters before or behind it.
+/// Returns whether `word` is `inside` with one or two letters before or after it.
 fn surrounds(word: &str, inside: &str) -> bool {
     inside.len() >= 5
         && (1..=2).contains(&word.len().saturating_sub(inside.len()))
         && (word.starts_with(inside) || word.ends_with(inside))
 }
 
-/// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours,
-/// each one edit. Of words that are further apart than `limit`, anything that is more.
+/// Returns the optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours count as one edit
+/// each. If the distance exceeds `limit`, the result is any larger number.
 fn distance(left: &[u8], right: &[u8], limit: usize) -> usize {
     let width = right.len() + 1;
     let far = limit + 1;
@@ -103,7 +101,7 @@ fn distance(left: &[u8], right: &[u8], limit: usize) -> usize {
     let mut previous = FROM_NOTHING;
     let mut current = before;
     for row in 1..=left.len() {
-        // Beyond these columns there are more edits than `limit`.
+        // Outside these columns the distance exceeds `limit`.
         let columns = row.saturating_sub(limit).max(1)..(row + limit + 1).min(width);
         current[columns.start - 1] = if columns.start == 1 { row as u8 } else { far as u8 };
         for column in columns.clone() {
@@ -137,7 +135,7 @@ mod tests {
         &["balance", "bind", "backend", "mode", "server", "option", "timeout", "acl", "id"];
 
     #[test]
-    fn a_slip_of_the_hand_finds_its_word_and_a_stranger_does_not() {
+    fn typos_are_matched_and_unrelated_words_are_not() {
         let cases: &[(&str, Option<&str>)] = &[
             ("balanse", Some("balance")),
             ("balnace", Some("balance")),
@@ -160,7 +158,7 @@ mod tests {
         }
     }
 
-    /// As [`distance`], by its definition.
+    /// Computes [`distance`] directly from its definition.
     fn plain(left: &[u8], right: &[u8]) -> usize {
         let (Some((last, left_rest)), Some((other, right_rest))) = (left.split_last(), right.split_last())
         else {
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distance_is_exact_up_to_its_limit() {
+    fn distance_is_exact_up_to_the_limit() {
         let words: Vec<Vec<u8>> = (0..6u32)
             .flat_map(|length| {
                 (0..1 << length).map(move |bits| (0..length).map(|at| (bits >> at & 1) as u8).collect())

@@ -1,5 +1,4 @@
-//! A directory, by its descriptor: it stays the same one whatever the process gives up of the file
-//! system and of its rights.
+//! A directory, held by its descriptor: it stays accessible even after the process has changed its root or dropped privileges.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Who is to own a directory that is made: user and group, where the process becomes another.
+/// The owner of a new directory: user and group, if the process will switch to others.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DirectoryOwner {
     /// The user.
@@ -18,19 +17,19 @@ pub struct DirectoryOwner {
     pub group: Option<u32>,
 }
 
-/// A directory for files of one cache.
+/// A directory that holds the files of one cache.
 #[derive(Debug)]
 pub struct Directory {
     own: OwnedFd,
-    /// Where it is, for messages.
+    /// Its path, for messages.
     pub path: PathBuf,
 }
 
 impl Directory {
-    /// Opens it, and makes it where there is none; its parent has to be there.
+    /// Opens the directory and creates it if it does not exist; the parent must exist.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub fn open(path: &Path, owner: DirectoryOwner) -> io::Result<Self> {
         let is_new = match fs::mkdir(path, Mode::RWXU) {
             Ok(()) => true,
@@ -46,10 +45,10 @@ impl Directory {
         Ok(Self { own, path: path.into() })
     }
 
-    /// Takes the lock; `None` where another process has it.
+    /// Takes the lock; `None` if another process holds it.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn lock(&self) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = fs::openat(&self.own, "lock", flags, Mode::RUSR | Mode::WUSR)?;
@@ -60,29 +59,29 @@ impl Directory {
         }
     }
 
-    /// Makes a new file, in the place of one that was not written to its end.
+    /// Creates a file, replacing one that was left unfinished.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(fs::openat(&self.own, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn read(&self, name: &str) -> io::Result<File> {
-        // Whatever stands there under that name, opening it does not block.
+        // NONBLOCK keeps the open from blocking on a FIFO of that name.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         Ok(fs::openat(&self.own, name, flags, Mode::empty())?.into())
     }
 
-    /// Gives a file another name.
+    /// Renames a file.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(fs::renameat(&self.own, from, &self.own, to)?)
     }
@@ -90,7 +89,7 @@ impl Directory {
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system refuses; none where it is not there.
+    /// Any I/O error, except that the file does not exist.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match fs::unlinkat(&self.own, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -98,23 +97,23 @@ impl Directory {
         }
     }
 
-    /// The names of what is in it.
+    /// Lists the names of the directory's entries.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn names(&self) -> io::Result<impl Iterator<Item = String>> {
         let entries = fs::Dir::read_from(&self.own)?;
-        // A name that is no text is none of ours.
+        // A name that is not UTF-8 is not one of ours.
         Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str().map(str::to_owned).ok()))
     }
 }
 
-/// The name of the file with that number.
+/// Returns the name of file `number`.
 pub(crate) fn name(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The number of the file with that name, if it is one of a response.
+/// Returns the number of the file with that name, if the name is that of a stored response.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let is_one = name.len() == 16 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_one.then(|| u64::from_str_radix(name, 16).ok()).flatten()

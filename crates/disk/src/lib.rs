@@ -1,10 +1,10 @@
-//! The files of caches (`disk` in a `cache` section): the threads that read and write them. Which
-//! files there are and what is in them is known to `cache`, which has the work done here that blocks.
+//! The files of caches (`disk` in a `cache` section): the threads that read and write them. The `cache` crate knows which files
+//! exist and holds their descriptions, and delegates the blocking work to this crate.
 //!
-//! A directory is one process's at a time, which holds a lock on the file `lock` there; another one
-//! waits for it. Files that are there then are looked through, and used. A file appears under its
-//! name when all of it is written; one that is not what it should be is removed when that is seen.
-//! What the system refuses is told, and loses nothing but what was to be kept. Called by the binary.
+//! A directory belongs to one process at a time, which holds a lock on the file `lock` in it; another process waits for the lock.
+//! Existing files are then scanned and reused. A file appears under its final name only once it is completely written; a damaged
+//! one is removed when it is found. I/O errors are reported and cost nothing but the responses that were to be stored. Called by
+//! the binary.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Looking through the files that an earlier process left: what is whole is used again, what is not
-//! is removed. Files that are none of a cache's stay as they are.
+//! Scans the files that an earlier process left: complete files are reused, damaged ones are removed. Files that do not belong to
+//! the cache are left alone.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use cache::{Clocks, Store};
 use crate::directory::{Directory, number};
 use crate::transfer::{self, ReadFailed};
 
-/// The instant, on both clocks.
+/// Returns the current time on both clocks.
 pub(crate) fn now() -> Clocks {
     let wall = WallTime::now();
     Clocks { ms: now_ms(), wall_ms: wall.seconds * 1000 + i64::from(wall.millis()) }
 }
 
-/// Adds to `store` what is in `directory`; the highest number of a file. `goes_on` is asked before
-/// each; `refused` hears what cannot be removed.
+/// Adds the files of `directory` to `store` and returns the highest file number. `goes_on` is asked before each file; `refused` is
+/// called with the errors of removals.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -51,7 +51,7 @@ pub(crate) fn scan(
     Ok(highest)
 }
 
-/// Whether the file is used from now on.
+/// Returns whether the file can be reused.
 fn is_of_use(directory: &Directory, store: &Store, name: &str, number: u64) -> bool {
     let described = directory
         .read(name)
@@ -60,7 +60,7 @@ fn is_of_use(directory: &Directory, store: &Store, name: &str, number: u64) -> b
     match described {
         Ok((header, described)) => store.found_file(&described, &header, now_ms()),
         Err(ReadFailed::Wrong) => false,
-        // What cannot be read now may be next time.
+        // An I/O error may be gone next time.
         Err(ReadFailed::System(_)) => true,
     }
 }

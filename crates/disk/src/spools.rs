@@ -1,4 +1,4 @@
-//! Responses that go into their files as they come, piece by piece.
+//! Responses that are written to their files while they arrive, piece by piece.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use cache::{Clocks, HEADER, Spooled};
 
 use crate::directory::{Directory, name};
 
-/// Those that are on their way, by the numbers of their files.
+/// The unfinished files, by number.
 #[derive(Default)]
 pub(crate) struct Spools(HashMap<u64, Spool>);
 
@@ -26,32 +26,32 @@ impl Spools {
     /// Begins a file.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn create(&mut self, directory: &Directory, own: &Spooled, now: Clocks) -> io::Result<()> {
         let mut file = directory.create(&unfinished(own.number))?;
         let described = own.describe(now);
-        // Without its header it is no file of a response.
+        // Without a valid header the file is not taken for a response.
         let written = file.write_all(&[&[0; HEADER][..], &described].concat());
         self.0.insert(own.number, Spool { file, described });
         written
     }
 
-    /// Adds to a file.
+    /// Appends to a file.
     ///
     /// # Errors
-    /// What the system refuses; the file is not there any more then.
+    /// Any I/O error; the file has then been removed.
     pub(crate) fn append(&mut self, number: u64, bytes: &[u8]) -> io::Result<()> {
         match self.0.get_mut(&number) {
             Some(spool) => spool.file.write_all(bytes),
-            // That it failed before was told.
+            // The earlier failure was reported already.
             None => Ok(()),
         }
     }
 
-    /// Completes a file with a body of so many bytes, which appears now; false where it failed before.
+    /// Completes a file whose body has `body` bytes and makes it visible. Returns false if it failed earlier.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// Any I/O error.
     pub(crate) fn commit(&mut self, directory: &Directory, number: u64, body: u64) -> io::Result<bool> {
         let Some(spool) = self.0.remove(&number) else { return Ok(false) };
         spool.file.write_all_at(&cache::header(number, body, &spool.described), 0)?;
@@ -59,10 +59,10 @@ impl Spools {
         Ok(true)
     }
 
-    /// Forgets a file.
+    /// Discards an unfinished file.
     pub(crate) fn abort(&mut self, directory: &Directory, number: u64) {
         if self.0.remove(&number).is_some() {
-            // What cannot be removed now the next process tries again.
+            // If this fails, the next process removes the file.
             let _ = directory.remove(&unfinished(number));
         }
     }

@@ -1,4 +1,4 @@
-//! The threads of one cache: one that has the directory and changes what is in it, two that read.
+//! The threads of one cache: one owns the directory and changes its contents, two read.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,32 +14,32 @@ use crate::scan::{now, scan};
 use crate::spools::Spools;
 use crate::transfer::{self, OpenFile, ReadFailed};
 
-/// Told what the system refuses.
+/// Reports I/O errors.
 pub type ReportFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How often it is looked whether another process has let go of the directory.
+/// How often the lock on the directory is retried.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How many read at once.
+/// Number of reading threads.
 const READERS: usize = 2;
 
-/// The same is told once in so many ms.
+/// Minimum interval between reports of the same error, in ms.
 const SILENCE: u64 = 60_000;
 
-/// What the threads of one cache share.
+/// State shared by the threads of one cache.
 struct ThreadWork {
     store: Weak<Store>,
     files: Arc<StoreFiles>,
     directory: Directory,
     tell: ReportFn,
-    /// When something was told last, in ms of the monotonic clock; 0 for never.
+    /// When the last report was made, in ms of the monotonic clock; 0 for never.
     told_ms: AtomicU64,
 }
 
-/// Starts the threads of `store`, which end with its files.
+/// Starts the threads of `store`, which end when its files are closed.
 ///
 /// # Errors
-/// There are no threads left.
+/// A thread cannot be started.
 pub fn serve(store: &Arc<Store>, directory: Directory, tell: ReportFn) -> io::Result<()> {
     let Some(files) = store.files.clone().filter(|files| files.begin()) else { return Ok(()) };
     let (store, told_ms) = (Arc::downgrade(store), AtomicU64::new(0));
@@ -58,7 +58,7 @@ fn spawn(main: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 impl ThreadWork {
-    /// Has the directory, once nobody else has, looks through it, and makes changes to the end.
+    /// Waits for the lock on the directory, scans it, and then applies changes until the end.
     fn change(&self) {
         let lock = loop {
             if self.files.is_closed() {
@@ -93,12 +93,12 @@ impl ThreadWork {
                 change => self.spool(&mut spools, change),
             }
         }
-        // From here on the directory may be another process's.
+        // From here on another process may take the directory.
         drop(lock);
     }
 
     fn write(&self, entry: &Arc<Entry>, object: &Object) {
-        // What was purged while it waited is not written.
+        // An entry that was purged while it waited is not written.
         let written = match entry.is_gone() {
             true => Ok(false),
             false => transfer::write(&self.directory, entry.number, object, now()).map(|()| true),
@@ -111,7 +111,7 @@ impl ThreadWork {
         }
     }
 
-    /// Takes what comes of a response that goes into its file as it comes.
+    /// Handles a change to a response that is written while it arrives.
     fn spool(&self, spools: &mut Spools, change: FileChange) {
         let failed = |spools: &mut Spools, number, error: &io::Error| {
             self.refused("write to", error);
@@ -151,7 +151,7 @@ impl ThreadWork {
         }
     }
 
-    /// Reads what is asked for to the end.
+    /// Serves read requests until the end.
     fn read(&self) {
         while let Some(read) = self.files.next_read() {
             match read {
@@ -173,7 +173,7 @@ impl ThreadWork {
         }
         match self.load_from(entry) {
             Ok(loaded) => loaded,
-            // It was removed meanwhile.
+            // The file was removed in the meantime.
             Err(ReadFailed::Wrong) if entry.is_gone() => None,
             Err(ReadFailed::Wrong) => {
                 self.wrong(entry);
@@ -221,7 +221,7 @@ impl ThreadWork {
         self.say(&format!("cannot {what} {}: {error}", self.place()));
     }
 
-    /// Tells, but not again and again.
+    /// Reports an error, at most once per [`SILENCE`].
     fn say(&self, text: &str) {
         let (now, last) = (now_ms().max(1), self.told_ms.load(Relaxed));
         if last == 0 || now.saturating_sub(last) >= SILENCE {

@@ -1,4 +1,4 @@
-//! One response into a file, and out of one.
+//! Writing a response to a file, and reading it back.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,9 +11,9 @@ use crate::directory::{Directory, name};
 /// Why a response could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadFailed {
-    /// The file is not what it should be.
+    /// The file is damaged.
     Wrong,
-    /// What the system refused.
+    /// An I/O error.
     System(io::Error),
 }
 
@@ -26,17 +26,17 @@ impl From<Wrong> for ReadFailed {
 impl From<io::Error> for ReadFailed {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // It is shorter than it says, or somebody removed it.
+            // The file is truncated or was removed.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound => Self::Wrong,
             _ => Self::System(error),
         }
     }
 }
 
-/// Writes `object` into the file with that number, which appears when all of it is there.
+/// Writes `object` to file `number`, which becomes visible once it is complete.
 ///
 /// # Errors
-/// What the system refuses: nothing is left.
+/// Any I/O error; no file is left behind.
 pub(crate) fn write(directory: &Directory, number: u64, object: &Object, now: Clocks) -> io::Result<()> {
     let (name, unfinished) = (name(number), name(number) + ".tmp");
     let written = directory
@@ -44,7 +44,7 @@ pub(crate) fn write(directory: &Directory, number: u64, object: &Object, now: Cl
         .and_then(|file| write_all(file, number, object, now))
         .and_then(|()| directory.rename(&unfinished, &name));
     if written.is_err() {
-        // What could not be written may not be removable either: the next process tries again.
+        // If this fails too, the next process removes the file.
         let _ = directory.remove(&unfinished);
     }
     written
@@ -61,10 +61,10 @@ fn write_all(mut file: File, number: u64, object: &Object, now: Clocks) -> io::R
     file.write_all(&text)
 }
 
-/// Reads the header and the description of the file with that number.
+/// Reads the header and the description of file `number`.
 ///
 /// # Errors
-/// It is wrong, or cannot be read.
+/// The file is damaged or cannot be read.
 pub(crate) fn describe(
     file: &mut File,
     number: u64,
@@ -104,10 +104,10 @@ impl Blocks for OpenFile {
     }
 }
 
-/// Reads the body that follows.
+/// Reads the body that follows the header.
 ///
 /// # Errors
-/// It is wrong, or cannot be read.
+/// The file is damaged or cannot be read.
 pub(crate) fn body(file: &mut File, header: &FileHeader) -> Result<Vec<u8>, ReadFailed> {
     let length = usize::try_from(header.body).map_err(|_| Wrong)?;
     let mut body = Vec::with_capacity(length);

@@ -1,9 +1,8 @@
-//! One connection to an application without its socket (FastCGI specification, 3 to 5).
+//! A connection to a FastCGI application, without its socket (FastCGI specification, 3 to 5).
 //!
-//! The caller owns the socket, the read buffer, the bodies and the clock. Its turn: one read,
-//! `receive` in a loop until it tells of nothing more, the streams that have something to send,
-//! `next_writable` in a loop, and everything in `output` with one write. Files: `receive` takes
-//! records apart, this one writes them and keeps the streams.
+//! The caller owns the socket, the read buffer, the bodies and the clock. On each turn it reads once, calls `receive` in a loop
+//! until it returns no event, sends on the streams that have data, calls `next_writable` in a loop, and sends everything in
+//! `output` with one write. The `receive` module parses records; this one writes them and keeps the streams.
 
 mod receive;
 #[cfg(test)]
@@ -21,78 +20,78 @@ use crate::{Pairs, Parameters};
 pub use receive::Closed;
 use receive::ReadState;
 
-/// Bytes of output that wait before streams have to.
+/// Bytes of pending output from which on streams have to wait.
 const OUTPUT: usize = 64 * 1024;
-/// The most that one record of a request's body has: what leaves in one piece.
+/// Maximum content of one record of a request body, which is sent in one piece.
 const PIECE: usize = 16 * 1024;
-/// Bytes of one body that nobody has taken yet, from which on nothing is read.
+/// Unconsumed bytes of one body from which on nothing more is read.
 const HELD: usize = 64 * 1024;
-/// The most of one message of the application that is kept.
+/// Maximum length of one message of the application that is kept.
 const MESSAGE: usize = 8 * 1024;
 
 const MAX_REQS: &[u8] = b"FCGI_MAX_REQS";
 const MPXS_CONNS: &[u8] = b"FCGI_MPXS_CONNS";
 
-/// What the configuration says of connections to an application (manual, 10.1.1).
+/// The configured options of connections to an application (manual, 10.1.1).
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `option keep-conn`: whether a connection outlives its request.
+    /// `option keep-conn`: keep the connection open after a request.
     pub keeps: bool,
-    /// `option mpxs-conns`: whether it has more than one request at a time.
+    /// `option mpxs-conns`: send several requests at a time.
     pub multiplexes: bool,
-    /// `option max-reqs`: how many.
+    /// `option max-reqs`: the maximum number of concurrent requests.
     pub most: u16,
-    /// `option get-values`: whether the application is asked for both.
+    /// `option get-values`: ask the application for both values.
     pub asks: bool,
-    /// Whether messages of the application are told.
+    /// Whether the application's messages (stderr) are reported.
     pub wants_messages: bool,
-    /// How heads of responses are read.
+    /// Parser options for response heads.
     pub head: ParseOptions,
 }
 
-/// Why no request can be begun.
+/// Why a request cannot be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenError {
-    /// There are as many as the application takes.
+    /// The application's limit of concurrent requests is reached.
     Full,
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     streams: Vec<Option<RequestStream>>,
-    /// How many places are taken, and how many of them the caller has forgotten.
+    /// Slots in use, and how many of these the caller has released.
     live: usize,
     orphans: usize,
-    /// Whether one of those was ended before its time.
+    /// Whether a released request was aborted.
     has_aborted: bool,
-    /// How many bodies there are that nobody takes.
+    /// Number of bodies that have reached their limit of unconsumed bytes.
     choked: usize,
-    /// Requests begun so far.
+    /// Requests started so far.
     total: u32,
     reading: ReadState,
-    /// The message of the last event.
+    /// The head and the message of the last event.
     head: Head,
     message: Vec<u8>,
-    /// Memory for heads to come.
+    /// A reusable buffer for heads.
     spare: Option<Box<Gathered>>,
     output: Outgoing,
-    /// How much of it may be sent while the application was not heard.
+    /// How much of the output may be sent before the application has answered.
     question: Option<usize>,
-    /// Streams that wait for room.
+    /// Streams that wait for room in the output.
     waiting: VecDeque<StreamKey>,
 }
 
 impl Connection {
-    /// A connection; its question, if it has one, is in the output.
+    /// Returns a new connection; its GET_VALUES query, if there is one, is in the output.
     #[must_use]
     pub fn new(config: Config) -> Connection {
         let mut output = Outgoing::default();
         let question = config.asks.then(|| {
             let mut names = Parameters::new(usize::MAX);
             for name in [MAX_REQS, MPXS_CONNS] {
-                // There is room for everything.
+                // There is room for all of them.
                 let _ = names.add(name, b"");
             }
             record::write(kind::GET_VALUES, 0, names.bytes(), output.end());
@@ -116,41 +115,41 @@ impl Connection {
         }
     }
 
-    /// How many requests it takes at once. Before the application has said so: one.
+    /// Returns how many concurrent requests the application accepts: one until it has answered.
     #[must_use]
     pub fn most(&self) -> usize {
         let is_one = self.question.is_some() || !self.config.multiplexes;
         if is_one { 1 } else { self.config.most.max(1).into() }
     }
 
-    /// How many more requests may be begun.
+    /// Returns how many more requests may be started.
     #[must_use]
     pub fn free(&self) -> usize {
         if !self.config.keeps && self.total > 0 { 0 } else { self.most().saturating_sub(self.live) }
     }
 
-    /// Requests that are not over, those included that the caller has forgotten.
+    /// Returns the number of unfinished requests, including those the caller has released.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.live
     }
 
-    /// Whether all that there is was forgotten by the caller.
+    /// Returns whether the caller has released all requests.
     #[must_use]
     pub fn is_forgotten(&self) -> bool {
         self.live == self.orphans
     }
 
-    /// Whether a request was forgotten before it was over: the application may go on with it.
+    /// Returns whether a request was released before it was finished: the application may still be working on it.
     #[must_use]
     pub fn has_aborted(&self) -> bool {
         self.has_aborted
     }
 
-    /// Begins a request of this method; with `ends` it has no body.
+    /// Starts a request with this method; with `ends` it has no body.
     ///
     /// # Errors
-    /// There is no place for it.
+    /// No slot is free.
     pub fn open(
         &mut self,
         parameters: &Parameters,
@@ -161,7 +160,7 @@ impl Connection {
             return Err(OpenError::Full);
         }
         let slot = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
-        // No more than `max-reqs`, which fits.
+        // At most `max-reqs`, which fits.
         let slot = u16::try_from(slot).map_err(|_| OpenError::Full)?;
         self.total = self.total.wrapping_add(1);
         let stream = RequestStream::new(self.total, method);
@@ -181,15 +180,14 @@ impl Connection {
         Ok(key)
     }
 
-    /// Writes a part of a request's body; how many bytes were taken. With `end` nothing follows,
-    /// once all of `data` is taken. Where nothing was, [`next_writable`](Self::next_writable) tells
-    /// when there is room.
+    /// Writes part of a request body and returns how many bytes were taken. With `end` the body is complete once all of `data` is
+    /// taken. If nothing was taken, [`next_writable`](Self::next_writable) reports when there is room.
     pub fn send_data(&mut self, key: StreamKey, data: &[u8], end: bool) -> usize {
         let room = (OUTPUT + HEADER).saturating_sub(self.pending());
         let output = self.output.end();
         let Some(stream) = find(&mut self.streams, key) else { return data.len() };
         if stream.is_ended || stream.is_sent {
-            // Nobody reads it any more.
+            // The application ignores the rest of the body.
             return data.len();
         }
         let taken = data.len().min(room.saturating_sub(HEADER));
@@ -210,7 +208,7 @@ impl Connection {
         taken
     }
 
-    /// The next stream that waited for room and has it now.
+    /// Returns the next stream that waited for room and now has it.
     pub fn next_writable(&mut self) -> Option<StreamKey> {
         if self.pending() >= OUTPUT {
             return None;
@@ -224,7 +222,7 @@ impl Connection {
         None
     }
 
-    /// The caller has used so many bytes of the stream's body.
+    /// Records that the caller has used `count` bytes of the stream's body.
     pub fn consume(&mut self, key: StreamKey, count: usize) {
         if let Some(stream) = find(&mut self.streams, key) {
             let was_choked = stream.held >= HELD;
@@ -233,8 +231,7 @@ impl Connection {
         }
     }
 
-    /// The caller forgets the stream. One that is not over is aborted; its place is free once the
-    /// application has ended it.
+    /// Releases a stream. If it is not finished it is aborted, and its slot becomes free when the application has ended it.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = find(&mut self.streams, key) else { return };
         self.choked -= usize::from(stream.held >= HELD);
@@ -259,31 +256,31 @@ impl Connection {
         }
     }
 
-    /// Whether reading must stop: somebody does not take what there is for them.
+    /// Returns whether reading must pause because a body is not being consumed.
     #[must_use]
     pub fn must_drain(&self) -> bool {
         self.choked > 0
     }
 
-    /// The head of the last event; to be swapped with the caller's own.
+    /// Returns the head of the last event, to be swapped with the caller's own.
     pub fn head_mut(&mut self) -> &mut Head {
         &mut self.head
     }
 
-    /// The message of the last event.
+    /// Returns the message of the last event.
     #[must_use]
     pub fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// What is to be sent now.
+    /// Returns the bytes that can be sent now.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         let waiting = self.output.waiting();
         &waiting[..self.question.unwrap_or(waiting.len())]
     }
 
-    /// The first `count` bytes of the output are sent. Streams may have become writable.
+    /// Records that the first `count` bytes of the output were sent. Streams may have become writable.
     pub fn sent(&mut self, count: usize) {
         self.output.advance(count, PIECE);
         if let Some(left) = &mut self.question {
@@ -291,13 +288,13 @@ impl Connection {
         }
     }
 
-    /// Bytes that wait in the output, those included that must.
+    /// Returns the number of bytes in the output, including those that must wait.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.output.len()
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn shrink(&mut self) {
         self.head.clear();
         self.head.shrink(0);
@@ -306,7 +303,7 @@ impl Connection {
         self.waiting.shrink_to_fit();
     }
 
-    /// Takes in what the application says of itself.
+    /// Applies the values that the application reported.
     fn settle(&mut self, pairs: Pairs<'_>) {
         for (name, value) in pairs {
             let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
@@ -322,7 +319,7 @@ impl Connection {
     }
 }
 
-/// The stream of a key, unless the caller has forgotten it.
+/// Returns the stream of a key unless the caller has released it.
 fn find(streams: &mut [Option<RequestStream>], key: StreamKey) -> Option<&mut RequestStream> {
     let stream = streams.get_mut(key.index())?.as_mut()?;
     (stream.number == key.number && !stream.is_released).then_some(stream)

@@ -1,4 +1,4 @@
-//! What `receive` tells.
+//! The events of `receive`.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use http::ErrorKind;
 
 use crate::StreamKey;
 
-/// What came from the application.
+/// An event from the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The head of a response, in [`crate::Connection::head_mut`].
@@ -14,38 +14,38 @@ pub enum Event {
         /// The stream.
         key: StreamKey,
     },
-    /// Part of a body. The caller owes a [`crate::Connection::consume`] of as many bytes.
+    /// Part of a body. The caller must [`crate::Connection::consume`] as many bytes later.
     Data {
         /// The stream.
         key: StreamKey,
-        /// Where in the input the bytes are.
+        /// The position of the bytes in the input.
         range: Range<usize>,
     },
-    /// The end of the response; trailers, where there are any, in [`crate::Connection::head_mut`].
+    /// The end of the response; trailers, if any, are in [`crate::Connection::head_mut`].
     End {
         /// The stream.
         key: StreamKey,
         /// Whether there are trailers.
         trailers: bool,
     },
-    /// There will be no response, or no more of it.
+    /// The response failed, or was cut short.
     Broken {
         /// The stream.
         key: StreamKey,
-        /// What is wrong.
+        /// The reason.
         how: Broken,
     },
-    /// A message of the application, in [`crate::Connection::message`].
+    /// A message from the application, in [`crate::Connection::message`].
     Message,
 }
 
-/// Why a response is not whole.
+/// Why a response is incomplete or missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// It ended too early.
     Cut,
-    /// What came is no response.
+    /// The output is not a valid response.
     Malformed(ErrorKind),
-    /// The application has not looked at the request: it has too many.
+    /// The application refused the request because it has too many.
     Refused,
 }

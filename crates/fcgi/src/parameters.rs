@@ -1,10 +1,10 @@
-//! Pairs of names and values as FastCGI writes them (specification, 3.4).
+//! Name-value pairs in FastCGI's encoding (specification, 3.4).
 
-/// What would make them longer than they may be.
+/// The pairs would exceed the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Pairs that were written, within a limit.
+/// Encoded pairs, up to a limit.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// None yet; of all of them together `limit` bytes at most.
+    /// Returns an empty list that may grow to `limit` bytes in total.
     #[must_use]
     pub fn new(limit: usize) -> Parameters {
         Parameters { bytes: Vec::new(), limit }
@@ -21,12 +21,12 @@ impl Parameters {
     /// Adds a pair.
     ///
     /// # Errors
-    /// There is no room for it; it was not added.
+    /// The pair exceeds the limit; it was not added.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooLong> {
         self.add_mapped(name, value, |byte| byte)
     }
 
-    /// Adds a pair whose name is spelled otherwise, byte for byte.
+    /// Adds a pair, mapping each byte of the name with `spell`.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -42,7 +42,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds the pair of a request's field: `HTTP_` and the name as a variable.
+    /// Adds the pair of a request header field: `HTTP_` and the name in the spelling of variables.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -54,7 +54,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds a pair whose value is in parts.
+    /// Adds a pair with a value in parts.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -81,30 +81,30 @@ impl Parameters {
         Ok(())
     }
 
-    /// All of them.
+    /// Returns the encoded pairs.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A byte of a name as CGI has it in variables (RFC 3875, 4.1.18).
+/// Maps a byte of a field name to its form in a CGI variable name (RFC 3875, 4.1.18).
 pub(crate) fn variable(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
 }
 
-/// Reads pairs; ends at the first that is not whole.
+/// Iterates over encoded pairs; ends at the first incomplete one.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a>(&'a [u8]);
 
 impl<'a> Pairs<'a> {
-    /// Those in `bytes`.
+    /// Returns an iterator over the pairs in `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Pairs<'a> {
         Pairs(bytes)
     }
 
-    /// What was not read.
+    /// Returns the bytes that were not read.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.0
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_read_as_they_were_written_whatever_their_length() {
+    fn pairs_of_any_length_round_trip() {
         let long = vec![b'v'; 70_000];
         let pairs: [(&[u8], &[u8]); 5] =
             [(b"A", b""), (b"", b"x"), (&long[..127], &long[..128]), (&long[..128], b"y"), (b"Z", &long)];
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_is_cut_anywhere_is_not_read() {
+    fn truncated_pairs_are_not_returned() {
         let mut all = Parameters::new(1000);
         all.add(b"NAME", &[b'v'; 200]).unwrap();
         for cut in 0..all.bytes().len() {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_leaves_nothing_behind() {
+    fn pair_over_the_limit_is_refused_and_not_added() {
         let mut all = Parameters::new(10);
         all.add(b"ABC", b"12345").unwrap();
         assert_eq!(all.add(b"", b""), Err(TooLong));

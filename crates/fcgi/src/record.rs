@@ -1,21 +1,21 @@
-//! Records: eight bytes that say what follows (FastCGI specification, 3.3).
+//! Records and their eight-byte header (FastCGI specification, 3.3).
 
-/// The only version there is.
+/// The only protocol version.
 pub const VERSION: u8 = 1;
 
-/// Bytes before the content.
+/// Length of a record header.
 pub const HEADER: usize = 8;
 
-/// The most content that a record has.
+/// Maximum content length of a record.
 pub const MOST: usize = 65535;
 
-/// The role of an application that answers requests.
+/// The responder role: an application that answers requests.
 pub const RESPONDER: u16 = 1;
 
-/// The flag of a request behind which the connection stays open.
+/// The BEGIN_REQUEST flag that keeps the connection open after the request.
 pub const KEEP_CONN: u8 = 1;
 
-/// What a record is.
+/// Record types.
 pub mod kind {
     #![allow(missing_docs)]
     pub const BEGIN_REQUEST: u8 = 1;
@@ -31,7 +31,7 @@ pub mod kind {
     pub const UNKNOWN_TYPE: u8 = 11;
 }
 
-/// How a request ended, by the fifth byte of END_REQUEST.
+/// Protocol status in END_REQUEST, its fifth byte: how the request ended.
 pub mod status {
     #![allow(missing_docs)]
     pub const REQUEST_COMPLETE: u8 = 0;
@@ -40,21 +40,21 @@ pub mod status {
     pub const UNKNOWN_ROLE: u8 = 3;
 }
 
-/// The beginning of a record.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// See [`kind`].
+    /// The record type; see [`kind`].
     pub kind: u8,
-    /// The request; 0 where it is about the connection.
+    /// The request id; 0 for records about the connection.
     pub id: u16,
-    /// Bytes of content.
+    /// Content length in bytes.
     pub length: u16,
-    /// Bytes behind the content that mean nothing.
+    /// Length of the padding after the content.
     pub padding: u8,
 }
 
 impl RecordHeader {
-    /// Reads one; `None` where there are too few bytes. The version is not looked at, as in HAProxy.
+    /// Parses a header; `None` if there are too few bytes. The version is not checked, as in HAProxy.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<RecordHeader> {
         let &[_, kind, id1, id0, length1, length0, padding, _] = bytes.first_chunk::<HEADER>()?;
@@ -62,7 +62,7 @@ impl RecordHeader {
         Some(RecordHeader { kind, id, length, padding })
     }
 
-    /// Its bytes.
+    /// Returns the encoded header.
     #[must_use]
     pub fn bytes(self) -> [u8; HEADER] {
         let ([id1, id0], [length1, length0]) = (self.id.to_be_bytes(), self.length.to_be_bytes());
@@ -70,22 +70,22 @@ impl RecordHeader {
     }
 }
 
-/// Writes records of this kind for `content`, as many as it takes; none where it is empty.
+/// Writes `content` as records of type `kind`, as many as it takes; none if it is empty.
 pub fn write(kind: u8, id: u16, content: &[u8], out: &mut Vec<u8>) {
     for piece in content.chunks(MOST) {
-        // A piece is no longer than its field can tell.
+        // A chunk is at most `MOST` long, which fits the length field.
         let length = u16::try_from(piece.len()).unwrap_or(u16::MAX);
         out.extend_from_slice(&RecordHeader { kind, id, length, padding: 0 }.bytes());
         out.extend_from_slice(piece);
     }
 }
 
-/// Writes an empty record, which ends a stream of its kind.
+/// Writes an empty record, which ends a stream of its type.
 pub fn write_end(kind: u8, id: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&RecordHeader { kind, id, length: 0, padding: 0 }.bytes());
 }
 
-/// Writes the record that begins a request.
+/// Writes the BEGIN_REQUEST record.
 pub fn write_begin(id: u16, keeps: bool, out: &mut Vec<u8>) {
     let [role1, role0] = RESPONDER.to_be_bytes();
     let flags = if keeps { KEEP_CONN } else { 0 };
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_read_as_it_was_written() {
+    fn header_round_trips() {
         let header = RecordHeader { kind: kind::STDOUT, id: 0x1234, length: 0xabcd, padding: 7 };
         assert_eq!(RecordHeader::read(&header.bytes()), Some(header));
         assert_eq!(header.bytes(), [1, 6, 0x12, 0x34, 0xab, 0xcd, 7, 0]);

@@ -1,7 +1,7 @@
-//! The parameters of a request as HAProxy makes them (configuration manual, 10.2; RFC 3875, 4.1).
+//! The parameters of a request as HAProxy sends them (configuration manual, 10.2; RFC 3875, 4.1).
 //!
-//! Names and values that rules set come in as they are; the expressions behind them are the
-//! caller's matter, and so is the regular expression that finds the script.
+//! Names and values set by rules are passed in evaluated; evaluating the expressions, and matching the regular expression that
+//! finds the script name, is up to the caller.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use http::{Head, KnownName};
 
 use crate::parameters::{Parameters, TooLong, variable};
 
-/// Fields that applications do not see unless they are passed on purpose (manual, 10.1.1
-/// `pass-header`): of this hop, secret, or named as a variable that programs believe.
+/// Header fields that applications do not see unless they are passed explicitly (manual, 10.1.1 `pass-header`): hop-by-hop fields,
+/// credentials, and `Proxy`, whose variable programs trust.
 const HIDDEN: [&[u8]; 9] = [
     b"authorization",
     b"connection",
@@ -24,62 +24,62 @@ const HIDDEN: [&[u8]; 9] = [
     b"upgrade",
 ];
 
-/// Whether a field of this name is hidden from applications.
+/// Returns whether a field of this name is hidden from applications.
 #[must_use]
 pub fn hides(name: &[u8]) -> bool {
     HIDDEN.iter().any(|hidden| hidden.eq_ignore_ascii_case(name))
 }
 
-/// A parameter that a rule sets.
+/// A parameter set by a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamValue {
-    /// Its name, as a variable.
+    /// Its name, in the spelling of variables.
     pub name: Box<[u8]>,
-    /// Not empty.
+    /// Its value; not empty.
     pub value: Vec<u8>,
 }
 
 impl ParamValue {
-    /// One whose name is spelled as variables are.
+    /// Returns a parameter with its name converted to the spelling of variables.
     #[must_use]
     pub fn new(name: &[u8], value: Vec<u8>) -> ParamValue {
         ParamValue { name: name.iter().map(|byte| variable(*byte)).collect(), value }
     }
 }
 
-/// What runs, and what is told to it: both parts of the path.
+/// The path, split into the script name and the path info.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptPath {
-    /// The path up to the script's name.
+    /// The path up to and including the script's name.
     pub name: Vec<u8>,
-    /// What is behind it.
+    /// The rest of the path.
     pub path_info: Vec<u8>,
 }
 
-/// What parameters are made of.
+/// Everything that the parameters are built from.
 #[derive(Debug, Clone)]
 pub struct FcgiRequest<'a> {
-    /// The request.
+    /// The request head.
     pub head: &'a Head,
     /// The target as the client wrote it.
     pub target: &'a [u8],
     /// `docroot`.
     pub docroot: &'a [u8],
-    /// What the path means.
+    /// The split path.
     pub script: &'a ScriptPath,
-    /// The end of the client's connection that is the client's.
+    /// The client's address.
     pub client: Option<SocketAddr>,
-    /// The other one.
+    /// The local address of the client's connection.
     pub local: Option<SocketAddr>,
-    /// Whether the client speaks TLS.
+    /// Whether the client connection uses TLS.
     pub is_tls: bool,
-    /// The length of the body, where no field tells it.
+    /// The length of the body, used if there is no Content-Length.
     pub length: u64,
-    /// Hidden fields that are passed all the same.
+    /// Hidden fields that are passed nevertheless.
     pub passed: &'a [Box<[u8]>],
-    /// Parameters that rules set, no two of one name.
+    /// Parameters set by rules, with distinct names.
     pub set: &'a [ParamValue],
-    /// What serves.
+    /// The value of `SERVER_SOFTWARE`.
     pub software: &'a str,
 }
 
@@ -87,7 +87,7 @@ impl FcgiRequest<'_> {
     /// Writes all parameters.
     ///
     /// # Errors
-    /// There is no room for them.
+    /// The parameters exceed the limit.
     pub fn write(&self, out: &mut Parameters) -> Result<(), TooLong> {
         let mut has_length = false;
         for (name, value) in self.head.fields() {
@@ -106,7 +106,7 @@ impl FcgiRequest<'_> {
         self.write_defaults(has_length, out)
     }
 
-    /// What rules set of a name, or what it is otherwise.
+    /// Returns the value that a rule set for a name, or the default.
     fn said<'s>(&'s self, name: &[u8], otherwise: &'s [u8]) -> &'s [u8] {
         let own = self.set.iter().find(|value| *value.name == *name);
         own.map_or(otherwise, |own| &own.value)
@@ -151,7 +151,7 @@ impl FcgiRequest<'_> {
         if let Some(client) = self.client {
             add(b"REMOTE_ADDR", &[&number(&client.ip())])?;
         }
-        // As HAProxy says it of clients without a port.
+        // HAProxy sends port 0 for clients without a port.
         add(b"REMOTE_PORT", &[&number(&self.client.map_or(0, |client| client.port()))])?;
         add(b"SCRIPT_FILENAME", &[docroot, script])?;
         if !path_info.is_empty() {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_the_hop_or_secret_is_hidden_unless_it_is_passed() {
+    fn hop_by_hop_and_secret_fields_are_hidden_unless_passed() {
         let text = "GET /a.php/b%20c?d=e HTTP/1.1\r\nHost: h:8\r\nX-A.b: 1\r\nAuthorization: Basic x\r\nProxy: evil\r\n\
                     Connection: keep-alive\r\nTE: trailers\r\n\r\n";
         let all = parameters(text, &[], &[]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_follow_what_rules_set() {
+    fn rules_override_default_parameters() {
         let text = "GET /a.php/b%20c?d=e HTTP/1.0\r\n\r\n";
         let all = parameters(text, &[], &[]);
         assert_eq!(

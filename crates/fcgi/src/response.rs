@@ -1,12 +1,12 @@
-//! The head of a response out of what an application writes (RFC 3875, 6): header fields as in
-//! HTTP, of which `Status` is the status line.
+//! Builds response heads from an application's output (RFC 3875, 6): header fields as in HTTP, with `Status` in place of the status
+//! line.
 
 use http::{BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseError, ParseOptions, ParseStatus};
 
-/// What an application leaves out.
+/// The status line, which applications omit.
 const STATUS_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
-/// A head while it is gathered.
+/// A head that is being collected.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     text: Vec<u8>,
@@ -14,7 +14,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Forgets what was gathered; memory stays, unless it is much.
+    /// Clears the buffer; its memory is kept unless it is large.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.text.shrink_to(4096);
@@ -22,7 +22,7 @@ impl Gathered {
         self.head.shrink(4096);
     }
 
-    /// Takes in more of the output. Once the head is complete: how many bytes of `piece` are behind it.
+    /// Takes more output. Returns, once the head is complete, how many bytes of `piece` follow it.
     pub(crate) fn take(&mut self, piece: &[u8], options: &ParseOptions) -> Result<Option<usize>, ErrorKind> {
         if self.text.is_empty() {
             self.text.extend_from_slice(STATUS_LINE);
@@ -40,11 +40,11 @@ impl Gathered {
     }
 }
 
-/// Makes the status what the fields say, and tells how the body ends. A length of the head is the
-/// body's; chunks are taken apart here.
+/// Sets the status from the fields and returns how the body ends. A Content-Length is that of the body; chunked bodies are decoded
+/// here.
 ///
 /// # Errors
-/// The status is none, or that of an answer before the answer.
+/// The status is invalid, or that of an interim response.
 pub(crate) fn finish(head: &mut Head, method: Method) -> Result<BodyLength, ErrorKind> {
     let status = Name::new(b"status");
     let said = head.get_all(&status).last().map(<[u8]>::to_vec);
@@ -65,7 +65,7 @@ pub(crate) fn finish(head: &mut Head, method: Method) -> Result<BodyLength, Erro
     Ok(length)
 }
 
-/// The value of `Status`: three digits, and what they mean.
+/// Parses the value of `Status`: three digits and a reason.
 fn parse_status(value: &[u8]) -> Option<(u16, &[u8])> {
     let value = value.trim_ascii();
     let (code, reason) = value.split_at_checked(3)?;
@@ -80,7 +80,7 @@ fn parse_status(value: &[u8]) -> Option<(u16, &[u8])> {
 mod tests {
     use super::*;
 
-    /// The status line, the fields, how the body ends and what of it came along.
+    /// Returns the status line, the fields, the body length and how many bytes of the body were included.
     fn parsed(text: &str) -> Result<(u16, String, BodyLength, usize), ErrorKind> {
         let mut gathered = Gathered::default();
         let rest = gathered.take(text.as_bytes(), &ParseOptions::default())?.expect("a whole head");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_is_what_the_fields_say() {
+    fn status_comes_from_the_fields() {
         let ends = BodyLength::UntilClose;
         for (text, status, reason, length, rest) in [
             ("X: 1\r\n\r\nbody", 200, "OK", ends, 4),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_is_refused() {
+    fn invalid_responses_are_refused() {
         for text in [
             "HTTP/1.1 200 OK\r\n\r\n",
             "no field\r\n\r\n",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_found_wherever_it_is_cut() {
+    fn heads_split_at_any_byte_are_parsed() {
         let text = b"Status: 404 Gone\r\nX: 1\r\n\r\nbody";
         for cut in 1..text.len() - 4 {
             let mut gathered = Gathered::default();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_without_end_is_refused_once_it_is_too_long() {
+    fn endless_heads_are_refused() {
         let (mut gathered, options) =
             (Gathered::default(), ParseOptions { max_bytes: 1000, ..Default::default() });
         let outcome =

@@ -1,10 +1,10 @@
-//! One request of a connection, and where those of a connection are kept.
+//! The requests of a connection and the slots they are kept in.
 
 use http::{ChunkDecoder, Method};
 
 use crate::response::Gathered;
 
-/// A stream for the caller. It is never mistaken for a later one in the same place.
+/// The caller's handle of a stream. It never refers to a later stream in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     pub(crate) slot: u16,
@@ -12,53 +12,53 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// The place: small, dense, and reused after the release; for the caller's own table.
+    /// Returns the slot: small, dense, and reused after the release; an index for the caller's own table.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot.into()
     }
 
-    /// The number in records, for logs.
+    /// Returns the request id used in records, for logs.
     #[must_use]
     pub fn id(self) -> u32 {
         u32::from(self.slot) + 1
     }
 }
 
-/// How far the response is.
+/// How far the response has been received.
 #[derive(Debug)]
 pub(crate) enum BodyProgress {
-    /// Its head is being gathered; `None` before its first byte.
+    /// The head is being collected; `None` before its first byte.
     Head(Option<Box<Gathered>>),
-    /// So many bytes are to come.
+    /// This many bytes of the body are left.
     Length(u64),
-    /// It is in chunks.
+    /// A chunked body.
     Chunked(Box<ChunkDecoder>),
-    /// It ends with the output.
+    /// The body ends with the output.
     UntilEnd,
-    /// It has none, whatever comes.
+    /// The response has no body, whatever arrives.
     Nothing,
-    /// All of it has come, and the caller knows.
+    /// The response is complete, and this has been reported.
     Over,
-    /// It is broken, and the caller knows.
+    /// The response is broken, and this has been reported.
     Broken,
 }
 
-/// One request.
+/// A request.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
     pub(crate) number: u32,
     pub(crate) method: Method,
     pub(crate) body: BodyProgress,
-    /// Bytes of the body that were told and not consumed.
+    /// Bytes of the body that were reported and not yet consumed.
     pub(crate) held: usize,
-    /// Whether all of the request was written.
+    /// Whether the request was written completely.
     pub(crate) is_sent: bool,
     /// Whether it waits for room in the output.
     pub(crate) waits: bool,
     /// Whether the application has ended it.
     pub(crate) is_ended: bool,
-    /// Whether the caller has forgotten it.
+    /// Whether the caller has released it.
     pub(crate) is_released: bool,
 }
 
@@ -76,7 +76,7 @@ impl RequestStream {
         }
     }
 
-    /// Whether what comes for it is of no use.
+    /// Returns whether further output of it is ignored.
     pub(crate) fn is_deaf(&self) -> bool {
         self.is_released || matches!(self.body, BodyProgress::Broken)
     }

@@ -5,7 +5,7 @@
 
 use crate::coding::CodingError;
 
-/// Bits of a code, by symbol; 256 is the end of a string, which may not stand in one.
+/// Code lengths in bits by symbol; 256 is EOS, which must not occur in a string.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -24,19 +24,19 @@ const WIDTH: u32 = 11;
 const LONGEST: usize = 30;
 const END: u16 = 256;
 
-/// What the next [`WIDTH`] bits hold: one or two symbols, and the bits of the first and of both. No
-/// bits: a longer code.
+/// The symbols that the next [`WIDTH`] bits begin with, one or two, and the bits of the first and of both. Zero bits mean a longer
+/// code.
 #[derive(Clone, Copy)]
 struct Step {
     symbols: [u8; 2],
     first: u8,
-    /// Bits of all symbols, and in the highest bit whether there are two.
+    /// Bits of all symbols; the highest bit is set if there are two.
     both: u8,
 }
 
 const TWO: u8 = 0x80;
 
-/// The codes, lengths first: a code of `n` bits is the left part of 32.
+/// The code in canonical order, by lengths: codes are left-aligned in 32 bits.
 struct Canonical {
     /// Symbols in the order of their codes.
     symbols: [u16; 257],
@@ -67,7 +67,7 @@ const CANONICAL: Canonical = {
     made
 };
 
-/// The symbol that `bits`, left-aligned, begin with, and its length.
+/// Returns the symbol that the left-aligned `bits` begin with, and its length.
 const fn symbol(bits: u32, from: usize) -> (u16, usize) {
     let mut length = from;
     while length < LONGEST && bits >= CANONICAL.first[length + 1] {
@@ -114,10 +114,10 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     written.map(drop)
 }
 
-/// As [`decode`], into a slice that is long enough; the bytes written.
+/// Like [`decode`], into a slice that is long enough; returns the number of bytes written.
 fn run(coded: &[u8], out: &mut [u8]) -> Result<usize, CodingError> {
     let (mut rest, mut at) = (coded, 0);
-    // Bits not taken yet, left-aligned, and their number.
+    // Unread bits, left-aligned, and their number.
     let (mut bits, mut held) = (0u64, 0u32);
     loop {
         if let Some(chunk) = rest.first_chunk::<8>() {
@@ -156,14 +156,14 @@ fn run(coded: &[u8], out: &mut [u8]) -> Result<usize, CodingError> {
     tail(bits, held, out, at)
 }
 
-/// The symbol of a code that no step has.
+/// Decodes a code that is too long for a `Step`.
 #[cold]
 fn long(bits: u64) -> Result<(u8, u32), CodingError> {
     let (symbol, length) = symbol((bits >> 32) as u32, WIDTH as usize + 1);
     if symbol == END { Err(CodingError::Huffman) } else { Ok((symbol as u8, length as u32)) }
 }
 
-/// The last symbols, and the padding.
+/// Decodes the last symbols and checks the padding.
 fn tail(mut bits: u64, mut held: u32, out: &mut [u8], mut at: usize) -> Result<usize, CodingError> {
     while held > 0 {
         let step = STEPS[(bits >> (64 - WIDTH)) as usize];
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc_decode() {
+    fn rfc_examples_decode() {
         let cases: &[(&[u8], &str)] = &[
             (&[0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff], "www.example.com"),
             (&[0xa8, 0xeb, 0x10, 0x64, 0x9c, 0xbf], "no-cache"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_up_to_seven_ones_and_the_end_stands_nowhere() {
+    fn long_padding_and_eos_are_refused() {
         // `0` is 00000, `a` is 00011.
         for (coded, outcome) in [
             (&[0b0000_0111][..], Ok(b"0".to_vec())),
@@ -227,7 +227,7 @@ mod tests {
             (&[0xff, 0xff, 0xff, 0xfc], Err(CodingError::Huffman)),
             (&[0xff, 0xff, 0xff, 0xff, 0x07, 0xff, 0xff, 0xff, 0xff], Err(CodingError::Huffman)),
             (&[0xff, 0xff, 0xff, 0xf0], Err(CodingError::Padding)),
-            // LF has 30 bits: all ones but for 1100 at the end.
+            // LF has 30 bits: all ones except the last four, 1100.
             (&[0xff, 0xff, 0xff, 0xf3], Ok(b"\n".to_vec())),
         ] {
             assert_eq!(plain(coded), outcome, "{coded:x?}");

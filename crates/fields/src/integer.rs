@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_those_of_the_rfc_and_bounded() {
+    fn integers_match_the_rfc_and_are_bounded() {
         for (bytes, mask, outcome) in [
             (&[0b1110_1010][..], 0x1f, Ok((10, 0))),
             (&[0b1111_1111, 0b1001_1010, 0b0000_1010, 9], 0x1f, Ok((1337, 1))),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_taken() {
+    fn integers_round_trip() {
         for mask in [0x0f, 0x1f, 0x3f, 0x7f] {
             for value in (0..600).chain([4096, 16_383, 16_384, 65_535, 1 << 20]) {
                 let mut out = Vec::new();

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn repeated_strings_decode_to_the_same_bytes() {
         let mut random = fastrand::Rng::with_seed(11);
-        // Few enough to repeat, too many to be all remembered. Some are invalid.
+        // Few enough to repeat, too many to fit in the memo. Some are invalid.
         let codes: Vec<Vec<u8>> =
             (0..40).map(|_| (0..random.usize(..60)).map(|_| random.u8(..0xf8)).collect()).collect();
         let mut memo = Memo::default();

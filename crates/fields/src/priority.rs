@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urgency_and_incremental_are_read_and_the_rest_is_ignored() {
+    fn urgency_and_incremental_are_parsed_and_others_ignored() {
         for (text, urgency, incremental) in [
             ("", 3, false),
             ("u=0", 0, false),

@@ -49,7 +49,7 @@ pub fn read_request<S: FieldSource>(
     Ok(reader.finish(end_stream)?)
 }
 
-/// The pseudo-fields of a request.
+/// The state of reading a request.
 #[derive(Default)]
 struct PseudoFields {
     method: Option<StartLineRoom>,
@@ -61,7 +61,7 @@ struct PseudoFields {
 
 #[derive(Default)]
 struct RequestState {
-    /// The start line is complete: regular fields follow.
+    /// Whether the start line is complete, so that regular fields follow.
     started: bool,
     /// `cookie` fields that are not joined yet.
     cookies: u32,
@@ -130,7 +130,7 @@ impl RequestReader<'_> {
         push(self.head, field)
     }
 
-    /// Makes the start line from the pseudo-fields, which are complete.
+    /// Builds the start line from the pseudo-fields, which are complete.
     #[inline(never)]
     fn start(&mut self) -> Result<(), Cause> {
         self.state.started = true;
@@ -181,8 +181,7 @@ impl RequestReader<'_> {
         Ok(())
     }
 
-    /// Whether the path is the asterisk, which OPTIONS alone may have. Bytes above 127 pass, as in
-    /// HAProxy.
+    /// Returns whether the path is the asterisk, which only OPTIONS may have. Bytes above 127 pass, as in HAProxy.
     fn check_path(&self, path: StartLineRoom) -> Result<bool, Cause> {
         let bytes = self.head.part(path);
         if bytes == b"*" && self.head.method_id() == Method::Options {
@@ -217,7 +216,7 @@ impl RequestReader<'_> {
         Ok(())
     }
 
-    /// All fields are there.
+    /// Completes the request after its last field.
     fn finish(mut self, ends: bool) -> Result<Request, Cause> {
         if !self.state.started {
             self.start()?;
@@ -241,8 +240,8 @@ impl RequestReader<'_> {
     }
 }
 
-/// Whether the bytes are a host, with a port or without, in one reading alone: what one reader takes for
-/// the port, another might take for a part of the host.
+/// Returns whether the bytes are a host, with or without a port, and cannot be read in another way: what one reader takes for the
+/// port, another might take for part of the host.
 fn is_authority(whole: &[u8]) -> bool {
     let (host, _) = uri::split_port(whole);
     let is_alone = !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'));

@@ -94,8 +94,7 @@ fn trailer(head: &mut &mut Head, field: &Field<'_>) -> Result<(), Cause> {
     push(head, field)
 }
 
-/// Whether trailers may have this field. Fields for framing, routing and the connection may not
-/// occur, as in HAProxy.
+/// Returns whether trailers may have this field. Fields for framing, routing and the connection may not occur, as in HAProxy.
 #[inline(always)]
 pub(crate) fn may_trail(name: KnownName) -> bool {
     let framing = matches!(name, KnownName::ContentLength | KnownName::Host | KnownName::Te);

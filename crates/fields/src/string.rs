@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_of_any_prefix_are_taken_plain_or_coded() {
+    fn raw_and_huffman_strings_of_any_prefix_are_read() {
         // `www` in the Huffman code, behind the prefixes of HPACK (7 bits) and QPACK (5 and 3 bits).
         for (mask, flag) in [(0x7f, 0x80), (0x1f, 0x20), (0x07, 0x08)] {
             for (first, string, text) in [(0, &b"abc"[..], b"abc"), (flag, &[0xf1, 0xe3, 0xc7][..], b"www")] {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_is_put_is_taken() {
+    fn strings_round_trip() {
         for (mask, above) in [(0x7f, 0), (0x1f, 0x40), (0x07, 0x20)] {
             for length in [0, 1, 6, 7, 8, 30, 31, 32, 126, 127, 128, 5000] {
                 let (string, mut out) = (vec![b'x'; length], Vec::new());

@@ -84,7 +84,7 @@ impl<'a> Target<'a> {
         }
         let split = uri::split(target);
         if split.form != uri::TargetForm::Absolute {
-            // Not a form that requests other than CONNECT may have.
+            // A form that only CONNECT may have.
             return Target { scheme: scheme.text(), authority: None, path: b"/", query: false };
         }
         let authority = Some(split.host_port()).filter(|authority| !authority.is_empty());

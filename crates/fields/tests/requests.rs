@@ -28,7 +28,7 @@ fn downgraded(fields: &Fields<'_>, end: bool, rules: &Rules) -> Result<String, C
     read(fields, end, rules).map(|(head, _)| written(&head))
 }
 
-/// Pseudo-fields; what is `-` is not there.
+/// Returns pseudo-fields without those whose value is `-`.
 fn pseudo<'a>(values: [&'a [u8]; 4]) -> Fields<'a> {
     let names: [&[u8]; 4] = [b":method", b":scheme", b":authority", b":path"];
     names.into_iter().zip(values).filter(|(_, value)| *value != b"-").collect()
@@ -78,7 +78,7 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"GET",     b"https", b"h",        b"/http://x/", Ok("GET /http://x/ HTTP/1.1|host: h")),
         (b"GET",     b"https", b"h",        b"/\"<>^`{|}", Ok("GET /\\\"<>^`{|} HTTP/1.1|host: h")),
         (b"GET",     b"https", b"h",        b"/a\xe9", Ok("GET /a\\xe9 HTTP/1.1|host: h")),
-        // What is missing.
+        // Missing pseudo-fields.
         (b"-",       b"https", b"h",        b"/",     Err(PseudoSet)),
         (b"GET",     b"-",     b"h",        b"/",     Err(PseudoSet)),
         (b"GET",     b"https", b"h",        b"-",     Err(PseudoSet)),
@@ -114,7 +114,7 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"GET",     b"https", b"h\xe9",    b"/",     Err(Authority)),
         (b"GET",     b"https", b"[h",       b"/",     Err(Authority)),
         (b"GET",     b"https", b"h]",       b"/",     Err(Authority)),
-        // HAProxy passes what has no port, or two, and an empty `Host`.
+        // HAProxy accepts an empty port, two ports, and an empty `Host`.
         (b"GET",     b"https", b"h:x",      b"/",     Err(Authority)),
         (b"GET",     b"http",  b"h:80:80",  b"/",     Err(Authority)),
         (b"GET",     b"http",  b"::80",     b"/",     Err(Authority)),
@@ -137,9 +137,9 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"GET",     b"https", b"h",        b"/ HTTP/1.1\r\nx: y", Err(Path)),
         (b"GET",     b"https", b"h",        b"/\xe9\n", Err(Path)),
         (b"GET",     b"https", b"h",        b"/a#b",  Err(Fragment)),
-        // HAProxy makes a slash of it.
+        // HAProxy turns it into a slash.
         (b"GET",     b"https", b"h",        b"*",     Err(Path)),
-        // CONNECT, which has nothing but the authority.
+        // CONNECT, which has only the authority.
         (b"CONNECT", b"-",     b"h:443",    b"-",     Ok("CONNECT h:443 HTTP/1.1|host: h:443")),
         (b"CONNECT", b"-",     b"[::1]:1",  b"-",     Ok("CONNECT [::1]:1 HTTP/1.1|host: [::1]:1")),
         (b"CONNECT", b"-",     b"-",        b"-",     Err(PseudoSet)),
@@ -150,7 +150,7 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"CONNECT", b"-",     b"u@h:1",    b"-",     Err(Authority)),
         (b"CONNECT", b"-",     b"h:1/",     b"-",     Err(Authority)),
         (b"CONNECT", b"-",     b"h,i:1",    b"-",     Err(Authority)),
-        // HAProxy takes these of HTTP/2, though not of HTTP/1.
+        // HAProxy accepts these in HTTP/2, though not in HTTP/1.
         (b"CONNECT", b"-",     b"h",        b"-",     Err(Authority)),
         (b"CONNECT", b"-",     b"h:",       b"-",     Err(Authority)),
         (b"CONNECT", b"-",     b"h:99999",  b"-",     Err(Authority)),
@@ -220,7 +220,7 @@ fn fields_pass_or_are_refused() {
         (b"accept",            b"a\nb",           Err(Value)),
         (b"cookie",            b"a\nb",           Err(Value)),
         (b"host",              b"a\nb",           Err(Value)),
-        // What concerns a connection of HTTP/1, or frames its messages.
+        // Fields that concern an HTTP/1 connection or frame its messages.
         (b"connection",        b"close",          Err(ConnectionSpecific)),
         (b"connection",        b"x",              Err(ConnectionSpecific)),
         (b"keep-alive",        b"1",              Err(ConnectionSpecific)),
@@ -240,7 +240,7 @@ fn fields_pass_or_are_refused() {
         (b"content-length",    b"0,",             Err(ContentLength)),
         (b"content-length",    b"1",              Err(ContentLength)),
         (b"content-length",    b"99999999999999999999", Err(ContentLength)),
-        // Pseudo-fields where none may be.
+        // Pseudo-fields in the wrong place.
         (b":method",           b"GET",            Err(PseudoTwice)),
         (b":path",             b"/",              Err(PseudoTwice)),
         (b":status",           b"200",            Err(PseudoUnknown)),
@@ -257,7 +257,7 @@ fn fields_pass_or_are_refused() {
 
 #[test]
 #[rustfmt::skip]
-fn several_fields_are_one_or_none() {
+fn repeated_fields_are_merged_or_refused() {
     let rows: &[(&[(&str, &str)], Result<&str, Cause>)] = &[
         (&[("cookie", "a=1"), ("cookie", "b=2")],             Ok("cookie: a=1; b=2")),
         (&[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2; c"), ("z", "1")], Ok("x: y|z: 1|cookie: a=1; b=2; c")),
@@ -286,7 +286,7 @@ fn several_fields_are_one_or_none() {
 
 #[test]
 #[rustfmt::skip]
-fn host_counts_where_there_is_no_authority() {
+fn host_is_used_without_authority() {
     let rows: &[(&[&str], Result<&str, Cause>)] = &[
         (&["a"],       Ok("|host: a")),
         (&["a:443"],   Ok("|host: a:443")),
@@ -297,7 +297,7 @@ fn host_counts_where_there_is_no_authority() {
         (&["a/b"],     Err(Host)),
         (&["u@a"],     Err(Host)),
         (&["a\r\nx"],  Err(Host)),
-        // What would be no `:authority` either.
+        // Values that would not be valid in `:authority` either.
         (&["a:b"],     Err(Host)),
         (&["a:1:2"],   Err(Host)),
         (&[":1"],      Err(Host)),
@@ -324,7 +324,7 @@ fn an_extended_connect_becomes_an_upgrade() {
         (connect(b"https", b"h", b"-"),     b"websocket", Err(PseudoSet)),
         (connect(b"https", b"-", b"/"),     b"websocket", Err(PseudoSet)),
         (usual(),                           b"websocket", Err(PseudoSet)),
-        // HAProxy writes what stands there, and nothing for nothing.
+        // HAProxy writes the value as it is, or nothing if it is empty.
         (connect(b"https", b"h", b"/"),     b"",          Err(Protocol)),
         (connect(b"https", b"h", b"/"),     b"a, b",      Err(Protocol)),
         (connect(b"http", b"h", b"/"),      b"h2c",       Err(Protocol)),
@@ -347,7 +347,7 @@ fn an_extended_connect_becomes_an_upgrade() {
 }
 
 #[test]
-fn relaxing_lets_a_fragment_pass_and_nothing_else() {
+fn relaxed_mode_accepts_only_a_fragment() {
     let relaxed = Rules { relaxed: true, ..RULES };
     for (path, outcome) in [
         (&b"/a#b"[..], Ok("GET /a#b HTTP/1.1|host: h".to_string())),
@@ -371,7 +371,7 @@ fn relaxing_lets_a_fragment_pass_and_nothing_else() {
 }
 
 #[test]
-fn the_head_tells_what_fetches_show() {
+fn head_has_the_values_that_fetches_return() {
     let (head, request) = read(&pseudo([b"GET", b"https", b"h:8443", b"/a?b"]), true, &RULES).unwrap();
     assert_eq!(head.target(), b"https://h:8443/a?b");
     assert_eq!((head.plain_target(), head.version().numbers()), (&b"/a?b"[..], (2, 0)));
@@ -407,7 +407,7 @@ fn rules_change_the_target_as_haproxy_does() {
 }
 
 #[test]
-fn the_body_ends_where_the_fields_or_the_stream_say() {
+fn body_length_follows_the_fields_or_the_stream() {
     let post = || pseudo([b"POST", b"https", b"h", b"/"]);
     let with = |value| {
         let mut fields = post();
@@ -435,7 +435,7 @@ fn the_body_ends_where_the_fields_or_the_stream_say() {
 }
 
 #[test]
-fn limits_count_before_anything_is_stored() {
+fn limits_are_checked_before_anything_is_stored() {
     let with = |count: usize, name: &'static [u8], value: &'static [u8]| {
         let mut fields = usual();
         fields.extend(std::iter::repeat_n((name, value), count));

@@ -29,7 +29,7 @@ fn response(fields: &[(&str, &str)], end: bool) -> Result<Head, Cause> {
 
 #[test]
 #[rustfmt::skip]
-fn responses_become_those_of_http_1() {
+fn responses_are_converted_to_http_1() {
     let rows: &[(&[(&str, &str)], Result<&str, Cause>)] = &[
         (&[(":status", "200")],                     Ok("HTTP/1.1 200 OK")),
         (&[(":status", "404"), ("x", "y")],         Ok("HTTP/1.1 404 Not Found|x: y")),
@@ -83,7 +83,7 @@ fn responses_become_those_of_http_1() {
 }
 
 #[test]
-fn the_body_ends_where_the_fields_or_the_stream_say() {
+fn body_length_follows_the_fields_or_the_stream() {
     let ok = (":status", "200");
     for (fields, end, request, body) in [
         (vec![ok], true, Method::Get, BodyLength::None),
@@ -102,7 +102,7 @@ fn the_body_ends_where_the_fields_or_the_stream_say() {
 
 #[test]
 #[rustfmt::skip]
-fn trailers_have_no_say_about_the_message() {
+fn trailers_do_not_change_the_message() {
     let rows: &[(&str, &str, Result<(), Cause>)] = &[
         ("x", "y", Ok(())), ("x", " y ", Ok(())), ("cookie", "a", Ok(())), ("set-cookie", "a", Ok(())), ("authorization", "a", Ok(())),
         ("trailer", "x", Ok(())), ("grpc-status", "0", Ok(())),
@@ -137,7 +137,7 @@ fn parsed(text: &str, response: bool) -> Head {
 
 #[test]
 #[rustfmt::skip]
-fn requests_of_http_1_are_written_with_pseudo_fields() {
+fn http_1_requests_are_written_with_pseudo_fields() {
     const WEBSOCKET: &str = "|Connection: Upgrade, x|Upgrade: websocket, foo|Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==|Sec-WebSocket-Version: 13";
     let rows: &[(&str, &str)] = &[
         ("GET /a?b HTTP/1.1|Host: h", ":method: GET|:scheme: https|:authority: h|:path: /a?b"),
@@ -178,7 +178,7 @@ fn requests_of_http_1_are_written_with_pseudo_fields() {
 
 #[test]
 #[rustfmt::skip]
-fn responses_of_http_1_are_written_without_the_connection() {
+fn http_1_responses_are_written_without_connection_fields() {
     let rows: &[(&str, &str)] = &[
         ("HTTP/1.1 200 Fine|Content-Length: 2|Connection: close, x-foo|X-Foo: 1|Keep-Alive: 2|Proxy-Connection: x|Upgrade: h2c|Server: S\
           |Set-Cookie: a=b|Set-Cookie: c=d|X-UPPER: UPPER|Trailer: x|Date: d",

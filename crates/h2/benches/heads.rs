@@ -1,5 +1,5 @@
-//! What heads cost: ns a request or response read and written, beside two decoders by others.
-//! `cargo bench -p weir-h2 --profile quick`.
+//! Measures the cost of heads: ns per request or response decoded and encoded, compared with two third-party decoders. `cargo bench
+//! -p weir-h2 --profile quick`.
 
 #![allow(missing_docs, reason = "criterion makes a public function without any")]
 
@@ -16,7 +16,7 @@ use http::Head;
 
 const RULES: Rules = Rules { max_bytes: 15_360, max_fields: 100, relaxed: false, connect_protocol: true };
 
-/// What a browser sends.
+/// The request of a browser.
 const BROWSER: &[(&str, &str)] = &[
     (":method", "GET"),
     (":authority", "www.example.com"),
@@ -40,7 +40,7 @@ const BROWSER: &[(&str, &str)] = &[
     ("priority", "u=1"),
 ];
 
-/// What a load generator sends.
+/// The request of a load generator.
 const SMALL: &[(&str, &str)] = &[
     (":path", "/"),
     (":scheme", "http"),
@@ -77,7 +77,7 @@ fn literals(fields: &[(&str, &str)], coded: bool) -> Vec<u8> {
     out
 }
 
-/// The fields in the table, but for the path, and a block that names them.
+/// Fills the table with every field except the path, and a block that refers to them by index.
 fn indexed(fields: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let mut fill = Vec::new();
     let kept: Vec<_> = fields.iter().filter(|field| field.0 != ":path").collect();

@@ -1,6 +1,6 @@
 //! Error codes of RST_STREAM and GOAWAY (RFC 9113 section 7).
 
-/// Why a stream or a connection ends.
+/// The reason for the end of a stream or a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names of the RFC")]
 pub enum Code {
@@ -18,11 +18,11 @@ pub enum Code {
     EnhanceYourCalm,
     InadequateSecurity,
     Http11Required,
-    /// A number that the RFC does not name; only received.
+    /// A code that the RFC does not define; only received.
     Other(u32),
 }
 
-/// The codes that have a name, by number.
+/// The defined codes, indexed by number.
 const NAMED: [(Code, &str); 14] = [
     (Code::NoError, "NO_ERROR"),
     (Code::ProtocolError, "PROTOCOL_ERROR"),
@@ -41,13 +41,13 @@ const NAMED: [(Code, &str); 14] = [
 ];
 
 impl Code {
-    /// The code of this number.
+    /// The code with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Code {
         NAMED.get(number as usize).map_or(Code::Other(number), |named| named.0)
     }
 
-    /// Its number in a frame.
+    /// The number used in frames.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {
@@ -56,7 +56,7 @@ impl Code {
         }
     }
 
-    /// Its name in the RFC.
+    /// The name in the RFC.
     #[must_use]
     pub fn text(self) -> &'static str {
         NAMED.get(self.number() as usize).map_or("unknown error code", |named| named.1)
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_codes_go_both_ways() {
+    fn codes_round_trip_through_numbers() {
         for number in (0..20).chain([u32::MAX]) {
             assert_eq!(Code::from_number(number).number(), number);
         }

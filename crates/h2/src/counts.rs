@@ -1,7 +1,7 @@
-//! What the statistics of HTTP/2 count, as HAProxy's `show stat` names it.
+//! The HTTP/2 statistics, named as in HAProxy's `show stat`.
 
-/// What happened since the counts were last taken. The caller adds them up; connections and streams
-/// that are open (`h2_open_connections`, `h2_backend_open_streams`) are its own to know.
+/// Counters since they were last taken. The caller sums them, and tracks the number of open connections and streams
+/// (`h2_open_connections`, `h2_backend_open_streams`) itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// `h2_headers_rcvd`.
@@ -18,9 +18,9 @@ pub struct Counts {
     pub connection_errors: u32,
     /// `h2_detected_strm_protocol_errors`.
     pub stream_errors: u32,
-    /// `h2_rst_stream_resp`: RST_STREAM sent for an error that was found.
+    /// `h2_rst_stream_resp`: RST_STREAM sent because of an error of the peer.
     pub resets_answered: u32,
-    /// `h2_goaway_resp`: GOAWAY sent for an error that was found.
+    /// `h2_goaway_resp`: GOAWAY sent because of an error of the peer.
     pub goaways_answered: u32,
     /// `h2_backend_total_streams`: streams opened.
     pub streams: u32,

@@ -1,14 +1,14 @@
-//! What `receive` tells.
+//! The events returned by `receive`.
 
 use std::ops::Range;
 
 use crate::fault::Reason;
 use crate::{Code, StreamKey};
 
-/// What came from the peer.
+/// An event caused by the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A request (of a stream that this opens) or a response, in [`crate::Connection::head_mut`].
+    /// A request, which opens a stream, or a response, in [`crate::Connection::head_mut`].
     Head {
         /// The stream.
         key: StreamKey,
@@ -22,67 +22,66 @@ pub enum Event {
         /// The stream.
         key: StreamKey,
     },
-    /// Part of a body. The caller owes a [`crate::Connection::consume`] of as many bytes.
+    /// Part of a body. The caller must call [`crate::Connection::consume`] for as many bytes.
     Data {
         /// The stream.
         key: StreamKey,
-        /// Where in the input the bytes are.
+        /// The location of the bytes in the input.
         range: Range<usize>,
         /// Whether the message ends with them.
         end: bool,
     },
-    /// The end of the message, without further bytes.
+    /// The end of the message, without more bytes.
     End {
         /// The stream.
         key: StreamKey,
     },
-    /// The stream is over in both directions; it is to be released. A response whose end came
-    /// before is still good.
+    /// The stream is over in both directions and must be released. A response that was complete before remains valid.
     Reset {
         /// The stream.
         key: StreamKey,
-        /// The code received or sent.
+        /// The error code received or sent.
         code: Code,
-        /// Who ended it.
+        /// The side that ended it.
         by: By,
     },
-    /// A stream that the peer opened was refused at once; there is nothing to release.
+    /// A stream opened by the peer was refused; there is nothing to release.
     Refused {
-        /// Its number.
+        /// The stream's number.
         id: u32,
-        /// The code sent.
+        /// The error code sent.
         code: Code,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// The peer opens, and takes, no more streams. Of ours, each above `last` is told by a
-    /// [`Event::Reset`] of its own that follows.
+    /// The peer neither opens nor accepts further streams. Each of our streams above `last` is reported by a following
+    /// [`Event::Reset`].
     Goaway {
         /// The last stream that it may process.
         last: u32,
-        /// Why.
+        /// The reason.
         code: Code,
     },
-    /// SETTINGS of the peer were taken: limits may have changed.
+    /// The peer's SETTINGS were applied: limits may have changed.
     Settings,
-    /// The answer to [`crate::Connection::ping`].
+    /// The response to [`crate::Connection::ping`].
     Pong,
 }
 
-/// Who ended a stream.
+/// The side that ended a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// RST_STREAM of the peer.
+    /// The peer, with RST_STREAM.
     Peer,
-    /// The peer's GOAWAY says that it did not and will not look at it.
+    /// The peer's GOAWAY, which guarantees that the stream was not processed.
     Goaway,
-    /// This side, for what the peer did wrong.
+    /// This side, because of an error of the peer.
     Us(Reason),
 }
 
 impl By {
-    /// Whether the peer promises that it did nothing for the request, so that it may be sent again
-    /// elsewhere, whatever its method (RFC 9113 section 8.7).
+    /// Whether the peer guarantees that it did not process the request, so that any method may be retried elsewhere (RFC 9113
+    /// section 8.7).
     #[must_use]
     pub fn is_unprocessed(self, code: Code) -> bool {
         self == By::Goaway || (self == By::Peer && code == Code::RefusedStream)

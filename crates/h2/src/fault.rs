@@ -1,4 +1,4 @@
-//! What a peer did wrong: one value for each rule, with the code that is sent and a text.
+//! Protocol violations by the peer: one value per rule, with the error code to send and a description.
 
 use base::event_counter;
 use base::event_counter::EventCounter;
@@ -8,23 +8,23 @@ use crate::Code;
 
 macro_rules! breaches {
     ($($name:ident $code:ident $text:literal)*) => {
-        /// A breach of the protocol, or of a limit, by the peer.
+        /// A violation of the protocol, or of a limit, by the peer.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "each has a text")]
         pub enum Breach { $($name),* }
 
-        /// How often each was seen.
+        /// The counter of each breach.
         pub(crate) static BREACHES: [EventCounter; [$(Breach::$name),*].len()] =
             [$(event_counter!(Glitch, concat!("Breach::", stringify!($name)), $text)),*];
 
         impl Breach {
-            /// The code that tells the peer.
+            /// The error code for the peer.
             #[must_use]
             pub fn code(self) -> Code {
                 match self { $(Breach::$name => Code::$code),* }
             }
 
-            /// A few words for logs and `show errors`.
+            /// A short description for logs and `show errors`.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self { $(Breach::$name => $text),* }
@@ -73,35 +73,35 @@ breaches! {
 }
 
 impl Breach {
-    /// Counts one.
+    /// Counts the breach.
     pub(crate) fn note(self) {
         BREACHES[self as usize].note();
     }
 }
 
-/// A window that SETTINGS made smaller: allowed, and counted as a glitch all the same.
+/// A window reduced by SETTINGS: allowed, but counted as a glitch.
 pub(crate) static SHRUNK: EventCounter =
     event_counter!(Glitch, "settings_end()", "SETTINGS makes windows smaller");
 
-/// The same of a request that its client resets.
+/// A request reset by its client, also counted as a glitch.
 pub(crate) static GIVEN_UP: EventCounter =
     event_counter!(Glitch, "reset_frame()", "a client resets its request");
 
-/// The same of a header block in many pieces.
+/// A header block in many pieces, also counted as a glitch.
 pub(crate) static PIECES: EventCounter =
     event_counter!(Glitch, "continuation_frame()", "a header block comes in many frames");
 
-/// Why the engine refused or reset a stream on its own.
+/// The reason why the engine refused or reset a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// A rule of framing, states or windows.
+    /// A violation of framing, states or windows.
     Breach(Breach),
-    /// The message in the header block is not one.
+    /// The header block is not a valid message.
     Message(Cause),
 }
 
 impl Reason {
-    /// Counts one.
+    /// Counts the reason.
     pub(crate) fn note(self) {
         match self {
             Reason::Breach(breach) => breach.note(),
@@ -109,7 +109,7 @@ impl Reason {
         }
     }
 
-    /// The error code to send. For a malformed message it is PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+    /// The error code to send. For a malformed message that is PROTOCOL_ERROR (RFC 9113 section 8.1.1).
     #[must_use]
     pub fn code(self) -> Code {
         match self {
@@ -118,7 +118,7 @@ impl Reason {
         }
     }
 
-    /// A few words for logs and `show errors`.
+    /// A short description for logs and `show errors`.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -128,12 +128,12 @@ impl Reason {
     }
 }
 
-/// The connection is over: nothing more is received. What is in the output (a GOAWAY at its end)
-/// should still be sent, then the socket closed.
+/// The connection is over and receives nothing more. The caller should still send the output, which ends with a GOAWAY, and then
+/// close the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {
-    /// What GOAWAY said.
+    /// The code in GOAWAY.
     pub code: Code,
-    /// The peer's breach; `None` when the caller closed ([`crate::Connection::close`]).
+    /// The peer's breach; `None` if the caller closed the connection ([`crate::Connection::close`]).
     pub breach: Option<Breach>,
 }

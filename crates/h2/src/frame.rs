@@ -1,20 +1,20 @@
-//! The nine bytes before every frame (RFC 9113 section 4.1), and the numbers of kinds and flags.
+//! The nine-byte frame header (RFC 9113 section 4.1), and the numbers of frame types and flags.
 //!
-//! What a frame means is in `connection`; nothing here looks at a payload.
+//! `connection` interprets frames; this module does not read payloads.
 
-/// No window is larger.
+/// The maximum window.
 pub(crate) const WINDOW_MAX: u32 = (1 << 31) - 1;
 
-/// Bytes of a frame's header.
+/// The length of a frame header.
 pub const HEADER: usize = 9;
-/// The smallest value that SETTINGS_MAX_FRAME_SIZE can have, and its default.
+/// The minimum of SETTINGS_MAX_FRAME_SIZE, and its default.
 pub const MAX_SIZE_DEFAULT: u32 = 16_384;
-/// The largest value that SETTINGS_MAX_FRAME_SIZE can have.
+/// The maximum of SETTINGS_MAX_FRAME_SIZE.
 pub const MAX_SIZE_LIMIT: u32 = (1 << 24) - 1;
-/// What a client sends before its first frame (RFC 9113 section 3.4).
+/// The client's connection preface (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Numbers of frame kinds.
+/// Frame type numbers.
 pub(crate) mod kind {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const HEADERS: u8 = 1;
@@ -30,7 +30,7 @@ pub(crate) mod kind {
     pub(crate) const PRIORITY_UPDATE: u8 = 16;
 }
 
-/// Bits of a frame's flags.
+/// Frame flags.
 pub(crate) mod flag {
     pub(crate) const ACK: u8 = 1;
     pub(crate) const END_STREAM: u8 = 1;
@@ -42,16 +42,16 @@ pub(crate) mod flag {
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    /// Bytes of the payload.
+    /// The payload's length in bytes.
     pub(crate) length: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
-    /// Without its reserved bit, whose value is ignored.
+    /// Without the reserved bit, which is ignored.
     pub(crate) stream: u32,
 }
 
 impl FrameHeader {
-    /// The header at the start of `input`, once all of it is there.
+    /// Parses the header at the start of `input`, if it is complete.
     #[inline]
     pub(crate) fn read(input: &[u8]) -> Option<FrameHeader> {
         let [a, b, c, kind, flags, id @ ..] = *input.first_chunk::<HEADER>()?;
@@ -73,7 +73,7 @@ impl FrameHeader {
     }
 }
 
-/// The number in the first four bytes, which the caller knows to be there.
+/// The number in the first four bytes, which must be present.
 #[inline]
 pub(crate) fn number(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_reads_as_it_was_written() {
+    fn headers_round_trip() {
         let header = FrameHeader { length: 0x01_0203, kind: 9, flags: 4, stream: 0x7fff_fff1 };
         assert_eq!(FrameHeader::read(&header.bytes()), Some(header));
         let mut reserved = header.bytes();

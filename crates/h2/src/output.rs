@@ -1,8 +1,7 @@
-//! What waits to be sent: one ordered queue of copied bytes and of payloads that stay where they are.
+//! The pending output: an ordered queue of copied bytes and of payloads that are not copied.
 //!
-//! The copied bytes are one buffer, frame headers of gathered payloads included; a gathered payload
-//! says at which of them it goes in. How much may wait is the caller's to respect (`room`), answers
-//! that the peer makes due are counted apart (`answers`).
+//! The copied bytes form one buffer, which includes the frame headers of gathered payloads; a gathered payload records its position
+//! in it. The caller has to respect the limit (`room`); responses triggered by the peer are counted separately (`answers`).
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,14 +11,14 @@ use crate::frame::{FrameHeader, HEADER, flag, kind};
 use crate::limits;
 use crate::watch::FrameWatch;
 
-/// A gathered payload, cut into frames of `chunk` bytes whose headers are copied bytes.
+/// A gathered payload, cut into frames of `chunk` bytes with their headers in the copied bytes.
 #[derive(Debug)]
 struct Owned<B> {
     data: B,
     rest: Range<usize>,
-    /// The copied byte before which the next piece goes, counted from the connection's start.
+    /// The position in the copied bytes before which the next piece goes, counted from the connection's start.
     at: u64,
-    /// What is left of the current frame.
+    /// The rest of the current frame.
     piece: usize,
     chunk: usize,
 }
@@ -27,19 +26,19 @@ struct Owned<B> {
 #[derive(Debug)]
 pub(crate) struct FrameOutput<B> {
     copied: Vec<u8>,
-    /// Copied bytes that are sent already.
+    /// The copied bytes already sent.
     start: usize,
-    /// The number of `copied[start]`, counted from the connection's start.
+    /// The position of `copied[start]`, counted from the connection's start.
     position: u64,
     owned: VecDeque<Owned<B>>,
-    /// Bytes that wait in `owned`.
+    /// The pending bytes in `owned`.
     gathered: usize,
-    /// Bytes of answers before and since `mark`: what waits of them is at most their sum.
+    /// Bytes of responses before and since `mark`; their sum bounds the pending ones.
     answers: [usize; 2],
-    /// Bytes of header blocks, counted the same way.
+    /// Bytes of header blocks, counted in the same way.
     heads: [usize; 2],
     mark: u64,
-    /// Frames made, where they are to be noted.
+    /// Sent frames, if they are recorded.
     pub(crate) watch: FrameWatch,
 }
 
@@ -58,7 +57,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         }
     }
 
-    /// The same for payloads of another kind; `None` where some wait.
+    /// Converts to another payload type; `None` if payloads are pending.
     pub(crate) fn repacked<C>(self) -> Option<FrameOutput<C>> {
         let FrameOutput { copied, start, position, owned, gathered, answers, heads, mark, watch } = self;
         owned.is_empty().then(|| FrameOutput {
@@ -74,37 +73,37 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         })
     }
 
-    /// Bytes that wait.
+    /// The number of pending bytes.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.copied.len() - self.start + self.gathered
     }
 
-    /// Bytes that may be added before streams have to wait.
+    /// The number of bytes that may be added before streams have to wait.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         limits::OUTPUT.saturating_sub(self.pending())
     }
 
-    /// Bytes of answers that wait, or slightly more.
+    /// The bytes of pending responses, or slightly more.
     #[inline]
     pub(crate) fn answers(&self) -> usize {
         self.answers[0] + self.answers[1]
     }
 
-    /// Bytes of header blocks that wait, or slightly more.
+    /// The bytes of pending header blocks, or slightly more.
     #[inline]
     pub(crate) fn heads(&self) -> usize {
         self.heads[0] + self.heads[1]
     }
 
-    /// The buffer that frames are appended to.
+    /// The buffer for appending frames.
     #[inline]
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.copied
     }
 
-    /// A frame of a fixed payload.
+    /// Appends a frame with a fixed payload.
     #[inline]
     pub(crate) fn frame<const N: usize>(&mut self, kind: u8, flags: u8, stream: u32, payload: [u8; N]) {
         let header = FrameHeader { length: N, kind, flags, stream };
@@ -113,14 +112,13 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         self.copied.extend_from_slice(&payload);
     }
 
-    /// The same, as an answer that the peer made due.
+    /// Appends such a frame, counted as a response triggered by the peer.
     pub(crate) fn answer<const N: usize>(&mut self, kind: u8, flags: u8, stream: u32, payload: [u8; N]) {
         self.frame(kind, flags, stream, payload);
         self.answers[1] += HEADER + N;
     }
 
-    /// Header block frames: `block` writes the block, which is then cut into frames of at most
-    /// `max` bytes.
+    /// Appends a header block: `block` writes it, then it is cut into frames of at most `max` bytes.
     pub(crate) fn headers(&mut self, stream: u32, end: bool, max: usize, block: impl FnOnce(&mut Vec<u8>)) {
         let at = self.copied.len();
         self.copied.extend_from_slice(&[0; HEADER]);
@@ -148,7 +146,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         }
     }
 
-    /// DATA frames of at most `max` bytes each, copied.
+    /// Appends DATA frames of at most `max` bytes each, copied.
     pub(crate) fn data(&mut self, stream: u32, data: &[u8], end: bool, max: usize) {
         let mut rest = data;
         loop {
@@ -165,7 +163,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         }
     }
 
-    /// DATA frames of at most `max` bytes each, whose payload, not empty, stays in `data`.
+    /// Appends DATA frames of at most `max` bytes each, with their non-empty payload staying in `data`.
     pub(crate) fn gather(&mut self, stream: u32, data: B, range: Range<usize>, end: bool, max: usize) {
         let mut left = range.len();
         let at = self.position + (self.copied.len() - self.start + HEADER) as u64;
@@ -182,7 +180,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         self.owned.push_back(Owned { data, rest: range, at, piece, chunk: max });
     }
 
-    /// Fills `slices` with what waits, in order; how many it took.
+    /// Fills `slices` with pending output, in order; returns the number used.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
         let mut add = |bytes: &'a [u8]| {
@@ -211,7 +209,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         filled
     }
 
-    /// The first `count` bytes of what waits are sent.
+    /// Removes the first `count` bytes of the pending output.
     pub(crate) fn sent(&mut self, mut count: usize) {
         while let Some(owned) = self.owned.front_mut() {
             let before = (owned.at - self.position) as usize;
@@ -242,7 +240,7 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         self.settle();
     }
 
-    /// Moves what is left to the front when that is cheap, and forgets answers that are sent.
+    /// Moves the remaining bytes to the front when that is cheap, and stops counting sent responses.
     fn settle(&mut self) {
         let left = self.copied.len() - self.start;
         if left == 0 {
@@ -264,14 +262,14 @@ impl<B: AsRef<[u8]>> FrameOutput<B> {
         }
     }
 
-    /// Gives memory back that what waits does not need.
+    /// Frees memory that the pending output does not need.
     pub(crate) fn shrink(&mut self) {
         self.copied.shrink_to_fit();
         self.owned.shrink_to_fit();
         self.watch.end();
     }
 
-    /// Bytes of memory on the heap.
+    /// Heap memory in bytes.
     pub(crate) fn heap(&self) -> usize {
         self.copied.capacity() + self.owned.capacity() * size_of::<Owned<B>>()
     }
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn copied_and_gathered_bytes_leave_in_order_however_they_are_sent() {
+    fn copied_and_gathered_bytes_stay_in_order() {
         let whole = flat(&filled(), 64);
         assert_eq!(whole.len(), filled().pending());
         for step in 1..whole.len() {
@@ -317,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_larger_than_a_frame_is_continued() {
+    fn blocks_larger_than_a_frame_are_continued() {
         let mut output = FrameOutput::<Vec<u8>>::new();
         output.headers(1, true, 10, |out| out.extend_from_slice(b"0123456789abcdefghijKLM"));
         let bytes = flat(&output, 1);
@@ -332,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_until_they_are_sent() {
+    fn responses_are_counted_until_sent() {
         let mut output = FrameOutput::<Vec<u8>>::new();
         for _ in 0..100 {
             output.answer(kind::PING, 1, 0, [0; 8]);

@@ -1,26 +1,25 @@
-//! Which stream sends next: RFC 9218's urgency, then turns.
+//! Send order of streams: RFC 9218's urgency, then round robin.
 //!
-//! A stream whose client said nothing about priority takes turns with the others, as in HAProxy; one
-//! whose client did say and not "incremental" goes on until its end, as the RFC has it. Only streams
-//! that have something to send and a window are in a queue.
+//! A stream without an explicit priority takes turns with the others, as in HAProxy; one with an explicit priority that is not
+//! "incremental" is sent to its end, as the RFC specifies. Only streams with data to send and an open window are in a queue.
 
 use fields::Priority;
 
 use crate::stream::{NONE, QUEUED, StreamState, Streams};
 
-/// Urgencies.
+/// The number of urgencies.
 const LEVELS: usize = 8;
-/// Updates that are kept for streams which are not open yet.
+/// The number of updates kept for streams that are not open yet.
 const EARLY: usize = 4;
 
 type QueueEnds = [(u32, u32); LEVELS];
 
-/// Queues of streams that may send, one an urgency.
+/// The queues of streams that may send, one per urgency.
 #[derive(Debug)]
 pub(crate) struct SendQueues {
-    /// The first and last of each; none before anything waited, as most connections never have it.
+    /// The first and last stream of each queue; allocated when a stream first waits, which on most connections never happens.
     ends: Option<Box<QueueEnds>>,
-    /// A bit for each queue that is not empty.
+    /// A bit for each non-empty queue.
     filled: u8,
 }
 
@@ -33,7 +32,7 @@ impl SendQueues {
         self.ends.get_or_insert_with(|| Box::new([(NONE, NONE); LEVELS]))
     }
 
-    /// Whether a stream of this urgency or a more urgent one is in a queue.
+    /// Whether a stream of this or a higher urgency is queued.
     #[inline]
     pub(crate) fn is_before(&self, urgency: u8) -> bool {
         self.filled & (0xff >> (7 - urgency)) != 0
@@ -44,7 +43,7 @@ impl SendQueues {
         self.filled == 0
     }
 
-    /// Puts a stream at the end of its queue, or at the front.
+    /// Adds a stream to the end or the front of its queue.
     pub(crate) fn push(&mut self, streams: &mut Streams, slot: u32, front: bool) {
         let stream = streams.at(slot);
         if stream.has(QUEUED) {
@@ -67,7 +66,7 @@ impl SendQueues {
         self.filled |= 1 << level;
     }
 
-    /// Takes a stream out of its queue, if it is in one.
+    /// Removes a stream from its queue, if it is in one.
     pub(crate) fn remove(&mut self, streams: &mut Streams, slot: u32) {
         let stream = streams.at(slot);
         if !stream.has(QUEUED) {
@@ -90,7 +89,7 @@ impl SendQueues {
         }
     }
 
-    /// The place of the stream whose turn it is; it leaves its queue.
+    /// Takes the slot of the next stream out of its queue.
     pub(crate) fn pop(&mut self, streams: &mut Streams) -> Option<u32> {
         if self.filled == 0 {
             return None;
@@ -101,7 +100,7 @@ impl SendQueues {
         Some(slot)
     }
 
-    /// Gives a stream another priority; its place in a queue follows.
+    /// Changes a stream's priority, and moves it to the matching queue.
     pub(crate) fn set(&mut self, streams: &mut Streams, slot: u32, priority: Priority) {
         let queued = streams.at(slot).has(QUEUED);
         self.remove(streams, slot);
@@ -111,7 +110,7 @@ impl SendQueues {
         }
     }
 
-    /// The places in the queues, the most urgent first.
+    /// The queued slots, the most urgent first.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn walk(&self, streams: &mut Streams) -> Vec<u32> {
         let mut all = Vec::new();
@@ -129,7 +128,7 @@ impl SendQueues {
     }
 }
 
-/// The last few priorities that came before their streams (RFC 9218 section 7).
+/// The last few priorities that arrived before their streams (RFC 9218 section 7).
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     kept: [Option<(u32, Priority)>; EARLY],
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_serve_urgency_first_and_then_in_turns() {
+    fn queues_are_served_by_urgency_then_round_robin() {
         let (mut streams, mut ready) = (Streams::new(), SendQueues::new());
         for (n, urgency) in [3, 3, 0, 7, 3].into_iter().enumerate() {
             let key = streams.open(2 * n as u32 + 1, 0, 0);

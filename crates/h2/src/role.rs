@@ -1,10 +1,10 @@
-//! Which side of a connection is which.
+//! The role of a side in a connection.
 
-/// Which side of the connection this is.
+/// The role of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Requests come: towards clients.
+    /// Receives requests from a client.
     Server,
-    /// Requests go: towards servers.
+    /// Sends requests to a server.
     Client,
 }

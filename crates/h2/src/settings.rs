@@ -1,4 +1,4 @@
-//! SETTINGS (RFC 9113 section 6.5): what the peer announced, and what is announced to it.
+//! SETTINGS (RFC 9113 section 6.5): the peer's, and ours.
 
 use crate::fault::Breach;
 use crate::frame::WINDOW_MAX;
@@ -16,25 +16,25 @@ const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 /// RFC 9218 section 2.1.
 const NO_RFC7540_PRIORITIES: u16 = 9;
 
-/// Bytes of one setting.
+/// The length of a setting.
 pub(crate) const SETTING: usize = 6;
-/// A header table's size before any SETTINGS.
+/// The size of a header table before any SETTINGS.
 pub(crate) const TABLE_DEFAULT: u32 = 4096;
-/// Every window before any SETTINGS.
+/// The size of every window before any SETTINGS.
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 
-/// What the peer announced.
+/// The peer's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// How large its header table may become.
+    /// The maximum size of its header table.
     pub header_table_size: u32,
-    /// How many streams it lets us have; `u32::MAX` where it said nothing.
+    /// The maximum number of streams that we may open; `u32::MAX` if not set.
     pub max_concurrent_streams: u32,
-    /// The window of a new stream towards it.
+    /// The window of a new stream towards the peer.
     pub initial_window: u32,
-    /// The largest payload of a frame that it takes.
+    /// The maximum frame payload that it accepts.
     pub max_frame_size: u32,
-    /// Whether it takes extended CONNECT (RFC 8441).
+    /// Whether it accepts extended CONNECT (RFC 8441).
     pub connect_protocol: bool,
 }
 
@@ -51,7 +51,7 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Takes one setting; ones that are not known are ignored. `role` is ours.
+    /// Applies one setting; unknown ones are ignored. `role` is ours.
     pub(crate) fn take(&mut self, setting: &[u8; SETTING], role: Role) -> Result<(), Breach> {
         let [a, b, value @ ..] = *setting;
         let value = u32::from_be_bytes(value);
@@ -80,9 +80,8 @@ impl PeerSettings {
     }
 }
 
-/// The SETTINGS that open a connection, as one frame. What equals the default of the protocol is
-/// left out, but for the number of streams, which some peers take as a sign that it may be raised.
-/// A reversed connection `began` in another role than it has: it is told what both say.
+/// Writes the initial SETTINGS as one frame. Defaults are left out, except for the number of streams, since some peers take its
+/// absence as permission to raise it. A reversed connection, which `began` in another role, gets the settings of both roles.
 pub(crate) fn write_ours(role: Role, began: Role, config: &Config, out: &mut Vec<u8>) {
     let mut settings: [(u16, u32); 7] = [(0, 0); 7];
     let mut count = 0;

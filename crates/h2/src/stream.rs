@@ -1,12 +1,11 @@
-//! Streams: a slab that is reused, found by number or by key, and the memory of those that are gone.
+//! A slab of streams, indexed by ID and by key, with a memory of recently closed ones.
 //!
-//! All streams are opened by the client, so their numbers are odd and rise. A stream keeps its place
-//! until the caller releases it, however it ended: a peer that makes us reset streams cannot have
-//! more of them at work than it may have open (the "MadeYouReset" attack).
+//! All streams are opened by the client, so their IDs are odd and increasing. A stream keeps its slot until the caller releases it,
+//! however it ended: a peer that provokes resets cannot have more streams in progress than it may open (the "MadeYouReset" attack).
 
 use fields::Priority;
 
-/// A stream for the caller. It is never mistaken for a later one in the same place.
+/// Identifies a stream for the caller. It never refers to a later stream in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     pub(crate) slot: u32,
@@ -14,13 +13,13 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// The place: small, dense, and reused after the release; for the caller's own table.
+    /// The slot: a small, dense index, reused after the release; for the caller's own table.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot as usize
     }
 
-    /// The number in frames, for logs.
+    /// The stream ID in frames, for logs.
     #[must_use]
     pub fn id(self) -> u32 {
         self.id
@@ -38,25 +37,25 @@ pub(crate) const REMOTE_ENDED: u16 = 1;
 pub(crate) const LOCAL_ENDED: u16 = 2;
 /// The peer reset it.
 pub(crate) const RESET_BY_PEER: u16 = 4;
-/// We reset it, or the peer's GOAWAY did.
+/// We reset it, or the peer's GOAWAY excluded it.
 pub(crate) const RESET_BY_US: u16 = 8;
-/// The peer's final head came.
+/// The peer's final head has arrived.
 pub(crate) const HEAD_RECEIVED: u16 = 16;
-/// It counts among those that share the receive buffers.
+/// It counts among the streams that share the receive buffers.
 pub(crate) const RECEIVING: u16 = 32;
-/// It has something to send.
+/// It has data to send.
 pub(crate) const WAITING: u16 = 64;
-/// It is in a queue of those that may send.
+/// It is in a send queue.
 pub(crate) const QUEUED: u16 = 128;
-/// It was named by `next_writable` and has not sent since.
+/// `next_writable` returned it, and it has not sent since.
 pub(crate) const TURN: u16 = 256;
-/// It goes on until its end before others of its urgency (RFC 9218: not incremental).
+/// It is sent to its end before others of its urgency (RFC 9218: not incremental).
 pub(crate) const SEQUENTIAL: u16 = 512;
-/// The answer has no body whatever its head says: HEAD.
+/// The response has no body whatever its head announces: HEAD.
 pub(crate) const HEAD_METHOD: u16 = 1024;
-/// A CONNECT: no length counts.
+/// A CONNECT: `content-length` is ignored.
 pub(crate) const CONNECT: u16 = 2048;
-/// The caller has released it, and the rest of its request is still to come.
+/// The caller has released it, but the rest of its request is still to come.
 pub(crate) const UNFINISHED: u16 = 4096;
 
 pub(crate) const RESET: u16 = RESET_BY_PEER | RESET_BY_US;
@@ -64,19 +63,19 @@ pub(crate) const ENDED: u16 = REMOTE_ENDED | LOCAL_ENDED;
 
 #[derive(Debug)]
 pub(crate) struct StreamState {
-    /// 0 in a place that is free.
+    /// 0 in a free slot.
     pub(crate) id: u32,
     pub(crate) flags: u16,
     pub(crate) urgency: u8,
-    /// What we may send; below 0 after the peer lowered its initial window.
+    /// The send window; negative after the peer reduced its initial window.
     pub(crate) sendable: i32,
-    /// What the peer may send; below 0 while it does not know our initial window yet.
+    /// The receive window; negative while the peer does not know our initial window yet.
     pub(crate) credit: i32,
-    /// Bytes that the caller has and did not consume.
+    /// Bytes passed to the caller but not consumed.
     pub(crate) held: u32,
-    /// Bytes of the body still to come, by `content-length`.
+    /// The rest of the body, by `content-length`.
     pub(crate) due: u64,
-    /// Neighbours in a queue, or the next free place.
+    /// Neighbours in a queue, or the next free slot.
     pub(crate) previous: u32,
     pub(crate) next: u32,
 }
@@ -93,7 +92,7 @@ impl StreamState {
         self.flags & ENDED == ENDED
     }
 
-    /// Whether anything can still be sent.
+    /// Whether anything more can be sent.
     #[inline]
     pub(crate) fn can_send(&self) -> bool {
         !self.has(RESET | LOCAL_ENDED)
@@ -106,19 +105,19 @@ impl StreamState {
     }
 }
 
-/// How a stream that is gone ended.
+/// How a closed stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gone {
     Ended,
     ResetByPeer,
     ResetByUs,
-    /// Too long ago to know.
+    /// Forgotten, since it ended long ago.
     Unknown,
-    /// A higher number was opened before it.
+    /// Never opened, since a higher ID was opened first.
     Skipped,
 }
 
-/// Where a number of a stream stands.
+/// The state of a stream ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamSlot {
     Here(u32),
@@ -126,23 +125,23 @@ pub(crate) enum StreamSlot {
     Idle,
 }
 
-/// How many streams that are gone are remembered.
+/// The number of closed streams remembered.
 const REMEMBERED: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Streams {
     slots: Vec<StreamState>,
     free: u32,
-    /// Numbers and places of those that are there, by number.
+    /// IDs and slots of open streams, sorted by ID.
     index: Vec<(u32, u32)>,
-    /// Numbers of the last that are gone without their last bit, and how, in the upper two bits; at
-    /// most [`REMEMBERED`].
+    /// The most recently closed streams: the ID without its lowest bit, and how it ended in the upper two bits; at most
+    /// [`REMEMBERED`].
     gone: Vec<u32>,
-    /// The oldest of them, once there are as many.
+    /// The index of the oldest one, once the list is full.
     gone_at: u8,
-    /// The highest number that is no longer in `gone`.
+    /// The highest ID dropped from `gone`.
     forgotten: u32,
-    /// The highest number opened.
+    /// The highest ID opened.
     pub(crate) last: u32,
 }
 
@@ -159,13 +158,13 @@ impl Streams {
         }
     }
 
-    /// Places taken.
+    /// The number of slots in use.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Opens a stream whose number is higher than all before.
+    /// Opens a stream with an ID above all before.
     pub(crate) fn open(&mut self, id: u32, sendable: i32, credit: i32) -> StreamKey {
         let next = NONE;
         let (flags, urgency, held, due, previous) = (0, 3, 0, ANY_LENGTH, NONE);
@@ -178,7 +177,7 @@ impl Streams {
                 slot
             }
             None => {
-                // Many connections have one stream at a time: no memory for four is taken then.
+                // Many connections have one stream at a time: do not allocate space for four.
                 if self.slots.is_empty() {
                     self.slots.reserve_exact(1);
                     self.index.reserve_exact(1);
@@ -192,7 +191,7 @@ impl Streams {
         StreamKey { slot, id }
     }
 
-    /// Where that number stands. Even numbers are never opened.
+    /// Looks up an ID. Even ones are never opened.
     pub(crate) fn find(&self, id: u32) -> StreamSlot {
         if id > self.last || id.is_multiple_of(2) {
             return StreamSlot::Idle;
@@ -220,18 +219,18 @@ impl Streams {
         self.slots.get_mut(key.slot as usize).filter(|stream| stream.id == key.id)
     }
 
-    /// How many places there are, free or not.
+    /// The number of slots, free or not.
     pub(crate) fn places(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The stream at a place that `find` gave.
+    /// The stream in a slot returned by `find`.
     #[inline]
     pub(crate) fn at(&mut self, slot: u32) -> &mut StreamState {
         &mut self.slots[slot as usize]
     }
 
-    /// Frees the stream's place and remembers how it ended.
+    /// Frees the stream's slot and remembers how it ended.
     pub(crate) fn remove(&mut self, key: StreamKey) {
         let free = self.free;
         let Some(stream) = self.get_mut(key) else { return };
@@ -249,8 +248,7 @@ impl Streams {
         self.remember(key.id, gone);
     }
 
-    /// The peer has ended or reset a stream that we had reset: anything it sends on it after that was not
-    /// merely on its way.
+    /// Records that the peer ended or reset a stream that we had reset: later frames on it were not merely in transit.
     pub(crate) fn note_end(&mut self, id: u32, how: Gone) {
         let new = id >> 1 | Self::how(how) << 30;
         if let Some(known) = self.gone.iter_mut().find(|entry| **entry & 0x3fff_ffff == id >> 1) {
@@ -258,7 +256,7 @@ impl Streams {
         }
     }
 
-    /// A number that was used and has no place.
+    /// Marks an ID as used without a slot.
     pub(crate) fn refuse(&mut self, id: u32) {
         self.last = id;
         self.remember(id, Gone::ResetByUs);
@@ -283,24 +281,24 @@ impl Streams {
         self.gone_at = (self.gone_at + 1) % REMEMBERED as u8;
     }
 
-    /// Those that are there, the newest last.
+    /// The keys of open streams, the newest last.
     pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = StreamKey> {
         self.index.iter().map(|&(id, slot)| StreamKey { slot, id })
     }
 
-    /// All that are there, in the order of their places.
+    /// All open streams, by slot.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut StreamState)> {
         self.slots.iter_mut().enumerate().filter(|(_, s)| s.id != 0).map(|(slot, s)| (slot as u32, s))
     }
 
-    /// Gives memory back when no stream is there.
+    /// Frees memory if no stream is open.
     pub(crate) fn shrink(&mut self) {
         if self.index.is_empty() {
             (self.slots, self.index, self.free) = (Vec::new(), Vec::new(), NONE);
         }
     }
 
-    /// Bytes of memory on the heap.
+    /// Heap memory in bytes.
     pub(crate) fn heap(&self) -> usize {
         self.slots.capacity() * size_of::<StreamState>()
             + self.index.capacity() * size_of::<(u32, u32)>()
@@ -313,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_not_mistaken_for_a_later_stream_in_its_place() {
+    fn keys_do_not_refer_to_later_streams_in_their_slot() {
         let mut streams = Streams::new();
         let first = streams.open(1, 0, 0);
         streams.remove(first);
@@ -325,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn how_streams_ended_is_remembered_for_a_while() {
+    fn closed_streams_are_remembered_for_a_while() {
         let mut streams = Streams::new();
         for (id, flags) in [(1, ENDED), (5, RESET_BY_PEER), (7, RESET_BY_US)] {
             let key = streams.open(id, 0, 0);

@@ -1,24 +1,24 @@
-//! Frames noted as they come and go, for whoever traces a connection: nothing is where nobody asked.
+//! Records frames received and sent, for tracing a connection; off by default.
 
 use crate::frame::FrameHeader;
 
 /// One frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchedFrame {
-    /// The number of its kind (RFC 9113 section 6).
+    /// The frame type (RFC 9113 section 6).
     pub kind: u8,
     /// Its flags.
     pub flags: u8,
     /// Its stream, 0 for the connection.
     pub stream: u32,
-    /// Bytes of its payload.
+    /// The payload's length.
     pub length: usize,
-    /// Whether it was made here.
+    /// Whether it was sent rather than received.
     pub is_sent: bool,
 }
 
 impl WatchedFrame {
-    /// The name of its kind.
+    /// The name of its type.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self.kind {
@@ -38,17 +38,17 @@ impl WatchedFrame {
     }
 }
 
-/// How many are kept that nobody has taken.
+/// The maximum number of recorded frames.
 const MOST: usize = 256;
 
-/// Frames that were noted, if they are to be.
-// Boxed: there are two for every connection, and hardly any is used.
+/// The recorded frames, if recording is on.
+// Boxed: there are two per connection, and hardly any is used.
 #[allow(clippy::box_collection)]
 #[derive(Debug, Default)]
 pub(crate) struct FrameWatch(Option<Box<Vec<WatchedFrame>>>);
 
 impl FrameWatch {
-    /// Notes a frame, where that is wanted.
+    /// Records a frame, if recording is on.
     #[inline]
     pub(crate) fn note(&mut self, header: FrameHeader, is_sent: bool) {
         if self.0.is_some() {
@@ -64,12 +64,12 @@ impl FrameWatch {
         }
     }
 
-    /// Those noted since the last call; from now on they are.
+    /// Takes the recorded frames and turns recording on.
     pub(crate) fn take(&mut self) -> Vec<WatchedFrame> {
         std::mem::take(self.0.get_or_insert_default())
     }
 
-    /// From now on nothing is noted.
+    /// Turns recording off.
     pub(crate) fn end(&mut self) {
         self.0 = None;
     }

@@ -1,16 +1,14 @@
-//! What the peer may send: HAProxy's rule for `tune.h2.fe.rxbuf` and `tune.h2.be.rxbuf`.
+//! Receive windows: HAProxy's algorithm for `tune.h2.fe.rxbuf` and `tune.h2.be.rxbuf`.
 //!
-//! A receive buffer is so many units of `tune.bufsize`, at least one for each stream that may be
-//! open. Every stream may fill one (or `initial-window-size`, if that is more). Seven eighths of the
-//! units that no open stream takes are shared equally between the streams that receive a body: a
-//! stream's window is its own unit and that share. So one upload alone gets nearly the whole
-//! receive buffer, and a hundred get one unit each. Credit that was granted cannot be taken back:
-//! what all streams have beyond their own units never exceeds those seven eighths, so that memory is
-//! bounded whatever their order. Credit comes back as the caller consumes, in parts that are large
-//! enough to be worth a frame.
+//! A receive buffer consists of units of `tune.bufsize`, at least one for each stream that may be open. Every stream may fill one
+//! (or `initial-window-size`, if that is larger). Seven eighths of the units not reserved for open streams are shared equally
+//! between the streams receiving a body: a stream's window is its own unit plus that share. So a single upload gets nearly the
+//! whole receive buffer, while a hundred get one unit each. Granted credit cannot be revoked: the total of what streams have beyond
+//! their own units never exceeds those seven eighths, so that memory is bounded in any order of events. Credit is returned as the
+//! caller consumes data, in portions large enough to be worth a frame.
 //!
-//! The window of the connection is not what bounds memory. It is raised to its maximum when the
-//! first body comes, and given back in large parts as bytes come.
+//! The connection window does not bound memory. It is raised to its maximum when the first body arrives, and replenished in large
+//! portions.
 
 use crate::frame::WINDOW_MAX;
 use crate::limits::Config;
@@ -19,15 +17,15 @@ use crate::stream::StreamState;
 /// The receive buffers of a connection.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Bytes of one.
+    /// The size of a unit in bytes.
     unit: u32,
-    /// How many there are.
+    /// The number of units.
     units: u32,
-    /// What every stream may have: a unit, or the initial window.
+    /// The share of every stream: a unit, or the initial window.
     own: u32,
-    /// Streams that receive a body.
+    /// The number of streams receiving a body.
     pub(crate) receivers: u32,
-    /// What streams have beyond their own.
+    /// The total of what streams have beyond their own share.
     pub(crate) extra: u64,
 }
 
@@ -39,18 +37,18 @@ impl Pool {
         Pool { unit, units, own: config.initial_window().max(unit), receivers: 0, extra: 0 }
     }
 
-    /// What a stream has beyond its own.
+    /// The excess of a stream beyond its own share.
     pub(crate) fn extra_of(&self, stream: &StreamState) -> u64 {
         (i64::from(stream.credit) + i64::from(stream.held) - i64::from(self.own)).max(0) as u64
     }
 
-    /// Bytes that streams may share beyond their own, when so many are open.
+    /// The bytes that streams may share beyond their own, with `open` streams.
     fn shared(&self, open: usize) -> u64 {
         u64::from(self.units).saturating_sub(open as u64) * 7 / 8 * u64::from(self.unit)
     }
 
-    /// How much credit to grant to a stream now; 0 when that is not worth a frame. The stream's
-    /// credit and what the pool counts are not changed.
+    /// The credit to grant to a stream now; 0 if that is not worth a frame. Neither the stream's credit nor the pool's totals are
+    /// changed.
     pub(crate) fn due(&self, stream: &StreamState, open: usize) -> u32 {
         let has = i64::from(stream.credit) + i64::from(stream.held);
         let shared = self.shared(open);
@@ -63,24 +61,24 @@ impl Pool {
         if grant > 0 && (is_short || grant >= target / 4) { grant.min(1 << 30) as u32 } else { 0 }
     }
 
-    /// A stream is open with the credit of the initial window.
+    /// Registers a stream opened with the initial window as its credit.
     pub(crate) fn opened(&mut self, stream: &StreamState) {
         self.extra += self.extra_of(stream);
     }
 
-    /// Grants credit.
+    /// Grants credit to a stream.
     pub(crate) fn grant(&mut self, stream: &mut StreamState, credit: u32) {
         self.change(stream, |stream| stream.credit += credit as i32);
     }
 
-    /// Changes credit or what is held, and keeps the sum of what streams have beyond their own.
+    /// Modifies credit or held bytes of a stream, and updates the total excess.
     pub(crate) fn change(&mut self, stream: &mut StreamState, change: impl FnOnce(&mut StreamState)) {
         self.extra -= self.extra_of(stream);
         change(stream);
         self.extra += self.extra_of(stream);
     }
 
-    /// The most that the streams can have, when so many are open.
+    /// The maximum that the streams can have, with `open` streams.
     #[cfg(test)]
     pub(crate) fn most(&self, open: usize) -> u64 {
         open as u64 * u64::from(self.own) + self.shared(0)
@@ -93,7 +91,7 @@ mod tests {
     use crate::stream::Streams;
 
     #[test]
-    fn one_upload_gets_nearly_all_and_a_hundred_get_one_buffer_each() {
+    fn one_upload_gets_nearly_all_and_each_of_many_one_buffer() {
         let (mut pool, mut streams) = (Pool::new(&Config::default()), Streams::new());
         pool.receivers = 1;
         let key = streams.open(1, 0, 16_384);
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_streams_have_never_exceeds_the_receive_buffer() {
+    fn streams_never_exceed_the_receive_buffer() {
         let (mut pool, mut streams) = (Pool::new(&Config::default()), Streams::new());
         for n in 0..100 {
             let key = streams.open(2 * n + 1, 0, 16_384);
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_credit_gets_some_although_nothing_is_left_to_share() {
+    fn streams_get_their_own_unit_without_a_share() {
         let (mut pool, mut streams) = (Pool::new(&Config::default()), Streams::new());
         pool.receivers = 1;
         pool.extra = pool.shared(0);

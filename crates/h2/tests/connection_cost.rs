@@ -1,4 +1,4 @@
-//! What a connection costs: memory when it rests, allocations when it works.
+//! The cost of a connection: memory when idle, allocations when active.
 
 use std::alloc::System;
 use std::io::IoSlice;
@@ -15,14 +15,14 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Engine = Connection<Rc<[u8]>>;
 
-/// Two sides that talk through a buffer.
+/// Two sides connected through a buffer.
 struct Pair {
     client: Engine,
     server: Engine,
     wire: Vec<u8>,
 }
 
-/// Moves everything that `from` has to send to `to`, and tells each event.
+/// Passes all output of `from` to `to`, and calls back for each event.
 fn pass(from: &mut Engine, to: &mut Engine, wire: &mut Vec<u8>, mut told: impl FnMut(&mut Engine, Event)) {
     while from.pending() > 0 {
         wire.clear();
@@ -59,7 +59,7 @@ impl Pair {
         }
     }
 
-    /// `streams` requests at once, each with a body, each answered with one.
+    /// Makes `streams` concurrent requests, each with a body in both directions.
     fn exchange(&mut self, request: &Head, response: &Head, body: &Rc<[u8]>, streams: usize) {
         let mut sent = 0;
         for _ in 0..streams {
@@ -104,9 +104,9 @@ fn messages() -> (Head, Head) {
     (request, response)
 }
 
-// One test alone: the allocator counts for the whole process.
+// A single test: the allocator counts for the whole process.
 #[test]
-fn a_resting_connection_is_small_and_a_warm_one_allocates_nothing() {
+fn idle_connections_are_small_and_warm_ones_do_not_allocate() {
     let (request, response) = messages();
     let body: Rc<[u8]> = vec![0; 4000].into();
     let mut pair = Pair::new();
@@ -115,7 +115,7 @@ fn a_resting_connection_is_small_and_a_warm_one_allocates_nothing() {
         pair.exchange(&request, &response, &body, 10);
     }
 
-    // The test's own runner may allocate meanwhile: the quietest of a few rounds counts.
+    // The test runner may allocate in the meantime: the lowest count of a few rounds is used.
     let mut fewest = usize::MAX;
     for _ in 0..5 {
         let region = Region::new(ALLOCATOR);

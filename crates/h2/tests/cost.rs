@@ -1,6 +1,6 @@
-//! What a warm connection costs: no allocation for a head read or written.
+//! A warm connection reads and writes heads without allocation.
 //!
-//! One test in a program of its own: the counts are of the whole process.
+//! A single test in its own program, because the counters are process-wide.
 
 mod common;
 
@@ -17,8 +17,8 @@ static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const RULES: Rules = Rules { max_bytes: 15_360, max_fields: 100, relaxed: false, connect_protocol: true };
 
-/// A request whose fields come into the table, some of them new each time, so that it is always
-/// full and its ring goes round.
+/// A request with fields that enter the table, some of them new each time, so that the table is always full and its ring wraps
+/// around.
 fn request(turn: usize, indexed: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let path = format!("/path/{turn}");
@@ -37,7 +37,7 @@ fn request(turn: usize, indexed: bool) -> Vec<u8> {
     ] {
         literal(if indexed { 0x40 } else { 0 }, name.as_bytes(), value.as_bytes(), &mut out);
     }
-    // `x-y: www.example.com`, coded.
+    // `x-y: www.example.com`, Huffman-coded.
     out.extend(common::hex("00 03 782d79 8c f1e3c2e5f23a6ba0ab90f4ff"));
     out
 }
@@ -70,6 +70,6 @@ fn heads_are_read_and_written_without_allocation() {
     round(&blocks);
     let change = region.change();
     assert_eq!((change.allocations, change.reallocations), (0, 0));
-    // What an idle connection holds of it.
+    // The size in an idle connection.
     assert!(size_of::<Decoder>() + size_of::<Encoder>() <= 320, "{}", size_of::<(Decoder, Encoder)>());
 }

@@ -1,5 +1,4 @@
-//! HPACK against the examples of RFC 7541, against what it refuses, and against two decoders and
-//! encoders by others.
+//! HPACK against the examples of RFC 7541, invalid input, and two third-party decoders and encoders.
 
 mod common;
 
@@ -9,7 +8,7 @@ use fields::{FieldName, Pseudo};
 use h2::hpack::{DecodeError, Decoder, Encoder};
 use http::KnownName;
 
-/// Blocks and what they hold, one decoder for each sequence.
+/// Blocks and their contents, with one decoder per sequence.
 #[test]
 fn the_examples_of_appendix_c_decode() {
     const REQUESTS: [&str; 3] = [
@@ -53,7 +52,7 @@ fn the_examples_of_appendix_c_decode() {
             ],
             &REQUESTS,
         ),
-        // C.5: the table has 256 bytes, so that entries are dropped
+        // C.5: the table has 256 bytes, so entries are evicted.
         (
             256,
             &[
@@ -89,9 +88,9 @@ fn the_examples_of_appendix_c_decode() {
 }
 
 #[test]
-fn what_the_rfc_calls_an_error_is_one() {
+fn invalid_blocks_are_refused() {
     for (block, error) in [
-        // Indices: none, behind the tables, of names, and far beyond all.
+        // Indexes: zero, beyond the tables, of names, and far out of range.
         ("80", DecodeError::Index),
         ("be", DecodeError::Index),
         ("ff00", DecodeError::Index),
@@ -100,7 +99,7 @@ fn what_the_rfc_calls_an_error_is_one() {
         ("ff ff ff ff 7f", DecodeError::Coding(Integer)),
         ("ff ff ff ff ff ff ff ff ff ff 01", DecodeError::Coding(Integer)),
         ("ff 80 80 80 80 80 80 00", DecodeError::Coding(Integer)),
-        // What ends too early.
+        // Truncated input.
         ("ff", DecodeError::Coding(Truncated)),
         ("ff 80", DecodeError::Coding(Truncated)),
         ("40", DecodeError::Coding(Truncated)),
@@ -111,13 +110,13 @@ fn what_the_rfc_calls_an_error_is_one() {
         ("40 01 61 7f ff ff 7f 61", DecodeError::Coding(Truncated)),
         ("3f", DecodeError::Coding(Truncated)),
         ("01", DecodeError::Coding(Truncated)),
-        // Huffman codes, of names and of values.
+        // Huffman codes in names and values.
         ("40 81 00 01 61", DecodeError::Coding(Padding)),
         ("40 01 61 81 06", DecodeError::Coding(Padding)),
         ("40 01 61 82 07ff", DecodeError::Coding(Padding)),
         ("40 01 61 84 ffffffff", DecodeError::Coding(Huffman)),
         ("40 84 ffffffff 01 61", DecodeError::Coding(Huffman)),
-        // Sizes: above ours, behind a field.
+        // Table sizes: above ours, after a field.
         ("3f e2 1f", DecodeError::TableSize),
         ("3f ff ff ff 07", DecodeError::TableSize),
         ("82 20", DecodeError::TableSize),
@@ -129,18 +128,18 @@ fn what_the_rfc_calls_an_error_is_one() {
 }
 
 #[test]
-fn sizes_change_at_the_start_of_a_block_up_to_our_own() {
+fn table_sizes_change_at_the_start_of_a_block_up_to_ours() {
     let mut decoder = Decoder::new(4096);
-    // Two entries, then the smallest size and back: they are gone.
+    // Two entries, then the minimum size and back: they are gone.
     assert!(decode(&mut decoder, &hex("4001 6101 62 4001 6301 64 be bf")).is_ok());
     assert!(decode(&mut decoder, &hex("be bf")).is_ok());
     assert_eq!(decode(&mut decoder, &hex("20 3f e1 1f")), Ok(vec![]), "sizes alone are a block");
     assert_eq!(decode(&mut decoder, &hex("be")), Err(DecodeError::Index));
-    // A table of one entry keeps the newest, a table of none takes nothing.
+    // A table for one entry keeps the newest; an empty table keeps nothing.
     assert!(decode(&mut decoder, &hex("3f 03 4001 6101 62 4001 6301 64 be")).is_ok());
     assert_eq!(decode(&mut decoder, &hex("bf")), Err(DecodeError::Index));
     assert_eq!(decode(&mut decoder, &hex("20 4001 6101 62 be")), Err(DecodeError::Index));
-    // An entry larger than the table empties it and is no error.
+    // An entry larger than the table empties it, which is not an error.
     let mut small = Decoder::new(64);
     assert!(decode(&mut small, &hex("4001 6101 62 be")).is_ok());
     let mut large = hex("40 01 61 40");
@@ -152,7 +151,7 @@ fn sizes_change_at_the_start_of_a_block_up_to_our_own() {
 }
 
 #[test]
-fn a_name_may_be_that_of_the_entry_that_has_to_go() {
+fn a_name_may_refer_to_the_entry_being_evicted() {
     let mut decoder = Decoder::new(80);
     let mut block = hex("40 05 6162636465 14");
     block.extend([b'1'; 20]);
@@ -165,7 +164,7 @@ fn a_name_may_be_that_of_the_entry_that_has_to_go() {
 }
 
 #[test]
-fn after_no_the_rest_is_decoded_and_not_given() {
+fn after_a_refusal_the_rest_is_decoded_but_dropped() {
     let mut decoder = Decoder::new(4096);
     let mut given = 0;
     let block = hex("82 4001 6101 62 84 4001 6301 64 be 4005 6162636465 0121");
@@ -176,14 +175,14 @@ fn after_no_the_rest_is_decoded_and_not_given() {
     assert_eq!((outcome, given), (Ok(()), 2));
     let fields = decode(&mut decoder, &hex("be bf c0")).unwrap();
     assert_eq!(lines(&fields), "abcde: !\nc: d\na: b\n");
-    // Errors are still found.
+    // Errors are still detected.
     assert_eq!(decoder.decode(&hex("82 fe"), &mut |_| false), Err(DecodeError::Index));
     assert_eq!(decoder.decode(&hex("82 80"), &mut |_| false), Err(DecodeError::Index));
     assert_eq!(decoder.decode(&hex("82 20"), &mut |_| false), Err(DecodeError::TableSize));
 }
 
 #[test]
-fn secrets_are_marked_as_such() {
+fn never_indexed_fields_are_marked_secret() {
     let mut marks = Vec::new();
     let block = hex("1f08 0161 0f08 0161 5701 61");
     let each = &mut |field: fields::Field<'_>| {
@@ -194,7 +193,7 @@ fn secrets_are_marked_as_such() {
     assert_eq!(marks, [(true, true), (true, false), (true, false)]);
 }
 
-/// Fields that repeat, and others, with any bytes.
+/// A mix of repeated and random fields, with arbitrary bytes.
 fn some_fields(random: &mut fastrand::Rng) -> Vec<Pair> {
     const NAMES: [&str; 16] = [
         ":method",
@@ -252,7 +251,7 @@ fn name_of(name: &[u8]) -> FieldName<'_> {
 }
 
 #[test]
-fn what_we_encode_is_read_by_us_and_by_two_others() {
+fn encoded_blocks_decode_with_three_decoders() {
     let mut random = fastrand::Rng::with_seed(1);
     for round in 0..40 {
         let mut encoder = Encoder::new();
@@ -282,7 +281,7 @@ fn what_we_encode_is_read_by_us_and_by_two_others() {
 }
 
 #[test]
-fn what_two_others_encode_is_read() {
+fn blocks_of_two_other_encoders_decode() {
     use httlib_hpack::Encoder as Http;
     let mut random = fastrand::Rng::with_seed(2);
     for size in [0, 64, 200, 4096] {
@@ -306,7 +305,7 @@ fn what_two_others_encode_is_read() {
 }
 
 #[test]
-fn each_byte_has_the_huffman_code_that_others_give_it() {
+fn huffman_codes_match_other_encoders() {
     let mut block = Vec::new();
     let mut encoder = httlib_hpack::Encoder::with_dynamic_size(0);
     let all: Vec<u8> = (0..=255).collect();
@@ -328,7 +327,7 @@ fn encoded(encoder: &mut Encoder, name: FieldName<'_>, value: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_repeats_is_an_index_and_what_is_secret_never() {
+fn repeated_fields_are_indexed_and_secrets_never() {
     let mut encoder = Encoder::new();
     let server = FieldName::Known(KnownName::Server);
     assert_eq!(encoded(&mut encoder, server, "weir"), hex("0f27 04 77656972"), "seen once");
@@ -363,7 +362,7 @@ fn what_repeats_is_an_index_and_what_is_secret_never() {
 }
 
 #[test]
-fn a_new_limit_is_told_with_the_smallest_before_it() {
+fn table_size_updates_include_the_smallest_size() {
     let mut encoder = Encoder::new();
     encoder.set_limit(4096, 4096);
     let method = FieldName::Pseudo(Pseudo::Method);

@@ -1,4 +1,4 @@
-//! Messages through HPACK: errors of a block, limits against its tables, and secret fields.
+//! Messages through HPACK: decoding errors, limits and the table, and secret fields.
 
 mod common;
 
@@ -13,7 +13,7 @@ const USUAL: [(&str, &str); 4] =
     [(":method", "GET"), (":scheme", "https"), (":authority", "h"), (":path", "/")];
 
 #[test]
-fn a_block_that_names_one_entry_many_times_is_too_large_and_keeps_the_table_in_step() {
+fn repeated_references_exceed_the_limit_with_the_table_in_sync() {
     let mut bomb = block(&USUAL);
     literal(0x40, b"x", &[b'y'; 4000], &mut bomb);
     bomb.resize(16_000, 0xbe);
@@ -27,11 +27,11 @@ fn a_block_that_names_one_entry_many_times_is_too_large_and_keeps_the_table_in_s
 }
 
 #[test]
-fn a_block_that_cannot_be_decoded_is_no_malformed_message() {
+fn undecodable_blocks_are_not_malformed_messages() {
     for (bytes, error) in
         [(&[0xff][..], DecodeError::Coding(CodingError::Truncated)), (&[0x80], DecodeError::Index)]
     {
-        // The message before it is malformed, too.
+        // The message before the error is malformed, too.
         for mut broken in [Vec::new(), block(&[("x", "y")])] {
             broken.extend_from_slice(bytes);
             let read = read_request(Decoder::new(4096).block(&broken), true, &RULES, &mut Head::new());

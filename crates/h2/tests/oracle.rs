@@ -1,5 +1,5 @@
-//! The engine with hyper's HTTP/2 on the other side, over a pipe in memory: bodies are echoed both
-//! ways, many streams at once, much larger than the windows, with trailers.
+//! The engine against hyper's HTTP/2 over an in-memory pipe: bodies are echoed in both directions, on many concurrent streams, much
+//! larger than the windows, with trailers.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
@@ -35,7 +35,7 @@ impl Ours {
             let mut slices = [IoSlice::new(&[]); 16];
             let filled = self.engine.output(&mut slices);
             let bytes: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
-            // What the peer does not take now is sent when it has read.
+            // The part that the peer does not accept now is sent after its next read.
             let sent = tokio::select! {
                 biased;
                 sent = self.pipe.write(&bytes) => sent.expect("the pipe is open"),
@@ -48,7 +48,7 @@ impl Ours {
         }
     }
 
-    /// One read; the bytes of bodies come along. `None` at the end.
+    /// One read; copies of body bytes are included. `None` at the end.
     async fn read(&mut self) -> Option<Vec<(Event, Vec<u8>)>> {
         let mut buffer = [0; 16_384];
         let count = tokio::select! {
@@ -82,7 +82,7 @@ impl Ours {
     }
 }
 
-/// A body on its way out.
+/// An outgoing body.
 #[derive(Default)]
 struct Outgoing {
     waiting: VecDeque<Vec<u8>>,
@@ -113,7 +113,7 @@ impl Outgoing {
     }
 }
 
-/// Echoes whatever comes until the peer leaves.
+/// Echoes everything until the peer closes.
 async fn serve(pipe: DuplexStream) {
     let mut ours = Ours::new(Role::Server, pipe);
     let mut flows: HashMap<StreamKey, Outgoing> = HashMap::new();
@@ -180,7 +180,7 @@ async fn drink(mut body: hyper_h2::RecvStream) -> (Vec<u8>, bool) {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_client_of_hyper_is_served() {
+async fn hyper_clients_are_served() {
     let (near, far) = duplex(20_000);
     let local = tokio::task::LocalSet::new();
     local.spawn_local(serve(near));
@@ -226,7 +226,7 @@ async fn serve_by_hyper(pipe: DuplexStream) {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_server_of_hyper_is_asked() {
+async fn hyper_servers_respond() {
     let (near, far) = duplex(20_000);
     let local = tokio::task::LocalSet::new();
     local.spawn_local(serve_by_hyper(far));

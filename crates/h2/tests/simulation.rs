@@ -1,11 +1,11 @@
-//! Two engines that talk over a wire which cuts and delays, driven by seeds: every body arrives byte
-//! for byte, nothing stalls, and the engines' invariants hold after every step.
+//! Two engines connected by a wire that fragments and delays data, driven by seeds: every body arrives intact, nothing stalls, and
+//! the engines' invariants hold after every step.
 
 mod sim;
 
 use sim::Simulation;
 
-/// `WEIR_SEEDS` says how many seeds are run, `WEIR_SEED` names one.
+/// `WEIR_SEEDS` sets the number of seeds, `WEIR_SEED` a single one.
 #[test]
 fn exchanges_survive_cuts_delays_cancellations_and_shutdowns() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -1,8 +1,7 @@
-//! The agent of a server (configuration manual, 5.2 `agent-check`): a line of words that sets its
-//! weight, its limit of connections, its administrative state, and whether it is down.
+//! The agent of a server (configuration manual, 5.2 `agent-check`): a line of words that sets its weight, its connection limit, its
+//! administrative state, and whether it is down.
 //!
-//! An agent that cannot be reached changes nothing: whether the server lives is the health check's
-//! business.
+//! An unreachable agent changes nothing: whether the server is up is decided by its health check.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,25 +20,25 @@ use crate::outcome::{CheckOutcome, CheckVerdict, connection_error};
 use crate::verdict::{Prober, keep, logs, reason, tell_check};
 use crate::{CheckContext, CheckedServer, verdict};
 
-/// What an agent said.
+/// An agent's response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report<'a> {
-    /// `75%` or what stands behind `weight:`.
+    /// `75%`, or the value of `weight:`.
     pub(crate) weight: Option<&'a str>,
-    /// What stands behind `maxconn:`.
+    /// The value of `maxconn:`.
     pub(crate) maxconn: Option<&'a str>,
     /// `ready`, `drain` or `maint`.
     pub(crate) admin: Option<&'static str>,
-    /// `up`, `down`, `fail` or `stopped`, as it was written.
+    /// `up`, `down`, `fail` or `stopped`, as written.
     pub(crate) state: Option<&'a str>,
-    /// What follows a sharp.
+    /// The text after a `#`.
     description: &'a str,
-    /// The first word that is none of these.
+    /// The first unknown word.
     pub(crate) unknown: Option<&'a str>,
 }
 
 impl<'a> Report<'a> {
-    /// Reads a line; words are apart by blanks or commas. Of several of one kind the last counts.
+    /// Parses a line; words are separated by blanks or commas. The last of each kind counts.
     pub(crate) fn parse(line: &'a str) -> Self {
         let mut report = Report::default();
         let (words, description) = line.split_once('#').unwrap_or((line, ""));
@@ -71,27 +70,26 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether the server is up, if the agent says so or the contrary.
+    /// Whether the agent reports the server as up or down, if it does.
     fn is_up(&self) -> Option<bool> {
         self.state.map(|state| state.eq_ignore_ascii_case("up"))
     }
 }
 
-/// Asks the agent once and does what it says.
+/// Queries the agent once and applies its response.
 pub(crate) async fn ask(peer: &CheckedServer, settings: &AgentSettings, context: &Arc<CheckContext>) {
     let (server, start) = (peer.server(), now_ms());
     server.agent.running.store(true, Relaxed);
     let answer = converse(peer, settings, context).await;
     server.agent.running.store(false, Relaxed);
-    // What it said while it was disabled counts no more.
+    // A response received while it was disabled is ignored.
     if !server.agent_checked.load(Relaxed) {
         return;
     }
     let took = Duration::from_millis(now_ms() - start);
     match answer {
         Ok((Some(line), _open)) => apply(peer, &line, took, context),
-        // The admin is told that the agent misbehaves; nothing else changes, unless it never said
-        // anything.
+        // The agent's failure is reported; nothing else changes, unless it never responded before.
         Ok((None, _)) => {
             let last = server.agent.last.load().clone();
             let status = if last.status.is_empty() { "L7TOUT" } else { last.status };
@@ -110,7 +108,7 @@ pub(crate) async fn ask(peer: &CheckedServer, settings: &AgentSettings, context:
     }
 }
 
-/// Keeps a result and tells it where it changed.
+/// Stores a result, and reports it if it changed.
 fn note(
     peer: &CheckedServer,
     outcome: CheckOutcome,
@@ -125,9 +123,8 @@ fn note(
     outcome
 }
 
-/// The first line that the agent answers with, `None` when it ends without a line's end, or when no
-/// text can be made of it; and the connection, which ends when what was said is done: who sees it
-/// closed sees the rest done too.
+/// Returns the first line of the agent's response, `None` if the connection ends before the line does, or the line is not valid
+/// text; and the connection, to be closed after the response has been applied: a client that sees it closed can rely on that.
 async fn converse(
     peer: &CheckedServer,
     settings: &AgentSettings,
@@ -169,7 +166,7 @@ async fn converse(
     }
 }
 
-/// Where the agent is: at the server's address and port unless it has its own.
+/// Returns the agent's address: the server's address and port unless it has its own.
 fn target(server: &Server) -> Option<Target> {
     let own = match &**server.address.load() {
         ServerAddress::Ip(address) => Some(*address),
@@ -183,7 +180,7 @@ fn target(server: &Server) -> Option<Target> {
     Some(Target::Ip(SocketAddr::new(ip, port)))
 }
 
-/// Does what a line says.
+/// Applies a response line.
 fn apply(peer: &CheckedServer, line: &str, took: Duration, context: &Arc<CheckContext>) {
     let report = Report::parse(line);
     if let Some(state) = report.admin {
@@ -228,7 +225,7 @@ fn apply(peer: &CheckedServer, line: &str, took: Duration, context: &Arc<CheckCo
     }
 }
 
-/// Brings the server's state in line with what the agent says of it.
+/// Updates the server's state from the agent's response.
 fn settle(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckContext>) {
     let server = peer.server();
     let why = if logs(peer) { String::new() } else { reason(outcome) };
@@ -246,8 +243,7 @@ fn settle(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckConte
     }
 }
 
-/// `50%` of the configured weight, or a weight. The error is what is told of a value that cannot
-/// be.
+/// Sets the weight to `50%` of the configured one, or to a number. The error is the message about an invalid value.
 fn set_weight(peer: &CheckedServer, text: &str) -> Result<(), &'static str> {
     let server = peer.server();
     let weight = match text.split_once('%') {
@@ -275,12 +271,12 @@ fn set_maxconn(peer: &CheckedServer, text: &str) -> Result<(), &'static str> {
         Some(_) => "maxconn string empty or preceded by garbage",
     })?;
     peer.server().set_maxconn(limit);
-    // Who waits for the backend may have room now.
+    // Requests queued for the backend may have room now.
     peer.backend.state.queue.wake_first();
     Ok(())
 }
 
-/// `ready`, `drain`, `maint`: as an administrator would set it.
+/// `ready`, `drain`, `maint`: as set by an administrator.
 fn administer(peer: &CheckedServer, state: &str, context: &Arc<CheckContext>) {
     let server = peer.server();
     let (set, clear) = match state {

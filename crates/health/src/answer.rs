@@ -1,7 +1,7 @@
-//! An answer of HTTP as it comes: the head goes into the transaction, the body, freed of its
-//! coding, to what expressions see. Never more than the buffer's size of either.
+//! Receives an HTTP response: the head goes into the transaction, the decoded body to the data visible to expressions. At most the
+//! buffer's size is kept of either.
 //!
-//! HTTP/1 is read here, HTTP/2 in [`crate::multiplexed`], FastCGI in [`crate::fastcgi`].
+//! HTTP/1 is parsed here, HTTP/2 in [`crate::multiplexed`], FastCGI in [`crate::fastcgi`].
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, ParseStatus};
 
@@ -9,7 +9,7 @@ use crate::check_env::CheckEnv;
 use crate::multiplexed::AnswerProgress;
 use crate::{fastcgi, multiplexed};
 
-/// Where reading is.
+/// The parser's state.
 #[derive(Debug)]
 enum AnswerState {
     Head,
@@ -19,11 +19,11 @@ enum AnswerState {
     /// The body of a stream.
     Stream,
     Done,
-    /// It is no HTTP, or its head is too large.
+    /// It is not HTTP, or its head is too large.
     Broken,
 }
 
-/// The one request of a connection on which bytes come in frames.
+/// The only request of a connection with a framed protocol.
 pub(crate) enum ProbeExchange {
     Http2(Box<multiplexed::MultiplexedProbe>),
     FastCgi(Box<fastcgi::FastcgiProbe>),
@@ -52,51 +52,51 @@ impl ProbeExchange {
     }
 }
 
-/// An answer being received.
+/// A response being received.
 pub(crate) struct CheckAnswer {
     method: Method,
     state: AnswerState,
-    /// Bytes not understood yet.
+    /// Unparsed bytes.
     pub(crate) raw: Vec<u8>,
     limit: usize,
-    /// The connection, where that is not of HTTP/1.
+    /// The connection, if it is not HTTP/1.
     exchange: Option<ProbeExchange>,
 }
 
 impl CheckAnswer {
-    /// Before the first byte of the answer to a request of `method`; `limit` is the buffer's size.
+    /// Prepares for the response to a `method` request; `limit` is the buffer's size.
     pub(crate) fn new(method: &str, limit: usize) -> Self {
         let method = Method::from_bytes(method.as_bytes());
         Self { method, state: AnswerState::Head, raw: Vec::new(), limit, exchange: None }
     }
 
-    /// The same on a connection that has been asked in another protocol than HTTP/1.
+    /// The same for a request in a protocol other than HTTP/1.
     pub(crate) fn of_exchange(exchange: ProbeExchange, limit: usize) -> Self {
         Self { exchange: Some(exchange), ..Self::new("", limit) }
     }
 
-    /// What is to be sent for the answer to go on; nothing in HTTP/1.
+    /// Returns pending output of the protocol; empty for HTTP/1.
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         self.exchange.as_mut().map_or_else(Vec::new, |exchange| exchange.take_output())
     }
 
-    /// Whether the head is there.
+    /// Whether the head has been received.
     pub(crate) fn has_head(&self) -> bool {
         !matches!(self.state, AnswerState::Head | AnswerState::Broken)
     }
 
-    /// Whether it cannot be understood.
+    /// Whether it is malformed.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self.state, AnswerState::Broken)
     }
 
-    /// Whether nothing more of it is to come or to be kept.
+    /// Whether it is complete, or no more of it is kept.
     pub(crate) fn is_complete(&self, facts: &CheckEnv) -> bool {
         matches!(self.state, AnswerState::Done | AnswerState::Broken) || facts.received.len() >= self.limit
     }
 
-    /// Whether all of it came, and nothing else, and whoever sent it goes on listening for this
-    /// proxy and for its clients alike.
+    /// Whether it was received as a whole, with no extra bytes, and the server keeps the connection open for requests of any
+    /// client.
     pub(crate) fn leaves_open(&self, facts: &CheckEnv) -> bool {
         let head = &facts.transaction.response;
         let bound = matches!(head.status(), 101 | 401 | 407);
@@ -104,7 +104,7 @@ impl CheckAnswer {
         whole && head.keep_alive() && !bound
     }
 
-    /// Understands what is in `raw`.
+    /// Parses the bytes in `raw`.
     pub(crate) fn advance(&mut self, facts: &mut CheckEnv) {
         if let Some(exchange) = &mut self.exchange {
             let taken = exchange.receive(&self.raw, facts, self.limit);
@@ -125,7 +125,7 @@ impl CheckAnswer {
         self.body(facts);
     }
 
-    /// Reads a head; whether another may follow at once, because this one was interim.
+    /// Parses a head; returns whether another may follow at once, because this one was interim.
     fn head(&mut self, facts: &mut CheckEnv) -> bool {
         let options = ParseOptions { max_bytes: self.limit, ..ParseOptions::default() };
         let head = &mut facts.transaction.response;
@@ -195,11 +195,11 @@ impl CheckAnswer {
         }
     }
 
-    /// The other side will send nothing more.
+    /// Called when the other side has closed.
     pub(crate) fn end(&mut self) {
         match self.state {
             AnswerState::UntilClose | AnswerState::Stream => self.state = AnswerState::Done,
-            // What there is of a body that was cut short can still be looked at.
+            // A truncated body can still be inspected.
             AnswerState::Length(_) | AnswerState::Chunked(_) => self.state = AnswerState::Done,
             AnswerState::Head if !self.raw.is_empty() && self.exchange.is_none() => {
                 self.state = AnswerState::Broken
@@ -209,7 +209,7 @@ impl CheckAnswer {
     }
 }
 
-/// Whether the first bytes may be those of a status line, possibly behind an empty line.
+/// Whether the first bytes may be those of a status line, possibly after an empty line.
 fn begins_like_http(raw: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/";
     let line = raw.trim_ascii_start();

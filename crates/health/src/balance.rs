@@ -1,29 +1,24 @@
-//! Which worker a check runs on: the one it is on, unless another has clearly less to do.
+//! Balances checks between workers: a check stays on its worker unless another has clearly fewer.
 //!
-//! At each wake-up a check looks at how many checks each worker has and hops to the one with the
-//! fewest, if that has at least two fewer than its own: the hop then makes the two more even. At
-//! most one hop a wake-up; the check runs where it lands.
+//! At each wake-up a check compares the numbers of checks on all workers and moves to the one with the fewest, if that has at least
+//! two fewer than its own: the move then makes the two more even. It moves at most once per wake-up, and runs on its new worker.
 //!
-//! From any start all workers are then within one check of each other once every check has woken: a
-//! worker that lets its last check wake stay has at most one more than the fewest, the fewest only
-//! become more, and it gets further checks only while it has the fewest itself. There is no herd:
-//! the count of the worker hopped to is raised only if it still is low enough, so that of many
-//! checks that see the same idle worker at the same instant each still makes two workers more even,
-//! or stays.
+//! From any start all workers are then within one check of each other once every check has woken up: if a worker's last check
+//! stays, it has at most one more than the minimum, the minimum only grows, and it gets further checks only while it has the
+//! minimum itself. There is no stampede: the count of the target worker is incremented only if it is still low enough, so that of
+//! many checks that see the same idle worker at the same time each still makes two workers more even, or stays.
 //!
-//! Two rules that look at one other worker, drawn at random, were simulated too. The one that waits
-//! until the other has less than half of the own load stops as soon as no worker has more than
-//! twice another's: 1,000 checks on 48 workers stay up to 15 apart. The one that hops at a
-//! difference of two becomes even in time, but no such rule can within two intervals where checks
-//! are few: a worker is found only if it is drawn, and 48 checks leave one of 48 workers undrawn in
-//! two intervals with a probability of an eighth each, 200 in one interval with one of a
-//! seventieth. Reading the counts of all workers costs less than one hop, as they hardly change.
+//! Two rules that compare with one random worker were simulated too. One that only moves if the other has less than half of the own
+//! load stops as soon as no worker has more than twice another's: 1,000 checks on 48 workers stay up to 15 apart. One that moves at
+//! a difference of two becomes even in time, but no such rule can within two intervals if there are few checks: a worker is found
+//! only if it is drawn, and 48 checks leave one of 48 workers undrawn in two intervals with a probability of an eighth each, 200 in
+//! one interval with one of a seventieth. Reading the counts of all workers costs less than one move, as they rarely change.
 
 use runtime::shard;
 use state::process::CheckCounters;
 
-/// The worker to leave one with `own` checks for: that with the fewest of `loads`, the first at or
-/// behind `start` where several have as few, if it has at least two fewer.
+/// Returns the worker to move to from one with `own` checks: that with the fewest of `loads`, the first from `start` on if several
+/// have as few, provided it has at least two fewer.
 fn target(own: u32, loads: impl Iterator<Item = u32> + Clone, start: usize) -> Option<usize> {
     let turned = loads.clone().enumerate().skip(start).chain(loads.enumerate().take(start));
     let (worker, least) = turned.min_by_key(|(_, load)| *load)?;
@@ -34,8 +29,8 @@ thread_local! {
     static RANDOM: std::cell::RefCell<fastrand::Rng> = std::cell::RefCell::new(fastrand::Rng::new());
 }
 
-/// The worker that a check of the calling worker hops to now, if any. The two counts are changed at
-/// once, so that the next one to look sees them.
+/// Returns the worker that a check of the calling worker must move to now, if any. The two counts are updated at once, so that the
+/// next check sees them.
 pub(crate) fn hop(counters: &runtime::Sharded<CheckCounters>) -> Option<usize> {
     let workers = shard::workers();
     let start = RANDOM.with_borrow_mut(|random| random.usize(..workers));
@@ -56,34 +51,34 @@ mod tests {
 
     const WORKERS: usize = 48;
 
-    /// How a check decides: the loads as it sees them, its own worker, the generator.
+    /// A check's decision, given the loads as it sees them, its own worker, and the random generator.
     type Rule = fn(&[u32], usize, &mut fastrand::Rng) -> Option<usize>;
 
     /// The rule of this module.
     const LEAST: Rule =
         |loads, own, random| target(loads[own], loads.iter().copied(), random.usize(..WORKERS));
 
-    /// One other at random, if it has less than half.
+    /// One random other worker, if it has less than half.
     const HALF: Rule = |loads, own, random| {
         let other = (own + random.usize(1..WORKERS)) % WORKERS;
         (loads[other] * 2 < loads[own]).then_some(other)
     };
 
-    /// One other at random, if it has two fewer.
+    /// One random other worker, if it has two fewer.
     const DRAWN: Rule = |loads, own, random| {
         let other = (own + random.usize(1..WORKERS)) % WORKERS;
         (loads[other] + 1 < loads[own]).then_some(other)
     };
 
-    /// Lets every check wake once an interval, in the order of its own phase; counts hops.
+    /// Wakes every check once per interval, in a fixed order; counts moves.
     struct Simulation {
         random: fastrand::Rng,
         /// The worker of each check; checks wake in the order of this list.
         checks: Vec<usize>,
         loads: Vec<u32>,
         hops: usize,
-        /// So many wake at the same instant and see the same loads, but for those of one worker: it
-        /// runs one at a time.
+        /// How many checks wake up at the same time and see the same loads, except that of their own worker, which runs one at a
+        /// time.
         at_once: usize,
     }
 
@@ -123,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Where checks begin: all on one worker, anywhere, half of the workers empty, a staircase.
+    /// The initial distribution: all on one worker, random, half of the workers empty, a staircase.
     type Start = fn(usize, &mut fastrand::Rng) -> usize;
     const STARTS: [(&str, Start); 4] = [
         ("one", |_, _| 0),
@@ -132,7 +127,7 @@ mod tests {
         ("stairs", |check, random| random.usize(..=check % WORKERS)),
     ];
 
-    /// The widest gap between two workers' loads over the seeds, after `intervals`.
+    /// Returns the maximum gap between two workers' loads over the seeds, after `intervals`.
     fn worst(start: Start, checks: usize, at_once: usize, intervals: usize, rule: Rule) -> u32 {
         let run = |seed| {
             let mut simulation = Simulation { at_once, ..Simulation::new(seed, start, checks) };
@@ -153,9 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn many_checks_that_wake_at_the_same_instant_are_no_herd() {
-        // All that see one and the same idle worker go there as long as it has less to do, and no
-        // longer.
+    fn simultaneous_wakeups_do_not_stampede() {
+        // Checks that see the same idle worker move there only as long as it has fewer.
         let mut simulation = Simulation::new(1, |check, _| check % (WORKERS - 1), 10 * (WORKERS - 1));
         simulation.at_once = WORKERS;
         simulation.interval(LEAST);
@@ -172,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn once_spread_within_one_no_check_hops_any_more() {
+    fn checks_stay_once_loads_are_within_one() {
         let mut simulation = Simulation::new(7, |check, _| check % WORKERS, 200);
         (0..10).for_each(|_| simulation.interval(LEAST));
         assert_eq!((simulation.hops, simulation.spread()), (0, 1));
     }
 
     #[test]
-    fn hardly_more_checks_hop_than_must() {
+    fn few_checks_move_more_than_necessary() {
         for (name, start) in STARTS {
             let mut simulation = Simulation::new(3, start, 1000);
             let even = 1000 / WORKERS as u32;
@@ -194,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_draw_one_other_worker_do_not_reach_that() {
+    fn rules_with_one_random_worker_are_worse() {
         for (name, start) in STARTS {
             assert!(worst(start, 1000, 1, 24, HALF) > 10, "{name}");
             assert!(worst(start, 200, 1, 2, DRAWN) > 1, "{name}");
@@ -202,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn of_workers_with_as_few_the_first_behind_the_start_is_taken() {
+    fn ties_go_to_the_first_worker_from_the_start() {
         let loads = [3, 0, 1, 0, 2];
         let from = |start| target(3, loads.into_iter(), start);
         assert_eq!([from(0), from(1), from(2), from(4)], [Some(1), Some(1), Some(3), Some(1)]);

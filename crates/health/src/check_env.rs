@@ -1,5 +1,5 @@
-//! What expressions and formats of a check see: the backend, the server, what was received, and
-//! variables of the scopes `sess` and `check`, which live as long as one check.
+//! The data visible to expressions and formats of a check: the backend, the server, received data, and variables of the scopes
+//! `sess` and `check`, which live as long as one check.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -21,16 +21,16 @@ use crate::Subject;
 pub(crate) struct CheckEnv {
     process: Arc<Process>,
     session: Session,
-    /// Boxed: it is large, and checks spend their lives waiting.
+    /// Boxed: it is large, and checks are idle most of the time.
     pub(crate) transaction: Box<Transaction>,
     vars: Slots,
-    /// The fields behind the body.
+    /// The trailers.
     pub(crate) trailers: Head,
-    /// What expressions see as the response: raw bytes, or the body as far as it came.
+    /// The data visible to expressions: raw bytes, or the body received so far.
     pub(crate) received: Vec<u8>,
 }
 
-/// The frontend that a check belongs to, as there is none.
+/// Returns a placeholder for the frontend, since a check has none.
 fn frontend() -> (Local<Proxy>, Local<Listener>) {
     static FRONTEND: OnceLock<(Arc<Proxy>, Arc<Listener>)> = OnceLock::new();
     let (proxy, listener) = FRONTEND.get_or_init(|| {
@@ -50,13 +50,13 @@ fn frontend() -> (Local<Proxy>, Local<Listener>) {
 }
 
 impl CheckEnv {
-    /// Adds to what was received, as far as no more than `limit` bytes are kept.
+    /// Appends to the received data, up to `limit` bytes.
     pub(crate) fn keep(&mut self, payload: &[u8], limit: usize) {
         let room = limit.saturating_sub(self.received.len());
         self.received.extend_from_slice(&payload[..payload.len().min(room)]);
     }
 
-    /// The facts at the start of a check.
+    /// Creates the facts at the start of a check.
     pub(crate) fn new(subject: &Subject, process: &Arc<Process>) -> Self {
         let transaction = Transaction {
             backend: Some(Local::new(subject.backend().state.clone())),
@@ -71,7 +71,7 @@ impl CheckEnv {
         facts
     }
 
-    /// The facts of a check that `transaction` says the server of.
+    /// Creates the facts for the server in `transaction`.
     pub(crate) fn of(process: &Arc<Process>, transaction: Transaction) -> Self {
         let (frontend, listener) = frontend();
         let (now, wall) = (now_us(), WallTime::now());
@@ -93,7 +93,7 @@ impl CheckEnv {
         }
     }
 
-    /// Notes between which addresses the check goes, and what is known of TLS on the way.
+    /// Records the connection's addresses and TLS details.
     pub(crate) fn connected(
         &mut self,
         ends: Option<(SocketAddr, SocketAddr)>,
@@ -103,7 +103,7 @@ impl CheckEnv {
         self.transaction.server_ends = ends.map(|(own, peer)| (Endpoint::Ip(own), Endpoint::Ip(peer)));
     }
 
-    /// The view that expressions are evaluated on.
+    /// Returns the view for evaluating expressions.
     pub(crate) fn env(&self) -> Env<'_> {
         Env {
             response_bytes: &self.received,
@@ -112,14 +112,14 @@ impl CheckEnv {
         }
     }
 
-    /// What a format gives.
+    /// Renders a format.
     pub(crate) fn render(&self, format: &Format) -> Vec<u8> {
         let mut out = Vec::new();
         format.render(&self.env(), &mut out);
         out
     }
 
-    /// The number that an expression gives; texts are read as numbers.
+    /// Returns an expression's number; texts are parsed.
     pub(crate) fn number(&self, expression: &Expression) -> Option<i64> {
         let env = self.env();
         let value = expression.eval(&env)?;
@@ -129,7 +129,7 @@ impl CheckEnv {
         }
     }
 
-    /// The port that an expression gives.
+    /// Returns an expression's port.
     pub(crate) fn port(&self, expression: &Expression) -> Option<u16> {
         self.number(expression).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)
     }

@@ -1,4 +1,4 @@
-//! Judging what was received against one `expect` step.
+//! Evaluates received data against an `expect` step.
 
 use plan::check::{CompareMethod, Expect, HeaderMatcher, Matcher, Pattern};
 
@@ -7,31 +7,31 @@ use crate::grpc;
 use crate::protocol::{self, AnswerReading};
 use crate::request::text;
 
-/// What a step makes of an answer.
+/// The result for a step.
 #[derive(Debug)]
 pub(crate) enum Judgement {
-    /// More must come.
+    /// More data is needed.
     Wait,
     /// As expected.
     Passed,
-    /// As expected, and the answer itself says what is told.
+    /// As expected, with a message from the response.
     PassedSaying(Vec<u8>),
     /// Not as expected.
     Failed(ExpectFailure),
 }
 
-/// How an answer is not as expected.
+/// Why a response is not as expected.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectFailure {
-    /// The status, when the step says none or has no say.
+    /// The status, unless the step overrides it.
     pub(crate) status: &'static str,
-    /// Whether `error-status` of the step has no say.
+    /// Whether the step's `error-status` does not apply.
     pub(crate) fixed: bool,
-    /// What is told; empty for what is usual with the step.
+    /// The message; empty for the step's default.
     pub(crate) info: Vec<u8>,
-    /// A code that the answer gives.
+    /// A code from the response.
     pub(crate) code: Option<i32>,
-    /// Whether the pattern was found, though it should not have been.
+    /// Whether a negated pattern matched.
     pub(crate) matched: bool,
 }
 
@@ -46,7 +46,7 @@ fn fixed(info: &[u8]) -> Judgement {
     })
 }
 
-/// Judges raw bytes. `complete`: nothing more will come, or more has no room.
+/// Evaluates raw bytes. `complete`: no more data will arrive or fit.
 pub(crate) fn judge_bytes(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let received = &facts.received[..];
     if received.is_empty() {
@@ -124,7 +124,7 @@ fn decide(expect: &Expect, matched: bool, status: &'static str, info: &[u8]) -> 
     Judgement::Failed(ExpectFailure { status, info, matched, ..ExpectFailure::default() })
 }
 
-/// Judges an answer of HTTP whose head is there.
+/// Evaluates an HTTP response with a complete head.
 pub(crate) fn judge_http(expect: &Expect, facts: &CheckEnv, complete: bool) -> Judgement {
     let head = &facts.transaction.response;
     let status = head.status();
@@ -185,8 +185,7 @@ fn body(
     decide(expect, matched, "L7RSP", info)
 }
 
-/// Whether a header is there whose name and value match; `None` when a format gives nothing to
-/// compare with.
+/// Whether there is a header with a matching name and value; `None` if a format is empty.
 fn header(matcher: &HeaderMatcher, facts: &CheckEnv) -> Option<bool> {
     let name = ExpectedPattern::new(&matcher.name, facts)?;
     let value = match &matcher.value {
@@ -201,7 +200,7 @@ fn header(matcher: &HeaderMatcher, facts: &CheckEnv) -> Option<bool> {
     }))
 }
 
-/// A pattern whose text is known.
+/// A pattern with its text computed.
 enum ExpectedPattern<'a> {
     Text(CompareMethod, Vec<u8>),
     Regex(&'a sample::regex::Regex),
@@ -248,7 +247,7 @@ fn hexadecimal(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
 }
 
-/// The bytes that an even number of hexadecimal digits stands for.
+/// Decodes an even number of hexadecimal digits.
 pub(crate) fn binary(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     digits.chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect()

@@ -1,5 +1,5 @@
-//! `option external-check`: a program says whether a server lives, by its exit status
-//! (configuration manual, 4.2 `external-check command`).
+//! `option external-check`: a program decides by its exit status whether a server is up (configuration manual, 4.2 `external-check
+//! command`).
 
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
@@ -14,11 +14,11 @@ use crate::Subject;
 use crate::outcome::{CheckOutcome, error_text};
 use crate::program::CheckProgram;
 
-/// What stands for an address or a port that there is none of.
+/// The placeholder for a missing address or port.
 const NOT_USED: &str = "NOT_USED";
 
-/// Runs the program once and takes its exit status; it is ended when its time is over. `forks`:
-/// whether the configuration allows it (`insecure-fork-wanted`).
+/// Runs the program once and evaluates its exit status; it is killed when its time is up. `forks`: whether the configuration allows
+/// it (`insecure-fork-wanted`).
 pub(crate) async fn run(
     subject: &Subject,
     command: &str,
@@ -49,7 +49,7 @@ pub(crate) async fn run(
         program.env(name, value);
     }
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // What threads hold back, the program would.
+    // The program would inherit the blocked signals of the thread.
     process::hold_signals(false);
     let started = CheckProgram::start(&mut program);
     process::hold_signals(true);
@@ -65,7 +65,7 @@ pub(crate) async fn run(
         }
     };
     let settings = &subject.settings;
-    // As HAProxy: `timeout check` counts beside that of the connection.
+    // As in HAProxy, `timeout check` is added to the connect timeout.
     let limit = match settings.timeout {
         Some(check) => check + settings.connect_timeout.unwrap_or(Duration::ZERO),
         None => settings.inter,
@@ -78,7 +78,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Address and port of the first listener, where the backend has one.
+/// Returns the address and port of the first listener, if the backend has one.
 fn listener(subject: &Subject) -> [String; 2] {
     let unused = || [NOT_USED.to_owned(), NOT_USED.to_owned()];
     let Some(bind) = subject.backend().binds.first() else { return unused() };

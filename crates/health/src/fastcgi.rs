@@ -1,8 +1,8 @@
-//! One request and its answer on a connection of FastCGI, which serves nothing else.
+//! One request and its response on a dedicated FastCGI connection.
 //!
-//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], by way
-//! of [`crate::answer::CheckAnswer`]. The settings of the application's section apply, except its rules, which are
-//! for client requests.
+//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], through
+//! [`crate::answer::CheckAnswer`]. The settings of the application's section apply, except its rules, which are for client
+//! requests.
 
 use std::net::SocketAddr;
 
@@ -14,18 +14,18 @@ use crate::check_env::CheckEnv;
 use crate::multiplexed::AnswerProgress;
 use crate::request::CheckMessage;
 
-/// The connection with its one request.
+/// The connection with its only request.
 pub(crate) struct FastcgiProbe {
     engine: Connection,
     key: StreamKey,
-    /// What is still to be sent of the request's body.
+    /// The rest of the request's body.
     body: Vec<u8>,
     progress: AnswerProgress,
 }
 
 impl FastcgiProbe {
-    /// A connection between `ends` whose request is in the output. `None` where the request cannot be
-    /// made: its target means no script, or its parameters are too long.
+    /// Starts a connection between `ends` with the request in its output. `None` if the request cannot be expressed: its target has
+    /// no script, or its parameters are too long.
     pub(crate) fn begin(
         app: &App,
         message: &CheckMessage<'_>,
@@ -33,7 +33,7 @@ impl FastcgiProbe {
         limit: usize,
     ) -> Option<Self> {
         let mut engine = Connection::new(Config {
-            // Nothing follows.
+            // There are no further requests.
             keeps: false,
             multiplexes: false,
             most: 1,
@@ -54,13 +54,13 @@ impl FastcgiProbe {
         self.progress
     }
 
-    /// Hands over as much of the body as may be sent now.
+    /// Sends as much of the body as currently possible.
     fn send(&mut self) {
         let sent = self.engine.send_data(self.key, &self.body, true);
         self.body.drain(..sent);
     }
 
-    /// What is to be sent.
+    /// Returns the output.
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         while !self.engine.output().is_empty() {
@@ -75,7 +75,7 @@ impl FastcgiProbe {
         out
     }
 
-    /// As [`crate::multiplexed::FastcgiProbe::receive`].
+    /// As [`crate::multiplexed::MultiplexedProbe::receive`].
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {
@@ -93,7 +93,7 @@ impl FastcgiProbe {
         at
     }
 
-    /// `input` is what the event's ranges are of.
+    /// `input` contains the event's ranges.
     fn happen(&mut self, event: Event, input: &[u8], facts: &mut CheckEnv, limit: usize) {
         match event {
             Event::Head { .. } => {
@@ -118,7 +118,7 @@ impl FastcgiProbe {
     }
 }
 
-/// Begins the request, if it can be made.
+/// Starts the request, if it can be expressed.
 fn open(
     engine: &mut Connection,
     app: &App,
@@ -128,7 +128,7 @@ fn open(
 ) -> Option<StreamKey> {
     let mut head = message.head();
     if head.get(&Name::new(b"connection")).is_none() {
-        // HTTP/1.0 need not say it; applications are told all the same.
+        // In HTTP/1.0 this is the default, but applications are told explicitly.
         head.append(b"connection", b"close");
     }
     let target = head.plain_target();

@@ -1,5 +1,5 @@
-//! What checks make of what servers and agents say, without a connection: for the fuzz targets
-//! `check_answer`, `check_protocols` and `agent_line`.
+//! Evaluates responses of servers and agents without a connection: for the fuzz targets `check_answer`, `check_protocols` and
+//! `agent_line`.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::answer::CheckAnswer;
 use crate::check_env::CheckEnv;
 use crate::protocol::{self, AnswerReading};
 
-/// What a check has of an answer of HTTP/1.
+/// The result of parsing an HTTP/1 response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialAnswer {
-    /// The status of its head, where that came whole.
+    /// The status, if the head is complete.
     pub status: Option<u16>,
-    /// What is kept of its body.
+    /// The part of the body kept.
     pub body: Vec<u8>,
-    /// Whether it cannot be understood.
+    /// Whether it is malformed.
     pub is_broken: bool,
-    /// Whether nothing more of it is waited for.
+    /// Whether it is complete.
     pub is_complete: bool,
 }
 
-/// Reads the answer to a request of `method` that comes in these pieces and, with `ends`, then ends. No more
-/// than `limit` bytes of head and body are kept.
+/// Parses the response to a `method` request in these pieces; with `ends`, the connection ends afterwards. At most `limit` bytes of
+/// head and body are kept.
 pub fn http_answer<'b>(
     method: &str,
     pieces: impl IntoIterator<Item = &'b [u8]>,
@@ -52,14 +52,13 @@ pub fn http_answer<'b>(
     }
 }
 
-/// What a reader of a protocol says: nothing while more must come, then the status of the check with a code
-/// and what is told.
+/// A protocol reader's verdict: `None` while more data is needed, otherwise the check status, a code and the message.
 pub type TrialVerdict = Option<(&'static str, i32, Vec<u8>)>;
 
-/// A reader of all that came so far.
+/// A protocol reader, given all data so far.
 pub type TrialReader = fn(&[u8]) -> TrialVerdict;
 
-/// The readers of greetings and logins of MySQL, of LDAP's answer to a bind, and of an agent's hello (SPOE).
+/// The readers for MySQL greetings and logins, LDAP bind responses, and SPOE agent hellos.
 pub const READERS: [TrialReader; 4] = [
     |bytes| verdict(protocol::mysql(bytes, false)),
     |bytes| verdict(protocol::mysql(bytes, true)),
@@ -75,7 +74,7 @@ fn verdict(reading: AnswerReading<'_>) -> TrialVerdict {
     }
 }
 
-/// The words of an agent's line that are understood, and the first that is not.
+/// Returns the known words of an agent's line, and the first unknown one.
 pub fn agent_line(line: &str) -> (Vec<&str>, Option<&str>) {
     let Report { weight, maxconn, admin, state, unknown, .. } = Report::parse(line);
     ([weight, maxconn, admin, state].into_iter().flatten().collect(), unknown)

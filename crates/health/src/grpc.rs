@@ -1,5 +1,5 @@
-//! The answer to `grpc.health.v1.Health/Check` (the health checking protocol of gRPC): the head and
-//! trailers of a call (gRPC over HTTP/2) and one message of protocol buffers.
+//! Parses the response to `grpc.health.v1.Health/Check` (the gRPC health checking protocol): the head and trailers of a call (gRPC
+//! over HTTP/2) and one protocol buffers message.
 //!
 //! The bytes come from outside: every length is checked before it is used.
 
@@ -7,7 +7,7 @@ use http::{Head, Name};
 
 use crate::protocol::AnswerReading;
 
-/// The names of the codes of gRPC, from 0.
+/// The names of gRPC status codes, from 0.
 const CODES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -28,15 +28,14 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// The names of what a service can be, from 0.
+/// The names of service states, from 0.
 const STATES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
 const NO_GRPC: AnswerReading<'static> = AnswerReading::Bad("L7RSP", 0, b"gRPC: no grpc-status");
 const NO_ANSWER: AnswerReading<'static> =
     AnswerReading::Bad("L7RSP", 0, b"gRPC: no answer of a health check");
 
-/// What a whole answer says of the service. A call that fails at once has its status among the
-/// fields of its head.
+/// Evaluates a complete response. A call that fails at once has its status in its head.
 pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> AnswerReading<'a> {
     if head.status() != 200 {
         return AnswerReading::Bad("L7STS", i32::from(head.status()), head.reason());
@@ -58,7 +57,7 @@ pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> An
     }
 }
 
-/// Only who is serving is up.
+/// Only SERVING counts as up.
 fn state(state: u64) -> AnswerReading<'static> {
     let name = usize::try_from(state).ok().and_then(|state| STATES.get(state));
     match name {
@@ -68,11 +67,11 @@ fn state(state: u64) -> AnswerReading<'static> {
     }
 }
 
-/// The status in the one message of a body: field 1, a number; 0 where it is not said.
+/// Returns the status in a body's only message: field 1, a number; 0 if absent.
 fn message(body: &[u8]) -> Option<u64> {
     let (prefix, rest) = body.split_at_checked(5)?;
     let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-    // Compressed answers were not asked for.
+    // Compressed responses were not requested.
     if prefix[0] != 0 || rest.len() as u64 != u64::from(length) {
         return None;
     }
@@ -101,7 +100,7 @@ fn skip(bytes: &mut &[u8], count: u64) -> Option<u64> {
     Some(0)
 }
 
-/// A number of seven bits a byte, the lowest first.
+/// Reads a variable-length number: seven bits per byte, the lowest first.
 fn number(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_serving_is_up() {
+    fn only_serving_counts_as_up() {
         let (head, trailers) = heads(200, &[("grpc-status", "0")]);
         let cases: [(&[u8], AnswerReading<'_>); 8] = [
             (b"\0\0\0\0\x02\x08\x01", AnswerReading::Good(b"SERVING")),
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_tells_its_code_and_message() {
+    fn failed_calls_report_code_and_message() {
         let fails = |status: u16, fields: &[(&str, &str)], wanted: AnswerReading<'_>| {
             let (head, trailers) = heads(status, fields);
             assert_eq!(serving(&head, &trailers, b""), wanted, "{fields:?}");
@@ -162,14 +161,14 @@ mod tests {
             AnswerReading::Bad("L7STS", 5, b"none"),
         );
         fails(200, &[("grpc-status", "99")], AnswerReading::Bad("L7STS", 99, b"gRPC: an unknown code"));
-        // In the head, where nothing else follows.
+        // In the head, if nothing else follows.
         let (mut head, trailers) = heads(200, &[]);
         head.append(b"grpc-status", b"14");
         assert_eq!(serving(&head, &trailers, b""), AnswerReading::Bad("L7STS", 14, b"UNAVAILABLE"));
     }
 
     #[test]
-    fn nothing_that_may_come_makes_it_panic() {
+    fn arbitrary_input_never_panics() {
         let body = b"\0\0\0\0\x10\x08\x01\x12\x04abcd\x1d0000\x18\xff\x01";
         let (head, trailers) = heads(200, &[("grpc-status", "0")]);
         for at in 0..body.len() {

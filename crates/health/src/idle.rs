@@ -1,6 +1,5 @@
-//! Idle connections of servers, which requests leave behind and which checks may use between two of
-//! them (`check-reuse-pool`; configuration manual, 5.2). Who keeps them is not known here: the
-//! binary hands it in.
+//! Idle server connections left by requests, which checks may use in the meantime (`check-reuse-pool`; configuration manual, 5.2).
+//! The pool is passed in by the binary.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,55 +12,53 @@ use plan::server::{SendProxy, ServerSettings};
 
 use crate::{CheckContext, Subject};
 
-/// Whose connections are meant.
+/// Selects connections.
 #[derive(Clone, Copy)]
 pub struct IdleRequest<'a> {
     /// The backend.
     pub backend: &'a Proxy,
     /// The server.
     pub server: &'a Arc<ServerSettings>,
-    /// The name under which they are told apart, empty for none (`check-pool-conn-name`).
+    /// The name that distinguishes them, empty for none (`check-pool-conn-name`).
     pub name: &'a str,
 }
 
-/// What comes of [`Idle::take`].
+/// The future of [`Idle::take`].
 pub type Taking<'a> = Pin<Box<dyn Future<Output = Option<Box<dyn Lent>>> + 'a>>;
 
-/// What comes of [`Idle::reach`].
+/// The future of [`Idle::reach`].
 pub type Reaching<'a> = Pin<Box<dyn Future<Output = Option<Stream>> + 'a>>;
 
-/// Keeps idle connections to servers.
+/// A pool of idle connections to servers.
 pub trait Idle: Send + Sync {
-    /// Takes one that is idle, if there is one.
+    /// Takes an idle connection, if there is one.
     fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> Taking<'a>;
 
-    /// A way to a server whose connections clients bring (`rhttp@`), over one of these; nothing where
-    /// there is none.
+    /// Reaches a server over a connection provided by a client (`rhttp@`); `None` if there is none.
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> Reaching<'a>;
 
-    /// Keeps one that a check opened when the server's address had changed `moves` times, or closes
-    /// it.
+    /// Adds a connection to the pool that a check opened when the server's address had changed `moves` times, or closes it.
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32);
 }
 
-/// A connection that was idle. Dropping it closes it.
+/// A lent idle connection. Dropping it closes it.
 pub trait Lent {
     /// The connection.
     fn stream(&mut self) -> &mut Stream;
 
-    /// Gives it back as it was: nothing is outstanding on it.
+    /// Returns it to the pool; it must be idle.
     fn give_back(self: Box<Self>);
 }
 
-/// Who keeps the idle connections of a server.
+/// The owner of a server's idle connections.
 #[derive(Clone, Copy)]
 pub(crate) struct IdleOwner<'a> {
     pub(crate) idle: &'a dyn Idle,
     pub(crate) wanted: IdleRequest<'a>,
 }
 
-/// Where this step's connection is shared with requests; `None` where it is to be one of its own,
-/// or is told more or other things than those of requests are.
+/// Returns the owner of this step's connection, if it is shared with requests; `None` if the check needs its own connection or
+/// different connection options.
 pub(crate) fn home<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,

@@ -1,10 +1,9 @@
-//! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
+//! Health checks: their requests, the evaluation of responses, and the consequences for servers and backends.
 //!
-//! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once,
-//! [`Checks::start`] is called on every worker and takes its share; the returned [`RunningChecks`] ends
-//! those that are then on that worker when it is dropped. A check stays where it is until its own
-//! wake-up finds its worker too busy (`balance`). Results go into [`state::Server`], messages to a
-//! [`Notify`] that the binary wires to the logs.
+//! There is one task per checked server, and another per server with an agent. [`Checks::new`] collects them once,
+//! [`Checks::start`] is called on every worker and takes its share; the returned [`RunningChecks`] ends those on that worker when
+//! it is dropped. A check stays on its worker until a wake-up finds the worker too busy (`balance`). Results go into
+//! [`state::Server`], messages to a [`Notify`] callback that the binary connects to the logs.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +46,7 @@ pub use idle::{Idle, IdleRequest, Lent, Reaching, Taking};
 pub use outcome::{CheckOutcome, CheckVerdict};
 pub use task::RunningChecks;
 
-/// Takes a message: the backend it is about, its syslog level, its text.
+/// Receives a message: its backend, its syslog level, its text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
 /// A server of a plan.
@@ -55,17 +54,17 @@ pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 pub(crate) struct CheckedServer {
     /// The backend.
     backend: Arc<Proxy>,
-    /// The server line. Who holds it keeps its place from becoming another's.
+    /// The server line. Holding it keeps its index from being reused.
     own: Arc<ServerSettings>,
 }
 
 impl CheckedServer {
-    /// The server line.
+    /// Returns the server line.
     fn own(&self) -> &ServerSettings {
         &self.own
     }
 
-    /// The server as it is now.
+    /// Returns the server's current state.
     fn server(&self) -> &Arc<Server> {
         &self.own().state
     }
@@ -75,7 +74,7 @@ impl CheckedServer {
 #[derive(Clone)]
 pub(crate) struct Subject {
     peer: CheckedServer,
-    /// What is asked, and when.
+    /// The content and schedule of the check.
     settings: Arc<CheckSettings>,
 }
 
@@ -92,7 +91,7 @@ impl Subject {
         &self.peer.backend
     }
 
-    /// Runs the check once; `then` is done before its connection ends.
+    /// Runs the check once; `then` is called before its connection is closed.
     async fn check<T>(&self, context: &CheckContext, then: impl FnOnce(CheckOutcome) -> T) -> T {
         let start = base::clock::now_ms();
         observe::begins(self);
@@ -109,37 +108,36 @@ impl Subject {
     }
 }
 
-/// What all checks of a plan share, on whatever worker they are.
+/// The state shared by all checks of a plan, on any worker.
 pub(crate) struct CheckContext {
-    /// Where messages go.
+    /// The receiver of messages.
     notify: Notify,
-    /// Who keeps idle connections to servers, if anybody does.
+    /// The pool of idle server connections, if there is one.
     idle: Option<Arc<dyn Idle>>,
-    /// The process, for expressions and for its counters of checks.
+    /// The process, for expressions and for its check counters.
     process: Arc<Process>,
-    /// `node`, or the machine's name, for `http-check send-state`.
+    /// `node`, or the host name, for `http-check send-state`.
     node: Box<str>,
     /// `spread-checks`, in percent.
     spread: u32,
-    /// The kernel's buffers of connections to servers.
+    /// The kernel's buffer sizes for connections to servers.
     sockets: plan::dial::Buffers,
-    /// The largest answer read: `tune.bufsize`.
+    /// Maximum response size: `tune.bufsize`.
     buffer: usize,
     /// `tune.max-checks-per-thread`, 0 for no limit.
     at_once: usize,
-    /// What connections of HTTP/2 are told.
+    /// The HTTP/2 settings.
     multiplexing: Arc<h2::Config>,
     /// `insecure-fork-wanted`.
     forks: bool,
-    /// What is kept of handshakes of TLS for expressions.
+    /// The TLS handshake data to keep for expressions.
     keep: tls::Keep,
-    /// Servers that follow another's state, by the one followed. Written when one is added or
-    /// removed at run time.
+    /// Trackers by tracked server. Written when a server is added or removed at run time.
     followers: RwLock<HashMap<Followed, Vec<CheckedServer>>>,
 }
 
 impl CheckContext {
-    /// The servers that follow `server`, the latest declared first.
+    /// Returns the servers that track `server`, the latest declared first.
     fn followers(&self, server: &Arc<Server>) -> Vec<CheckedServer> {
         let followers = self.followers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let latest_first = |peers: &Vec<CheckedServer>| peers.iter().rev().cloned().collect();
@@ -147,8 +145,7 @@ impl CheckContext {
     }
 }
 
-/// A server that others track, told apart by where it is in memory, which it keeps for the plan's
-/// life.
+/// Identifies a tracked server by its address in memory, which is stable for the plan's life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Followed(usize);
 
@@ -163,12 +160,12 @@ pub struct Checks {
     context: Arc<CheckContext>,
     subjects: Vec<Subject>,
     agents: Vec<(CheckedServer, AgentSettings)>,
-    /// Over how long the first checks are spread.
+    /// The time over which the first checks are spread.
     spread: Duration,
 }
 
 impl Checks {
-    /// Gathers the checks and agents of `plan`, in its order.
+    /// Collects the checks and agents of `plan`, in order.
     pub fn new(plan: &Plan, process: Arc<Process>, notify: Notify, idle: Option<Arc<dyn Idle>>) -> Self {
         let peers = || {
             let backends = plan.proxies.iter().filter(|proxy| !proxy.disabled);
@@ -226,14 +223,13 @@ impl Checks {
             rise::prepare(&peer, &context);
             on_marked::prepare(&peer);
         });
-        // Before any worker serves: whoever asks for a server's state, or sends it a request, finds
-        // the state that it begins with.
+        // Done before any worker serves, so that status queries and requests find the server's initial state.
         subjects.iter().for_each(watch::prepare);
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
         Self { context, subjects, agents, spread }
     }
 
-    /// Checks a server that was added to `backend` at run time. Its checks end when it is removed.
+    /// Starts checking a server added to `backend` at run time. Its checks end when it is removed.
     pub fn add(&self, backend: &Arc<Proxy>, server: &Arc<ServerSettings>) {
         let peer = CheckedServer { backend: backend.clone(), own: server.clone() };
         if let Some((_, followed)) = &peer.own().track {
@@ -253,7 +249,7 @@ impl Checks {
         }
     }
 
-    /// Lets a server that was removed follow nobody any more, and ends its checks.
+    /// Removes a server from the trackers, and ends its checks.
     pub fn forget(&self, server: &Arc<Server>) {
         let mut followers = self.context.followers.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         followers.values_mut().for_each(|peers| peers.retain(|peer| !Arc::ptr_eq(peer.server(), server)));
@@ -262,8 +258,8 @@ impl Checks {
         server.agent.demand(Demand::End);
     }
 
-    /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the
-    /// first ones are spread over the shortest interval so that they do not all fall together.
+    /// Starts the calling worker's share: check `i` begins on worker `i mod n`, and the first ones are spread over the shortest
+    /// interval so that they do not coincide.
     pub fn start(&self) -> RunningChecks {
         let running = RunningChecks::enter(&self.context);
         let (workers, own) = (runtime::shard::workers(), runtime::current_worker());

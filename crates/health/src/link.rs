@@ -1,5 +1,4 @@
-//! A connection under check: made with the server line's options, then bytes both ways before a
-//! deadline.
+//! A connection of a check: opened with the server line's options, then used for I/O until a deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,29 +21,29 @@ use crate::check_env::CheckEnv;
 use crate::idle::{IdleOwner, IdleRequest, Lent};
 use crate::{CheckContext, CheckedServer, Subject};
 
-/// Bytes read by one call.
+/// Maximum size of a read.
 const ROOM: usize = 4096;
 
-/// A connection under check.
+/// A connection of a check.
 pub(crate) struct CheckLink<'a> {
     /// `None` once it was given away.
     carrier: Option<Carrier>,
     /// In ms of the worker's clock.
     deadline: u64,
-    /// Ends as usual instead of by a reset.
+    /// Whether it is closed normally instead of with a reset.
     linger: bool,
-    /// Where it may be left to requests.
+    /// The pool that may get it afterwards.
     home: Option<IdleOwner<'a>>,
     settled: bool,
-    /// Whether it is HTTP/1 whatever the server speaks.
+    /// Whether it is HTTP/1 regardless of the server's protocol.
     pub(crate) is_bridged: bool,
 }
 
-/// Whose a connection is.
+/// The ownership of a connection.
 enum Carrier {
-    /// The check's. Beside it, how often the server's address had changed when it was opened.
+    /// The check's own, with the number of address changes of the server when it was opened.
     Own(Stream, u32),
-    /// One that requests use too.
+    /// Lent from the pool of requests.
     Lent(Box<dyn Lent>),
 }
 
@@ -67,8 +66,7 @@ impl<'a> CheckLink<'a> {
         }
     }
 
-    /// Says that nothing is outstanding on it: if it may be shared with requests, it is left to
-    /// them when it is dropped.
+    /// Marks it as idle: if it may be shared with requests, it goes to the pool when dropped.
     pub(crate) fn settle(&mut self) {
         self.settled = true;
     }
@@ -88,14 +86,13 @@ impl<'a> CheckLink<'a> {
         flatten(timeout_at(deadline, writing).await)
     }
 
-    /// Appends what comes next to `buffer`, which is left at most `limit` long; 0 at the end of the
-    /// stream.
+    /// Appends the next data to `buffer`, up to a length of `limit`; 0 at the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
         let deadline = self.deadline;
         let stream = self.stream().map_err(LinkError::Io)?;
         let wanted = limit.saturating_sub(buffer.len()).clamp(1, ROOM);
         let reading = poll_fn(|context| {
-            // On the stack of this call: a check that waits keeps no room.
+            // On the stack of this call: a waiting check holds no buffer.
             let mut room = [0u8; ROOM];
             let n = ready!(stream.poll_read(context, &mut room[..wanted]))?;
             buffer.extend_from_slice(&room[..n]);
@@ -104,19 +101,19 @@ impl<'a> CheckLink<'a> {
         flatten(timeout_at(deadline, reading).await)
     }
 
-    /// Both ends, where they have addresses.
+    /// Returns both addresses, if it has any.
     pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         let stream = self.stream().ok()?;
         stream.local().zip(stream.peer())
     }
 
-    /// Whether HTTP/2 was agreed on in TLS.
+    /// Whether HTTP/2 was negotiated in TLS.
     pub(crate) fn agreed_on_h2(&mut self) -> bool {
         let session = self.stream().ok().and_then(|stream| stream.tls());
         session.is_some_and(|session| session.details().alpn.as_deref() == Some(b"h2"))
     }
 
-    /// What is known of TLS, where that is spoken.
+    /// Returns the TLS details, if it uses TLS.
     pub(crate) fn tls(&mut self) -> Option<Arc<tls::Details>> {
         self.stream().ok()?.tls().map(|session| session.details().clone())
     }
@@ -133,7 +130,7 @@ impl Drop for CheckLink<'_> {
                 None => {}
             }
         }
-        // A check leaves no connection behind in TIME_WAIT.
+        // Checks leave no connections in TIME_WAIT.
         if !self.linger
             && let Ok(stream) = self.stream()
         {
@@ -142,7 +139,7 @@ impl Drop for CheckLink<'_> {
     }
 }
 
-/// `limit` behind `start`, in ms of the worker's clock.
+/// Returns `start` plus `limit`, in ms of the worker's clock.
 fn after(start: u64, limit: Duration) -> u64 {
     start.saturating_add(limit.as_millis() as u64)
 }
@@ -155,24 +152,24 @@ fn flatten<T>(result: Result<io::Result<T>, Elapsed>) -> Result<T, LinkError> {
     }
 }
 
-/// Why there is no connection.
+/// Why connecting failed.
 pub(crate) enum ConnectError {
-    /// Nothing was tried: what there is to connect to is not known, or we may not.
+    /// Nothing was attempted: the address is unknown, or not allowed.
     Unknown(&'static str),
     /// The attempt failed.
     Failed(io::Error),
     /// It took too long.
     Timeout,
-    /// It stood, and then a header or a proxy on the way failed.
+    /// The connection was established, but a header or a proxy on the way failed.
     Broken(io::Error),
-    /// It stood, and TLS failed.
+    /// The connection was established, but TLS failed.
     Tls(&'static str),
-    /// It stood, and the handshake of TLS took too long.
+    /// The connection was established, but the TLS handshake timed out.
     TlsTimeout,
 }
 
-/// The connection of a `connect` step: one that is idle at `home` if there is one, else a new one,
-/// over which what precedes the conversation was sent.
+/// Returns the connection of a `connect` step: an idle one from `home` if available, otherwise a new one, after sending the data
+/// that precedes the conversation.
 pub(crate) async fn obtain<'a>(
     subject: &Subject,
     context: &CheckContext,
@@ -192,7 +189,7 @@ pub(crate) async fn obtain<'a>(
     open(subject, context, step, facts, home).await
 }
 
-/// The way to a server that cannot be connected to: over a connection that a client brought.
+/// Reaches a server that cannot be connected to, over a client's connection.
 async fn reach<'a>(
     subject: &Subject,
     context: &CheckContext,
@@ -223,14 +220,13 @@ async fn open<'a>(
     home: Option<IdleOwner<'a>>,
 ) -> Result<CheckLink<'a>, ConnectError> {
     let settings = &subject.settings;
-    // Before the address: a change between the two makes the connection outdated, never current by
-    // mistake.
+    // Read before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = subject.server().moves();
     let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
     let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
     let header = send_proxy(subject, step);
     let start = now_ms();
-    // `timeout check` counts from when the connection stands; without it `inter` limits all.
+    // `timeout check` starts once the connection is established; without it `inter` limits everything.
     let connect_by = match (settings.timeout, settings.connect_timeout) {
         (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),
         _ => after(start, settings.inter),
@@ -261,7 +257,7 @@ async fn open<'a>(
     Ok(link)
 }
 
-/// Makes the handshake of TLS on a connection that stands.
+/// Performs the TLS handshake on an established connection.
 async fn secure(
     link: &mut CheckLink<'_>,
     connector: &tls::Connector,
@@ -281,7 +277,7 @@ async fn secure(
     }
 }
 
-/// Opens a plain connection to `target` for a conversation that is to be over after `limit`.
+/// Opens a plain connection to `target` for a conversation limited to `limit`.
 pub(crate) async fn open_plain(
     peer: &CheckedServer,
     context: &CheckContext,
@@ -299,8 +295,8 @@ pub(crate) async fn open_plain(
     }
 }
 
-/// Where the check goes: what the step says, then what the server line or the runtime socket says
-/// of checks, then the server's address.
+/// Returns the check's address: from the step, otherwise from the check settings of the server line or the runtime socket,
+/// otherwise the server's address.
 fn target(subject: &Subject, step: &Connect, facts: &CheckEnv) -> Result<Target, &'static str> {
     let health = &subject.server().health;
     let address = subject.server().address.load();
@@ -325,7 +321,7 @@ fn target(subject: &Subject, step: &Connect, facts: &CheckEnv) -> Result<Target,
     }
 }
 
-/// The header to begin with: that of the server line, version 1 where it has none.
+/// Returns the PROXY header to send: that of the server line, version 1 if it has none.
 fn send_proxy(subject: &Subject, step: &Connect) -> SendProxy {
     if !(step.send_proxy || step.default && subject.settings.send_proxy) {
         return SendProxy::None;
@@ -345,7 +341,7 @@ async fn introduce(link: &mut CheckLink<'_>, version: SendProxy, never_local: bo
         SendProxy::None => {}
         SendProxy::V1 => net::proxy_protocol::write_v1(ends, &mut header),
         SendProxy::V2 { crc32c, .. } => {
-            // A check is the proxy's own: it stands for no client.
+            // A check is made by the proxy itself, without a client.
             let ends = ends.filter(|_| never_local);
             net::proxy_protocol::write_v2(ends, std::iter::empty(), crc32c.then_some(0), &mut header);
         }

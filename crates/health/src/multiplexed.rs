@@ -1,6 +1,6 @@
-//! One request and its answer on a connection of HTTP/2, which serves nothing else.
+//! One request and its response on a dedicated HTTP/2 connection.
 //!
-//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::CheckLink`], by way of
+//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::CheckLink`], through
 //! [`crate::answer::CheckAnswer`], which keeps and interprets the received bytes.
 
 use std::io::IoSlice;
@@ -12,24 +12,24 @@ use h2::{Config, Connection, Event, Role, StreamKey};
 use crate::check_env::CheckEnv;
 use crate::request::CheckMessage;
 
-/// The scheme of requests whose target tells none, as those of the proxy's clients are sent.
+/// The scheme of requests without one in their target, as for client requests.
 const SCHEME: Scheme = Scheme::Https;
 
-/// How far the answer is.
+/// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerProgress {
-    /// No head is there.
+    /// There is no head yet.
     Nothing,
-    /// The body is coming.
+    /// The body is arriving.
     Head,
-    /// It is there, as far as it will ever be.
+    /// It is complete, or will not get any longer.
     Whole,
-    /// None will come.
+    /// It will not arrive.
     Broken,
 }
 
 impl AnswerProgress {
-    /// Nothing more will come. What there is of a body can still be looked at.
+    /// The connection has ended. A truncated body can still be inspected.
     pub(crate) fn cut(&mut self) {
         *self = match self {
             Self::Nothing | Self::Broken => Self::Broken,
@@ -38,18 +38,18 @@ impl AnswerProgress {
     }
 }
 
-/// The connection with its one stream.
+/// The connection with its only stream.
 pub(crate) struct MultiplexedProbe {
     engine: Connection<Vec<u8>>,
-    /// `None` where the stream could not be opened.
+    /// `None` if the stream could not be opened.
     key: Option<StreamKey>,
-    /// What is still to be sent of the request's body.
+    /// The rest of the request's body.
     body: Vec<u8>,
     progress: AnswerProgress,
 }
 
 impl MultiplexedProbe {
-    /// A connection whose preface and request are in the output.
+    /// Starts a connection with the preface and the request in its output.
     pub(crate) fn begin(config: &Arc<Config>, message: &CheckMessage<'_>) -> Self {
         let mut engine = Connection::new(Role::Client, config);
         let key = engine.open(&message.head(), SCHEME, message.body.is_empty()).ok();
@@ -63,7 +63,7 @@ impl MultiplexedProbe {
         self.progress
     }
 
-    /// Hands over as much of the body as may be sent now.
+    /// Sends as much of the body as currently possible.
     fn send(&mut self) {
         if let Some(key) = self.key
             && !self.body.is_empty()
@@ -73,7 +73,7 @@ impl MultiplexedProbe {
         }
     }
 
-    /// What is to be sent.
+    /// Returns the output.
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
@@ -92,8 +92,8 @@ impl MultiplexedProbe {
         }
     }
 
-    /// Understands `input`: the head goes into the transaction, as much of the body as `limit` lets
-    /// to what was received; how much of it was taken. The rest is to come again with what follows.
+    /// Decodes `input`: the head goes into the transaction, up to `limit` bytes of the body to the received data. Returns how much
+    /// was consumed; the rest must be passed again with the data after it.
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         self.engine.begin_turn(false);
@@ -106,7 +106,7 @@ impl MultiplexedProbe {
             at += taken;
             match event {
                 Some(event) => self.happen(event, &input[from..], facts, limit),
-                // Flow control, not the number of frames, is what has to keep up.
+                // Flow control is the limit here, not the number of frames.
                 None if taken > 0 && self.engine.is_turn_over() => self.engine.begin_turn(false),
                 None => break,
             }
@@ -117,7 +117,7 @@ impl MultiplexedProbe {
         at
     }
 
-    /// `input` is what the event's ranges are of.
+    /// `input` contains the event's ranges.
     fn happen(&mut self, event: Event, input: &[u8], facts: &mut CheckEnv, limit: usize) {
         match event {
             Event::Head { end, .. } => {
@@ -125,7 +125,7 @@ impl MultiplexedProbe {
                 if head.status() < 200 {
                     return;
                 }
-                // HTTP/2 has none.
+                // HTTP/2 has no reason phrase.
                 head.set_status(head.status(), Some(b""));
                 std::mem::swap(&mut facts.transaction.response, head);
                 (facts.transaction.has_response, facts.transaction.is_http) = (true, true);

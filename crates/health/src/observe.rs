@@ -1,6 +1,6 @@
-//! Points of traces (`trace check` on the runtime socket): checks that begin and end.
+//! Trace points (`trace check` on the runtime socket): the start and end of checks.
 //!
-//! Where nobody listens, each costs a look at one word. Called by [`Subject::check`](crate::Subject).
+//! A disabled trace point costs a test of one word. Called by [`Subject::check`](crate::Subject).
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ fn keys(subject: &Subject) -> Keys {
 }
 
 fn whose(subject: &Subject, out: &mut String) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(out, "server={}/{}", subject.backend().state.name, subject.server().name);
 }
 

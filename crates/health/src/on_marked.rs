@@ -1,5 +1,5 @@
-//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up, whoever
-//! decided that: checks, the runtime socket, name servers, the server that it tracks.
+//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up for any reason: checks, the runtime
+//! socket, name resolution, the tracked server.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use state::{Proxy, Server};
 
 use crate::CheckedServer;
 
-/// Has what the server's line wants done when it goes up or down.
+/// Sets the actions of the server's line for going up or down.
 pub(crate) fn prepare(peer: &CheckedServer) {
     let own = peer.own();
     let (down, up) = (own.shutdown_sessions_when_down, own.shutdown_backups_when_up && !peer.server().backup);
     if !down && !up {
         return;
     }
-    // The server holds this.
+    // The server owns the callback.
     let (proxy, server) = (Arc::downgrade(&peer.backend.state), Arc::downgrade(peer.server()));
     peer.server().on_mark(move |is_up| match is_up {
         false if down => kill(Kill::ServerDown, server.upgrade().into_iter().collect()),
@@ -29,7 +29,7 @@ pub(crate) fn prepare(peer: &CheckedServer) {
     });
 }
 
-/// What is done when the server of `peer` takes requests again.
+/// Performs the action for a server that takes requests again.
 pub(crate) fn came_up(peer: &CheckedServer) {
     if peer.own().shutdown_backups_when_up && !peer.server().backup {
         kill(Kill::ServerUp, backups(&peer.backend.state));
@@ -40,7 +40,7 @@ fn backups(proxy: &Proxy) -> Vec<Arc<Server>> {
     proxy.servers.load().iter().filter(|server| server.backup).cloned().collect()
 }
 
-/// Ends the sessions with `servers` on every worker that there is yet.
+/// Ends the sessions with `servers` on all workers.
 fn kill(why: Kill, servers: Vec<Arc<Server>>) {
     let servers = Arc::new(servers);
     for index in 0..shard::workers() {

@@ -1,4 +1,4 @@
-//! What came of a check, as the statistics, the logs and the server's state take it.
+//! The outcome of a check, for statistics, logs and the server's state.
 
 use std::io;
 use std::time::Duration;
@@ -8,33 +8,32 @@ use std::time::Duration;
 pub enum CheckVerdict {
     /// For.
     Passed,
-    /// For, but nothing new is to be sent (404 with `disable-on-404`).
+    /// For, but the server gets no new sessions (404 with `disable-on-404`).
     Conditional,
     /// Against.
     Failed,
 }
 
-/// What came of a check.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckOutcome {
-    /// `L4OK`, `L7STS` …: a name of [`state::server::CHECK_STATUSES`].
+    /// `L4OK`, `L7STS` …: a name in [`state::server::CHECK_STATUSES`].
     pub status: &'static str,
-    /// What the server or the program said in a number: a status of HTTP or SMTP, an exit status.
-    /// Told only with statuses that have one.
+    /// A number from the server or the program: an HTTP or SMTP status, an exit status. Only for statuses that have one.
     pub code: Option<i32>,
-    /// What was seen, for people; possibly empty, at most [`MAX_INFO`] bytes.
+    /// A description for people; possibly empty, at most [`MAX_INFO`] bytes.
     pub info: String,
-    /// What it means.
+    /// Its effect on the server.
     pub verdict: CheckVerdict,
     /// How long it took.
     pub duration: Duration,
 }
 
-/// The longest explanation kept.
+/// Maximum length of a description.
 const MAX_INFO: usize = 127;
 
 impl CheckOutcome {
-    /// A result; `code` is kept where `status` tells one.
+    /// Creates an outcome; `code` is kept if `status` has one.
     pub(crate) fn new(status: &'static str, code: i32, info: impl AsRef<[u8]>) -> Self {
         let verdict = match status {
             "L4OK" | "L6OK" | "L7OK" | "PROCOK" => CheckVerdict::Passed,
@@ -43,21 +42,20 @@ impl CheckOutcome {
         };
         let tells = matches!(status, "L7OK" | "L7OKC" | "L7STS" | "PROCOK" | "PROCERR" | "PROCTOUT");
         let info = info.as_ref();
-        // Up to the first NUL, which ends texts of some protocols.
+        // Up to the first NUL, which terminates texts in some protocols.
         let length = info.iter().position(|byte| *byte == 0).unwrap_or(info.len()).min(MAX_INFO);
         let info = String::from_utf8_lossy(&info[..length]).into_owned();
         Self { status, code: tells.then_some(code), info, verdict, duration: Duration::ZERO }
     }
 }
 
-/// What the kernel said, without the number that Rust adds.
+/// Returns the kernel's message, without the number that Rust adds.
 pub(crate) fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Why a connection could not be made or broke, as HAProxy names what the system returned, with the
-/// system's own words.
+/// Returns why a connection failed: HAProxy's name of the system's error, with the system's message.
 pub(crate) fn connection_error(error: &io::Error) -> String {
     let text = error_text(error);
     if error.raw_os_error().is_none() {
@@ -68,7 +66,7 @@ pub(crate) fn connection_error(error: &io::Error) -> String {
         io::ErrorKind::ConnectionReset => "ECONNRESET",
         io::ErrorKind::HostUnreachable => "EHOSTUNREACH",
         io::ErrorKind::BrokenPipe => "EPIPE",
-        // Said by the system before anything was sent.
+        // Reported by the system before anything was sent.
         io::ErrorKind::NetworkUnreachable => return format!("General socket error ({text})"),
         io::ErrorKind::AddrInUse => "EADDRINUSE",
         io::ErrorKind::AddrNotAvailable => "EADDRNOTAVAIL",

@@ -1,8 +1,6 @@
-//! A program that runs beside the process until it ends, or is ended when nobody waits for it any
-//! more.
+//! A program that runs until it ends, or is killed when its result is no longer needed.
 //!
-//! Not tokio's: with those, each turn of each worker takes two locks that all workers share, to look
-//! for programs that nobody waits for.
+//! tokio's process support is not used: with it, every turn of every worker takes two shared locks to look for orphaned programs.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus};
@@ -11,10 +9,10 @@ use std::time::Duration;
 use runtime::timer::sleep;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How often a program is looked at where the kernel has no descriptors of processes (before Linux 5.3).
+/// Polling interval if the kernel has no process descriptors (before Linux 5.3).
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A program that was started. It is killed when this is dropped before it has ended.
+/// A started program. It is killed if this is dropped before it has ended.
 pub(crate) struct CheckProgram {
     /// `None` once it has ended.
     child: Option<Child>,
@@ -54,10 +52,10 @@ impl CheckProgram {
 impl Drop for CheckProgram {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // It fails where the program has just ended.
+        // This fails if the program has just ended.
         let _ = child.kill();
         if matches!(child.try_wait(), Ok(None)) {
-            // What the kernel is still busy with may take its time, which no worker waits for.
+            // The kernel may need time to end it, so a separate thread waits for that.
             let _ = std::thread::Builder::new().name("reap".to_owned()).spawn(move || child.wait());
         }
     }
@@ -77,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_program_is_told_with_its_status() {
+    fn programs_return_their_exit_status() {
         worker(async {
             for (script, code) in [("exit 0", Some(0)), ("exit 7", Some(7)), ("kill -9 $$", None)] {
                 assert_eq!(sh(script).ended().await.expect("a status").code(), code, "{script}");
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_nobody_waits_for_is_killed_and_leaves_no_zombie() {
+    fn dropped_programs_are_killed_and_reaped() {
         let program = sh("exec sleep 600");
         let pid = program.child.as_ref().expect("it runs").id().cast_signed();
         let pid = Pid::from_raw(pid).expect("not 0");

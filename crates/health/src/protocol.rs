@@ -1,24 +1,21 @@
-//! Answers of protocols that a pattern does not describe: MySQL's packets, LDAP's bind response,
-//! SPOE's hello.
+//! Parses responses of protocols that a pattern cannot describe: MySQL packets, LDAP bind responses, SPOE hellos.
 //!
-//! Each looks at all that was received so far. The bytes come from outside: every length is checked
-//! before it is used.
+//! Each parser gets all data received so far. The bytes come from outside: every length is checked before it is used.
 
 use spop::{AgentHello, Frame, Goodbye, Status, kind};
 
-/// What an answer is.
+/// The result of parsing a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnswerReading<'a> {
-    /// More of it must come.
+    /// Incomplete.
     Short,
-    /// Good, with what is told of it.
+    /// Good, with a message.
     Good(&'a [u8]),
-    /// Bad: the status, a code, what is told of it.
+    /// Bad: the status, a code, a message.
     Bad(&'static str, i32, &'a [u8]),
 }
 
-/// The greeting of MySQL (protocol 10), or the answer to a login behind it. Told is the version of
-/// the greeting.
+/// Parses a MySQL greeting (protocol 10), or the answer to a login after it. The message is the version in the greeting.
 pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> AnswerReading<'_> {
     let Some((greeting, rest)) = mysql_packet(bytes) else { return AnswerReading::Short };
     let packet = if after_greeting {
@@ -28,7 +25,7 @@ pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> AnswerReading<'_> {
         greeting
     };
     if let [0xff, error @ ..] = packet {
-        // An error: a number and a text, which newer servers precede with a state behind a sharp.
+        // An error: a number and a text, which newer servers precede with a `#` and a state.
         let code = error.get(..2).map_or(0, |code| i32::from(u16::from_le_bytes([code[0], code[1]])));
         return AnswerReading::Bad("L7STS", code, error.get(2..).unwrap_or_default());
     }
@@ -37,7 +34,7 @@ pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> AnswerReading<'_> {
     AnswerReading::Good(&version[..end])
 }
 
-/// A packet's payload, and what is behind it.
+/// Returns a packet's payload, and the rest.
 fn mysql_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let [a, b, c, _number, rest @ ..] = bytes else { return None };
     let length = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
@@ -46,7 +43,7 @@ fn mysql_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 const NOT_LDAP: AnswerReading<'static> = AnswerReading::Bad("L7RSP", 0, b"Not LDAPv3 protocol");
 
-/// LDAP's answer to a bind with message number 1 (RFC 4511, 4.2.2): whether its result is success.
+/// Parses LDAP's response to a bind with message number 1 (RFC 4511, 4.2.2), which must be a success.
 pub(crate) fn ldap_bind(bytes: &[u8]) -> AnswerReading<'static> {
     let [0x30, rest @ ..] = bytes else {
         return if bytes.is_empty() { AnswerReading::Short } else { NOT_LDAP };
@@ -75,8 +72,7 @@ pub(crate) fn ldap_bind(bytes: &[u8]) -> AnswerReading<'static> {
     }
 }
 
-/// A length of BER (X.690, 8.1.3), of one byte or behind a count of two or four, and what follows
-/// it.
+/// Parses a BER length (X.690, 8.1.3) of one byte, or of two or four after a count; returns it and the rest.
 fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), AnswerReading<'static>> {
     let [first, rest @ ..] = bytes else { return Err(AnswerReading::Short) };
     if first & 0x80 == 0 {
@@ -90,7 +86,7 @@ fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), AnswerReading<'static>> {
     Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// The largest frame that an agent may ask for in a check: no more is waited for.
+/// Maximum size of an agent's frame in a check: longer ones are rejected.
 const LARGEST_FRAME: u32 = 1 << 24;
 
 fn spop_error(status: Status) -> AnswerReading<'static> {
@@ -98,18 +94,18 @@ fn spop_error(status: Status) -> AnswerReading<'static> {
     AnswerReading::Bad("L7RSP", status.0.cast_signed(), status.reason().as_bytes())
 }
 
-/// The hello of an agent of SPOE, or its good-bye (SPOE, 3.2.5 and 3.2.9).
+/// Parses a SPOE agent's hello, or its disconnect frame (SPOE, 3.2.5 and 3.2.9).
 pub(crate) fn spop_hello(bytes: &[u8]) -> AnswerReading<'_> {
     let Some((length, rest)) = bytes.split_first_chunk() else { return AnswerReading::Short };
     let length = u32::from_be_bytes(*length);
-    // Kind, flags, stream and frame: what every frame has.
+    // The fields of every frame: type, flags, stream and frame.
     if !(7..=LARGEST_FRAME).contains(&length) {
         return spop_error(Status::INVALID);
     }
-    // What is no hello is not waited for.
+    // Other frames are rejected before they are complete.
     let Some(start) = rest.first_chunk::<7>() else { return AnswerReading::Short };
     let (kind, flags) = (start[0], u32::from_be_bytes([start[1], start[2], start[3], start[4]]));
-    // One final frame, of stream and frame 0.
+    // It must be a single, final frame with stream and frame 0.
     let is_last_word = kind == kind::AGENT_DISCONNECT;
     if !(is_last_word || kind == kind::AGENT_HELLO) || flags & 1 == 0 || start[5] != 0 || start[6] != 0 {
         return spop_error(Status::INVALID);
@@ -138,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_prefix_of_a_good_answer_is_short_and_every_change_of_it_ends_in_a_verdict() {
+    fn prefixes_are_incomplete_and_changes_end_in_a_verdict() {
         let hello = b"\x00\x00\x00\x36\x65\x00\x00\x00\x01\x00\x00\x07version\x08\x032.0\x0emax-frame-size\x03\xfc\xf0\x06\x0ccapabilities\x08\x00";
         let bind =
             b"\x30\x84\x00\x00\x00\x10\x02\x01\x01\x61\x84\x00\x00\x00\x07\x0a\x01\x00\x04\x00\x04\x00";
@@ -151,7 +147,7 @@ mod tests {
             for end in 0..answer.len() {
                 assert_eq!(read(&answer[..end]), AnswerReading::Short, "{end} of {answer:?}");
             }
-            // Nothing that may come makes it panic.
+            // No change of it causes a panic.
             for at in 0..answer.len() {
                 for byte in [0, 1, 0x7f, 0x80, 0xf0, 0xff] {
                     let mut changed = answer.to_vec();
@@ -163,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_tell_their_code_and_text() {
+    fn refusals_report_code_and_text() {
         assert_eq!(
             mysql(b"\x08\x00\x00\x00\xff\xe3\x04Denied", false),
             AnswerReading::Bad("L7STS", 1251, b"Denie")

@@ -10,7 +10,7 @@ use state::server::{Operational, ServerAddress};
 use crate::check_env::CheckEnv;
 use crate::{CheckContext, Subject};
 
-/// A fixed text, or what a format gives.
+/// Returns a fixed text, or the result of a format.
 pub(crate) fn text(text: &CheckText, facts: &CheckEnv) -> Vec<u8> {
     match text {
         CheckText::Fixed(bytes) => bytes.to_vec(),
@@ -25,11 +25,11 @@ pub(crate) struct CheckMessage<'a> {
     version: &'a [u8],
     fields: Vec<(&'a [u8], Vec<u8>)>,
     pub(crate) body: Vec<u8>,
-    /// Whether it lets the connection live on.
+    /// Whether the connection persists after it.
     pub(crate) persistent: bool,
 }
 
-/// What `request` comes to now.
+/// Computes the texts of `request`.
 pub(crate) fn make<'a>(
     request: &'a CheckRequest,
     script: &CheckScript,
@@ -66,7 +66,7 @@ pub(crate) fn make<'a>(
     if !bodyless || !body.is_empty() {
         fields.push((b"content-length", body.len().to_string().into_bytes()));
     }
-    // Before 1.1 it is understood.
+    // HTTP/1.0 closes by default.
     let is_new = request.version.as_ref() > "HTTP/1.0";
     if connection.is_none() && is_new {
         fields.push((b"connection", b"close".to_vec()));
@@ -82,7 +82,7 @@ pub(crate) fn make<'a>(
 }
 
 impl CheckMessage<'_> {
-    /// The bytes of HTTP/1.
+    /// Returns the request in HTTP/1.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = [self.method, b" ", &self.uri, b" ", self.version, b"\r\n"].concat();
         for (name, value) in &self.fields {
@@ -93,7 +93,7 @@ impl CheckMessage<'_> {
         out
     }
 
-    /// The head, for what is no HTTP/1. What no version of HTTP lets stand in a field is left out.
+    /// Returns the head for protocols other than HTTP/1. Fields that are invalid in HTTP are left out.
     pub(crate) fn head(&self) -> http::Head {
         let mut head = http::Head::new();
         head.start_request(self.method, &self.uri);
@@ -107,7 +107,7 @@ impl CheckMessage<'_> {
     }
 }
 
-/// An absolute target names the host of the `Host` field.
+/// Sets the host of an absolute target to that of the `Host` field.
 fn set_authority(uri: &mut Vec<u8>, host: &[u8]) {
     let Some(start) = memchr::memmem::find(uri, b"://").map(|at| at + 3) else { return };
     if uri.first() == Some(&b'/') {
@@ -117,12 +117,12 @@ fn set_authority(uri: &mut Vec<u8>, host: &[u8]) {
     uri.splice(start..end, host.iter().copied());
 }
 
-/// `UP 1/2; address=127.0.0.1; port=80; name=be/s1; node=n1; weight=1/7; scur=0/0; qcur=0` (manual,
-/// `http-check send-state`), or `UP; address=…` when no change of state is under way.
+/// `UP 1/2; address=127.0.0.1; port=80; name=be/s1; node=n1; weight=1/7; scur=0/0; qcur=0` (manual, `http-check send-state`), or
+/// `UP; address=…` if the state is not changing.
 fn server_state(subject: &Subject, context: &CheckContext) -> String {
     let (proxy, server) = (&subject.backend().state, subject.server());
     let (word, level, of) = level(server);
-    // The two numbers show a change that is under way, as on the statistics page.
+    // The two numbers show a state change in progress, as on the statistics page.
     let is_settled = level == 0 || word != "DOWN" && level == of;
     let level = if is_settled { String::new() } else { format!(" {level}/{of}") };
     let address = match &**server.address.load() {
@@ -142,8 +142,7 @@ fn server_state(subject: &Subject, context: &CheckContext) -> String {
     )
 }
 
-/// The word and the two numbers of a level: checks passed of those needed, or left of those that
-/// bring it down.
+/// Returns the word and the two numbers for a level: checks passed of those needed to come up, or left of those that take it down.
 pub(crate) fn level(server: &Server) -> (&'static str, u32, u32) {
     let health = &server.health;
     let (level, rise, fall) =

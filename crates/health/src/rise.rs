@@ -1,4 +1,4 @@
-//! `slowstart`: raises the weight of a server that has come up, wherever that was decided.
+//! `slowstart`: gradually raises the weight of a server that has come up for any reason.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use state::transition::{self, NOTICE};
 
 use crate::{CheckContext, CheckedServer};
 
-/// Lets the weight of `peer` rise slowly whenever it comes up.
+/// Raises the weight of `peer` slowly whenever it comes up.
 pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {
     let Some(duration) = peer.own().slow_start else { return };
     let index = peer.own().index;
-    // The server holds this, and what it needs holds the server.
+    // The server owns the callback, which must not own the server.
     let (proxy, server) = (Arc::downgrade(&peer.backend.state), Arc::downgrade(peer.server()));
     let context = Arc::downgrade(context);
     peer.server().on_rise(move || {
@@ -24,13 +24,13 @@ pub(crate) fn prepare(peer: &CheckedServer, context: &Arc<CheckContext>) {
         let posted =
             worker::post(index % shard::workers(), move || drop(tokio::task::spawn_local(rise.run())));
         if !posted && tokio::runtime::Handle::try_current().is_ok() {
-            // No workers: the one thread there is.
+            // There are no workers, only this thread.
             drop(tokio::task::spawn_local(spare.run()));
         }
     });
 }
 
-/// One rise of one server.
+/// The gradual rise of one server.
 #[derive(Clone)]
 struct Rise {
     proxy: Weak<state::Proxy>,
@@ -51,7 +51,7 @@ impl Rise {
             timer::sleep(step).await;
             let (Some(server), Some(proxy)) = (self.server.upgrade(), self.proxy.upgrade()) else { return };
             if server.came_up() != begun {
-                // Down again, or up another time, which has a rise of its own.
+                // It is down again, or has come up again with a new rise.
                 return;
             }
             if server.operational() != Operational::Starting {
@@ -59,7 +59,7 @@ impl Rise {
             }
             let percent = (now_ms() - start) * 100 / total;
             server.set_ramp(percent.min(100) as u32);
-            // The limit of connections rises with it.
+            // The connection limit rises with it.
             proxy.queue.wake_first();
             if percent < 100 {
                 continue;

@@ -1,4 +1,4 @@
-//! A check that is a conversation: its steps in order, and what is told of the one where it ended.
+//! A check script: runs its steps in order, and reports the one where it ended.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::link::{CheckLink, ConnectError, LinkError, obtain};
 use crate::outcome::{CheckOutcome, connection_error};
 use crate::{CheckContext, Subject, fastcgi, idle, multiplexed, request};
 
-/// Where a conversation stands.
+/// The state of a conversation.
 struct Conversation<'a> {
     subject: &'a Subject,
     context: &'a CheckContext,
@@ -24,22 +24,22 @@ struct Conversation<'a> {
     facts: CheckEnv,
     link: Option<CheckLink<'a>>,
     answer: Option<CheckAnswer>,
-    /// The last request does not end the connection.
+    /// Whether the connection persists after the last request.
     persistent: bool,
-    /// How requests of HTTP are sent.
+    /// The protocol for HTTP requests.
     protocol: Protocol,
-    /// Nothing was received since the last question: an answer must be read before it is judged.
+    /// Whether nothing was received since the last send: data must be read before it is evaluated.
     must_read: bool,
-    /// Nothing more will come.
+    /// Whether no more data will arrive.
     ended: bool,
-    /// The number reported with the result.
+    /// The code reported with the result.
     code: i32,
-    /// What the last answer says of itself.
+    /// The last response's own message.
     said: Option<Vec<u8>>,
 }
 
-/// Runs the steps in order. The connection comes back with the outcome: it ends when what follows
-/// is done, so that who sees it closed sees the rest done too.
+/// Runs the steps in order. Returns the connection with the outcome: it is closed after the consequences were applied, so that a
+/// server that sees it closed can rely on that.
 pub(crate) async fn run<'a>(
     subject: &'a Subject,
     context: &'a CheckContext,
@@ -75,7 +75,7 @@ pub(crate) async fn run<'a>(
 }
 
 impl Conversation<'_> {
-    /// Takes one step; whether it was one that talks.
+    /// Performs one step; returns whether it involved I/O.
     async fn step(&mut self, step: &CheckStep) -> Result<bool, CheckOutcome> {
         if matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_)) {
             self.variable(&step.action);
@@ -99,8 +99,8 @@ impl Conversation<'_> {
         Ok(true)
     }
 
-    /// What is to be sent for a request, whose answer is awaited from now on. `None` where it cannot be
-    /// made: its parameters are too long, or the backend has no application (`check-proto fcgi` alone).
+    /// Returns the bytes to send for a request, and prepares for its response. `None` if it cannot be expressed: its parameters are
+    /// too long, or the backend has no application (only `check-proto fcgi`).
     fn ask(&mut self, own: &CheckRequest, message: &request::CheckMessage<'_>) -> Option<Vec<u8>> {
         let limit = self.context.buffer;
         let mut exchange = match self.protocol {
@@ -144,7 +144,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Leaves the connection to requests where it was shared with them and nothing is outstanding.
+    /// Leaves the connection to requests if it was shared with them and is idle.
     fn settle(&mut self) {
         let whole = self.answer.as_ref().is_some_and(|answer| answer.leaves_open(&self.facts));
         if let Some(link) = &mut self.link
@@ -156,7 +156,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Forgets what was received.
+    /// Discards the received data.
     fn listen_anew(&mut self) {
         self.facts.received.clear();
         self.facts.trailers.clear();
@@ -166,7 +166,7 @@ impl Conversation<'_> {
     }
 
     async fn connect(&mut self, connect: &Connect, step: &CheckStep) -> Result<(), CheckOutcome> {
-        // The former connection ends before the next begins.
+        // The previous connection is closed before the next one is opened.
         self.settle();
         self.link = None;
         self.persistent = false;
@@ -174,7 +174,7 @@ impl Conversation<'_> {
         let home = idle::home(self.subject, self.context, self.script, connect);
         let (status, error) = match obtain(self.subject, self.context, connect, &self.facts, home).await {
             Ok(mut link) => {
-                // Asking the system for them is not for nothing.
+                // Querying them from the system has a cost.
                 if self.script.evaluates {
                     self.facts.connected(link.ends(), link.tls());
                 }
@@ -227,7 +227,7 @@ impl Conversation<'_> {
     }
 
     async fn write(&mut self, bytes: &[u8], step: &CheckStep) -> Result<(), CheckOutcome> {
-        // What is expected next is looked for in what comes from now on.
+        // The next `expect` looks at data received from now on.
         self.listen_anew();
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
         match link.write_all(bytes).await {
@@ -247,8 +247,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Reads until the step is decided: as expected, conclusively not, the peer closed, or the
-    /// buffer is full.
+    /// Reads until the step is decided: it matches, cannot match any more, the peer closed, or the buffer is full.
     async fn expect(&mut self, expect: &Expect, step: &CheckStep) -> Result<(), CheckOutcome> {
         loop {
             if self.must_read {
@@ -263,7 +262,7 @@ impl Conversation<'_> {
                     let complete = self.ended || answer.is_complete(&self.facts);
                     judge_http(expect, &self.facts, complete)
                 }
-                // The head came, but the body is none.
+                // The head arrived, but the body is malformed.
                 Some(answer) if answer.is_broken() && self.facts.transaction.has_response => {
                     Judgement::Failed(ExpectFailure {
                         status: "L7RSP",
@@ -292,7 +291,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// `http-check disable-on-404`, which has precedence over what is expected.
+    /// `http-check disable-on-404`, which takes precedence over the expected result.
     fn is_gentle_stop(&self) -> bool {
         let running = self.subject.server().operational() != Operational::Stopped;
         self.script.disable_on_404 && self.code == 404 && running
@@ -304,7 +303,7 @@ impl Conversation<'_> {
         let Some(link) = &mut self.link else { return Err(self.broken(&no_link(), step)) };
         let read = match &mut self.answer {
             Some(answer) => {
-                // What was understood leaves the buffer.
+                // Parsed bytes have left the buffer.
                 let limit = limit.max(answer.raw.len() + 1);
                 link.read(&mut answer.raw, limit).await
             }
@@ -318,7 +317,7 @@ impl Conversation<'_> {
                 }
             }
             Ok(_) => {}
-            // What came before a reset is judged; nothing at all is an error.
+            // Data received before a reset is evaluated; without any the check fails.
             Err(LinkError::Io(_)) if self.has_something() => self.ended = true,
             Err(error) => return Err(self.broken(&error, step)),
         }
@@ -329,7 +328,7 @@ impl Conversation<'_> {
                 && !output.is_empty()
                 && !self.ended
             {
-                // A server that has answered and left needs to be told nothing more.
+                // A server that has responded and closed does not need the rest.
                 let _ = link.write_all(&output).await;
             }
         }
@@ -361,7 +360,7 @@ impl Conversation<'_> {
         CheckOutcome::new(status, code, info)
     }
 
-    /// What is told when neither the step nor the answer says anything.
+    /// Returns the default message if neither the step nor the response has one.
     fn usual_failure(&self, expect: &Expect, step: &CheckStep, matched: bool) -> String {
         let (number, comment) = (step.number, comment(step));
         if !self.has_something() {
@@ -389,7 +388,7 @@ impl Conversation<'_> {
         format!("TCPCHK {verb}{what} at step {number}{comment}")
     }
 
-    /// Everything was as expected.
+    /// Returns the outcome if everything was as expected.
     fn passed(&self, last: Option<&CheckStep>) -> CheckOutcome {
         match last.map(|step| &step.action) {
             Some(CheckAction::Expect(expect)) => {
@@ -423,7 +422,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// ` at step 2 of tcp-check (expect string 'nope')`; nothing but for `option tcp-check`.
+    /// ` at step 2 of tcp-check (expect string 'nope')`; only for `option tcp-check`.
     fn place(&self, step: &CheckStep) -> String {
         if self.script.family != Family::Tcp {
             return String::new();
@@ -458,12 +457,12 @@ impl Conversation<'_> {
     }
 }
 
-/// The comment of a step behind a message about an answer.
+/// Returns a step's comment for appending to a message.
 fn comment(step: &CheckStep) -> String {
     step.comment.as_ref().map(|text| format!(" comment: {text}")).unwrap_or_default()
 }
 
-/// A step that talks where no connection was made: scripts begin with one.
+/// Returns the error for a step without a connection: scripts must begin with one.
 fn no_link() -> LinkError {
     LinkError::Io(io::ErrorKind::NotConnected.into())
 }

@@ -1,5 +1,4 @@
-//! The tasks of checks and agents: waiting for their time, moving to another worker, and ending
-//! with their plan.
+//! The tasks of checks and agents: scheduling, moving to another worker, and ending with their plan.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -21,14 +20,14 @@ use tokio::task::AbortHandle;
 
 use crate::{CheckContext, CheckedServer, Subject, agent, balance, watch};
 
-/// What a task does when it is due.
+/// The work of a task.
 #[derive(Clone)]
 enum Duty {
     Check(Subject),
     Agent(CheckedServer, AgentSettings),
 }
 
-/// A check or an agent on its way through time and workers.
+/// A check or an agent, scheduled on some worker.
 pub(crate) struct CheckTask {
     duty: Duty,
     /// When it is due, in ms of the monotonic clock.
@@ -36,12 +35,12 @@ pub(crate) struct CheckTask {
 }
 
 impl CheckTask {
-    /// The check of `subject`, first after `delay`.
+    /// Creates the task for the check of `subject`, first after `delay`.
     pub(crate) fn check(subject: Subject, delay: Duration) -> Self {
         Self { duty: Duty::Check(subject), due: now_ms() + delay.as_millis() as u64 }
     }
 
-    /// The backend's place among the proxies.
+    /// Returns the index of the backend.
     fn backend(&self) -> usize {
         match &self.duty {
             Duty::Check(subject) => subject.backend().index,
@@ -49,7 +48,7 @@ impl CheckTask {
         }
     }
 
-    /// The agent of `peer`, first after `delay`.
+    /// Creates the task for the agent of `peer`, first after `delay`.
     pub(crate) fn agent(peer: CheckedServer, settings: AgentSettings, delay: Duration) -> Self {
         Self { duty: Duty::Agent(peer, settings), due: now_ms() + delay.as_millis() as u64 }
     }
@@ -77,7 +76,7 @@ impl CheckTask {
     }
 }
 
-/// The tasks of one plan that are on one worker.
+/// The tasks of one plan on one worker.
 struct WorkerTasks {
     context: Arc<CheckContext>,
     tasks: RefCell<Slab<AbortHandle>>,
@@ -87,7 +86,7 @@ struct WorkerTasks {
 }
 
 thread_local! {
-    /// The homes of this worker, one for each plan that has checks here.
+    /// The homes on this worker, one for each plan that has checks here.
     static HOMES: RefCell<Vec<Rc<WorkerTasks>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -95,7 +94,7 @@ thread_local! {
 pub struct RunningChecks(Rc<WorkerTasks>);
 
 impl RunningChecks {
-    /// Makes the calling worker ready to take checks of a plan.
+    /// Prepares the calling worker to run checks of a plan.
     pub(crate) fn enter(context: &Arc<CheckContext>) -> Self {
         let home = Rc::new(WorkerTasks {
             context: context.clone(),
@@ -126,8 +125,7 @@ impl Drop for RunningChecks {
     }
 }
 
-/// Runs `task` on the calling worker. One that has just hopped here is due and runs without looking
-/// further.
+/// Runs `task` on the calling worker. One that has just moved here is due and runs without checking the balance again.
 fn spawn(home: &Rc<WorkerTasks>, task: CheckTask, hopped: bool) {
     let mut tasks = home.tasks.borrow_mut();
     let entry = tasks.vacant_entry();
@@ -147,13 +145,13 @@ fn spawn(home: &Rc<WorkerTasks>, task: CheckTask, hopped: bool) {
     entry.insert(handle.abort_handle());
 }
 
-/// A task that leaves its worker, and for which.
+/// A task that moves to another worker.
 struct Hop {
     task: CheckTask,
     worker: usize,
 }
 
-/// Hands a task over. It was counted as being there already.
+/// Hands a task over. It has already been counted there.
 fn send(context: &Arc<CheckContext>, Hop { task, worker }: Hop) {
     let there = context.clone();
     if !worker::post(worker, move || adopt(&there, task)) {
@@ -162,7 +160,7 @@ fn send(context: &Arc<CheckContext>, Hop { task, worker }: Hop) {
     }
 }
 
-/// Begins a task of a server that was added at run time, on the worker that `index` falls to.
+/// Starts a task for a server that was added at run time, on the worker determined by `index`.
 pub(crate) fn begin(context: &Arc<CheckContext>, index: usize, task: CheckTask) {
     let context = context.clone();
     worker::post(index % runtime::shard::workers(), move || {
@@ -171,7 +169,7 @@ pub(crate) fn begin(context: &Arc<CheckContext>, index: usize, task: CheckTask) 
     });
 }
 
-/// Takes a task that is not due yet; it ends here if its plan did.
+/// Takes over a task that is not due yet; it ends here if its plan has ended.
 fn adopt_waiting(context: &Arc<CheckContext>, task: CheckTask) {
     match home_of(context) {
         Some(home) => spawn(&home, task, false),
@@ -183,7 +181,7 @@ fn home_of(context: &Arc<CheckContext>) -> Option<Rc<WorkerTasks>> {
     HOMES.with_borrow(|homes| homes.iter().find(|home| Arc::ptr_eq(&home.context, context)).cloned())
 }
 
-/// Takes a task that comes from another worker; it ends here if its plan did.
+/// Takes over a task from another worker; it ends here if its plan has ended.
 fn adopt(context: &Arc<CheckContext>, task: CheckTask) {
     let home = home_of(context);
     let counters = context.process.checks.mine();
@@ -196,7 +194,7 @@ fn adopt(context: &Arc<CheckContext>, task: CheckTask) {
     }
 }
 
-/// Waits and works until another worker is to go on, or the server was removed.
+/// Runs a task until it moves to another worker, or its server is removed.
 async fn live(home: &WorkerTasks, mut task: CheckTask, mut hopped: bool) -> Option<Hop> {
     let timer = Timer::new();
     loop {
@@ -222,8 +220,7 @@ async fn live(home: &WorkerTasks, mut task: CheckTask, mut hopped: bool) -> Opti
     }
 }
 
-/// Does what is due, once, and gives that up when the server is removed meanwhile: its connection
-/// goes with it.
+/// Performs the work once, or aborts it with its connection if the server is removed in the meantime.
 async fn work_unless_removed(home: &WorkerTasks, task: &CheckTask) -> Option<Duration> {
     let mut working = pin!(work(home, task));
     poll_fn(|context| {
@@ -233,11 +230,11 @@ async fn work_unless_removed(home: &WorkerTasks, task: &CheckTask) -> Option<Dur
     .await
 }
 
-/// Does what is due, once; gives the time until the next time.
+/// Performs the work once; returns the delay until the next time.
 async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
     let context = &home.context;
     if task.is_due() {
-        // Closed never: the semaphore lives as long as the home.
+        // It is never closed: the semaphore lives as long as the home.
         let place = match &home.places {
             Some(places) => places.acquire().await.ok(),
             None => None,
@@ -246,7 +243,7 @@ async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
         counters.started.add(1);
         counters.running.up();
         let _counted = CheckGuard(counters);
-        // Boxed: a task rests far longer than it works, and is to be small then.
+        // Boxed: a task is idle most of the time, and must be small then.
         match &task.duty {
             Duty::Check(subject) => usage::watched("check", Box::pin(watch::check(subject, context))).await,
             Duty::Agent(peer, settings) => {
@@ -262,7 +259,7 @@ async fn work(home: &WorkerTasks, task: &CheckTask) -> Duration {
     spread(interval, context.spread)
 }
 
-/// A check under way, counted until it is over or given up.
+/// A check in progress, counted until it is over or aborted.
 struct CheckGuard<'a>(&'a state::process::CheckCounters);
 
 impl Drop for CheckGuard<'_> {
@@ -271,7 +268,7 @@ impl Drop for CheckGuard<'_> {
     }
 }
 
-/// Adds or takes off up to `percent` at random (`spread-checks`).
+/// Adds or subtracts up to `percent` at random (`spread-checks`).
 fn spread(interval: Duration, percent: u32) -> Duration {
     if percent == 0 {
         return interval;

@@ -1,5 +1,4 @@
-//! What a check's outcome does to the server: the level, the state, its followers, its sessions,
-//! and the messages.
+//! The effects of a check's outcome on the server: level, state, trackers, sessions, and messages.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,11 +14,11 @@ use crate::outcome::{CheckOutcome, CheckVerdict};
 use crate::request::level;
 use crate::{CheckContext, CheckedServer, on_marked};
 
-/// Counts an outcome of a health check and carries out what follows.
+/// Counts the outcome of a health check and applies its consequences.
 pub(crate) fn apply(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckContext>) {
     let server = peer.server();
     let before = keep(&server.health, outcome);
-    // A server of which nothing was known nor said did not fail: it turned out to be down.
+    // A server with neither an earlier result nor a configured initial state did not fail: it turned out to be down.
     let told = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
     let moved = count(server, outcome.verdict, !before.is_empty() || told);
     if moved || before != outcome.status {
@@ -37,7 +36,7 @@ pub(crate) fn logs(peer: &CheckedServer) -> bool {
     peer.backend.options.log_health_checks
 }
 
-/// Keeps a result for the statistics; gives the status before.
+/// Stores a result for the statistics; returns the previous status.
 pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     let result = CheckResult {
         status: outcome.status,
@@ -47,7 +46,7 @@ pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     };
     let last = health.last.load();
     let before = last.status;
-    // Most results are like the last. Replacing one costs a look at what every thread holds.
+    // Most results equal the last one. Replacing it costs a scan of all threads' references.
     if **last != result {
         drop(last);
         health.last.store(Arc::new(result));
@@ -55,9 +54,8 @@ pub(crate) fn keep(health: &Health, outcome: &CheckOutcome) -> &'static str {
     before
 }
 
-/// Moves the level; whether it moved. A failure is counted as one if it is `known` what it ended. A
-/// level below `rise` after a failure falls to 0; one that reaches `rise` after a success rises to
-/// the top.
+/// Updates the level; returns whether it changed. A failure is counted (`chkfail`) only if the previous state is `known`. A level
+/// that falls below `rise` drops to 0; one that reaches `rise` goes to the maximum.
 fn count(server: &Server, verdict: CheckVerdict, known: bool) -> bool {
     let health = &server.health;
     let (level, rise, fall) =
@@ -109,7 +107,7 @@ fn cause(status: &'static str, code: Option<i32>, info: &str) -> String {
     out
 }
 
-/// Who was asked.
+/// The source of a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prober {
     /// The server.
@@ -118,8 +116,8 @@ pub(crate) enum Prober {
     Agent,
 }
 
-/// Tells of a check with another result than the one before: whoever subscribed, and where
-/// `option log-health-checks` says so, logs.
+/// Reports a check with a different result than the one before: to event subscribers, and with `option log-health-checks` to the
+/// logs.
 pub(crate) fn tell_check(
     peer: &CheckedServer,
     outcome: &CheckOutcome,
@@ -160,12 +158,12 @@ fn check_line(peer: &CheckedServer, verdict: CheckVerdict, asked: Prober, why: &
     )
 }
 
-/// Brings the server's state in line with its level.
+/// Updates the server's state from its level.
 fn settle(peer: &CheckedServer, verdict: CheckVerdict, why: &str, context: &Arc<CheckContext>) {
     let server = peer.server();
     let level = server.health.level.load(Relaxed);
     let up = level >= server.health.rise.load(Relaxed);
-    // What the agent holds down, a check does not bring up.
+    // A check does not bring up a server that its agent reports as down.
     if up && verdict != CheckVerdict::Failed && server.agent_says_down() {
         return;
     }
@@ -181,7 +179,7 @@ fn settle(peer: &CheckedServer, verdict: CheckVerdict, why: &str, context: &Arc<
     go(peer, wanted, why, Prober::Server, context);
 }
 
-/// Changes the server's state, with all consequences that its configuration has for that.
+/// Changes the server's state, with all configured consequences.
 pub(crate) fn go(
     peer: &CheckedServer,
     wanted: Operational,
@@ -193,23 +191,23 @@ pub(crate) fn go(
     let was = server.operational();
     let change = VerdictChange { wanted, why, asked, via: None };
     transit(&peer.backend.state, server, &change, context);
-    // One that was only stopping did not come up just now, but takes requests again.
+    // A server that was only stopping does not come up now, but takes requests again.
     if wanted == Operational::Running && was == Operational::Stopping {
         on_marked::came_up(peer);
     }
 }
 
-/// A change of state to be made and told.
+/// A state change to be made and reported.
 struct VerdictChange<'a> {
     wanted: Operational,
     why: &'a str,
-    /// Whose result it follows from.
+    /// The source of the result.
     asked: Prober,
-    /// The server that this one tracks, ` via be/s1`.
+    /// The origin if a tracked server caused it, ` via be/s1`.
     via: Option<&'a str>,
 }
 
-/// Sets the state, tells it, and does the same to the servers that follow.
+/// Sets the state, reports it, and repeats this for the trackers.
 fn transit(
     proxy: &Arc<Proxy>,
     server: &Arc<Server>,
@@ -235,7 +233,7 @@ fn transit(
         Some(_) => events::StateCause::Other(String::new()),
     });
     if change.wanted == Operational::Stopped {
-        // Those that wait for it choose again.
+        // Requests in its queue choose again.
         server.queue.wake_all();
     }
     let via = change.via.unwrap_or_default();
@@ -260,7 +258,7 @@ fn transit(
     }
 }
 
-/// What real traffic asked for (`observe`, `on-error`).
+/// Handles a demand from real traffic (`observe`, `on-error`).
 pub(crate) fn meet(peer: &CheckedServer, demand: Demand, context: &Arc<CheckContext>) {
     let health = &peer.server().health;
     let (errors, trouble) = health.take_errors();

@@ -1,4 +1,4 @@
-//! One checked server: when it is checked, and when not.
+//! The scheduling of one server's checks.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use state::server::{Demand, Operational};
 
 use crate::{CheckContext, Subject, verdict};
 
-/// Checks the server once and carries out what follows.
+/// Checks the server once and applies the consequences.
 pub(crate) async fn check(subject: &Subject, context: &Arc<CheckContext>) {
     let server = subject.server();
     server.health.running.store(true, Relaxed);
     let settle = |outcome| {
         server.health.running.store(false, Relaxed);
-        // What was learnt while the server went into maintenance counts no more.
+        // A result from before the server went into maintenance is ignored.
         if is_due(server) {
             verdict::apply(&subject.peer, &outcome, context);
         }
@@ -27,13 +27,12 @@ pub(crate) async fn check(subject: &Subject, context: &Arc<CheckContext>) {
     subject.check(context, settle).await;
 }
 
-/// Whether a server is checked now: not in maintenance, nor with its checks disabled.
+/// Whether a server is to be checked now: not in maintenance, and checks not disabled.
 pub(crate) fn is_due(server: &state::Server) -> bool {
     server.checked.load(Relaxed) && !server.admin().in_maintenance()
 }
 
-/// Sets what a server starts with. One that was checked before a reload keeps what was found,
-/// within the new bounds.
+/// Sets a server's initial check state. One that was checked before a reload keeps its level, within the new bounds.
 pub(crate) fn prepare(subject: &Subject) {
     let (server, settings) = (subject.server(), &subject.settings);
     let health = &server.health;
@@ -53,7 +52,7 @@ pub(crate) fn prepare(subject: &Subject) {
     let level = match known {
         true if server.operational() == Operational::Stopped => health.level.load(Relaxed).min(rise - 1),
         true => health.level.load(Relaxed).clamp(rise, rise + fall - 1),
-        // Up, but the first failure brings it down.
+        // Up, but the first failure takes it down.
         false => initial.unwrap_or(rise),
     };
     health.level.store(level, Relaxed);
@@ -62,7 +61,7 @@ pub(crate) fn prepare(subject: &Subject) {
     }
 }
 
-/// Lets a server begin as down, and those that track it: to begin so is not to go down.
+/// Sets a server and its trackers to an initial down state, which does not count as going down.
 fn begin_down(backend: &state::Proxy, server: &state::Server) {
     let downs = server.downs.load(Relaxed);
     server.set_operational(Operational::Stopped, now_ms());
@@ -70,8 +69,7 @@ fn begin_down(backend: &state::Proxy, server: &state::Server) {
     backend.trackers(server).iter().for_each(|(backend, tracker)| begin_down(backend, tracker));
 }
 
-/// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that
-/// was removed is not waited for.
+/// Waits for the time of the next check, handling demands of real traffic in the meantime; ends early if the server is removed.
 pub(crate) async fn pause(subject: &Subject, context: &Arc<CheckContext>, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| subject.server().health.poll_demand(task)).await {
         if demand == Demand::End {
@@ -85,7 +83,7 @@ pub(crate) async fn pause(subject: &Subject, context: &Arc<CheckContext>, timer:
     }
 }
 
-/// Waits for the time when the agent is asked next, or until someone wants that at once.
+/// Waits for the time of the next agent query, or until one is demanded.
 pub(crate) async fn pause_agent(server: &state::Server, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| server.agent.poll_demand(task)).await {
         if demand == Demand::End {
@@ -94,7 +92,7 @@ pub(crate) async fn pause_agent(server: &state::Server, timer: &Timer) {
     }
 }
 
-/// `inter` when steadily up, `downinter` when steadily down, `fastinter` in between.
+/// Returns `inter` if stably up, `downinter` if stably down, `fastinter` in between.
 pub(crate) fn interval(subject: &Subject) -> Duration {
     let (settings, health) = (&subject.settings, &subject.server().health);
     let level = health.level.load(Relaxed);
@@ -108,7 +106,7 @@ pub(crate) fn interval(subject: &Subject) -> Duration {
     }
 }
 
-/// Ready when `timer` is, or with what `other` gives.
+/// Ready with `None` when `timer` expires, or with the result of `other`.
 async fn expired_or<T>(
     timer: &Timer,
     mut other: impl FnMut(&mut std::task::Context<'_>) -> Poll<T>,

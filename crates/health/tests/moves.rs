@@ -11,7 +11,7 @@ use state::Process;
 
 const CHECKS: u32 = 8;
 
-/// A server that closes each connection.
+/// Starts a server that closes each connection.
 fn closer() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -31,7 +31,7 @@ fn eventually(mut ask: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-fn checks_that_are_all_on_one_worker_spread_over_both_and_end_with_their_plan() {
+fn checks_spread_over_both_workers_and_end_with_their_plan() {
     let port = closer();
     let servers: String =
         (0..CHECKS).map(|n| format!(" server s{n} 127.0.0.1:{port} check inter 10ms\n")).collect();
@@ -41,7 +41,7 @@ fn checks_that_are_all_on_one_worker_spread_over_both_and_end_with_their_plan() 
     let mut inboxes = runtime::worker::prepare(2).expect("the only workers of this process");
     let process = Arc::new(Process::default());
     let checks = Arc::new(health::Checks::new(&plan, process.clone(), Arc::new(|_, _, _| {}), None));
-    // As if there were one worker while they begin: it takes all.
+    // They start as if there were a single worker, which takes all of them.
     runtime::shard::set_workers(1);
     let (ended, leave) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (begun, begins) = std::sync::mpsc::channel();
@@ -56,7 +56,7 @@ fn checks_that_are_all_on_one_worker_spread_over_both_and_end_with_their_plan() 
                 runtime::timer::sleep(Duration::from_millis(2)).await;
             }
             drop(running);
-            // What is on its way between the two arrives, and ends.
+            // Tasks in transit between the two arrive, and end.
             while !leave.load(Relaxed) {
                 runtime::timer::sleep(Duration::from_millis(2)).await;
             }

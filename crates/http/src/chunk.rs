@@ -1,29 +1,28 @@
-//! Chunked transfer coding (RFC 9112 section 7.1): a decoder that only looks at slices, and the
-//! encoder's lines.
+//! Chunked transfer coding (RFC 9112 section 7.1): a decoder over slices, and the encoder's lines.
 //!
-//! The decoder copies no payload: it says which range of the input is payload, so bytes can be
-//! forwarded either decoded ([`ChunkDecoder::decode`]) or still encoded, in the one spelling that
-//! every reader takes the same way ([`ChunkDecoder::normalize`]). It is strict: hexadecimal sizes
-//! without sign or overflow, CRLF only, extensions and trailers within limits.
+//! The decoder copies no payload: it returns the range of the input that is payload, so bytes can be forwarded either decoded
+//! ([`ChunkDecoder::decode`]) or still encoded, in a canonical form that every reader parses the same way
+//! ([`ChunkDecoder::normalize`]). It is strict: hexadecimal sizes without sign or overflow, CRLF only, extensions and trailers
+//! within limits.
 
 use std::ops::Range;
 
 use crate::head::Head;
 use crate::scan::is_token_byte;
 
-/// Bytes of chunk extensions accepted in one message.
+/// The maximum total length of chunk extensions in a message.
 const MAX_EXTENSIONS: u32 = 4096;
-/// Digits of a chunk size, leading zeros included.
+/// The maximum number of digits of a chunk size, leading zeros included.
 const MAX_DIGITS: u8 = 32;
-/// Bytes of trailers accepted.
+/// The maximum length of trailers.
 const MAX_TRAILERS: usize = 8192;
 
-/// What is wrong with a chunked body, and where in the slice given.
+/// An error in a chunked body, and its position in the given slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkError {
-    /// A few words.
+    /// A short description.
     pub text: &'static str,
-    /// Offset in the input of the byte where it shows.
+    /// The offset in the input of the byte that reveals it.
     pub offset: usize,
 }
 
@@ -35,20 +34,19 @@ impl std::fmt::Display for ChunkError {
 
 impl std::error::Error for ChunkError {}
 
-/// What one step of the decoder found.
+/// The result of a decoder step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChunkEvent {
-    /// This range of the input is payload; `consumed` is its end. Go on with what follows.
+    /// This range of the input is payload; continue after its end.
     Data {
-        /// Payload within the input.
+        /// The range of payload within the input.
         range: Range<usize>,
     },
-    /// The whole input was consumed and the body goes on.
+    /// The whole input was consumed and the body continues.
     More,
-    /// The body ended; `consumed` bytes of the input belonged to it. Trailers are in
-    /// [`ChunkDecoder::trailers`].
+    /// The body ended; `consumed` bytes of the input belonged to it. The trailers are in [`ChunkDecoder::trailers`].
     Done {
-        /// Bytes of the input that belonged to the body.
+        /// The bytes of the input that belong to the body.
         consumed: usize,
     },
 }
@@ -79,8 +77,7 @@ enum ChunkState {
     Done,
 }
 
-/// Follows one chunked body. A fresh one is needed for each message; it allocates only for
-/// trailers.
+/// Decodes one chunked body. Each message needs a new one; it allocates only for trailers.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkDecoder {
     state: ChunkState,
@@ -91,7 +88,7 @@ pub struct ChunkDecoder {
 }
 
 impl ChunkDecoder {
-    /// At the start of a body.
+    /// Creates a decoder at the start of a body.
     #[must_use]
     pub fn new() -> ChunkDecoder {
         ChunkDecoder::default()
@@ -103,14 +100,13 @@ impl ChunkDecoder {
         self.state == ChunkState::Done
     }
 
-    /// Payload bytes still to come in the current chunk.
+    /// The remaining payload bytes of the current chunk.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         if self.state == ChunkState::Data { self.remaining } else { 0 }
     }
 
-    /// Takes `n` bytes of the current chunk's payload as gone another way; at most
-    /// [`ChunkDecoder::remaining`].
+    /// Skips `n` payload bytes of the current chunk that were transferred in another way; at most [`ChunkDecoder::remaining`].
     pub fn skip(&mut self, n: u64) {
         debug_assert!(n <= self.remaining());
         if self.state == ChunkState::Data {
@@ -121,17 +117,16 @@ impl ChunkDecoder {
         }
     }
 
-    /// The trailer lines as received, without the last empty line; empty if there were none.
+    /// The trailer lines as received, without the final empty line; empty if there are none.
     #[must_use]
     pub fn trailers(&self) -> &[u8] {
         &self.trailers
     }
 
-    /// The next event in `input`, from byte `from`. After `Data`, call again with `from` at the
-    /// range's end.
+    /// Returns the next event in `input`, from byte `from`. After `Data`, call again with `from` at the range's end.
     ///
     /// # Errors
-    /// Any breach of the grammar or a limit; the message cannot be continued.
+    /// A syntax error or an exceeded limit; the message cannot be continued.
     pub fn decode(&mut self, input: &[u8], from: usize) -> Result<ChunkEvent, ChunkError> {
         let mut at = from;
         while let Some(&b) = input.get(at) {
@@ -156,9 +151,8 @@ impl ChunkDecoder {
         Ok(ChunkEvent::More)
     }
 
-    /// Follows the framing without taking it apart, to forward the encoded bytes unchanged: how
-    /// many bytes of `input` belong to the body. Fewer than all only when the body ended
-    /// ([`ChunkDecoder::is_done`]).
+    /// Follows the framing without decoding, to forward the encoded bytes unchanged: returns how many bytes of `input` belong to
+    /// the body. Fewer than all only if the body ended ([`ChunkDecoder::is_done`]).
     ///
     /// # Errors
     /// As [`ChunkDecoder::decode`].
@@ -173,14 +167,12 @@ impl ChunkDecoder {
         }
     }
 
-    /// Follows the framing and rewrites `input` in place to its one canonical spelling, to forward
-    /// it still encoded: sizes in lower case without leading zeros, no blanks and no extensions
-    /// behind them, no trailers that frame or route a message. What stays is moved to the front of
-    /// the input: `kept` bytes of the first `used`. A body that is canonical already is not written
-    /// to.
+    /// Follows the framing and rewrites `input` in place to its canonical form, to forward it still encoded: sizes in lower case
+    /// without leading zeros, no blanks or extensions after them, no trailers that affect framing or routing. The result is moved
+    /// to the front of the input: `kept` bytes of the first `used`. A canonical body is not written to.
     ///
-    /// Where `used` is less than the input and the body has not ended ([`ChunkDecoder::is_done`]),
-    /// the rest is to come again with what follows it: its meaning is not known yet.
+    /// If `used` is less than the input and the body has not ended ([`ChunkDecoder::is_done`]), the rest must be passed again
+    /// together with more input, since its meaning is not known yet.
     ///
     /// # Errors
     /// As [`ChunkDecoder::decode`].
@@ -229,8 +221,8 @@ impl ChunkDecoder {
         Ok(Normalized { used: at, kept })
     }
 
-    /// Zeros at the beginning of a size: how many say nothing, and how many stay. `None` while it
-    /// is not known whether they are all of the size.
+    /// The zeros at the beginning of a size: how many are redundant, and how many stay. `None` if it is not known yet whether the
+    /// size consists of them alone.
     fn zeros(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, usize)>, ChunkError> {
         let zeros = input[at..].iter().take_while(|byte| **byte == b'0').count();
         if zeros > usize::from(MAX_DIGITS) {
@@ -244,7 +236,7 @@ impl ChunkDecoder {
         Ok(Some((zeros - 1, 1)))
     }
 
-    /// The trailer line at `at`: its length, and whether it stays. `None` while it is not complete.
+    /// The trailer line at `at`: its length, and whether it is kept. `None` while it is incomplete.
     fn trailer_line(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, bool)>, ChunkError> {
         let Some(length) = memchr::memchr(b'\n', &input[at..]).map(|end| end + 1) else {
             let offset = at;
@@ -311,8 +303,7 @@ impl ChunkDecoder {
         }
     }
 
-    /// Extensions and spaces are bounded over the message, so that framing cannot outweigh the
-    /// payload without end.
+    /// Extensions and spaces are limited per message, so that framing cannot exceed the payload indefinitely.
     fn count_extension(&mut self) -> Result<(), &'static str> {
         self.extensions += 1;
         if self.extensions > MAX_EXTENSIONS { Err("chunk extensions too long") } else { Ok(()) }
@@ -336,8 +327,7 @@ impl ChunkDecoder {
         Ok(next)
     }
 
-    /// Adds the trailers to `head` as header lines. Those that frame or route a message (RFC 9110
-    /// section 6.5.1) are left out.
+    /// Adds the trailers to `head` as header lines. Those that affect framing or routing (RFC 9110 section 6.5.1) are left out.
     pub fn trailers_into(&self, head: &mut Head) {
         for line in self.trailers.split(|&b| b == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -350,17 +340,16 @@ impl ChunkDecoder {
     }
 }
 
-/// What [`ChunkDecoder::normalize`] did with its input.
+/// The result of [`ChunkDecoder::normalize`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Normalized {
-    /// Bytes of the input that were followed.
+    /// The processed bytes of the input.
     pub used: usize,
-    /// Bytes that stay of them, at the front of the input.
+    /// The bytes that remain of them, at the front of the input.
     pub kept: usize,
 }
 
-/// Whether a field of this name frames or routes the message or concerns the connection, and must
-/// not be a trailer (RFC 9110 section 6.5.1).
+/// Whether a field of this name affects framing, routing or the connection, and must not be a trailer (RFC 9110 section 6.5.1).
 fn is_forbidden_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: &[&[u8]] = &[
         b"connection",
@@ -398,7 +387,7 @@ pub fn write_chunk_size(out: &mut Vec<u8>, size: usize) {
 mod tests {
     use super::*;
 
-    /// Payload and bytes consumed when the body comes in pieces of `step` bytes.
+    /// Decodes a body in pieces of `step` bytes; returns payload and consumed bytes.
     fn decode(input: &[u8], step: usize) -> Result<(Vec<u8>, usize, ChunkDecoder), &'static str> {
         let mut decoder = ChunkDecoder::new();
         let (mut payload, mut consumed) = (Vec::new(), 0);
@@ -420,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_decode_the_same_however_they_are_cut() {
+    fn decoding_does_not_depend_on_fragmentation() {
         #[rustfmt::skip]
         let cases: &[(&[u8], &[u8], usize)] = &[
             (b"0\r\n\r\nGET /",                                  b"",        5),
@@ -450,7 +439,7 @@ mod tests {
         assert_eq!(head.fields().collect::<Vec<_>>(), [(&b"X-T"[..], &b"1"[..]), (b"Y", b"")]);
     }
 
-    /// What a body becomes that comes in pieces of `step` bytes, and what is left behind it.
+    /// Normalizes a body in pieces of `step` bytes; returns the result and the bytes after it.
     fn normalized(input: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>), &'static str> {
         let mut decoder = ChunkDecoder::new();
         let (mut out, mut pending) = (Vec::new(), Vec::new());
@@ -464,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_get_one_spelling_however_they_are_cut() {
+    fn normalization_does_not_depend_on_fragmentation() {
         #[rustfmt::skip]
         let cases: &[(&[u8], &[u8])] = &[
             (b"0\r\n\r\n",                                           b"0\r\n\r\n"),
@@ -520,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn size_lines_are_read_back() {
+    fn size_lines_round_trip() {
         for size in [1, 9, 10, 15, 16, 255, 4096, 65_537, 1 << 40] {
             let mut out = Vec::new();
             write_chunk_size(&mut out, size);

@@ -1,29 +1,29 @@
-//! Heads made of parts that came apart: what HTTP/2 decodes is put in without being looked up or
-//! scanned again, and what it encodes is read with the names' numbers. Caller: `h2`.
+//! Heads composed of separate parts: decoded HTTP/2 fields are added without lookup or scanning, and lines are read with the
+//! numbers of their names for encoding. Caller: `h2`.
 
 use crate::head::{CLEAN, DEAD, Field, Head, SECRET, Span, UPGRADE, Version, WEBSOCKET};
 use crate::name::KnownName;
 use crate::scan::{is_lower_token, line_break};
 use crate::{Method, eq_ignore_case, is_token};
 
-/// Bytes that a head under construction keeps for its start line.
+/// Bytes in a head under construction that are reserved for its start line.
 #[derive(Debug, Clone, Copy)]
 pub struct StartLineRoom(Span);
 
-/// A header line with its name's number.
+/// A header line with the number of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderLine<'a> {
     /// The number of the name.
     pub known: KnownName,
-    /// The name, in the case it came in.
+    /// The name, in its original case.
     pub name: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// No table of a header compression may learn the value (RFC 7541 section 7.1.3).
+    /// Whether the value must not enter any header compression table (RFC 7541 section 7.1.3).
     pub secret: bool,
 }
 
-/// Whether a value stays one line: it has no CR, LF or NUL.
+/// Whether a value fits on one line: it contains no CR, LF or NUL.
 #[inline]
 #[must_use]
 pub fn is_line(value: &[u8]) -> bool {
@@ -31,20 +31,20 @@ pub fn is_line(value: &[u8]) -> bool {
 }
 
 impl Head {
-    /// Starts a message of this version, HTTP/2 or above. Its parts are then added.
+    /// Starts a message of this version, HTTP/2 or above. Its parts are added afterwards.
     pub fn start_multiplexed(&mut self, version: Version, response: bool) {
         self.clear();
         self.is_response = response;
         self.version = version;
     }
 
-    /// Keeps bytes for the start line.
+    /// Stores bytes for the start line.
     #[inline]
     pub fn keep(&mut self, bytes: &[u8]) -> StartLineRoom {
         StartLineRoom(self.push(bytes))
     }
 
-    /// The bytes kept.
+    /// The stored bytes.
     #[must_use]
     pub fn part(&self, part: StartLineRoom) -> &[u8] {
         part.0.of(&self.bytes)
@@ -56,7 +56,7 @@ impl Head {
         StartLineRoom(Span { end: part.0.end.min(part.0.start + end as u32), ..part.0 })
     }
 
-    /// Makes a part the method. `false` when it is not a token.
+    /// Uses a part as the method. Returns `false` if it is not a token.
     pub fn set_method_part(&mut self, part: StartLineRoom) -> bool {
         let method = self.part(part);
         if !is_token(method) {
@@ -67,14 +67,14 @@ impl Head {
         true
     }
 
-    /// Makes a part the target.
+    /// Uses a part as the target.
     pub fn set_target_part(&mut self, part: StartLineRoom) {
         self.target = part.0;
         self.apart = 0;
     }
 
-    /// Makes scheme, authority and path the target in absolute form. An HTTP/1 server gets the path
-    /// alone if `apart`, and the asterisk where that is empty.
+    /// Builds the target in absolute form from scheme, authority and path. With `apart` an HTTP/1 server gets only the path, and an
+    /// asterisk if that is empty.
     pub fn set_absolute_target(
         &mut self,
         scheme: StartLineRoom,
@@ -92,7 +92,7 @@ impl Head {
         self.apart = if apart { (path_start - start) as u32 } else { 0 };
     }
 
-    /// The target as an HTTP/1 server gets it: of a request of HTTP/2 the path alone.
+    /// The target for an HTTP/1 server: only the path for an HTTP/2 request.
     #[must_use]
     pub fn plain_target(&self) -> &[u8] {
         let target = self.target();
@@ -109,7 +109,7 @@ impl Head {
         self.bytes.extend_from_within(part.0.start as usize..part.0.end as usize);
     }
 
-    /// Makes a part, which no line break may be in, the value of a new line.
+    /// Uses a part, which must not contain a line break, as the value of a new line.
     pub fn push_part(&mut self, name: KnownName, value: StartLineRoom) {
         let at = self.bytes.len();
         debug_assert!(is_line(self.part(value)));
@@ -119,8 +119,8 @@ impl Head {
         self.end_line(at, name, name.key(), length - 2, 0);
     }
 
-    /// Makes it a request to go over to `protocol`, as HTTP/1 asks for it (RFC 9110 section 7.8).
-    /// `false`, and nothing added, when that is not the name of a protocol.
+    /// Turns it into a request to upgrade to `protocol`, in HTTP/1 form (RFC 9110 section 7.8). Returns `false`, and adds nothing,
+    /// if that is not a protocol name.
     pub fn ask_upgrade(&mut self, protocol: StartLineRoom) -> bool {
         let name = self.part(protocol);
         if !name.splitn(2, |b| *b == b'/').all(is_token) {
@@ -131,8 +131,7 @@ impl Head {
         self.push_known(KnownName::Connection, b"upgrade", false)
     }
 
-    /// Adds a line of a known name, in lower case. `false`, and nothing added, when the value would
-    /// break the line.
+    /// Adds a line with a known name, in lower case. Returns `false`, and adds nothing, if the value would break the line.
     #[inline]
     pub fn push_known(&mut self, name: KnownName, value: &[u8], secret: bool) -> bool {
         let sound = is_line(value);
@@ -142,7 +141,7 @@ impl Head {
         sound
     }
 
-    /// As [`Head::push_known`], of a value of which [`is_line`] is known.
+    /// Like [`Head::push_known`], for a value that passes [`is_line`].
     #[inline(always)]
     pub fn push_sound(&mut self, name: KnownName, value: &[u8], secret: bool) {
         debug_assert!(is_line(value));
@@ -155,8 +154,8 @@ impl Head {
         self.end_line(at, name, name.key(), length - 2, if secret { SECRET } else { 0 });
     }
 
-    /// Adds a line of a name that has no number. `None`, and nothing added, when the name is not a
-    /// token in lower case, `Some(false)` when the value would break the line.
+    /// Adds a line with a name that has no number. Returns `None`, and adds nothing, if the name is not a lower-case token;
+    /// `Some(false)` if the value would break the line.
     #[inline]
     pub fn push_other(&mut self, name: &[u8], value: &[u8], secret: bool) -> Option<bool> {
         if !is_lower_token(name) || name.len() > u16::MAX as usize {
@@ -175,7 +174,7 @@ impl Head {
         Some(true)
     }
 
-    /// Ends the line that begins at `at`.
+    /// Finishes the line that begins at `at`.
     #[inline(always)]
     fn end_line(&mut self, at: usize, known: KnownName, key: u32, name_len: usize, flags: u8) {
         let end = self.bytes.len();
@@ -194,9 +193,8 @@ impl Head {
         });
     }
 
-    /// Adds a crumb of the cookies (RFC 9113 section 8.2.3): to the line of the one before it if
-    /// that is the last line, else as one of its own, for [`Head::join_cookies`]. `false`, and
-    /// nothing added, when it would break the line.
+    /// Adds a cookie crumb (RFC 9113 section 8.2.3): to the line of the previous one if that is the last line, otherwise as a
+    /// separate line, for [`Head::join_cookies`]. Returns `false`, and adds nothing, if it would break the line.
     pub fn push_crumb(&mut self, value: &[u8], secret: bool) -> bool {
         let last = self.fields.last().filter(|f| f.known == KnownName::Cookie && !f.is_dead());
         if last.is_none_or(|f| f.end as usize + 2 != self.bytes.len()) {
@@ -221,7 +219,7 @@ impl Head {
         true
     }
 
-    /// Makes one line at the end of all lines of cookies, if there are several.
+    /// Joins all cookie lines into one at the end, if there are several.
     pub fn join_cookies(&mut self) {
         let is_cookie = |f: &Field| f.known == KnownName::Cookie && !f.is_dead();
         if self.fields.iter().filter(|f| is_cookie(f)).count() < 2 {

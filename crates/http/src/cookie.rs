@@ -1,9 +1,7 @@
-//! Cookies as HAProxy reads them: leniently, by position, so that a value can be rewritten or a
-//! pair removed in place.
+//! Cookies, parsed leniently like HAProxy, by position, so that a value can be rewritten or a pair removed in place.
 //!
-//! `Cookie` and `Set-Cookie` lines alike are pairs between `;` or `,`, outside double quotes.
-//! Ranges are within the header value; [`Head::splice_value_at`](crate::Head::splice_value_at)
-//! applies an edit.
+//! Both `Cookie` and `Set-Cookie` lines are pairs separated by `;` or `,` outside double quotes. Ranges are within the header
+//! value; [`Head::splice_value_at`](crate::Head::splice_value_at) applies an edit.
 
 use std::ops::Range;
 
@@ -15,9 +13,9 @@ use crate::name::{KnownName, Name};
 pub struct Pair {
     /// The name, without spaces around.
     pub name: Range<usize>,
-    /// The value, without spaces around, quotes included. Empty where there is no `=`.
+    /// The value, without surrounding spaces, but including quotes. Empty if there is no `=`.
     pub value: Range<usize>,
-    /// Whether there was an `=`; without it HAProxy sees no cookie.
+    /// Whether there is an `=`, without which it is not a cookie for HAProxy.
     pub has_value: bool,
     /// From the first byte of the name to the delimiter or end of the line.
     pub whole: Range<usize>,
@@ -37,7 +35,7 @@ pub fn pairs(line: &[u8]) -> Pairs<'_> {
     Pairs { line, at: 0, set_cookie: false }
 }
 
-/// The cookies of a `Set-Cookie` value: one, or several between commas; attributes are not listed.
+/// The cookies of a `Set-Cookie` value: one, or several separated by commas; attributes are not included.
 #[must_use]
 pub fn set_cookies(line: &[u8]) -> Pairs<'_> {
     Pairs { line, at: 0, set_cookie: true }
@@ -57,7 +55,7 @@ fn trimmed(line: &[u8], mut range: Range<usize>) -> Range<usize> {
     range
 }
 
-/// First `;` or `,` at or after `at` outside quotes, or the length.
+/// The first `;` or `,` at or after `at` outside quotes, or the length.
 fn delimiter(line: &[u8], mut at: usize) -> usize {
     let mut quoted = false;
     while at < line.len() {
@@ -84,7 +82,7 @@ impl Iterator for Pairs<'_> {
             let end = delimiter(self.line, start);
             self.at = end + 1;
             if self.set_cookie {
-                // Attributes run to the next comma.
+                // Attributes extend to the next comma.
                 let mut stop = end;
                 while self.line.get(stop) == Some(&b';') {
                     stop = delimiter(self.line, stop + 1);
@@ -107,20 +105,19 @@ impl Iterator for Pairs<'_> {
     }
 }
 
-/// The cookie `name` of a `Cookie` value: the first one. Names are compared as they stand, case
-/// included.
+/// The first cookie `name` of a `Cookie` value. Names are case-sensitive.
 #[must_use]
 pub fn find(line: &[u8], name: &[u8]) -> Option<Pair> {
     pairs(line).find(|pair| pair.has_value && &line[pair.name.clone()] == name)
 }
 
-/// Rewrites the cookies `name` of a `Cookie` value, and returns how many there are. Where `edit`
-/// returns nothing, the cookie is removed with the attributes that follow it (`$Path` and other names
-/// that begin with `$`, RFC 2965, 3.3.4). If that leaves no cookie, the line becomes empty.
+/// Rewrites the cookies `name` of a `Cookie` value, and returns their number. If `edit` returns `None`, the cookie is removed
+/// together with its attributes (`$Path` and other names that begin with `$`, RFC 2965, 3.3.4). If no cookie remains, the line
+/// becomes empty.
 fn edit_named(line: &mut Vec<u8>, name: &[u8], mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> usize {
     let mut kept = Vec::with_capacity(line.len());
     let (mut at, mut edited) = (0, 0);
-    // The delimiter before the first part that was removed since the last one that was kept.
+    // The delimiter before the first part removed since the last kept one.
     let mut gap = None;
     let (mut is_removing, mut has_cookies) = (false, false);
     while at <= line.len() {
@@ -177,8 +174,7 @@ pub fn attributes(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
 }
 
 impl Head {
-    /// Cookies of a request (`Cookie`) or response (`Set-Cookie`), in order: line index, and the
-    /// pair within that line.
+    /// The cookies of a request (`Cookie`) or response (`Set-Cookie`), in order: line index, and the pair within that line.
     pub fn cookies(&self) -> impl Iterator<Item = (usize, Pair)> + '_ {
         let name = if self.is_response() { KnownName::SetCookie } else { KnownName::Cookie };
         self.known_indices(name).flat_map(move |index| {
@@ -196,8 +192,7 @@ impl Head {
         })
     }
 
-    /// The last cookie `name`, or the first of all without a name: what `req.cook` and `res.cook`
-    /// return.
+    /// The last cookie `name`, or the first cookie of all if no name is given, as in `req.cook` and `res.cook`.
     #[must_use]
     pub fn cookie(&self, name: Option<&[u8]>) -> Option<&[u8]> {
         match name {
@@ -206,9 +201,8 @@ impl Head {
         }
     }
 
-    /// Rewrites the value of every cookie `name` of a request: `edit` gets the value and returns the new
-    /// one, or `None` to remove the cookie. Lines without any other cookie are removed. Returns how many
-    /// were edited.
+    /// Rewrites the value of every cookie `name` of a request: `edit` gets the value and returns the new one, or `None` to remove
+    /// the cookie. Lines left without cookies are removed. Returns the number of edited cookies.
     pub fn edit_cookies(&mut self, name: &[u8], mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> usize {
         let indices: Vec<usize> = self.known_indices(KnownName::Cookie).collect();
         let mut edited = 0;
@@ -235,7 +229,7 @@ impl Head {
     }
 }
 
-/// The header name cookies are read from.
+/// The header that contains cookies.
 #[must_use]
 pub fn header_name(response: bool) -> Name {
     Name::from(if response { KnownName::SetCookie } else { KnownName::Cookie })
@@ -246,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookie_lines_are_read_leniently() {
+    fn cookie_lines_are_parsed_leniently() {
         for (line, name, value, count) in [
             ("a=1; a=2", "a", Some("2"), 2),
             ("a = 1 ;b=2", "a", Some("1"), 2),

@@ -5,7 +5,7 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Days since 1970-01-01 of a date of the Gregorian calendar.
+/// Days since 1970-01-01 for a date in the Gregorian calendar.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -27,7 +27,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are not written.
+/// Formats as `Sun, 06 Nov 1994 08:49:37 GMT`. Years are limited to 9999.
 #[must_use]
 pub fn format(seconds: i64) -> String {
     let seconds = seconds.clamp(-62_135_596_800, 253_402_300_799);
@@ -38,8 +38,7 @@ pub fn format(seconds: i64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Reads an IMF-fixdate, an RFC 850 date (two-digit years from 70 are of the last century) or an
-/// asctime date.
+/// Parses an IMF-fixdate, an RFC 850 date (two-digit years from 70 are in the last century) or an asctime date.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_forms_read_as_the_same_second() {
+    fn the_three_date_forms_are_equivalent() {
         for text in
             ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
         {
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_survive_a_round_trip_over_leap_years() {
+    fn dates_round_trip_over_leap_years() {
         for seconds in (-2_000_000_000i64..5_000_000_000).step_by(7_654_321) {
             assert_eq!(parse(format(seconds).as_bytes()), Some(seconds));
         }

@@ -1,8 +1,6 @@
-//! What the header fields say about the body and the connection: length, coding, persistence,
-//! upgrades.
+//! The semantics of header fields for the body and the connection: length, coding, persistence, upgrades.
 //!
-//! RFC 9112 sections 6 and 9.3 as HAProxy applies them; checked once at the end of a parse, then
-//! read as flags.
+//! RFC 9112 sections 6 and 9.3 as HAProxy applies them; evaluated once at the end of a parse, then available as flags.
 
 use crate::head::{
     CHUNKED, CLOSE, ENDED, EXPECT, Field, HAS_LENGTH, Head, KEEP_ALIVE, MUST_CLOSE, OTHER_CODING, STREAMED,
@@ -14,18 +12,18 @@ use crate::outcome::{ErrorKind, ParseError};
 use crate::scan::{decimal, trim};
 use crate::{Method, eq_ignore_case, list_values};
 
-/// How the end of a body is found.
+/// How the end of a body is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BodyLength {
-    /// There is no body.
+    /// No body.
     #[default]
     None,
     /// Exactly this many bytes.
     Length(u64),
     /// Chunked coding; see [`crate::ChunkDecoder`].
     Chunked,
-    /// Until the connection closes, or the stream of HTTP/2 ends. Also the tunnel after a 101 or an
-    /// accepted CONNECT ([`Head::is_tunnel`]).
+    /// Until the connection closes, or the HTTP/2 stream ends. Also the tunnel after a 101 or an accepted CONNECT
+    /// ([`Head::is_tunnel`]).
     UntilClose,
 }
 
@@ -42,7 +40,7 @@ impl KnownName {
     }
 }
 
-/// Checks the fields that frame the message and sets the head's flags.
+/// Validates the fields that frame the message and sets the head's flags.
 pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     if head.seen & CHECKED == 0 {
         return Ok(());
@@ -86,8 +84,7 @@ fn connection(head: &mut Head, f: Field) {
     }
 }
 
-/// RFC 9112 section 6.3: a list of equal numbers counts once; the header is reduced to one line
-/// with one number.
+/// RFC 9112 section 6.3: a list of equal numbers counts once; the header is reduced to one line with one number.
 fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     let f = head.fields[index];
     let value = f.value(&head.bytes);
@@ -119,7 +116,7 @@ fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// `chunked` must come once and last. A relaxed response may repeat it or have empty values.
+/// `chunked` must occur once and last. A relaxed response may repeat it or have empty values.
 fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> Result<(), ParseError> {
     let f = head.fields[index];
     let before = head.flags & CHUNKED;
@@ -142,7 +139,7 @@ fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> R
         }
     }
     head.flags = flags;
-    // One spelling, once: what a reader of the next hop does not know, it might not see.
+    // A single canonical spelling: the next hop might not recognize others.
     if before != 0 || flags & CHUNKED == 0 {
         if flags & OTHER_CODING == 0 {
             head.remove_at(index);
@@ -153,8 +150,7 @@ fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> R
     Ok(())
 }
 
-/// `TE` keeps `trailers` and nothing else: we do not decode what the next hop might otherwise be
-/// asked for.
+/// Reduces `TE` to `trailers`: codings that the next hop might then use are not decoded here.
 fn te(head: &mut Head, index: usize) {
     let value = head.fields[index].value(&head.bytes);
     if value == b"trailers" {
@@ -168,12 +164,11 @@ fn te(head: &mut Head, index: usize) {
 }
 
 impl Head {
-    /// Checks the fields of a message of HTTP/2, of which none frames it but `Content-Length`, and
-    /// sets what they say of the body. `ends`: the stream ends with the head. `tunnel`: what follows
-    /// it is no body, so that there is no length either.
+    /// Validates the fields of an HTTP/2 message, of which only `Content-Length` concerns framing, and sets the body's framing.
+    /// `ends`: the stream ends with the head. `tunnel`: the data that follows is not a body, so there is no length.
     ///
     /// # Errors
-    /// A length that is none, or more than nothing where nothing can follow.
+    /// An invalid length, or a length other than zero if nothing can follow.
     pub fn frame_by_stream(&mut self, ends: bool, tunnel: bool) -> Result<(), ErrorKind> {
         const SPOKEN: u128 = KnownName::ContentLength.mask() | KnownName::Expect.mask();
         if self.seen & SPOKEN != 0 {
@@ -203,7 +198,7 @@ impl Head {
     }
 }
 
-/// Rules over several fields.
+/// Rules that involve several fields.
 fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let fail = |head: &Head, name, kind| {
         let field = head.fields.iter().find(|f| f.known == name);
@@ -235,8 +230,7 @@ fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Whether an HTTP/1.0 request may have the payload that it has. Asked last: what is malformed is
-/// malformed first.
+/// Checks whether an HTTP/1.0 request may have its payload. Checked last, since malformed messages take precedence.
 pub(crate) fn check_payload(head: &Head, options: &ParseOptions) -> Result<(), ParseError> {
     let bare = matches!(head.method_id, Method::Get | Method::Head | Method::Delete);
     let payload = head.flags & CHUNKED != 0 || head.content_length > 0;
@@ -246,8 +240,7 @@ pub(crate) fn check_payload(head: &Head, options: &ParseOptions) -> Result<(), P
     Ok(())
 }
 
-/// RFC 6455: a handshake has a key of 16 bytes in base64; the presence of an answer to it is
-/// checked, not its value.
+/// RFC 6455: a handshake has a key of 16 bytes in base64; for the response only presence is checked, not the value.
 fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let sound = if !head.is_response {
         let key = head.get_known(KnownName::SecWebsocketKey);
@@ -267,9 +260,8 @@ fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> 
 }
 
 impl Head {
-    /// How a parsed request's body ends. A request body is never delimited by the close, but for
-    /// that of HTTP/2 without a length, which ends with its stream: it is
-    /// [`BodyLength::UntilClose`].
+    /// The body framing of a parsed request. A request body is never delimited by the close, except in HTTP/2 without a length,
+    /// where it ends with its stream: that is [`BodyLength::UntilClose`].
     #[must_use]
     pub fn request_body(&self) -> BodyLength {
         if self.flags & CHUNKED != 0 {
@@ -283,7 +275,7 @@ impl Head {
         }
     }
 
-    /// How a parsed response's body ends, given the method it answers (RFC 9112 section 6.3).
+    /// The body framing of a parsed response, given the method of its request (RFC 9112 section 6.3).
     #[must_use]
     pub fn response_body(&self, request: Method) -> BodyLength {
         if self.is_tunnel(request) {
@@ -307,14 +299,13 @@ impl Head {
         self.status == 101 || (request == Method::Connect && matches!(self.status, 200..=299))
     }
 
-    /// The parsed `Content-Length`, if there is one that counts.
+    /// The parsed `Content-Length`, if there is one that applies.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         (self.flags & HAS_LENGTH != 0).then_some(self.content_length)
     }
 
-    /// Whether the sender of this head lets the connection live on after the message (RFC 9112
-    /// section 9.3).
+    /// Whether the sender of this head keeps the connection open after the message (RFC 9112 section 9.3).
     #[must_use]
     pub fn keep_alive(&self) -> bool {
         if self.flags & (CLOSE | MUST_CLOSE) != 0 {
@@ -323,27 +314,26 @@ impl Head {
         self.version.is_11_or_above() || self.flags & KEEP_ALIVE != 0
     }
 
-    /// `Connection` named `close`.
+    /// Whether `Connection` contains `close`.
     #[must_use]
     pub fn has_close(&self) -> bool {
         self.flags & CLOSE != 0
     }
 
-    /// `Connection` named `keep-alive`.
+    /// Whether `Connection` contains `keep-alive`.
     #[must_use]
     pub fn has_keep_alive(&self) -> bool {
         self.flags & KEEP_ALIVE != 0
     }
 
-    /// `Connection` named `upgrade` and there is an `Upgrade` header.
+    /// Whether `Connection` contains `upgrade` and there is an `Upgrade` header.
     #[must_use]
     pub fn has_upgrade(&self) -> bool {
         self.flags & UPGRADE != 0 && self.get_known(KnownName::Upgrade).is_some()
     }
 
-    /// Whether a 101 switches to nothing but protocols that the request named: `Connection` has
-    /// `upgrade`, and `Upgrade` has names from the request's (RFC 9110 section 7.8). Versions behind
-    /// the names may differ.
+    /// Whether a 101 switches only to protocols named in the request: `Connection` has `upgrade`, and `Upgrade` has names from the
+    /// request's (RFC 9110 section 7.8). Versions after the names may differ.
     #[must_use]
     pub fn switches_as_asked(&self, request: &Self) -> bool {
         let name =
@@ -355,33 +345,32 @@ impl Head {
             && protocols.all(|protocol| asked.contains(&name(protocol)))
     }
 
-    /// The elements of all lists of one name, without empty ones.
+    /// The non-empty elements of all lists of one name.
     fn listed(&self, name: KnownName) -> impl Iterator<Item = &[u8]> {
         let fields = self.fields.iter().filter(move |field| field.known == name && !field.is_dead());
         fields.flat_map(|field| list_values(field.value(&self.bytes))).filter(|value| !value.is_empty())
     }
 
-    /// Whether it is, or answers, a WebSocket handshake.
+    /// Whether it is a WebSocket handshake or the response to one.
     #[must_use]
     pub fn is_websocket(&self) -> bool {
         self.flags & (UPGRADE | WEBSOCKET) == UPGRADE | WEBSOCKET
     }
 
-    /// The framing was ambiguous (both lengths, or chunked in HTTP/1.0): close after the exchange
-    /// whatever else is said.
+    /// Whether the framing was ambiguous (both lengths, or chunked in HTTP/1.0): the connection must be closed after the exchange.
     #[must_use]
     pub fn must_close(&self) -> bool {
         self.flags & MUST_CLOSE != 0
     }
 
-    /// The client waits for a 100 before it sends the body (RFC 9110 section 10.1.1).
+    /// Whether the client waits for a 100 before it sends the body (RFC 9110 section 10.1.1).
     #[must_use]
     pub fn expects_continue(&self) -> bool {
         self.flags & EXPECT != 0
     }
 
-    /// Takes what concerns this connection only out of the `Connection` header (`close`,
-    /// `keep-alive`), keeping other tokens. The flags stay readable.
+    /// Removes tokens about this connection (`close`, `keep-alive`) from the `Connection` header, keeping other tokens. The flags
+    /// are not affected.
     #[inline]
     pub fn clean_connection(&mut self) {
         if self.get_known(KnownName::Connection).is_some() {
@@ -390,7 +379,7 @@ impl Head {
         }
     }
 
-    /// As [`clean_connection`](Self::clean_connection); says whether `close` was there.
+    /// Like [`clean_connection`](Self::clean_connection); returns whether `close` was present.
     #[inline]
     pub fn take_close(&mut self) -> bool {
         let Some(first) = self.get_known(KnownName::Connection) else { return false };
@@ -400,15 +389,15 @@ impl Head {
         named
     }
 
-    /// Takes h2c and h2 out of `Upgrade`, which a proxy must not pass on.
+    /// Removes h2c and h2 from `Upgrade`, which a proxy must not forward.
     pub fn clean_upgrade(&mut self) {
         if self.get_known(KnownName::Upgrade).is_some() {
             self.remove_listed(KnownName::Upgrade, |v| eq_ignore_case(v, b"h2c") || eq_ignore_case(v, b"h2"));
         }
     }
 
-    /// Takes `upgrade` out of the `Connection` header of a request that names nothing to upgrade
-    /// to, and an `Upgrade` that `Connection` does not name.
+    /// Removes `upgrade` from the `Connection` header of a request without an `Upgrade` header, and an `Upgrade` header that
+    /// `Connection` does not name.
     pub fn clean_vain_upgrade(&mut self) {
         let named = self.get_known(KnownName::Upgrade).is_some();
         if self.flags & UPGRADE == 0 {
@@ -421,8 +410,7 @@ impl Head {
         }
     }
 
-    /// Takes the values that `unwanted` names out of all lists of one name, and lists that are then
-    /// empty.
+    /// Removes values selected by `unwanted` from all lists of one name, and lists that become empty.
     fn remove_listed(&mut self, name: KnownName, unwanted: impl Fn(&[u8]) -> bool) {
         for i in 0..self.fields.len() {
             let f = self.fields[i];
@@ -440,21 +428,19 @@ impl Head {
         }
     }
 
-    /// From now on [`settle_framing`](Self::settle_framing) knows whether a field that frames the
-    /// message was changed.
+    /// Starts tracking changes of the fields that frame the message, for [`settle_framing`](Self::settle_framing).
     pub fn watch_framing(&mut self) {
         self.reframed = false;
     }
 
-    /// Makes the fields that frame the message say what its body really is, whatever rules have
-    /// made of them since [`watch_framing`](Self::watch_framing): one `Content-Length` with its
-    /// length, or one `Transfer-Encoding: chunked`, or neither.
+    /// Makes the fields that frame the message match its actual body, whatever rules changed since
+    /// [`watch_framing`](Self::watch_framing): one `Content-Length` with its length, or one `Transfer-Encoding: chunked`, or
+    /// neither.
     ///
-    /// False: the field that told of the body was removed, and with it the body's framing. The
-    /// caller has to frame it anew.
+    /// Returns false if the field that framed the body was removed: the caller has to choose a new framing.
     ///
     /// # Errors
-    /// A `Content-Length` that is no number, or not the body's: no message can be made of both.
+    /// A `Content-Length` that is not a number, or does not match the body: the message cannot be sent.
     pub fn settle_framing(&mut self, body: BodyLength) -> Result<bool, ErrorKind> {
         if !self.reframed {
             return Ok(true);
@@ -496,8 +482,7 @@ impl Head {
         Ok(true)
     }
 
-    /// Forgets the length: for a message whose body is rewritten. The caller then adds its own
-    /// header.
+    /// Removes the length, for a message with a rewritten body. The caller then adds its own header.
     pub fn remove_body_length(&mut self) {
         self.remove_known(KnownName::ContentLength);
         self.remove_known(KnownName::TransferEncoding);
@@ -505,7 +490,7 @@ impl Head {
         self.content_length = 0;
     }
 
-    /// Declares a body of `length` bytes in place of what was said before.
+    /// Sets a body of `length` bytes, replacing the previous framing.
     pub fn set_content_length(&mut self, length: u64) {
         self.remove_body_length();
         self.append(b"content-length", length.to_string().as_bytes());
@@ -513,7 +498,7 @@ impl Head {
         self.content_length = length;
     }
 
-    /// Declares a chunked body in place of what was said before.
+    /// Sets a chunked body, replacing the previous framing.
     pub fn set_chunked(&mut self) {
         self.remove_body_length();
         self.append(b"transfer-encoding", b"chunked");

@@ -1,8 +1,7 @@
-//! The message head: its bytes, a table of offsets into them, and the edits rules make.
+//! The message head: its bytes, a table of offsets into them, and edits by rules.
 //!
-//! Edits never move bytes: a new line or value is appended and the table points to it. Parsing
-//! fills a head (`parse`), serialising it is in `write`, list values in `values`, framing in
-//! `framing`, what it takes in memory and on the wire in `size`.
+//! Edits never move bytes: a new line or value is appended and the table points to it. `parse` fills a head, `write` serialises it,
+//! `values` handles lists, `framing` the body, `size` memory and wire size.
 
 use crate::name::{KnownName, Name};
 use crate::outcome::{ParseError, ParseProgress};
@@ -29,7 +28,7 @@ impl Version {
         }
     }
 
-    /// Major and minor numbers.
+    /// The major and minor number.
     #[must_use]
     pub fn numbers(self) -> (u8, u8) {
         match self {
@@ -39,14 +38,14 @@ impl Version {
         }
     }
 
-    /// Whether the rules of HTTP/1.1 apply: persistence by default, chunked coding, `Expect`.
+    /// Whether HTTP/1.1 semantics apply: persistence by default, chunked coding, `Expect`.
     #[must_use]
     pub fn is_11_or_above(self) -> bool {
         self.numbers() >= (1, 1)
     }
 }
 
-// What `framing` finds in the fields, bits of `Head::flags`.
+// Results of `framing`, as bits of `Head::flags`.
 pub(crate) const CLOSE: u16 = 1;
 pub(crate) const KEEP_ALIVE: u16 = 2;
 pub(crate) const UPGRADE: u16 = 4;
@@ -56,7 +55,7 @@ pub(crate) const EXPECT: u16 = 32;
 pub(crate) const MUST_CLOSE: u16 = 64;
 pub(crate) const OTHER_CODING: u16 = 128;
 pub(crate) const WEBSOCKET: u16 = 256;
-/// The body ends where the stream of HTTP/2 ends.
+/// The body ends with the HTTP/2 stream.
 pub(crate) const STREAMED: u16 = 512;
 /// The stream ended with the head: there is no body.
 pub(crate) const ENDED: u16 = 1024;
@@ -76,31 +75,29 @@ impl Span {
 
     #[inline(always)]
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        // A head that is not complete yet has spans whose bytes are still elsewhere: it reads as
-        // empty.
+        // In an incomplete head some spans refer to bytes that were not copied yet: it reads as empty.
         bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
 
 /// Removed, or never visible (a line dropped by relaxed parsing).
 pub(crate) const DEAD: u8 = 1;
-/// The value is directly followed by CRLF, so a neighbour that starts after it can be copied along.
+/// The value is directly followed by CRLF, so that a following line can be copied along.
 pub(crate) const CLEAN: u8 = 2;
-/// The value went over several lines; line breaks become spaces when the head is complete.
+/// The value was folded over several lines; line breaks become spaces when the head is complete.
 pub(crate) const FOLDED: u8 = 4;
-/// Something else than one space stands between colon and value: it is written anew when the head
-/// is complete.
+/// Colon and value are separated by something other than one space: rewritten when the head is complete.
 pub(crate) const SPACED: u8 = 8;
-/// No table of a header compression may learn the value (RFC 7541 section 7.1.3).
+/// The value must not enter any header compression table (RFC 7541 section 7.1.3).
 pub(crate) const SECRET: u8 = 16;
 
-/// One header line: `name`, then whatever separates it from the value, then the value up to `end`.
+/// A header line: `name`, then a separator, then the value up to `end`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field {
     pub(crate) name: u32,
     pub(crate) value: u32,
     pub(crate) end: u32,
-    /// Tells most names apart without a look at their bytes.
+    /// Distinguishes most names without comparing their bytes.
     pub(crate) key: u32,
     pub(crate) name_len: u16,
     pub(crate) known: KnownName,
@@ -125,7 +122,7 @@ impl Field {
 
     #[inline(always)]
     pub(crate) fn is(&self, bytes: &[u8], name: &Name) -> bool {
-        // The keys tell nearly all names apart.
+        // Nearly all names differ in their keys.
         if self.key != name.key() {
             return name.is_any() && !self.is_dead();
         }
@@ -135,22 +132,22 @@ impl Field {
     }
 }
 
-/// A request or response head. Reused from message to message: [`Head::clear`] keeps the memory.
+/// A request or response head. Reused for many messages: [`Head::clear`] keeps the memory.
 #[derive(Debug, Default, Clone)]
 pub struct Head {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fields: Vec<Field>,
     pub(crate) dead: u32,
-    /// Known names seen, a bit each; may keep the bit of a removed one.
+    /// Known names seen, one bit each; the bit of a removed line may remain set.
     pub(crate) seen: u128,
     pub(crate) is_response: bool,
-    /// The start line stands in `bytes` as it is to be sent, CRLF excluded.
+    /// The start line, without CRLF, if it is in `bytes` in the form to be sent.
     pub(crate) start_line: Option<Span>,
     pub(crate) method_id: Method,
     pub(crate) method: Span,
     pub(crate) target: Span,
-    /// Bytes of the target in absolute form that HTTP/1 is not sent: scheme and authority of a
-    /// request that came with these apart.
+    /// The bytes of an absolute target that HTTP/1 does not send: scheme and authority of a request in which they were separate
+    /// fields.
     pub(crate) apart: u32,
     pub(crate) version: Version,
     pub(crate) status: u16,
@@ -159,21 +156,20 @@ pub struct Head {
     pub(crate) content_length: u64,
     pub(crate) violation: Option<ParseError>,
     pub(crate) progress: ParseProgress,
-    /// Bytes that the message's head took when it came; 0 for one made here.
+    /// The size of the head as received; 0 for one created here.
     pub(crate) received: u32,
-    /// Whether a field that frames the message was changed since the head was parsed or the flag
-    /// was taken back.
+    /// Whether a field that frames the message was changed since parsing or since tracking started.
     pub(crate) reframed: bool,
 }
 
 impl Head {
-    /// An empty head; nothing is allocated until it is filled.
+    /// Creates an empty head, which allocates nothing until it is filled.
     #[must_use]
     pub fn new() -> Head {
         Head::default()
     }
 
-    /// Forgets the message and any partial parse, keeping the memory.
+    /// Drops the message and any partial parse, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.fields.clear();
@@ -196,21 +192,21 @@ impl Head {
         self.reframed = false;
     }
 
-    /// Starts a request from nothing; `HTTP/1.1`.
+    /// Starts a new request; `HTTP/1.1`.
     pub fn start_request(&mut self, method: &[u8], target: &[u8]) {
         self.clear();
         self.set_method(method);
         self.set_target(target);
     }
 
-    /// Starts a response from nothing; `HTTP/1.1`, with the usual reason unless one is given.
+    /// Starts a new response; `HTTP/1.1`, with the standard reason unless one is given.
     pub fn start_response(&mut self, code: u16, reason: Option<&[u8]>) {
         self.clear();
         self.is_response = true;
         self.set_status(code, reason);
     }
 
-    /// Makes it a message of HTTP/1.0 or 1.1, whose sender ends the connection with it or not.
+    /// Turns it into an HTTP/1.0 or 1.1 message of a sender that closes the connection or not.
     pub fn set_speaker(&mut self, old: bool, closes: bool) {
         self.version = if old { Version::Http10 } else { Version::Http11 };
         self.flags |= if closes { CLOSE } else { 0 };
@@ -228,13 +224,13 @@ impl Head {
         self.method.of(&self.bytes)
     }
 
-    /// The method by number.
+    /// The method's number.
     #[must_use]
     pub fn method_id(&self) -> Method {
         self.method_id
     }
 
-    /// The request target as received or set: origin, absolute, authority or asterisk form.
+    /// The request target as received or set: in origin, absolute, authority or asterisk form.
     #[must_use]
     pub fn target(&self) -> &[u8] {
         self.target.of(&self.bytes)
@@ -258,7 +254,7 @@ impl Head {
         self.reason.of(&self.bytes)
     }
 
-    /// The first breach of the rules that a relaxed parse let pass, for `show errors`.
+    /// The first violation tolerated by a relaxed parse, for `show errors`.
     #[must_use]
     pub fn violation(&self) -> Option<ParseError> {
         self.violation
@@ -270,7 +266,7 @@ impl Head {
         Span::new(start, self.bytes.len())
     }
 
-    /// Replaces the method. What is not a token is refused: `false`.
+    /// Replaces the method. Returns `false` if it is not a token.
     pub fn set_method(&mut self, method: &[u8]) -> bool {
         if !is_token(method) {
             return false;
@@ -281,8 +277,7 @@ impl Head {
         true
     }
 
-    /// Replaces the whole target. Empty, or with a space or control character, it is refused:
-    /// `false`.
+    /// Replaces the whole target. Returns `false` if it is empty or contains a space or control character.
     pub fn set_target(&mut self, target: &[u8]) -> bool {
         let replaced = self.replace_target(target);
         if replaced {
@@ -291,7 +286,7 @@ impl Head {
         replaced
     }
 
-    /// Replaces the target; scheme and authority, if it had them, are as before.
+    /// Replaces the target; a separate scheme and authority remain.
     fn replace_target(&mut self, target: &[u8]) -> bool {
         if target.is_empty() || target.iter().any(|&b| b <= b' ' || b == 0x7f) {
             return false;
@@ -316,8 +311,8 @@ impl Head {
         self.replace_target(&[&prefix[..], pathq].concat())
     }
 
-    /// Replaces the query string, given without its question mark. A mark that was there stays even
-    /// before an empty query, as the manual says of `http-request set-query`.
+    /// Replaces the query string, given without its question mark. An existing mark stays even before an empty query, as the manual
+    /// specifies for `http-request set-query`.
     pub fn set_query(&mut self, query: &[u8]) -> bool {
         let start = uri::split(self.target()).query_start();
         let prefix = self.target()[..start.unwrap_or(self.target().len())].to_vec();
@@ -333,7 +328,7 @@ impl Head {
         }
     }
 
-    /// Replaces the status; without `reason` the usual phrase is taken.
+    /// Replaces the status; without `reason` the standard phrase is used.
     pub fn set_status(&mut self, code: u16, reason: Option<&[u8]>) {
         self.status = code;
         let reason = reason.unwrap_or_else(|| status::reason(code).as_bytes());
@@ -341,26 +336,25 @@ impl Head {
         self.start_line = None;
     }
 
-    /// Number of live header lines.
+    /// The number of live header lines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields.len() - self.dead as usize
     }
 
-    /// Whether there is no header line.
+    /// Whether there are no header lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Names and values, in order, names in the case they came in.
+    /// Names and values, in order, with names in their original case.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().filter(|f| !f.is_dead()).map(|f| (f.name(&self.bytes), f.value(&self.bytes)))
     }
 
-    /// Indices of the lines named `name`, in order: for [`Head::value_at`],
-    /// [`Head::replace_value_at`], [`Head::remove_at`]. An index stays valid until the head is
-    /// cleared or a line is put before it.
+    /// Indices of the lines named `name`, in order: for [`Head::value_at`], [`Head::replace_value_at`], [`Head::remove_at`]. An
+    /// index stays valid until the head is cleared or a line is inserted before it.
     pub fn indices(&self, name: &Name) -> impl Iterator<Item = usize> {
         let possible = self.may_have(name);
         self.fields
@@ -390,7 +384,7 @@ impl Head {
         self.fields.iter().find(|f| f.known == known && !f.is_dead()).map(|f| f.value(&self.bytes))
     }
 
-    /// All values of `name`, one a line, in order.
+    /// All values of `name`, one per line, in order.
     pub fn get_all<'a, 'n>(
         &'a self,
         name: &'n Name,
@@ -405,7 +399,7 @@ impl Head {
         self.fields.get(index).filter(|f| !f.is_dead()).map(|f| f.value(&self.bytes))
     }
 
-    /// Appends bytes as a value: line breaks and NUL, which would split the message, become spaces.
+    /// Appends a value: line breaks and NUL, which would split the message, become spaces.
     fn push_value(&mut self, value: &[u8]) -> Span {
         let span = self.push(value);
         for b in &mut self.bytes[span.start as usize..] {
@@ -433,7 +427,7 @@ impl Head {
         Some(Field { name: at.start, value: value.start, end: value.end, key, name_len, known, flags: CLEAN })
     }
 
-    /// Adds a line at the end. `false`, and nothing added, when `name` is not a token.
+    /// Adds a line at the end. Returns `false`, and adds nothing, if `name` is not a token.
     pub fn append(&mut self, name: &[u8], value: &[u8]) -> bool {
         let field = self.push_line(name, value);
         self.fields.extend(field);
@@ -452,7 +446,7 @@ impl Head {
         true
     }
 
-    /// Removes every line named `name`; how many there were.
+    /// Removes every line named `name`; returns their number.
     pub fn remove_all(&mut self, name: &Name) -> usize {
         if !self.may_have(name) {
             return 0;
@@ -490,8 +484,7 @@ impl Head {
         removed as usize
     }
 
-    /// Removes the lines `drop` says yes to, given name and value (`del-header` with a match
-    /// method); how many.
+    /// Removes the lines selected by `drop`, which gets name and value (`del-header` with a match method); returns their number.
     pub fn remove_if(&mut self, mut drop: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
         let mut removed = 0;
         for f in &mut self.fields {
@@ -511,8 +504,7 @@ impl Head {
         self.append(name.lower(), value)
     }
 
-    /// Gives the line at `index` another value; its name and place stay. `false` if there is no
-    /// such line.
+    /// Replaces the value of the line at `index`, keeping its name and position. Returns `false` if there is no such line.
     pub fn replace_value_at(&mut self, index: usize, value: &[u8]) -> bool {
         let Some(old) = self.fields.get(index).copied().filter(|f| !f.is_dead()) else { return false };
         self.reframed |= old.known.is_framing();
@@ -531,7 +523,7 @@ impl Head {
         true
     }
 
-    /// Replaces a range of the value at `index`, as the cookie functions give it.
+    /// Replaces a range of the value at `index`, as returned by the cookie functions.
     pub fn splice_value_at(&mut self, index: usize, range: std::ops::Range<usize>, with: &[u8]) -> bool {
         let Some(old) = self.value_at(index) else { return false };
         let (Some(before), Some(after)) = (old.get(..range.start), old.get(range.end..)) else {

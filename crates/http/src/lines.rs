@@ -1,19 +1,18 @@
-//! What start lines and header lines have in common: their ends, blanks, and breaches that are let
-//! through. Called by `parse` and `start_line`.
+//! Common parts of start lines and header lines: line ends, blanks, and tolerated violations. Used by `parse` and `start_line`.
 
 use crate::head::Head;
 use crate::options::ParseOptions;
 use crate::outcome::{ErrorKind, ParseError};
 use crate::scan::line_break;
 
-/// `None` where the bytes do not suffice.
+/// `None` if more bytes are needed.
 pub(crate) type Scanned<T> = Result<Option<T>, ParseError>;
 
 pub(crate) fn fail<T>(kind: ErrorKind, offset: usize) -> Result<T, ParseError> {
     Err(ParseError { kind, offset })
 }
 
-/// Unwraps a `Scanned`, leaving the function when bytes are missing.
+/// Unwraps a `Scanned`, returning from the function if bytes are missing.
 macro_rules! have {
     ($scanned:expr) => {
         match $scanned {
@@ -24,7 +23,7 @@ macro_rules! have {
 }
 pub(crate) use have;
 
-/// Steps over the CRLF or LF at `at`.
+/// Skips the CRLF or LF at `at`.
 #[inline(always)]
 pub(crate) fn line_end(buf: &[u8], at: usize, options: &ParseOptions) -> Scanned<usize> {
     if buf[at] == b'\r' {
@@ -41,7 +40,7 @@ pub(crate) fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t')
 }
 
-/// First byte at or after `at` that is neither space nor tab.
+/// The first byte at or after `at` that is neither space nor tab.
 #[inline(always)]
 pub(crate) fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
     while is_blank(*buf.get(at)?) {
@@ -50,13 +49,13 @@ pub(crate) fn skip_blanks(buf: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Records the first breach let through.
+/// Records the first tolerated violation.
 #[cold]
 pub(crate) fn tolerate(head: &mut Head, kind: ErrorKind, offset: usize) {
     head.violation.get_or_insert(ParseError { kind, offset });
 }
 
-/// Index of the CR or LF that ends a value or reason.
+/// The index of the CR or LF that ends a value or reason.
 #[inline(always)]
 pub(crate) fn value_end(buf: &[u8], from: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let mut stop = line_break(buf, from);

@@ -1,4 +1,4 @@
-//! Request methods known by number. Methods stay bytes in the head; this is their quick form.
+//! Request methods by number. The head keeps the method's bytes; this is the fast form.
 
 /// A request method. The numbers are those the sample fetch `method` returns (manual 7.3.6); 9 is
 /// any other token.
@@ -19,7 +19,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method of these bytes; case matters (RFC 9110 section 9.1).
+    /// The method with these bytes; case-sensitive (RFC 9110 section 9.1).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Method {
         match bytes {
@@ -35,14 +35,14 @@ impl Method {
         }
     }
 
-    /// The number HAProxy gives it.
+    /// HAProxy's number for it.
     #[must_use]
     pub fn id(self) -> u8 {
         self as u8
     }
 
-    /// Safe in the sense of RFC 9110 section 9.2.1, or idempotent: what a retry after an empty
-    /// response may repeat.
+    /// Whether it is safe in the sense of RFC 9110 section 9.2.1, or idempotent: such requests may be retried after an empty
+    /// response.
     #[must_use]
     pub fn is_idempotent(self) -> bool {
         matches!(

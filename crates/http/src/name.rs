@@ -5,7 +5,7 @@ use crate::scan::same_token;
 
 macro_rules! known_names {
     ($($variant:ident $text:literal)*) => {
-        /// Header names recognised while parsing. Comparing two of them is comparing two bytes.
+        /// Header names recognized while parsing. Comparing two of them compares two bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[allow(missing_docs)]
@@ -111,8 +111,8 @@ known_names! {
 
 const SLOTS: usize = 1024;
 
-/// A name's key: a hash of its length and of its first and last eight bytes (four, of short names)
-/// in lower case. Names of the same key are nearly always the same.
+/// A name's key: a hash of its length and its first and last eight bytes (four for short names) in lower case. Names with equal
+/// keys are nearly always equal.
 #[inline(always)]
 const fn key(name: &[u8]) -> u32 {
     const CASE: u64 = 0x2020_2020_2020_2020;
@@ -147,8 +147,7 @@ const fn slot(key: u32, seed: u32) -> usize {
     (key.wrapping_mul(seed) >> 22) as usize
 }
 
-/// How lines of the known names begin, by number, and how long that is: one size, so that it is
-/// copied without a call.
+/// The beginnings of lines with known names, by number, and their lengths: fixed-size, so that they are copied without a call.
 static BEGINNINGS: [([u8; 32], u8); TEXTS.len()] = {
     let mut beginnings = [([0; 32], 0); TEXTS.len()];
     let mut i = 1;
@@ -178,7 +177,7 @@ static KEYS: [u32; TEXTS.len()] = {
     keys
 };
 
-/// A multiplier that gives every known name its own slot, and the slots; found while compiling.
+/// A multiplier that gives every known name a distinct slot, and the slots; searched at compile time.
 const PERFECT: (u32, [u8; SLOTS]) = {
     let mut seed: u32 = 0x9e37_79b1;
     loop {
@@ -204,14 +203,14 @@ const SEED: u32 = PERFECT.0;
 static SLOT_OF: [u8; SLOTS] = PERFECT.1;
 
 impl KnownName {
-    /// The known name of these token bytes, whatever their case.
+    /// The known name equal to these token bytes, in any case.
     #[inline(always)]
     #[must_use]
     pub fn from_token(name: &[u8]) -> KnownName {
         KnownName::with_key(name).0
     }
 
-    /// The name and its key: names whose keys differ are different.
+    /// The name and its key: names with different keys are different.
     #[inline(always)]
     pub(crate) fn with_key(name: &[u8]) -> (KnownName, u32) {
         if name.is_empty() {
@@ -222,26 +221,26 @@ impl KnownName {
         (if i != 0 && same_token(name, TEXTS[i]) { KNOWN[i] } else { KnownName::Other }, key)
     }
 
-    /// Its text in lower case; empty for `Other`.
+    /// The text in lower case; empty for `Other`.
     #[must_use]
     pub fn text(self) -> &'static [u8] {
         TEXTS[self as usize]
     }
 
-    /// Its key, as [`KnownName::with_key`] gives it.
+    /// The key, as returned by [`KnownName::with_key`].
     #[inline(always)]
     pub(crate) fn key(self) -> u32 {
         KEYS[self as usize]
     }
 
-    /// How a line of it begins, and the length of that: colon and space are behind the name.
+    /// The beginning of a line with this name, and its length: the name is followed by colon and space.
     #[inline(always)]
     pub(crate) fn beginning(self) -> (&'static [u8; 32], usize) {
         let (bytes, length) = &BEGINNINGS[self as usize];
         (bytes, *length as usize)
     }
 
-    /// Whether fields of this name say where the message ends.
+    /// Whether fields of this name frame the message.
     #[inline(always)]
     pub(crate) fn is_framing(self) -> bool {
         matches!(self, Self::ContentLength | Self::TransferEncoding)
@@ -253,20 +252,18 @@ impl KnownName {
     }
 }
 
-/// A header name to look up, prepared once: a known number if it has one, else its lower-case
-/// bytes.
+/// A header name prepared for lookups: a known number if it has one, otherwise its lower-case bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     known: KnownName,
-    /// Whether it is a token that compares by words.
+    /// Whether it is a token that can be compared by words.
     plain: bool,
     key: u32,
     lower: Box<[u8]>,
 }
 
 impl Name {
-    /// Prepares `name`. Any bytes are taken; what is not a token simply never matches a parsed
-    /// field.
+    /// Prepares `name`. Any bytes are accepted; a name that is not a token never matches a parsed field.
     #[must_use]
     pub fn new(name: &[u8]) -> Name {
         let lower = name.to_ascii_lowercase().into_boxed_slice();
@@ -276,7 +273,7 @@ impl Name {
         Name { known, plain, key, lower }
     }
 
-    /// The name that matches every field: `hdr_cnt` without argument and the like.
+    /// A name that matches every field: `hdr_cnt` without argument and the like.
     #[must_use]
     pub fn any() -> Name {
         Name { known: KnownName::Other, plain: false, key: 0, lower: Box::default() }
@@ -288,7 +285,7 @@ impl Name {
         self.lower.is_empty()
     }
 
-    /// Its number, `Other` if it has none.
+    /// The number, `Other` if it has none.
     #[must_use]
     pub fn known(&self) -> KnownName {
         self.known
@@ -299,13 +296,13 @@ impl Name {
         self.key
     }
 
-    /// Whether `token`, of the same key, is this name.
+    /// Whether `token`, which has the same key, is this name.
     #[inline(always)]
     pub(crate) fn is(&self, token: &[u8]) -> bool {
         if self.plain { same_token(token, &self.lower) } else { token.eq_ignore_ascii_case(&self.lower) }
     }
 
-    /// Its bytes in lower case.
+    /// The bytes in lower case.
     #[must_use]
     pub fn lower(&self) -> &[u8] {
         &self.lower
@@ -323,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_known_name_is_found_in_any_case_and_nothing_else_is() {
+    fn known_names_are_found_in_any_case() {
         assert!(TEXTS.len() <= 128, "a bit of a u128 each");
         for (i, text) in TEXTS.iter().enumerate().skip(1) {
             assert_eq!(KnownName::from_token(text) as usize, i);

@@ -1,20 +1,18 @@
-//! What the parser accepts beyond the rules, and how much.
+//! Relaxations and limits of the parser.
 
 /// Limits and relaxations.
 #[derive(Debug, Clone)]
 pub struct ParseOptions {
-    /// Header lines accepted: `tune.http.maxhdr` less one for the start line. Default 100.
+    /// The maximum number of header lines: `tune.http.maxhdr` minus one for the start line. Default 100.
     pub max_fields: usize,
-    /// Bytes a head may take, leading empty lines included: the usable buffer size. Default 15360.
+    /// The maximum size of a head, including leading empty lines: the usable buffer size. Default 15360.
     pub max_bytes: usize,
-    /// `option accept-unsafe-violations-in-http-request` or `-response`: exactly what the manual
-    /// lists for it.
+    /// `option accept-unsafe-violations-in-http-request` or `-response`: exactly the relaxations listed in the manual.
     pub relaxed: bool,
-    /// LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; what is sent on has
-    /// CRLF). Default true.
+    /// Whether LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; forwarded lines have CRLF). Default true.
     pub lone_lf: bool,
-    /// A line that begins with a space or tab goes on with the value before it (obs-fold, RFC 9112
-    /// section 5.2, which lets a server refuse such requests with 400). Default true.
+    /// Whether a line that begins with a space or tab continues the previous value (obs-fold, RFC 9112 section 5.2, which lets a
+    /// server refuse such requests with 400). Default true.
     pub folding: bool,
     /// Global `h1-accept-payload-with-any-method`.
     pub any_method_payload: bool,

@@ -1,30 +1,28 @@
-//! What a parse gives: a length, a need for more bytes, or what is wrong and where.
+//! The result of a parse: a length, a need for more bytes, or an error with its position.
 
 /// Outcome of a parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStatus {
-    /// The head takes the first `len` bytes of the buffer, the empty line included; the body
-    /// follows.
+    /// The head takes the first `len` bytes of the buffer, including the empty line; the body follows.
     Complete {
         /// Bytes consumed.
         len: usize,
     },
-    /// The buffer ends before the head does: call again with the same bytes and more behind them.
+    /// The buffer ends before the head: call again with the same bytes followed by more.
     Partial,
 }
 
-/// What is wrong with a message. The status for requests is [`ErrorKind::status`]; a bad response
-/// is always a 502.
+/// The kind of error in a message. The status for requests is [`ErrorKind::status`]; an invalid response is always a 502.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ErrorKind {
     /// The method is not a token followed by a space.
     Method,
-    /// The target is empty, has a forbidden character, or a form that does not go with the method.
+    /// The target is empty, contains a forbidden character, or has a form that does not fit the method.
     Target,
     /// `#` in the target.
     Fragment,
-    /// Not `HTTP/` digit `.` digit.
+    /// Not of the form `HTTP/` digit `.` digit.
     Version,
     /// A status that is not three digits, or below 100.
     StatusCode,
@@ -32,10 +30,9 @@ pub enum ErrorKind {
     Nul,
     /// CR without LF.
     BareCr,
-    /// LF without CR where [`ParseOptions::lone_lf`] is off.
+    /// LF without CR although [`ParseOptions::lone_lf`] is off.
     BareLf,
-    /// A header line that begins with a space or tab: first in the head, or where
-    /// [`ParseOptions::folding`] is off.
+    /// A header line that begins with a space or tab: the first one, or although [`ParseOptions::folding`] is off.
     Folding,
     /// A header name that is empty, has a character outside `token`, or a space before the colon.
     Name,
@@ -51,24 +48,23 @@ pub enum ErrorKind {
     TransferEncoding,
     /// A transfer coding before `chunked` that we cannot decode (422).
     TransferCoding,
-    /// Chunks of a body that is badly coded.
+    /// An invalid chunk.
     Chunk,
     /// `Host` contradicts another `Host` or the authority of the target.
     Host,
-    /// `Host` has a character that no host or port has.
+    /// `Host` contains a character that cannot occur in a host or port.
     HostCharacter,
     /// An HTTP/1.0 GET, HEAD or DELETE with a payload (413); see
     /// `h1-accept-payload-with-any-method`.
     Payload,
-    /// The preface of HTTP/2 where only HTTP/1 is spoken (405).
+    /// The HTTP/2 preface on an HTTP/1 connection (405).
     Preface,
-    /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or its answer without
-    /// `Sec-WebSocket-Accept`.
+    /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or a response without `Sec-WebSocket-Accept`.
     WebSocket,
 }
 
 impl ErrorKind {
-    /// Status of the error sent for a request (manual 1.4.1 and `errorfile`).
+    /// The status of the error response to a request (manual 1.4.1 and `errorfile`).
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -81,7 +77,7 @@ impl ErrorKind {
         }
     }
 
-    /// A few words for logs and `show errors`.
+    /// A short description for logs and `show errors`.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -111,12 +107,12 @@ impl ErrorKind {
     }
 }
 
-/// A malformed message: what, and at which byte of the buffer given to the parser.
+/// An error in a message, and its position in the parser's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// Offset of the byte where it shows.
+    /// The offset of the byte that reveals it.
     pub offset: usize,
 }
 
@@ -128,8 +124,7 @@ impl std::fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Where an incomplete parse stands: lines before `line` are done, and the line there does not end
-/// before `seen`.
+/// The position of an incomplete parse: lines before `line` are done, and the line there does not end before `seen`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ParseProgress {
     pub(crate) line: usize,
@@ -137,7 +132,7 @@ pub(crate) struct ParseProgress {
     pub(crate) phase: ParsePhase,
 }
 
-/// What of a head is looked for.
+/// The part of the head being parsed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ParsePhase {
     #[default]

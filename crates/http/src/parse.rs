@@ -1,8 +1,7 @@
 //! The HTTP/1 head parser: one pass over the bytes, resumable line by line, strict by default.
 //!
-//! It finds the spans; what header values mean (framing, `Host`, connection tokens) is checked by
-//! `framing` and `target` once the head is complete. Callers keep the bytes of an incomplete head
-//! at the start of their buffer.
+//! It finds the spans; `framing` and `target` check the meaning of header values (framing, `Host`, connection tokens) once the head
+//! is complete. Callers keep the bytes of an incomplete head at the start of their buffer.
 
 use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, SPACED};
 use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
@@ -13,18 +12,17 @@ use crate::scan::{is_token_byte, line_break, name_stop, token_end};
 use crate::start_line::{request_line, status_line};
 use crate::{framing, target};
 
-/// Parses a request head at the start of `buf` into `head`, whose former content is dropped.
+/// Parses a request head at the start of `buf` into `head`, replacing its contents.
 ///
 /// After [`ParseStatus::Partial`], call again with the same head and the same bytes followed by more.
 ///
 /// # Errors
-/// The first breach of the rules, in the order of the bytes for syntax, then by meaning.
+/// The first violation: syntax errors in byte order, then semantic ones.
 pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Result<ParseStatus, ParseError> {
     parse(buf, head, options, false)
 }
 
-/// Parses a response head, as [`parse_request`] does a request. Interim (1xx) responses are heads
-/// of their own.
+/// Parses a response head like [`parse_request`] does a request. Interim (1xx) responses are separate heads.
 ///
 /// # Errors
 /// As [`parse_request`].
@@ -71,8 +69,7 @@ fn parse(
     outcome
 }
 
-/// Whether what came since the last look only makes a long line longer, so that it need not be
-/// scanned from its beginning again for every byte that a slow sender adds.
+/// Whether the new bytes only extend a long line, so that it need not be rescanned for every byte of a slow sender.
 #[inline]
 fn goes_on(buf: &[u8], progress: ParseProgress) -> bool {
     const LONG: usize = 512;
@@ -80,7 +77,7 @@ fn goes_on(buf: &[u8], progress: ParseProgress) -> bool {
         && buf.get(progress.seen..).is_some_and(|new| new.iter().all(|byte| matches!(byte, 0x20..=0x7e)))
 }
 
-/// Finds the end of the head, filling in the spans relative to `buf`.
+/// Finds the end of the head, filling in spans relative to `buf`.
 fn scan(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let mut at = head.progress.line;
     if head.progress.phase == ParsePhase::Before {
@@ -124,8 +121,8 @@ enum ParsedLine {
     End(usize),
 }
 
-/// A header line as nearly all are: a token, a colon, one space, a value without blanks at its end,
-/// CRLF. The index behind it; `None`, and nothing done, for whatever needs a closer look.
+/// Parses the typical header line: a token, a colon, one space, a value without trailing blanks, CRLF. Returns the index after it;
+/// `None`, without side effects, for anything that needs the full parser.
 #[inline(always)]
 fn usual_field(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Option<usize> {
     let colon = name_stop(buf, at);
@@ -159,7 +156,7 @@ fn usual_field(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -
     Some(end + 2)
 }
 
-/// One header line, or the empty line.
+/// Parses one header line, or the empty line.
 #[inline(never)]
 fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<ParsedLine> {
     let name_end = token_end(buf, at);
@@ -208,8 +205,8 @@ fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     Ok(Some(ParsedLine::Next(next)))
 }
 
-/// A name broken at `stop`: an error, or where relaxed the index of the colon that ends it (the
-/// line is then dropped).
+/// Handles a name broken off at `stop`: an error, or in relaxed mode the index of the colon that ends it (the line is then
+/// dropped).
 #[cold]
 fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     if !options.relaxed || buf[at] == b':' {
@@ -228,8 +225,7 @@ fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &Parse
     Ok(Some(colon))
 }
 
-/// A continuation line (obs-fold): joined to the value before it, its line break turned into spaces
-/// at the end.
+/// Handles a continuation line (obs-fold): it is joined to the previous value, and its line break becomes spaces at the end.
 #[cold]
 fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<ParsedLine> {
     if head.fields.is_empty() || !options.folding {
@@ -253,7 +249,7 @@ fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -
     Ok(Some(ParsedLine::Next(next)))
 }
 
-/// Copies the bytes, unfolds, then checks what the fields mean.
+/// Copies the bytes, unfolds values, then checks the semantics of the fields.
 fn finish(bytes: &[u8], head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     head.bytes.extend_from_slice(bytes);
     for index in 0..head.fields.len() {
@@ -269,7 +265,7 @@ fn finish(bytes: &[u8], head: &mut Head, options: &ParseOptions) -> Result<(), P
     framing::check_payload(head, options)
 }
 
-/// Gives a folded or oddly spaced line the usual form.
+/// Rewrites a folded or unusually spaced line in the usual form.
 #[cold]
 fn rewrite(head: &mut Head, index: usize) {
     let f = &mut head.fields[index];
@@ -283,7 +279,7 @@ fn rewrite(head: &mut Head, index: usize) {
     if f.flags & SPACED != 0 {
         let value = f.value(&head.bytes).to_vec();
         head.replace_value_at(index, &value);
-        // What was tolerated in it stays, as in lines of the usual form.
+        // Tolerated characters in it remain, as in lines of the usual form.
         let f = head.fields[index];
         head.bytes[f.value as usize..f.end as usize].copy_from_slice(&value);
     }
@@ -293,8 +289,7 @@ fn rewrite(head: &mut Head, index: usize) {
 mod tests {
     use super::*;
 
-    /// Lines made of the bytes that matter, by a small generator of our own: all of them up to a
-    /// length would be too many.
+    /// Generates lines from the significant bytes: enumerating all up to a length would be too many.
     fn lines() -> impl Iterator<Item = Vec<u8>> {
         let alphabet = b"Host:x-a \t\r\n,\0\"\x7f\xff^";
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -313,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_through_a_line_ends_where_the_long_one_does() {
+    fn the_fast_path_agrees_with_the_full_parser() {
         let options = ParseOptions::default();
         let mut short_ways = 0;
         for line in lines() {

@@ -1,7 +1,6 @@
-//! Byte classes and the word-at-a-time scans of the parser. Knows characters, not messages; used by
-//! the other files of this crate.
+//! Byte classes and word-at-a-time scans for the parser. Knows characters, not messages; used by the other files of this crate.
 
-/// Bytes of RFC 9110's `token`, one flag a byte.
+/// The bytes of RFC 9110's `token`, one flag per byte.
 const TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -14,9 +13,9 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// Bytes that may stand in a `Host` outside of brackets, one flag a byte: what no URI has behind
-/// its authority or in front of its host, no list and no white space (RFC 9110 section 7.2).
-/// HAProxy takes the others of ASCII, though not all are of a name.
+/// The bytes allowed in a `Host` outside brackets, one flag per byte: none that delimit an authority or host in a URI, no list
+/// separators and no white space (RFC 9110 section 7.2). HAProxy accepts all other ASCII characters, although not all occur in
+/// names.
 const HOST: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -31,39 +30,36 @@ const HOST: [bool; 256] = {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Whether the byte may stand in a method or a field name.
+/// Whether the byte may occur in a method or field name.
 #[inline(always)]
 pub(crate) fn is_token_byte(b: u8) -> bool {
     TOKEN[b as usize]
 }
 
-/// Whether all of `bytes` is one `token` (RFC 9110 section 5.6.2): not empty, no separator, no
-/// control character.
+/// Whether `bytes` are a `token` (RFC 9110 section 5.6.2): not empty, no separators, no control characters.
 #[must_use]
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
 }
 
-/// Whether all of `bytes` is one `token` without upper-case letters: a field name of HTTP/2.
+/// Whether `bytes` are a `token` without upper-case letters: a field name in HTTP/2.
 #[inline]
 pub(crate) fn is_lower_token(bytes: &[u8]) -> bool {
-    // All bytes, whatever is found: a name is short, and a way out at each costs more.
+    // Without early exit: names are short, and a branch per byte costs more.
     !bytes.is_empty()
         && bytes.iter().fold(true, |lower, &b| lower & TOKEN[b as usize] & !b.is_ascii_uppercase())
 }
 
-/// Whether the bytes are fit to be the value of a `Host`: a name or an address, an IPv6 address in
-/// brackets, and a port.
+/// Whether the bytes are a valid `Host` value: a name or an address, an IPv6 address in brackets, optionally a port.
 #[inline]
 #[must_use]
 pub fn is_host_value(value: &[u8]) -> bool {
-    // All bytes, whatever is found: a name is short, and a way out at each costs more.
+    // Without early exit: names are short, and a branch per byte costs more.
     let plain = |bytes: &[u8]| bytes.iter().fold(true, |plain, &b| plain & HOST[b as usize]);
     plain(value) || in_brackets(value).is_some_and(|(inner, rest)| plain(inner) && plain(rest))
 }
 
-/// What stands in brackets at the beginning, and what behind them: nothing, or a port with its
-/// colon.
+/// Splits off the brackets at the beginning: their contents, and the rest, which is empty or a port with its colon.
 #[cold]
 fn in_brackets(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = value.strip_prefix(b"[")?;
@@ -72,13 +68,13 @@ fn in_brackets(value: &[u8]) -> Option<(&[u8], &[u8])> {
     matches!(rest, [] | [b':', ..]).then_some((&inner[..end], rest))
 }
 
-/// ASCII comparison that ignores case, lengths included.
+/// Compares ASCII case-insensitively.
 #[must_use]
 pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Whether `text` begins with `with`, whatever their case.
+/// Whether `text` begins with `with`, case-insensitively.
 #[must_use]
 pub fn begins_ignore_case(text: &[u8], with: &[u8]) -> bool {
     text.get(..with.len()).is_some_and(|own| own.eq_ignore_ascii_case(with))
@@ -90,7 +86,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(chunk.try_into().ok()?))
 }
 
-/// Index of the first token byte run's end at or after `at`.
+/// The end of the run of token bytes that starts at `at`.
 #[inline(always)]
 pub(crate) fn token_end(buf: &[u8], mut at: usize) -> usize {
     while let Some(&b) = buf.get(at) {
@@ -102,13 +98,13 @@ pub(crate) fn token_end(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first byte at or after `at` that is a colon or may stand in no name for being a
-/// space or a control character, or the length. Bytes before it need not be those of a token.
+/// The index of the first colon, space or control character at or after `at`, or the length. The bytes before it need not be token
+/// bytes.
 #[inline(always)]
 pub(crate) fn name_stop(buf: &[u8], mut at: usize) -> usize {
     while let Some(w) = word(buf, at) {
         let colon = w ^ (ONES * b':' as u64);
-        // Lowest flagged byte is exact: borrows only travel upwards.
+        // The lowest flagged byte is exact: borrows only propagate upwards.
         let stop = ((w.wrapping_sub(ONES * 0x21) & !w) | (colon.wrapping_sub(ONES) & !colon)) & HIGHS;
         if stop != 0 {
             return at + (stop.trailing_zeros() / 8) as usize;
@@ -124,12 +120,11 @@ pub(crate) fn name_stop(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first NUL, LF or CR at or after `at`, or the length. Other control characters pass,
-/// as in HAProxy.
+/// The index of the first NUL, LF or CR at or after `at`, or the length. Other control characters are accepted, as in HAProxy.
 #[inline(always)]
 pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
     while let Some(w) = word(buf, at) {
-        // Lowest flagged byte is exact: borrows only travel upwards.
+        // The lowest flagged byte is exact: borrows only propagate upwards.
         let mut low = w.wrapping_sub(ONES * 0x0e) & !w & HIGHS;
         while low != 0 {
             let i = at + (low.trailing_zeros() / 8) as usize;
@@ -149,8 +144,7 @@ pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first byte at or after `at` that ends or may not stand in a request target: below
-/// `!`, above `~`, or `#`.
+/// The index of the first byte at or after `at` that ends a request target or is invalid in it: below `!`, above `~`, or `#`.
 #[inline(always)]
 #[must_use]
 pub fn target_stop(buf: &[u8], mut at: usize) -> usize {
@@ -173,8 +167,8 @@ pub fn target_stop(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether two tokens without `^` and `~` are equal but for case: of all other token bytes, only
-/// the two cases of a letter become the same by setting bit 5.
+/// Whether two tokens without `^` and `~` are equal ignoring case: among all other token bytes, setting bit 5 only merges the two
+/// cases of a letter.
 #[inline(always)]
 pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
     const CASE: u64 = ONES * 0x20;
@@ -196,14 +190,13 @@ pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
     same(n - 8)
 }
 
-/// Index of the first comma or double quote, or the length. Values are short: whole words, then
-/// bytes.
+/// The index of the first comma or double quote, or the length. Values are short: whole words first, then bytes.
 #[inline(always)]
 pub(crate) fn list_stop(value: &[u8]) -> usize {
     let mut at = 0;
     while let Some(w) = word(value, at) {
         let (comma, quote) = (w ^ (ONES * b',' as u64), w ^ (ONES * b'"' as u64));
-        // Lowest flagged byte is exact: borrows only travel upwards.
+        // The lowest flagged byte is exact: borrows only propagate upwards.
         let stop = ((comma.wrapping_sub(ONES) & !comma) | (quote.wrapping_sub(ONES) & !quote)) & HIGHS;
         if stop != 0 {
             return at + (stop.trailing_zeros() / 8) as usize;
@@ -219,7 +212,7 @@ pub(crate) fn list_stop(value: &[u8]) -> usize {
     at
 }
 
-/// The sub-slice without spaces and tabs at either end.
+/// Trims spaces and tabs at both ends.
 #[inline]
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -231,10 +224,10 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// A decimal number made of digits only, below 2^63.
+/// Parses a decimal number of digits only, below 2^63.
 #[inline]
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    // So many digits cannot overflow.
+    // Up to this many digits cannot overflow.
     const SURE: usize = 19;
     let sound = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     if !sound || digits.len() > SURE && !digits[..digits.len() - SURE].iter().all(|b| *b == b'0') {
@@ -250,8 +243,7 @@ mod tests {
 
     #[test]
     fn word_scans_agree_with_plain_loops() {
-        // Every byte value at every position of a word, after bytes that provoke borrows and
-        // carries.
+        // Every byte value at every position of a word, after bytes that cause borrows and carries.
         for filler in [b'a', b'!', b'~', 0x22, 0x0e] {
             for at in 0..20 {
                 for b in 0..=255u8 {
@@ -287,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stop_where_a_plain_loop_does() {
+    fn name_scans_agree_with_a_plain_loop() {
         for filler in [b'a', b'9', b';', 0x22, 0xff] {
             for at in 0..20 {
                 for b in 0..=255u8 {
@@ -301,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn list_values_stop_where_a_plain_loop_does() {
+    fn list_scans_agree_with_a_plain_loop() {
         for filler in [b'a', b'+', b'-', b'!', b'#', b' ', 0xff] {
             for at in 0..20 {
                 for b in 0..=255u8 {
@@ -315,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_tokens_are_equal_only_where_they_are_but_for_case() {
+    fn folded_tokens_are_equal_only_ignoring_case() {
         let tokens = || (0..=255u8).filter(|b| is_token_byte(*b) && !matches!(b, b'^' | b'~'));
         for a in tokens() {
             for b in tokens() {

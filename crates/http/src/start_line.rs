@@ -1,6 +1,6 @@
 //! Start lines: a request's method, target and version; a response's version, status and reason.
 //!
-//! Called by `parse`, which has skipped the empty lines before them.
+//! Called by `parse`, which has skipped empty lines before them.
 
 use crate::Method;
 use crate::head::{Head, Span, Version};
@@ -9,7 +9,7 @@ use crate::options::ParseOptions;
 use crate::outcome::ErrorKind;
 use crate::scan::{target_stop, token_end};
 
-/// The line of a request; the index behind it.
+/// Parses a request line; returns the index after it.
 pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let method_end = token_end(buf, at);
     if !is_blank(*have!(buf.get(method_end))) || method_end == at {
@@ -30,7 +30,7 @@ pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &Par
         return Ok(Some(version + 10));
     }
     if matches!(buf[version], b'\r' | b'\n') {
-        // HTTP/0.9: no version at all.
+        // HTTP/0.9: there is no version.
         if !options.relaxed || head.method_id != Method::Get {
             return fail(ErrorKind::Version, version);
         }
@@ -49,7 +49,7 @@ pub(crate) fn request_line(buf: &[u8], at: usize, head: &mut Head, options: &Par
     line_end(buf, end, options)
 }
 
-/// End of the target that starts at `at`.
+/// The end of the target that starts at `at`.
 #[inline(always)]
 fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let mut from = at;
@@ -69,8 +69,7 @@ fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     }
 }
 
-/// A version at `at` and the index of the byte after it. `HTTP/1.1` and relaxed versions once their
-/// end is seen.
+/// Parses the version at `at`; returns the index after it. `HTTP/1.1` immediately, relaxed versions once their end is visible.
 fn version_number(
     buf: &[u8],
     at: usize,
@@ -79,7 +78,7 @@ fn version_number(
 ) -> Scanned<(Version, usize)> {
     let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.');
     let Some(len) = buf[at..].iter().position(|b| !part(b)) else {
-        // Nobody waits for the rest of what cannot become a version.
+        // Does not wait for more if the bytes cannot become a version.
         let fits = options.relaxed || may_become_version(&buf[at..]);
         return if fits { Ok(None) } else { fail(ErrorKind::Version, at) };
     };
@@ -112,7 +111,7 @@ fn may_become_version(bytes: &[u8]) -> bool {
     bytes.iter().enumerate().all(fits)
 }
 
-/// The status of a line that begins as nearly all do.
+/// The status of a line with the usual beginning.
 #[inline]
 fn plain_status(line: &[u8]) -> Option<u16> {
     let line: &[u8; 13] = line.first_chunk()?;
@@ -123,7 +122,7 @@ fn plain_status(line: &[u8]) -> Option<u16> {
     (version == b"HTTP/1.1 ").then(|| digit(a) * 100 + digit(b) * 10 + digit(c))
 }
 
-/// The line of a response; the index behind it.
+/// Parses a status line; returns the index after it.
 pub(crate) fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     let Some(status) = plain_status(&buf[at..]) else { return unusual_status_line(buf, at, head, options) };
     head.status = status;
@@ -131,8 +130,8 @@ pub(crate) fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &Pars
     reason(buf, at, at + 12, true, head, options)
 }
 
-/// The reason phrase of a status line whose number ends at `code_end`, and the end of the line;
-/// `plain` where the line can be sent as it came if the rest of it is usual too.
+/// Parses the reason phrase after the status code that ends at `code_end`; returns the end of the line. With `plain` the line can
+/// be sent unchanged if the rest of it is usual too.
 fn reason(
     buf: &[u8],
     at: usize,

@@ -1,8 +1,6 @@
-//! Reason phrases and the built-in error messages, as HAProxy sends them where no `errorfile` says
-//! otherwise.
+//! Reason phrases and the built-in error messages, the same as HAProxy's defaults without `errorfile`.
 
-/// A built-in message: what is sent with it is `content-length`, `cache-control: no-cache` and
-/// `content-type: text/html`.
+/// A built-in message: it is sent with `content-length`, `cache-control: no-cache` and `content-type: text/html`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorMessage {
     /// Status code.
@@ -17,7 +15,7 @@ const fn row(code: u16, reason: &'static str, text: &'static str) -> ErrorMessag
     ErrorMessage { code, reason, text }
 }
 
-/// Every code `errorfile` knows (manual 4.2), in order.
+/// Every status supported by `errorfile` (manual 4.2), in order.
 #[rustfmt::skip]
 pub const ERROR_MESSAGES: &[ErrorMessage] = &[
     row(200, "OK",                              "Service ready."),
@@ -81,7 +79,7 @@ const REASONS: &[(u16, &str)] = &[
     (509, "Bandwidth Limit Exceeded"), (510, "Not extended"), (511, "Network authentication required"),
 ];
 
-/// The phrase for a code; that of its class where it has none of its own.
+/// The reason phrase of a status; that of its class if it has none.
 #[must_use]
 pub fn reason(code: u16) -> &'static str {
     if let Ok(i) = REASONS.binary_search_by_key(&code, |r| r.0) {
@@ -102,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_sorted_and_bodies_have_the_lengths_haproxy_announces() {
+    fn tables_are_sorted_and_body_lengths_match_haproxy() {
         assert!(ERROR_MESSAGES.is_sorted_by_key(|m| m.code) && REASONS.is_sorted_by_key(|r| r.0));
         for (code, length) in [
             (200, 58),

@@ -1,7 +1,6 @@
-//! Request targets: which form goes with which method, and how `Host` relates to the authority.
+//! Request targets: the forms allowed for each method, and the relation of `Host` to the authority.
 //!
-//! RFC 9112 section 3.2 and RFC 3986 section 6.2.3 as HAProxy applies them. Runs at the end of a
-//! request's parse.
+//! RFC 9112 section 3.2 and RFC 3986 section 6.2.3 as HAProxy applies them. Runs at the end of a request's parse.
 
 use crate::head::Head;
 use crate::name::KnownName;
@@ -11,12 +10,11 @@ use crate::scan::is_host_value;
 use crate::uri::{self, TargetForm, default_port, split_port};
 use crate::{Method, eq_ignore_case};
 
-/// Checks target and `Host`; brings an http or https target with a default port, and its `Host`, to
-/// the plain form.
+/// Checks target and `Host`; removes the default port of an http or https target, and of its `Host`.
 pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let bad_target = Err(ParseError { kind: ErrorKind::Target, offset: head.target.start as usize });
     if head.method_id == Method::Other && head.method() == b"PRI" {
-        // It means the preface of HTTP/2 and nothing else (RFC 9113, 3.4).
+        // It can only be the HTTP/2 preface (RFC 9113, 3.4).
         return Err(ParseError { kind: ErrorKind::Method, offset: head.method.start as usize });
     }
     let host = single_host(head, options)?;
@@ -34,8 +32,7 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
     }
 }
 
-/// Index of the one `Host` line; equal duplicates are dropped, different ones refused, and values
-/// that are no host, whatever violations are accepted.
+/// The index of the single `Host` line; equal duplicates are dropped; different or invalid ones are refused even in relaxed mode.
 fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>, ParseError> {
     if head.seen & KnownName::Host.bit() == 0 {
         return Ok(None);
@@ -71,8 +68,7 @@ fn tolerate_host(head: &mut Head, index: usize, options: &ParseOptions) -> Resul
     Ok(())
 }
 
-/// CONNECT names a host and a port. `Host` may leave out the port if it is 80 or 443, and is then
-/// sent without.
+/// CONNECT specifies a host and a port. `Host` may omit the port if it is 80 or 443, and is then forwarded without it.
 fn check_connect(head: &mut Head, host: Option<usize>) -> Result<(), ParseError> {
     let (name, port) = split_port(head.target());
     let number = port.and_then(crate::scan::decimal);
@@ -112,11 +108,10 @@ fn check_absolute(head: &mut Head, host: Option<usize>, options: &ParseOptions) 
     }
     let split = uri::split(head.target());
     let (name, port) = split_port(split.host_port());
-    // Without a path it is the root that is meant, but for OPTIONS: there it is the server as a
-    // whole (RFC 9112, 3.2.4).
+    // An empty path means the root, except for OPTIONS, where it means the server as a whole (RFC 9112, 3.2.4).
     let bare = split.authority_end() == head.target().len() && head.method_id != Method::Options;
     if port.is_some() && is_default(port) {
-        // A `Host` that differs, and is accepted all the same, says nothing of what takes its place.
+        // If a different `Host` is tolerated, its replacement was not validated yet.
         if host.is_some() && !is_host_value(name) {
             return Err(ParseError { kind: ErrorKind::HostCharacter, offset: head.target.start as usize });
         }

@@ -1,7 +1,6 @@
-//! Request targets and URLs split into their parts; percent-decoding; query parameters.
+//! Request targets and URLs split into parts; percent-decoding; query parameters.
 //!
-//! Works on bytes and never fails: what is not there is `None`. Normalising
-//! (`http-request normalize-uri`) is not here.
+//! Works on bytes and never fails: missing parts are `None`. Does not normalise (`http-request normalize-uri`).
 
 use crate::scan::is_token_byte;
 
@@ -12,17 +11,17 @@ pub enum TargetForm {
     Origin,
     /// `scheme://authority/path?query`
     Absolute,
-    /// Anything else that is not empty: `host:port`, for CONNECT.
+    /// Any other non-empty target: `host:port`, for CONNECT.
     Authority,
     /// `*`
     Asterisk,
 }
 
-/// A target and where its parts lie.
+/// A target and the positions of its parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Split<'a> {
     target: &'a [u8],
-    /// Its form.
+    /// The form.
     pub form: TargetForm,
     scheme_len: usize,
     authority_start: usize,
@@ -76,7 +75,7 @@ impl<'a> Split<'a> {
         &self.target[..self.scheme_len]
     }
 
-    /// Authority with user information, if any.
+    /// The authority with user information, if any.
     #[must_use]
     pub fn authority(&self) -> &'a [u8] {
         &self.target[self.authority_start..self.authority_end]
@@ -89,7 +88,7 @@ impl<'a> Split<'a> {
         memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..])
     }
 
-    /// The host, brackets of an IPv6 address included.
+    /// The host, including the brackets of an IPv6 address.
     #[must_use]
     pub fn host(&self) -> &'a [u8] {
         split_port(self.host_port()).0
@@ -101,13 +100,13 @@ impl<'a> Split<'a> {
         split_port(self.host_port()).1
     }
 
-    /// Index where the authority ends and the path may start.
+    /// The index where the authority ends and the path may start.
     #[must_use]
     pub fn authority_end(&self) -> usize {
         self.authority_end
     }
 
-    /// Index where the path starts, were it empty.
+    /// The index where the path starts, even if it is empty.
     #[must_use]
     pub fn path_start(&self) -> usize {
         self.authority_end
@@ -119,7 +118,7 @@ impl<'a> Split<'a> {
         self.query
     }
 
-    /// The path up to the question mark (sample `path`); `None` if there is none or it is empty.
+    /// The path up to the question mark (sample `path`); `None` if it is missing or empty.
     #[must_use]
     pub fn path(&self) -> Option<&'a [u8]> {
         let end = self.query.unwrap_or(self.target.len());
@@ -132,7 +131,7 @@ impl<'a> Split<'a> {
         self.has_path().then(|| &self.target[self.authority_end..]).filter(|path| !path.is_empty())
     }
 
-    /// What follows the question mark (sample `query`); `None` without one.
+    /// The part after the question mark (sample `query`); `None` without one.
     #[must_use]
     pub fn query(&self) -> Option<&'a [u8]> {
         self.query.map(|at| &self.target[at + 1..])
@@ -143,8 +142,7 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Splits `host:port` at the last colon when only digits, possibly none, follow it. Brackets stay
-/// with the host.
+/// Splits `host:port` at the last colon if only digits, possibly none, follow it. Brackets belong to the host.
 #[must_use]
 pub fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
     let digits = authority.iter().rev().take_while(|b| b.is_ascii_digit()).count();
@@ -155,7 +153,7 @@ pub fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The default port of a scheme we normalise, as digits.
+/// The default port, as digits, of a scheme that is normalised.
 #[must_use]
 pub fn default_port(scheme: &[u8]) -> Option<&'static [u8]> {
     if scheme.eq_ignore_ascii_case(b"http") {
@@ -171,9 +169,8 @@ fn hex(b: u8) -> Option<u8> {
     char::from(b).to_digit(16).map(|d| d as u8)
 }
 
-/// Percent-decodes `text` onto `out` (converter `url_dec`). `+` becomes a space when `in_form`,
-/// else only after a question mark. `false`, with `out` as it was, at an incomplete or
-/// non-hexadecimal escape.
+/// Percent-decodes `text` onto `out` (converter `url_dec`). `+` becomes a space if `in_form` is set, otherwise only after a
+/// question mark. Returns `false`, leaving `out` unchanged, for an incomplete or non-hexadecimal escape.
 #[must_use]
 pub fn url_decode(text: &[u8], in_form: bool, out: &mut Vec<u8>) -> bool {
     let before = out.len();
@@ -201,8 +198,7 @@ pub fn url_decode(text: &[u8], in_form: bool, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Percent-encodes `text` onto `out` for use in a query (converter `url_enc`): all but unreserved
-/// characters.
+/// Percent-encodes `text` onto `out` for use in a query (converter `url_enc`): every character that is not unreserved.
 pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &b in text {
@@ -214,16 +210,16 @@ pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Parameters of a query string, form body or the like: `name=value` between delimiters, values as
-/// they stand. A parameter without `=` has no value.
+/// The parameters of a query string, form body or the like: `name=value` between delimiters, with undecoded values. A parameter
+/// without `=` has no value.
 #[derive(Debug, Clone)]
 pub struct Params<'a> {
     rest: Option<&'a [u8]>,
     delimiters: [u8; 3],
 }
 
-/// Parameters of `text` between `&`, and where `url` is set also `;` and `extra`, which is `?`
-/// unless it is given (fetch `url_param`).
+/// The parameters of `text`, separated by `&`, and if `url` is set also by `;` and `extra`, which defaults to `?` (fetch
+/// `url_param`).
 #[must_use]
 pub fn params(text: &[u8], url: bool, extra: Option<u8>) -> Params<'_> {
     let delimiters = if url { [b'&', b';', extra.unwrap_or(b'?')] } else { [extra.unwrap_or(b'&'); 3] };
@@ -245,16 +241,14 @@ impl<'a> Iterator for Params<'a> {
     }
 }
 
-/// The part of a target `url_param` looks at: what follows the first `?`, or the first `delimiter`
-/// if another is given.
+/// The part of a target examined by `url_param`: everything after the first `?`, or after the first `delimiter` if given.
 #[must_use]
 pub fn param_text(target: &[u8], delimiter: Option<u8>) -> Option<&[u8]> {
     let delimiter = delimiter.unwrap_or(b'?');
     memchr::memchr(delimiter, target).map(|at| &target[at + 1..])
 }
 
-/// Value of the first parameter `name` that has one (`url_param`); of the first with any name when
-/// `name` is `None`.
+/// The value of the first parameter `name` that has one (`url_param`); of the first parameter with a value if `name` is `None`.
 #[must_use]
 pub fn url_param<'a>(
     target: &'a [u8],
@@ -271,7 +265,7 @@ pub fn url_param<'a>(
         .find_map(|(found, value)| value.filter(|_| same(found)))
 }
 
-/// Whether a host name is made of characters a name, an address or a bracketed address may have.
+/// Whether a host consists of characters allowed in a name, an address or a bracketed address.
 #[must_use]
 pub fn is_host(host: &[u8]) -> bool {
     host.iter()
@@ -319,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn url_parameters_follow_haproxy() {
+    fn url_parameters_match_haproxy() {
         #[rustfmt::skip]
         let cases: &[(&str, Option<u8>, Option<&str>)] = &[
             ("/p?a=1&b=2", None, Some("1")), ("/p?b=2&a=3", None, Some("3")), ("/p?b=2;a=3", None, Some("3")),
@@ -340,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_refuses_broken_escapes_and_turns_plus_in_queries() {
+    fn decoding_refuses_broken_escapes_and_handles_plus() {
         for (input, form, output) in [
             ("a%20b", false, Some("a b")),
             ("a+b?c+d", false, Some("a+b?c d")),

@@ -5,7 +5,7 @@ use crate::head::{Field, Head};
 use crate::name::Name;
 use crate::scan::{list_stop, trim};
 
-/// Values of one header line: split at commas outside double quotes, trimmed; empty ones count.
+/// The values of one header line: split at commas outside double quotes, trimmed; empty ones count.
 #[derive(Debug, Clone)]
 pub struct ListValues<'a> {
     rest: Option<&'a [u8]>,
@@ -17,8 +17,7 @@ pub fn list_values(line: &[u8]) -> ListValues<'_> {
     ListValues { rest: Some(line) }
 }
 
-/// Where the value starting at 0 ends: the first comma outside quotes, or the length. A quote left
-/// open takes all.
+/// The end of the value starting at 0: the first comma outside quotes, or the length. An unterminated quote extends to the end.
 fn value_end(line: &[u8]) -> usize {
     let first = list_stop(line);
     if line.get(first) != Some(&b'"') {
@@ -51,13 +50,12 @@ impl<'a> Iterator for ListValues<'a> {
 }
 
 impl Head {
-    /// Every comma-separated value of `name`, over all its lines, in order.
+    /// The comma-separated values of `name` in all its lines, in order.
     pub fn values<'a, 'n>(&'a self, name: &'n Name) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         self.get_all(name).flat_map(list_values)
     }
 
-    /// Whether `look` says yes to one of the comma-separated values of `name`; those behind it are
-    /// not looked at.
+    /// Whether `look` accepts any of the comma-separated values of `name`; stops at the first accepted one.
     pub fn any_value<'a>(&'a self, name: &Name, mut look: impl FnMut(&'a [u8]) -> bool) -> bool {
         let named = |field: &&Field| field.is(&self.bytes, name);
         self.may_have(name)
@@ -65,20 +63,19 @@ impl Head {
                 .any(|field| list_values(field.value(&self.bytes)).any(&mut look))
     }
 
-    /// Number of comma-separated values (`req.hdr_cnt`).
+    /// The number of comma-separated values (`req.hdr_cnt`).
     #[must_use]
     pub fn count_values(&self, name: &Name) -> usize {
         self.values(name).count()
     }
 
-    /// Number of lines (`req.fhdr_cnt`).
+    /// The number of lines (`req.fhdr_cnt`).
     #[must_use]
     pub fn count_lines(&self, name: &Name) -> usize {
         self.get_all(name).count()
     }
 
-    /// One comma-separated value: 1 is the first, -1 the last; 0 means the last, the default of
-    /// `req.hdr`.
+    /// A single comma-separated value: 1 is the first, -1 the last; 0 means the last, the default of `req.hdr`.
     #[must_use]
     pub fn nth_value(&self, name: &Name, occurrence: i32) -> Option<&[u8]> {
         if matches!(occurrence, 0 | -1) {
@@ -88,7 +85,7 @@ impl Head {
         self.values(name).nth(position(occurrence, count)?)
     }
 
-    /// One whole line of `name` (`req.fhdr`), occurrences as in [`Head::nth_value`].
+    /// A single whole line of `name` (`req.fhdr`), with occurrences as in [`Head::nth_value`].
     #[must_use]
     pub fn nth_line(&self, name: &Name, occurrence: i32) -> Option<&[u8]> {
         let nth = occurrence.unsigned_abs() as usize;
@@ -100,7 +97,7 @@ impl Head {
     }
 }
 
-/// Zero-based position of an occurrence among `count`.
+/// The zero-based position of an occurrence among `count`.
 fn position(occurrence: i32, count: usize) -> Option<usize> {
     let nth = occurrence.unsigned_abs() as usize;
     if occurrence > 0 { Some(nth - 1) } else { count.checked_sub(nth) }

@@ -1,18 +1,17 @@
-//! Serialises a head. Lines that lie next to each other in memory, which untouched ones do, are
-//! copied in one go.
+//! Serialises a head. Lines that are adjacent in memory, as unmodified ones are, are copied together.
 
 use crate::head::{CLEAN, DEAD, Head, Version};
 use crate::status::ErrorMessage;
 
-/// What `option http-restrict-req-hdr-names` does with names outside `[a-zA-Z0-9-]`.
+/// `option http-restrict-req-hdr-names`: the treatment of names outside `[a-zA-Z0-9-]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RestrictNames {
-    /// Leave them.
+    /// Keeps them.
     #[default]
     Preserve,
-    /// Remove those lines.
+    /// Removes those lines.
     Delete,
-    /// Refuse the request (403).
+    /// Refuses the request (403).
     Reject,
 }
 
@@ -20,8 +19,7 @@ impl Head {
     /// Appends the whole head to `out`: start line, live header lines, empty line.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.bytes.len() + 4);
-        // The current run: bytes[run.0..run.1], to which a line starting two bytes further on may
-        // be joined.
+        // The current run: bytes[run.0..run.1], which can be extended by a line that starts two bytes after its end.
         let mut run = match self.start_line {
             Some(line) => (line.start, line.end, true),
             None => {
@@ -48,8 +46,8 @@ impl Head {
         }
     }
 
-    /// As [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): given the
-    /// name, its replacement, which must differ in case only.
+    /// Like [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): it may return a replacement, which must
+    /// differ in case only.
     pub fn write_adjusted<'a>(&self, out: &mut Vec<u8>, case: impl Fn(&[u8]) -> Option<&'a [u8]>) {
         self.write_line(self.spoken(), self.plain_target(), out);
         for (name, value) in self.fields() {
@@ -61,13 +59,12 @@ impl Head {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the start line with its CRLF, as it was received.
+    /// Appends the start line with its CRLF, with the version received.
     pub fn write_start_line(&self, out: &mut Vec<u8>) {
         self.write_line(self.version, self.target(), out);
     }
 
-    /// The version that a message is sent on with: this hop's own, whatever other the sender named
-    /// (RFC 9110, 2.5).
+    /// The version for forwarding a message: this hop's own, whatever the sender used (RFC 9110, 2.5).
     fn spoken(&self) -> Version {
         match self.version {
             Version::Other(..) if self.version.is_11_or_above() => Version::Http11,
@@ -100,7 +97,7 @@ impl Head {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Applies `option http-restrict-req-hdr-names`; `false` when the request is to be refused.
+    /// Applies `option http-restrict-req-hdr-names`; returns `false` if the request must be refused.
     pub fn restrict_names(&mut self, policy: RestrictNames) -> bool {
         if policy == RestrictNames::Preserve {
             return true;
@@ -120,8 +117,7 @@ impl Head {
 }
 
 impl ErrorMessage {
-    /// The whole response, `connection: close` left to the caller: head into `head`, body onto
-    /// `body`.
+    /// Builds the whole response, except for `connection: close`: head into `head`, body onto `body`.
     pub fn response(&self, head: &mut Head, body: &mut Vec<u8>) {
         let before = body.len();
         self.write_body(body);

@@ -1,5 +1,5 @@
-//! Claims about the HTTP/1 codec as a whole: what is accepted, refused, relaxed and normalised, and
-//! that splitting the input or writing it back changes nothing.
+//! The HTTP/1 codec as a whole: which messages are accepted, refused, relaxed and normalised, and that splitting the input or
+//! writing it back changes nothing.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
@@ -41,7 +41,7 @@ fn written(head: &Head) -> String {
 }
 
 #[test]
-fn request_syntax_is_strict_where_haproxy_is_and_relaxed_where_its_manual_says() {
+fn request_syntax_is_as_strict_and_relaxed_as_haproxys() {
     use ErrorKind as E;
     #[rustfmt::skip]
     let cases: &[(&[u8], Option<E>, Option<E>)] = &[
@@ -101,7 +101,7 @@ fn request_syntax_is_strict_where_haproxy_is_and_relaxed_where_its_manual_says()
         (b"GET / HTTP/1.1\r\nHost: []\r\n\r\n", None, None),
         (b"GET / HTTP/1.1\r\nHost: a!$&'()*+-.:;<=>^_`{|}~\"%\r\n\r\n", None, None),
         (b"GET / HTTP/1.1\r\nHost: \r\n\r\n", None, None),
-        // What stands in the target would take the place of the `Host`.
+        // The target's authority would replace the `Host`.
         (b"GET http://a,b:80/ HTTP/1.1\r\nHost: a\r\n\r\n",    Some(E::Host),       Some(E::HostCharacter)),
         (b"GET http://b:80/ HTTP/1.1\r\nHost: a\r\n\r\n",      Some(E::Host),       None),
         (b"OPTIONS * HTTP/1.1\r\n\r\n",                        None,                None),
@@ -138,7 +138,7 @@ fn request_syntax_is_strict_where_haproxy_is_and_relaxed_where_its_manual_says()
 
 #[test]
 fn host_and_authority_must_agree_and_default_ports_vanish() {
-    // Outcome: target and Host after parsing, or None for a 400.
+    // The outcome: target and Host after parsing, or None for a 400.
     #[rustfmt::skip]
     let cases: &[(&str, &str, &str, Option<(&str, &str)>)] = &[
         ("GET",     "http://u:p@h:80/1",  "h:80",   Some(("http://u:p@h/1",    "h"))),
@@ -306,7 +306,7 @@ fn folded_values_are_joined_with_spaces() {
 }
 
 #[test]
-fn lines_dropped_by_relaxed_parsing_are_neither_seen_nor_sent() {
+fn lines_dropped_in_relaxed_mode_are_invisible() {
     let text = b"GET / HTTP/1.1\r\nA: 1\r\nB x: 2\r\n folded\r\nC: 3\n\r\n";
     let head = request(text, &relaxed()).unwrap();
     assert_eq!(head.len(), 2);
@@ -315,7 +315,7 @@ fn lines_dropped_by_relaxed_parsing_are_neither_seen_nor_sent() {
 }
 
 #[test]
-fn limits_give_the_statuses_of_the_manual() {
+fn limits_cause_the_statuses_of_the_manual() {
     let lines = |n: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(n));
     assert!(request(lines(100).as_bytes(), &ParseOptions::default()).is_ok());
     let error = request(lines(101).as_bytes(), &ParseOptions::default()).err();
@@ -328,7 +328,7 @@ fn limits_give_the_statuses_of_the_manual() {
 }
 
 #[test]
-fn edits_show_in_lookups_and_in_what_is_written() {
+fn edits_affect_lookups_and_output() {
     let text = b"GET /p?q HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nAccept: */*\r\nx-a: 2\r\nCookie: c=1\r\n\r\n";
     let mut head = request(text, &ParseOptions::default()).unwrap();
     assert_eq!(written(&head).as_bytes(), text, "an untouched head is written as it came");
@@ -362,7 +362,7 @@ fn edits_show_in_lookups_and_in_what_is_written() {
 }
 
 #[test]
-fn an_upgrade_to_http_2_is_not_passed_on_and_leaves_no_trace() {
+fn upgrades_to_http_2_are_removed() {
     for (fields, rest) in [
         ("Connection: Upgrade\r\nUpgrade: h2c\r\n", ""),
         ("Connection: upgrade\r\nUpgrade: H2\r\n", ""),
@@ -384,7 +384,7 @@ fn an_upgrade_to_http_2_is_not_passed_on_and_leaves_no_trace() {
         assert_eq!(written(&head), format!("GET / HTTP/1.1\r\n{rest}\r\n"), "{fields}");
         assert_eq!(head.has_upgrade(), rest.contains("Upgrade: "), "{fields}");
     }
-    // In a response the word stays.
+    // In a response the token stays.
     let mut head = Head::new();
     let bytes = b"HTTP/1.1 200 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     parse_response(bytes, &mut head, &ParseOptions::default()).unwrap();
@@ -393,7 +393,7 @@ fn an_upgrade_to_http_2_is_not_passed_on_and_leaves_no_trace() {
 }
 
 #[test]
-fn connection_headers_lose_what_concerns_one_hop() {
+fn connection_headers_lose_hop_by_hop_tokens() {
     for (connection, rest, flags) in [
         ("close", "", (true, false)),
         ("Keep-Alive", "", (false, true)),
@@ -432,7 +432,7 @@ fn names_outside_letters_digits_and_hyphen_can_be_restricted() {
     }
 }
 
-/// Result of a parse in a form that can be compared.
+/// The result of a parse in a comparable form.
 fn outcome(pieces: &[usize], text: &[u8], options: &ParseOptions, response: bool) -> String {
     let parse = if response { parse_response } else { parse_request };
     let mut head = Head::new();
@@ -449,7 +449,7 @@ fn outcome(pieces: &[usize], text: &[u8], options: &ParseOptions, response: bool
 }
 
 #[test]
-fn any_split_of_the_input_gives_the_same_result_as_the_whole() {
+fn split_input_parses_like_the_whole() {
     let texts: &[&[u8]] = &[
         b"\r\n\r\nPOST  /a?b HTTP/1.1\r\nHost: a\r\nX: b\r\n\tfold\r\nContent-Length: 3, 3\r\n\r\nabc",
         b"GET http://h:80 HTTP/1.1\r\nHost: h\r\nTE: gzip\r\n\r\n",
@@ -472,10 +472,9 @@ fn any_split_of_the_input_gives_the_same_result_as_the_whole() {
     }
 }
 
-/// A long line is not scanned anew for each byte that comes; what is wrong in it shows all the
-/// same, and at the same place.
+/// A long line is not rescanned for each new byte; errors in it are still found at the same position.
 #[test]
-fn a_long_line_that_comes_byte_by_byte_gives_the_same_result_as_the_whole() {
+fn long_lines_parse_the_same_byte_by_byte() {
     let long = "v".repeat(2000);
     for text in [
         format!("GET /{long} HTTP/1.1\r\nHost: a\r\nx: {long}\r\ny: z\r\n\r\n"),
@@ -522,7 +521,7 @@ fn line_soup() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic_and_split_alike(
+    fn arbitrary_bytes_do_not_panic_however_split(
         text in prop_oneof![prop::collection::vec(any::<u8>(), 0..200), line_soup()],
         cut in any::<prop::sample::Index>(),
         loose in any::<bool>(),
@@ -535,14 +534,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_parses_back_to_the_same_fields(
+    fn written_heads_parse_back_to_the_same_fields(
         fields in prop::collection::vec(("[!-~&&[^:\"(),/;<=>?@\\[\\\\\\]{}]]{1,12}", "[ -~]{0,40}"), 0..20),
         remove in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         path in "/[a-z0-9?&=]{0,20}",
     ) {
         let mut text = format!("GET {path} HTTP/1.1\r\n");
         for (name, value) in &fields {
-            // Names with a meaning, such as TE, may be changed by the parser; these have none.
+            // The parser may change names with a meaning, such as TE; these have none.
             text.push_str(&format!("x-{name}:{value}\r\n"));
         }
         text.push_str("\r\n");
@@ -562,7 +561,7 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_become_a_version_is_refused_before_its_line_ends() {
+fn invalid_versions_are_refused_before_the_line_ends() {
     let strict = ParseOptions::default();
     for text in [&b"yyyy"[..], b"HTTX", b"HTTP/1.x", b"HTTP/1.10", b"http/1.1"] {
         let mut head = Head::new();

@@ -1,34 +1,34 @@
-//! Why there is no response.
+//! Errors of requests.
 
 use std::fmt;
 
-/// What failed.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The host's name has no address, or names are not resolved.
+    /// The host name has no address, or no resolver is configured.
     Name,
-    /// No connection was made.
+    /// The connection failed.
     Connect,
-    /// The TLS handshake failed, or there is nobody to trust.
+    /// The TLS handshake failed, or no trust anchors are configured.
     Tls,
-    /// A time ran out.
+    /// A timeout expired.
     Timeout,
-    /// The connection broke or ended before the response did.
+    /// The connection broke or ended before the response was complete.
     Broken,
-    /// What came is no HTTP/1 response.
+    /// The response is not valid HTTP/1.
     Protocol,
-    /// The head or the body of the response is larger than the caller takes.
+    /// The head or the body of the response exceeds the caller's limit.
     TooLarge,
-    /// The request cannot be written: a line break or the like in it.
+    /// The request cannot be encoded, for example because it contains a line break.
     Request,
 }
 
-/// A request without a response.
+/// The error of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What failed.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// Why, in a few words; may be empty.
+    /// A short description of the cause; may be empty.
     pub cause: String,
 }
 

@@ -1,4 +1,4 @@
-//! One request: its tries, and within each the connection, the request's bytes, the response.
+//! A request and its attempts: in each, the connection, sending the request, and the response.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,18 +15,16 @@ use crate::read::ResponseReader;
 use crate::settings::ClientSettings;
 use crate::url::{Url, UrlHost};
 
-/// How long to wait after a refused connection before the next try, as a backend with `retries`
-/// does; less where connecting may not take as long.
+/// Pause between a refused connection and the next attempt, as in a backend with `retries`; shorter if the connect timeout is.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sends `request` and waits for the whole response. Runs on a worker, whose time it takes for
-/// nothing but its own bytes; dropped, it closes its connection.
+/// Sends `request` and waits for the complete response. Runs on a worker and only uses CPU time for its own bytes; dropping it
+/// closes the connection.
 ///
-/// Connections that fail are tried again; so are requests that may be repeated where the server
-/// said nothing before it closed.
+/// Failed connections are retried; so are repeatable requests if the server closed without sending anything.
 ///
 /// # Errors
-/// Why there is no response, of the last try. A response is none of these whatever its status.
+/// The error of the last attempt. Any status counts as a response, not as an error.
 pub async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
     let overdue = Error::new(ErrorKind::Timeout, "the time for the whole request is over");
     timer::timeout(settings.total_timeout, tries(settings, request)).await.unwrap_or(Err(overdue))
@@ -98,7 +96,7 @@ async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) ->
     };
     stream.connect_tls(&secure.connector, name, Keep::default()).map_err(|error| failed(&error))?;
     poll_fn(|context| stream.poll_handshake(context)).await.map_err(|error| failed(&error))?;
-    // The chain was judged, but a name only where one was sent.
+    // The chain has been verified, but the name only if one was sent.
     if let (true, UrlHost::Ip(address)) = (secure.verifies, &url.host) {
         let own = stream.tls().and_then(|tls| tls.details().peer.first().cloned());
         let facts = own.as_deref().and_then(|own| tls::x509::CertificateFields::parse(own).ok());
@@ -109,7 +107,7 @@ async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) ->
     Ok(())
 }
 
-/// Sends and receives on a connection. With an error: whether the server had said anything.
+/// Sends the request and receives the response on a connection. An error comes with whether the server had sent anything.
 async fn exchange(
     settings: &ClientSettings,
     method: http::Method,
@@ -119,7 +117,7 @@ async fn exchange(
     let written = timer::timeout(settings.idle_timeout, write(stream, bytes)).await;
     match written {
         Ok(Ok(())) => {}
-        // It may have said why before it closed.
+        // The server may have sent an error response before it closed.
         Ok(Err(error)) if is_closed(&error) => {}
         Ok(Err(error)) => return Err((Error::new(ErrorKind::Broken, error), false)),
         Err(_) => {

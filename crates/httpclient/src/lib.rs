@@ -1,9 +1,7 @@
-//! An HTTP/1.1 client for what the process itself wants to know of others: one request, one
-//! response, one connection (manual, 3.10).
+//! An HTTP/1.1 client for requests of the process itself: one request, one response, one connection (manual, 3.10).
 //!
-//! [`send`] runs as a local task of a worker. It resolves the name, connects, speaks TLS where the
-//! URL says so, and gives the whole response or the reason why there is none, within the limits of
-//! [`ClientSettings`]. It follows no redirects and keeps no connection.
+//! [`send`] runs as a local task of a worker. It resolves the name, connects, uses TLS if the URL is `https`, and returns the
+//! complete response or an error, within the limits of [`ClientSettings`]. It follows no redirects and keeps no connection.
 
 #![forbid(unsafe_code)]
 

@@ -3,34 +3,34 @@
 use crate::error::{Error, ErrorKind};
 use crate::url::Url;
 
-/// A request. `Host`, `User-Agent`, `Accept` and `Connection` are added if the caller does not name
-/// them; `Content-Length` is that of the body.
+/// A request. `Host`, `User-Agent`, `Accept` and `Connection` are added unless the caller sets them; `Content-Length` is that of
+/// the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`, `POST` …
+    /// The method: `GET`, `POST` …
     pub method: String,
-    /// Where to.
+    /// The target URL.
     pub url: Url,
     /// Names and values, in the order in which they are sent.
     pub headers: Vec<(String, String)>,
-    /// The body; with an empty one no `Content-Length` is sent but where the method expects one.
+    /// The body. If it is empty, `Content-Length` is sent only for methods that expect it.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// A request for `url` without anything.
+    /// Returns a request for `url` without headers or a body.
     pub fn new(method: &str, url: Url) -> Self {
         Self { method: method.to_owned(), url, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// The same with one header more.
+    /// Returns the request with one more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// The same with a body and its type.
+    /// Returns the request with a body of this type.
     #[must_use]
     pub fn body(mut self, content_type: &str, body: Vec<u8>) -> Self {
         self.body = body;
@@ -41,10 +41,10 @@ impl Request {
         self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 
-    /// The request as bytes; its target is the whole URL if `absolute` (RFC 9112, 3.2.2).
+    /// Encodes the request; its target is the whole URL if `absolute` (RFC 9112, 3.2.2).
     ///
     /// # Errors
-    /// A method, name or value that would be something else on the wire.
+    /// The method or a header contains bytes that would change the meaning of the request.
     pub(crate) fn write(&self, absolute: bool) -> Result<Vec<u8>, Error> {
         let refused = |what: &str| Err(Error::new(ErrorKind::Request, what));
         if !http::is_token(self.method.as_bytes()) {
@@ -62,7 +62,7 @@ impl Request {
                 put(name, value);
             }
         }
-        // The body alone sets the length.
+        // The length is always that of the body.
         let frames = |name: &str| FRAMING.iter().any(|known| name.eq_ignore_ascii_case(known));
         for (name, value) in self.headers.iter().filter(|(name, _)| !frames(name)) {
             if !http::is_token(name.as_bytes()) {
@@ -89,37 +89,37 @@ impl Request {
     }
 }
 
-/// Headers that frame a request: those of the caller are not sent.
+/// Framing headers: those set by the caller are not sent.
 const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
 
-/// The name by which requests are known.
+/// The `User-Agent` of requests.
 const AGENT: &str = concat!("Weir/", env!("CARGO_PKG_VERSION"));
 
-/// A response, whole.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// Its status code; interim responses are passed over.
+    /// The status code; interim responses are skipped.
     pub status: u16,
-    /// The words behind the code.
+    /// The reason phrase.
     pub reason: String,
-    /// Names and values in the order in which they came; bytes that are no UTF-8 are replaced.
+    /// Names and values in the order received; invalid UTF-8 is replaced.
     pub headers: Vec<(String, String)>,
-    /// The body, without its chunks.
+    /// The body, with its chunks decoded.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The first value of a header, whatever the case of its name.
+    /// Returns the first value of a header; the name is compared without case.
     pub fn header<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.headers_of(name).next()
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub fn headers_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// Whether the status says that it went well (2xx).
+    /// Returns whether the status is a success (2xx).
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_must_and_what_the_caller_says_instead() {
+    fn callers_headers_replace_the_defaults() {
         let written = get("http://a.test:81/x?y#z").write(false).expect("it can be written");
         let agent = format!("User-Agent: {AGENT}\r\n");
         let expected = format!(
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_alone_frames_a_request() {
+    fn length_headers_of_the_caller_are_ignored() {
         let own = get("http://a.test").header("transfer-encoding", "chunked").header("content-LENGTH", "5");
         let written = own.body("text/plain", b"hi".to_vec()).write(false).expect("it can be written");
         let written = String::from_utf8_lossy(&written).to_ascii_lowercase();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gets_into_a_request_by_way_of_a_line_break() {
+    fn line_breaks_in_requests_are_refused() {
         for bad in [
             get("http://a.test").header("x", "1\r\ny: 2"),
             get("http://a.test").header("x: 1\r\ny", "2"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_found_in_any_case() {
+    fn header_lookup_ignores_case() {
         let headers = vec![("X-A".to_owned(), "1".to_owned()), ("x-a".to_owned(), "2".to_owned())];
         let response = Response { status: 200, reason: String::new(), headers, body: Vec::new() };
         assert_eq!((response.header("x-A"), response.header("x-b")), (Some("1"), None));

@@ -1,5 +1,5 @@
-//! How the names in URLs get addresses: by a `resolvers` section, as `do-resolve` finds them, or
-//! not at all. The system's own resolver is not asked: it would hold up a worker.
+//! Resolution of the host names in URLs: through a `resolvers` section, as in `do-resolve`, or not at all. The system's resolver is
+//! not used because it would block a worker.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use state::resolvers::ResolversSection;
 
 use crate::error::{Error, ErrorKind};
 
-/// Who is asked for addresses. The default is nobody: then URLs must have addresses.
+/// The resolver of host names. By default there is none: URLs must then contain addresses.
 #[derive(Clone, Default)]
 pub struct Names(Option<NameQuery>);
 
@@ -22,16 +22,15 @@ struct NameQuery {
 }
 
 impl Names {
-    /// Asks `section`, one of those of `sections`, for one family rather than the other if `prefer`
-    /// says so (`httpclient.resolvers.prefer`).
+    /// Resolves with `section`, one of `sections`; `prefer` selects the preferred address family (`httpclient.resolvers.prefer`).
     pub fn new(sections: Sections, section: Arc<ResolversSection>, prefer: Option<Family>) -> Self {
         Self(Some(NameQuery { sections, section, prefer }))
     }
 
-    /// The address of a name.
+    /// Resolves a name.
     ///
     /// # Errors
-    /// Nobody is asked, or nobody knows it.
+    /// There is no resolver, or the name has no address.
     pub async fn address(&self, name: &str) -> Result<IpAddr, Error> {
         let Some(asked) = &self.0 else {
             let cause = format!("`{name}` is no address, and no resolvers section is asked for names");

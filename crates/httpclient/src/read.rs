@@ -1,4 +1,4 @@
-//! Reading one response: its head, then its body as the head frames it, within the caller's limits.
+//! Reading a response: its head, then its body with the framing that the head announces, within the caller's limits.
 
 use std::future::poll_fn;
 
@@ -11,16 +11,16 @@ use crate::error::{Error, ErrorKind};
 use crate::message::Response;
 use crate::settings::ClientSettings;
 
-/// How much is read at once.
+/// Number of bytes read at once.
 const PART: usize = 16 << 10;
 
-/// The most interim responses before the one that counts.
+/// Maximum number of interim responses before the final one.
 const INTERIM_MAX: usize = 16;
 
 pub(crate) struct ResponseReader<'a> {
     settings: &'a ClientSettings,
     stream: &'a mut Stream,
-    /// Received and not used.
+    /// Received but not consumed.
     bytes: Vec<u8>,
     heard: bool,
 }
@@ -30,12 +30,12 @@ impl<'a> ResponseReader<'a> {
         Self { settings, stream, bytes: Vec::new(), heard: false }
     }
 
-    /// Whether the server said anything.
+    /// Returns whether the server has sent anything.
     pub(crate) fn heard(&self) -> bool {
         self.heard
     }
 
-    /// Receives more, up to `limit` unused bytes; `false` at the end of the connection.
+    /// Receives more bytes, up to `limit` unconsumed ones; returns `false` at the end of the connection.
     async fn more(&mut self, limit: usize) -> Result<bool, Error> {
         let begin = self.bytes.len();
         self.bytes.resize(begin + PART.min(limit.saturating_sub(begin)).max(1), 0);
@@ -157,7 +157,7 @@ impl<'a> ResponseReader<'a> {
                 break;
             }
         }
-        // Without its last word in TLS, anybody may have ended it (RFC 9112, 9.8).
+        // Without close_notify, anybody may have ended the TLS connection (RFC 9112, 9.8).
         if self.stream.tls().is_some_and(|tls| tls.ended() == PeerEnd::Cut) {
             return Err(self.cut());
         }

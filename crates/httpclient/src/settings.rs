@@ -1,4 +1,4 @@
-//! How requests are made: time, tries, limits, whom to trust.
+//! Settings of requests: timeouts, attempts, limits, trust.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,39 +10,38 @@ use tls::Connector;
 
 use crate::names::Names;
 
-/// The settings of a caller. [`ClientSettings::default`] has HAProxy's numbers, resolves no names and speaks no
-/// TLS.
+/// The settings of a caller. [`ClientSettings::default`] has HAProxy's numbers, no resolver and no TLS.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// For one connection with its TLS handshake (`httpclient.timeout.connect`).
+    /// Limit for one connection including its TLS handshake (`httpclient.timeout.connect`).
     pub connect_timeout: Duration,
-    /// From one sign of the server to the next.
+    /// Limit for the time without any progress by the server.
     pub idle_timeout: Duration,
-    /// For everything, tries that failed included.
+    /// Limit for the whole request, failed attempts included.
     pub total_timeout: Duration,
-    /// Tries after the first one (`httpclient.retries`).
+    /// Number of attempts after the first (`httpclient.retries`).
     pub retries: u32,
-    /// How TLS is spoken; `None` where it cannot be.
+    /// TLS settings; `None` if TLS is not available.
     pub secure: Option<Secure>,
-    /// A proxy for `http` URLs, which is sent the whole URL; `https` goes past it.
+    /// A proxy for `http` URLs, which gets the whole URL; `https` bypasses it.
     pub proxy: Option<SocketAddr>,
-    /// Where to connect to, whatever the URL names.
+    /// The address to connect to, overriding the one in the URL.
     pub connect_to: Option<net::Target>,
-    /// How names get addresses.
+    /// The resolver of host names.
     pub names: Names,
-    /// The most bytes of a response's head.
+    /// Maximum size of a response head in bytes.
     pub max_head: usize,
-    /// The most bytes of a response's body.
+    /// Maximum size of a response body in bytes.
     pub max_body: usize,
 }
 
-/// How TLS is spoken.
+/// The TLS settings.
 #[derive(Debug, Clone)]
 pub struct Secure {
-    /// What is offered, and whom to trust.
+    /// The client parameters and the trust anchors.
     pub connector: Arc<Connector>,
-    /// Whether the server's certificate must be good (`httpclient.ssl.verify`); then it must be for
-    /// the host of the URL, address or name.
+    /// Whether the server's certificate is verified (`httpclient.ssl.verify`), including that it is for the URL's host name or
+    /// address.
     pub verifies: bool,
 }
 
@@ -64,7 +63,7 @@ impl Default for ClientSettings {
 }
 
 impl ClientSettings {
-    /// What the plan says of such requests (`httpclient.…`); `sections` are its own.
+    /// Returns the configured settings (`httpclient.…`) of `plan`; `sections` must be those of `plan`.
     pub fn of(plan: &Plan, sections: &Sections) -> Self {
         let said = &plan.global.http_client;
         let section = said.resolvers.as_ref();

@@ -1,9 +1,9 @@
-//! Where a request goes: `http://host:port/path?query`, or with `https`.
+//! URLs of requests: `http://host:port/path?query`, or with `https`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Who is asked.
+/// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum UrlHost {
     /// An address.
@@ -22,19 +22,19 @@ impl fmt::Display for UrlHost {
     }
 }
 
-/// A URL of `http` or `https`, without a fragment and without a user.
+/// An `http` or `https` URL, without fragment and user information.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Url {
-    /// Whether it is `https`.
+    /// Whether the scheme is `https`.
     pub is_tls: bool,
-    /// Who is asked.
+    /// The host.
     pub host: UrlHost,
-    /// Its port, said or not.
+    /// The port, explicit or the default one.
     pub port: u16,
     path: Box<str>,
 }
 
-/// A text is no URL that can be asked for.
+/// The text is not a usable URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UrlError(&'static str);
 
@@ -47,10 +47,10 @@ impl fmt::Display for UrlError {
 impl std::error::Error for UrlError {}
 
 impl Url {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// Another scheme, no host, a port that is none, a user, or a character that no URL has.
+    /// Another scheme, no host, an invalid port, user information, or a character not allowed in a URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err(UrlError("a URL has no blanks and no characters outside of ASCII"));
@@ -74,12 +74,12 @@ impl Url {
         Ok(Self { is_tls, host, port: port.unwrap_or(default_port(is_tls)), path })
     }
 
-    /// The path and what follows it, as a request line has it.
+    /// Returns the path and query, as in a request line.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Host and port as the `Host` header has them: a usual port is left out.
+    /// Returns the value of the `Host` header: the default port is omitted.
     pub(crate) fn host_header(&self) -> String {
         if self.port == default_port(self.is_tls) {
             self.host.to_string()
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart_and_written_again() {
+    fn urls_round_trip() {
         for (text, again) in [
             ("http://a.test", "http://a.test/"),
             ("HTTPS://A.Test:443/B?c=/d#e", "https://a.test/B?c=/d"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn invalid_urls_are_refused() {
         for text in [
             "",
             "a.test",

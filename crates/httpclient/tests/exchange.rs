@@ -1,4 +1,4 @@
-//! Requests to servers that answer as they should, and to others.
+//! Requests to well-behaved and to misbehaving servers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use httpclient::{ClientSettings, Error, ErrorKind, Request, Response, Url, send};
 use runtime::timer;
 
-/// Runs as on a worker.
+/// Runs a future as on a worker.
 fn run<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let local = tokio::task::LocalSet::new();
@@ -19,8 +19,8 @@ fn run<F: Future>(future: F) -> F::Output {
     })
 }
 
-/// A server that gives each connection to `serve`, with how many came before; its port and how many
-/// came.
+/// Starts a server that passes each connection to `serve`, with the number of earlier ones; returns its port and the connection
+/// count.
 fn server(serve: impl Fn(TcpStream, usize) + Send + 'static) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -34,7 +34,7 @@ fn server(serve: impl Fn(TcpStream, usize) + Send + 'static) -> (u16, Arc<Atomic
     (port, count)
 }
 
-/// Reads a head, which is all that the requests here have.
+/// Reads a head; the requests here have no body.
 fn hear(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -44,12 +44,12 @@ fn hear(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// A server that answers everybody with these bytes and closes.
+/// Starts a server that answers every connection with these bytes and closes it.
 fn answering(bytes: impl Into<Vec<u8>>) -> u16 {
     let bytes = bytes.into();
     let (port, _) = server(move |mut stream, _| {
         hear(&mut stream);
-        // Who has seen enough may be gone.
+        // The client may have closed already.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(Shutdown::Write);
     });
@@ -66,7 +66,7 @@ fn get(method: &str, port: u16, settings: &ClientSettings) -> Result<Response, E
 }
 
 #[test]
-fn a_body_ends_as_its_head_says() {
+fn body_length_follows_the_head() {
     for (method, bytes, body) in [
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello", "he"),
         (
@@ -85,7 +85,7 @@ fn a_body_ends_as_its_head_says() {
 }
 
 #[test]
-fn what_is_said_of_a_response_is_all_there() {
+fn response_has_status_reason_headers_and_body() {
     let bytes = "HTTP/1.1 404 Nothing Here\r\nX-A: 1\r\nContent-Length: 0\r\nx-a: 2\r\n\r\n";
     let response = get("GET", answering(bytes), &settings()).expect("there is a response");
     assert_eq!((response.status, &*response.reason, response.is_success()), (404, "Nothing Here", false));
@@ -93,7 +93,7 @@ fn what_is_said_of_a_response_is_all_there() {
 }
 
 #[test]
-fn responses_that_are_none_are_errors_of_their_kind() {
+fn invalid_responses_are_errors_of_their_kind() {
     let long = |n: usize| "x".repeat(n);
     for (bytes, kind) in [
         (String::new(), ErrorKind::Broken),
@@ -119,7 +119,7 @@ fn responses_that_are_none_are_errors_of_their_kind() {
 }
 
 #[test]
-fn who_never_answers_is_not_waited_for_longer_than_said() {
+fn silent_servers_time_out() {
     let (port, _) = server(|stream, _| std::mem::forget(stream));
     for short in [
         ClientSettings { idle_timeout: Duration::from_millis(20), ..settings() },
@@ -128,7 +128,7 @@ fn who_never_answers_is_not_waited_for_longer_than_said() {
         let error = get("GET", port, &short).expect_err("nobody answers");
         assert_eq!(error.kind, ErrorKind::Timeout);
     }
-    // A byte now and then keeps an exchange going, but not for ever.
+    // Trickling bytes keeps an exchange alive, but not forever.
     let (port, _) = server(|mut stream, _| {
         std::thread::spawn(move || while stream.write_all(b"H").is_ok() {});
     });
@@ -138,7 +138,7 @@ fn who_never_answers_is_not_waited_for_longer_than_said() {
 }
 
 #[test]
-fn a_server_that_closed_without_a_word_is_asked_again_where_that_does_no_harm() {
+fn repeatable_requests_are_retried_if_the_server_closes() {
     let flaky = || {
         server(|mut stream, before| {
             hear(&mut stream);
@@ -157,18 +157,18 @@ fn a_server_that_closed_without_a_word_is_asked_again_where_that_does_no_harm() 
 }
 
 #[test]
-fn a_refused_connection_is_tried_as_often_as_said() {
+fn refused_connections_are_retried_up_to_the_limit() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
-    // The pause between tries is never longer than a connection may take.
+    // The pause between attempts is limited by the connect timeout.
     let hasty = ClientSettings { retries: 2, connect_timeout: Duration::from_millis(10), ..settings() };
     let error = get("GET", port, &hasty).expect_err("nobody listens");
     assert!(matches!(error.kind, ErrorKind::Connect | ErrorKind::Timeout), "{error}");
 }
 
 #[test]
-fn names_and_tls_need_somebody_to_ask() {
+fn names_and_tls_need_a_resolver_and_trust_anchors() {
     let ask = |url: &str| {
         let request = Request::new("GET", Url::parse(url).expect("it is a URL"));
         run(send(&settings(), &request)).map_err(|error| error.kind)

@@ -1,5 +1,4 @@
-//! How a script reaches the request that it runs for: through what its resumer lends it, for as long
-//! as it runs and no longer.
+//! Access of a script to the request that it runs for, lent by the caller that resumes it, only while it runs.
 
 use std::cell::Cell;
 
@@ -9,147 +8,145 @@ use scoped_tls_hkt::scoped_thread_local;
 
 use crate::payload::Payload;
 
-/// What a script sees and changes of a request, a stream or a connection.
+/// A script's access to a request, a stream or a connection.
 pub trait Bridge {
-    /// Shows what expressions see.
+    /// Calls `look` with the view for expressions.
     fn view(&self, look: &mut dyn FnMut(&Env<'_>));
 
-    /// Changes a head; says whether that went well. `None` where there is no such head to change.
+    /// Edits a head; returns whether that succeeded, or `None` if there is no such head.
     fn edit(&self, edit: &Edit<'_>) -> Option<bool> {
         let _ = edit;
         None
     }
 
-    /// What scripts keep for the rest of the request; `false` where nothing is kept.
+    /// Calls `with` with the data that scripts keep for the rest of the request; `false` if there is none.
     fn notes(&self, with: &mut dyn FnMut(&mut Notes)) -> bool {
         let _ = with;
         false
     }
 
-    /// Changes how the request is treated.
+    /// Changes the treatment of the request.
     fn set(&self, setting: Setting) {
         let _ = setting;
     }
 
-    /// The script has done with the request, which this answers, if anything does.
+    /// Ends the request, with a reply if there is one.
     fn end(&self, reply: Option<ScriptReply>) {
         let _ = reply;
     }
 
-    /// The head of a service's response.
+    /// Sets the head of a service's response.
     fn respond(&self, reply: ScriptReply) {
         let _ = reply;
     }
 
-    /// Sends a piece of a service's response, or of what goes out on a stream; says whether so much
-    /// waits by now that the script should. `None` where there is nobody to send to.
+    /// Sends part of a service's response, or of a stream's output; returns whether the script should wait until it has been sent.
+    /// `None` if there is no receiver.
     fn send(&self, bytes: &[u8]) -> Option<bool> {
         let _ = bytes;
         None
     }
 
-    /// Takes what came in, up to `most` bytes, or up to the end of a line.
+    /// Takes input, up to `most` bytes, or up to the end of a line.
     fn take(&self, most: usize, is_line: bool) -> TakenBytes {
         let _ = (most, is_line);
         TakenBytes::End
     }
 
-    /// Shows the payload of a direction that a filter may change, `of_message` that of HTTP, else the
-    /// bytes of a channel; `false` where there is none.
+    /// Calls `with` with the payload of a direction that a filter may change: that of an HTTP message if `of_message`, otherwise
+    /// the bytes of a channel. `false` if there is none.
     fn payload(&self, of_response: bool, of_message: bool, with: &mut dyn FnMut(&mut Payload)) -> bool {
         let _ = (of_response, of_message, with);
         false
     }
 
-    /// What a filter wants of its stream; `false` where that cannot be.
+    /// Applies a filter's request about its stream; `false` if that is not possible.
     fn want(&self, wanted: FilterRequest) -> bool {
         let _ = wanted;
         false
     }
 
-    /// Logs a message of this level (0 for `emerg` to 7 for `debug`) where those of the proxy go;
-    /// says whether anything took it.
+    /// Logs a message with this level (0 for `emerg` to 7 for `debug`) to the proxy's loggers; returns whether a logger took it.
     fn log(&self, level: u8, text: &[u8]) -> bool {
         let _ = (level, text);
         false
     }
 
-    /// Whether it is about a response.
+    /// Whether the context is a response.
     fn is_response(&self) -> bool {
         false
     }
 }
 
-/// What there is of what comes in.
+/// The available input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakenBytes {
-    /// This.
+    /// Some bytes.
     Bytes(Vec<u8>),
     /// Nothing yet.
     Nothing,
-    /// Nothing any more.
+    /// The end.
     End,
 }
 
-/// What a filter wants of its stream.
+/// A filter's request about its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterRequest {
-    /// To see what passes in one direction, or no more.
+    /// Start or stop seeing the data of one direction.
     Data {
-        /// Which.
+        /// The direction.
         of_response: bool,
-        /// Whether it does.
+        /// Whether to start.
         on: bool,
     },
-    /// To be called again after so many milliseconds.
+    /// Call the filter again after this many milliseconds.
     Wake(u64),
-    /// The body of a message to be of this length, `None` for one in chunks.
+    /// Set the length of a message's body, `None` for chunked.
     Length {
-        /// Whose.
+        /// The direction.
         of_response: bool,
-        /// How many bytes.
+        /// The number of bytes.
         length: Option<u64>,
     },
 }
 
-/// How a request is treated.
+/// The treatment of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
     /// The level of its log line; `None` for no line (`txn:set_loglevel`).
     LogLevel(Option<u8>),
-    /// The firewall mark of what goes to the client.
+    /// The firewall mark of packets to the client.
     Mark(u32),
-    /// The type of service of what goes to the client.
+    /// The type of service of packets to the client.
     Tos(u32),
-    /// The class in queues.
+    /// The queue priority class.
     PriorityClass(i32),
-    /// The offset in queues, in ms.
+    /// The queue priority offset, in ms.
     PriorityOffset(i32),
-    /// After how many ms an action that says so is called again.
+    /// The delay in ms before an action that asked for it is called again.
     WakeIn(u64),
 }
 
-/// An answer that a script made.
+/// A response created by a script.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptReply {
     /// The status.
     pub status: u16,
-    /// The words behind it; `None` for the usual ones.
+    /// The reason phrase; `None` for the default.
     pub reason: Option<Vec<u8>>,
-    /// Fields.
+    /// The header fields.
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// What scripts keep of a request (`txn:set_priv`), one value for the state that all workers share
-/// and one for the worker's own.
+/// The data that scripts keep for a request (`txn:set_priv`): one value for the shared state and one for the worker's own state.
 #[derive(Debug, Default)]
 pub struct Notes {
     pub(crate) kept: [Option<mlua::Value>; 2],
 }
 
-/// The bridge of a fetch or converter: it only looks.
+/// The bridge of a fetch or converter: read-only.
 pub struct EnvBridge<'a, 'e>(pub &'a Env<'e>);
 
 impl Bridge for EnvBridge<'_, '_> {
@@ -162,7 +159,7 @@ impl Bridge for EnvBridge<'_, '_> {
     }
 }
 
-/// The bridge of what is of no request.
+/// The bridge for code outside of any request.
 pub(crate) struct Nobody;
 
 impl Bridge for Nobody {
@@ -172,11 +169,11 @@ impl Bridge for Nobody {
 scoped_thread_local!(static BRIDGE: for<'a> &'a (dyn Bridge + 'a));
 
 thread_local! {
-    /// The number of the call that runs on this thread; 0 for none.
+    /// The number of the call running on this thread; 0 for none.
     static CALL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lends `bridge` to call number `call` while it runs.
+/// Lends `bridge` to the call with number `call` while it runs.
 pub(crate) fn lend<R>(call: u64, bridge: &dyn Bridge, run: impl FnOnce() -> R) -> R {
     let outer = CALL.replace(call);
     let result = BRIDGE.set(bridge, run);
@@ -184,12 +181,12 @@ pub(crate) fn lend<R>(call: u64, bridge: &dyn Bridge, run: impl FnOnce() -> R) -
     result
 }
 
-/// The number of the call that runs on this thread; 0 for none.
+/// Returns the number of the call running on this thread; 0 for none.
 pub(crate) fn current() -> u64 {
     CALL.get()
 }
 
-/// Calls `with` the bridge of call number `call`.
+/// Calls `with` with the bridge of the call with number `call`.
 ///
 /// # Errors
 /// That call is over: a script kept one of its objects.
@@ -200,7 +197,7 @@ pub(crate) fn with<R>(call: u64, with: impl FnOnce(&dyn Bridge) -> R) -> mlua::R
     Ok(BRIDGE.with(|bridge| with(bridge)))
 }
 
-/// Shows the view of call number `call`.
+/// Calls `look` with the view of the call with number `call`.
 ///
 /// # Errors
 /// As [`with`].

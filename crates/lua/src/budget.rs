@@ -1,14 +1,13 @@
-//! The limits of a script that runs: instructions of a turn, time of a turn, time of the whole call.
+//! The limits of a running script: instructions per turn, time per turn, total time of the call.
 //!
-//! The interpreter calls the hook every [`STEP`] instructions at most. A script that has used up the
-//! instructions of its turn yields; one that has used up its time is abandoned. It yields once more,
-//! without being unwound: a script that catches errors at each of its calls would take time for each of
-//! them. Where Lua cannot yield, as within a comparison for `table.sort`, each further instruction gets
-//! an error until it can.
+//! The interpreter calls the hook at least every [`STEP`] instructions. A script that has used up the instructions of its turn
+//! yields; one that has used up its time is abandoned. It yields once more, without being unwound: a script that catches errors at
+//! each of its calls would take time for each of them. If Lua cannot yield, as within a comparison for `table.sort`, each further
+//! instruction gets an error until it can.
 //!
-//! Lua disables the hook inside finalizers and inside the message handler of an error that the hook
-//! raised, and a coroutine counts its own instructions. `prelude/bounds.lua` and
-//! `prelude/scheduling.lua` therefore call [`is_over`] in such places, as do loops of the host.
+//! Lua disables the hook inside finalizers and inside the message handler of an error that the hook raised, and a coroutine counts
+//! its own instructions. `prelude/bounds.lua` and `prelude/scheduling.lua` therefore call [`is_over`] in such places, as do loops
+//! of the host.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -16,25 +15,24 @@ use std::time::{Duration, Instant};
 use mlua::debug::HookTriggers;
 use mlua::{Error, Lua, VmState};
 
-/// The error of a script that exceeds its time.
+/// The error of a script that exceeds its time limit.
 pub(crate) const TIMEOUT: &str = "execution timeout";
 
-/// The most instructions between two looks at the clock. An instruction can take milliseconds: it may
-/// copy a long string.
+/// Maximum number of instructions between two checks of the clock. An instruction can take milliseconds: it may copy a long string.
 const STEP: u32 = 1000;
 
 /// The limits of one turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TurnLimits {
-    /// The longest time that it may take; `None` for no limit.
+    /// The time limit; `None` for no limit.
     pub(crate) allowed: Option<Duration>,
-    /// Whether it gives up its turn after the configured number of instructions.
+    /// Whether it yields after the configured number of instructions.
     pub(crate) yields: bool,
     /// Whether it is the first turn of its call.
     pub(crate) is_first: bool,
 }
 
-/// The turn that runs on this thread.
+/// The turn running on this thread.
 #[derive(Debug, Default)]
 struct ScriptTurn {
     /// Whether there is one; files that are being loaded have no limits.
@@ -42,15 +40,15 @@ struct ScriptTurn {
     limits: TurnLimits,
     /// The time when it began, or when the clock was first read in it.
     since: Option<Instant>,
-    /// Calls of the hook.
+    /// Number of calls of the hook.
     steps: u32,
-    /// The place of the script when it was found to have exceeded its time.
+    /// The position of the script when it was found to have exceeded its time.
     expired: Option<ScriptPosition>,
-    /// Calls of the hook since then.
+    /// Number of calls of the hook since then.
     late_steps: u32,
 }
 
-/// A place in the code that runs.
+/// A position in the running code.
 #[derive(Debug, Clone)]
 struct ScriptPosition {
     /// File and line.
@@ -60,7 +58,7 @@ struct ScriptPosition {
 }
 
 impl ScriptTurn {
-    /// The time that is left, if it is limited.
+    /// Returns the remaining time, if it is limited.
     fn left(&mut self) -> Option<Duration> {
         let allowed = self.limits.allowed.filter(|_| self.is_running)?;
         if self.expired.is_some() {
@@ -78,14 +76,13 @@ thread_local! {
 /// The outcome of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
-    /// The time that it took, as far as it was measured.
+    /// The time that it took, if measured.
     pub(crate) time: Duration,
-    /// The place of the script when it exceeded its time.
+    /// The position of the script when it exceeded its time.
     pub(crate) expired: Option<String>,
 }
 
-/// Runs a turn. A call within a turn of another script, as of a fetch, is also limited by the time
-/// that is left to the outer turn.
+/// Runs a turn. A call within a turn of another script, such as a fetch, is also limited by the remaining time of the outer turn.
 pub(crate) fn within<R>(mut limits: TurnLimits, run: impl FnOnce() -> R) -> (R, Used) {
     let outer = TURN.with_borrow_mut(ScriptTurn::left);
     limits.allowed = match (limits.allowed, outer) {
@@ -101,8 +98,8 @@ pub(crate) fn within<R>(mut limits: TurnLimits, run: impl FnOnce() -> R) -> (R, 
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
 
-/// Installs the hook: a turn has this number of instructions. To be repeated after a turn that exceeded
-/// its time, which replaced the hook.
+/// Installs the hook: a turn has this number of instructions. Must be repeated after a turn that exceeded its time, which replaced
+/// the hook.
 pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
     let step = instructions.clamp(1, STEP);
     let triggers = HookTriggers::new().every_nth_instruction(step);
@@ -123,13 +120,12 @@ pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
     })
 }
 
-/// Whether the turn that runs has exceeded its time. If so, the coroutine that called gets an error at
-/// each further instruction.
+/// Whether the current turn has exceeded its time. If so, the calling coroutine gets an error at each further instruction.
 pub(crate) fn is_over(lua: &Lua) -> bool {
     if !is_late() {
         return false;
     }
-    // A coroutine whose calls are all of the prelude is named by the script that resumed it.
+    // If all calls of a coroutine are in the prelude, the position is that of the script that resumed it.
     if !TURN.with_borrow(|turn| turn.expired.as_ref().is_some_and(|place| place.is_script)) {
         let place = place(lua);
         TURN.with_borrow_mut(|turn| {
@@ -138,7 +134,7 @@ pub(crate) fn is_over(lua: &Lua) -> bool {
             }
         });
     }
-    // The global hook is set without memory and without room on the stack. `watch` puts it back.
+    // Setting the global hook needs neither memory nor stack space. `watch` restores it.
     let every = HookTriggers::new().every_nth_instruction(1);
     let _ = lua.set_global_hook(every, |lua, _| match is_over(lua) {
         true => abandon(),
@@ -147,11 +143,11 @@ pub(crate) fn is_over(lua: &Lua) -> bool {
     true
 }
 
-/// Of so many instructions of a turn that has exceeded its time, all but one get an error. That one
-/// yields, or is executed if the coroutine cannot yield; a loop has more instructions than that.
+/// Once a turn has exceeded its time, one in this many instructions yields, or is executed if the coroutine cannot yield; the
+/// others get an error. A loop has more instructions than that.
 const ERRORS: u32 = 4;
 
-/// What the hook does with an instruction of a turn that has exceeded its time.
+/// Decides about an instruction of a turn that has exceeded its time.
 fn abandon() -> mlua::Result<VmState> {
     let steps = TURN.with_borrow_mut(|turn| {
         turn.late_steps = turn.late_steps.wrapping_add(1);
@@ -160,22 +156,22 @@ fn abandon() -> mlua::Result<VmState> {
     if steps % ERRORS == 1 { Ok(VmState::Yield) } else { Err(timeout()) }
 }
 
-/// Whether the turn that runs has exceeded its time.
+/// Whether the current turn has exceeded its time.
 pub(crate) fn is_late() -> bool {
     TURN.with_borrow_mut(ScriptTurn::left) == Some(Duration::ZERO)
 }
 
-/// The error of the turn that has exceeded its time.
+/// Returns the error of the turn that has exceeded its time.
 pub(crate) fn timeout() -> Error {
     let place = TURN.with_borrow(|turn| turn.expired.as_ref().map(|place| place.text.clone()));
     let place = place.unwrap_or_default();
     Error::runtime(format!("{place}: {TIMEOUT}"))
 }
 
-/// The most calls that are searched for one of a script.
+/// How many call levels are searched for a script.
 const MOST_LEVELS: usize = 1024;
 
-/// The place of the script that runs, or of the prelude if no script is near.
+/// Returns the position in the running script, or in the prelude if no script is found.
 fn place(lua: &Lua) -> ScriptPosition {
     let mut first = None;
     for level in 0..MOST_LEVELS {

@@ -1,5 +1,5 @@
-//! Calls of functions that scripts registered: those that may wait ([`RunningCall`]), and fetches and
-//! converters, which expressions run to their end.
+//! Calls of registered script functions: those that may wait ([`RunningCall`]), and fetches and converters, which expressions run
+//! to their end.
 
 use sample::script::FunctionFacts;
 use sample::{Env, Value};
@@ -10,7 +10,7 @@ use crate::function::{Function, FunctionKind};
 use crate::running::{CallStep, RunningCall};
 
 impl Function {
-    /// A call that is to run.
+    /// Creates a call.
     pub fn call(&self) -> RunningCall {
         let (state, _) = self.home();
         let allowed = match self.kind {
@@ -20,7 +20,7 @@ impl Function {
         RunningCall::new(state.clone(), allowed)
     }
 
-    /// Runs it to its end, which takes no waiting.
+    /// Runs it to its end; waiting is not possible.
     fn run(&self, env: &Env<'_>, value: Option<&Value<'_>>, args: &[&[u8]]) -> Option<Value<'static>> {
         let mut running = self.call();
         let bridge = EnvBridge(env);

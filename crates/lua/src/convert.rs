@@ -1,9 +1,9 @@
-//! Values of the proxy as values of scripts, and back.
+//! Conversion of values between the proxy and scripts.
 
 use mlua::{Lua, Value as LuaValue};
 use sample::{Scratch, Value};
 
-/// A value for scripts: numbers and, where `keeps_booleans`, booleans as they are, all else as text.
+/// Converts a value for scripts: numbers and, if `keeps_booleans`, booleans keep their type; everything else becomes text.
 pub(crate) fn to_lua(lua: &Lua, value: Option<Value<'_>>, keeps_booleans: bool) -> mlua::Result<LuaValue> {
     Ok(match value {
         None => LuaValue::Nil,
@@ -17,7 +17,7 @@ pub(crate) fn to_lua(lua: &Lua, value: Option<Value<'_>>, keeps_booleans: bool) 
     })
 }
 
-/// A value as text; the empty one where there is none.
+/// Converts a value to text; an absent one to the empty text.
 pub(crate) fn to_text(lua: &Lua, value: Option<Value<'_>>) -> mlua::Result<LuaValue> {
     match value {
         Some(Value::Str(bytes) | Value::Bin(bytes) | Value::Method(bytes)) => {
@@ -34,11 +34,11 @@ fn text(lua: &Lua, value: &Value<'_>) -> mlua::Result<LuaValue> {
     lua.create_string(&**text).map(LuaValue::String)
 }
 
-/// What a script gave: numbers are integers, and what is neither number, text nor boolean is false.
+/// Converts a value from a script: numbers become integers, and anything but a number, text or boolean becomes false.
 pub(crate) fn from_lua(value: &LuaValue) -> Value<'static> {
     match value {
         LuaValue::Integer(number) => Value::Int(*number),
-        // As Lua's own conversion: what has a fraction is no integer.
+        // As in Lua's own conversion, a number with a fraction is not an integer.
         LuaValue::Number(number) if number.fract() == 0.0 && number.abs() < 9e18 => {
             Value::Int(*number as i64)
         }
@@ -49,7 +49,7 @@ pub(crate) fn from_lua(value: &LuaValue) -> Value<'static> {
     }
 }
 
-/// An argument of a fetch or converter as the configuration would write it.
+/// Converts an argument of a fetch or converter to its form in the configuration.
 pub(crate) fn argument(value: &LuaValue) -> Option<String> {
     Some(match value {
         LuaValue::String(text) => base::raw::text_of(&text.as_bytes()).into_owned(),
@@ -61,7 +61,7 @@ pub(crate) fn argument(value: &LuaValue) -> Option<String> {
     })
 }
 
-/// A number, whole or not.
+/// Returns a number, integer or not.
 pub(crate) fn number(value: &mlua::Value) -> Option<f64> {
     match value {
         mlua::Value::Integer(number) => Some(*number as f64),

@@ -1,18 +1,18 @@
-//! Why scripts come to no good end, in words.
+//! Why script calls fail, as text.
 
 use crate::budget::TIMEOUT;
 
-/// Why a call came to no good end.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallFailure {
     /// An error, with its file and line.
     Error(String),
-    /// It took too long, where this says.
+    /// It exceeded its time, at this position.
     Late(String),
 }
 
 impl CallFailure {
-    /// What logs say of it.
+    /// Returns the text for logs.
     pub fn text(&self) -> String {
         match self {
             Self::Error(message) => format!("runtime error: {message}"),
@@ -21,7 +21,7 @@ impl CallFailure {
     }
 }
 
-/// What an error says: the place and the message, in one line.
+/// Returns the position and message of an error, as one line.
 pub(crate) fn message_of(error: &mlua::Error) -> String {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => return message_of(cause),

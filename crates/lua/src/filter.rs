@@ -1,7 +1,7 @@
-//! Filters that scripts registered (`core.register_filter`): as a line of the configuration declares
-//! them, and the one of a stream, whose functions are called as the stream goes on.
+//! Filters registered by scripts (`core.register_filter`): as declared by a configuration line, and as created for a stream, with
+//! functions called during the stream.
 //!
-//! Their functions do not wait: each runs to its end at once, within the time of a turn.
+//! Their functions cannot wait: each runs to its end at once, within the time of a turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::native::FOR_HTTP;
 use crate::running::{CallStep, RunningCall};
 use crate::state::State;
 
-/// A filter as scripts registered it, in each of their states: its class, and what makes one of a line
-/// of the configuration.
+/// A filter registered by scripts, for each of their states: its class, and the function that creates one from a configuration
+/// line.
 #[derive(Debug)]
 pub struct FilterClass {
     pub(crate) name: Box<str>,
     pub(crate) homes: Vec<(Arc<State>, Table, Function)>,
 }
 
-/// A filter as a line of the configuration declares it.
+/// A filter declared by a configuration line.
 #[derive(Debug)]
 pub struct FilterDeclared {
     name: Box<str>,
-    /// Whether it can filter streams of HTTP.
+    /// Whether it can filter HTTP streams.
     pub is_for_http: bool,
     homes: Vec<(Arc<State>, Table)>,
 }
 
-/// The functions that a filter may have.
+/// The callback functions of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Callback {
@@ -39,13 +39,13 @@ pub enum Callback {
     Start = 0,
     /// A direction has ended.
     End = 1,
-    /// The head of a message is about to leave.
+    /// The head of a message is about to be sent.
     Headers = 2,
-    /// Payload of a message came in.
+    /// Payload of a message was received.
     Payload = 3,
     /// The payload of a message has ended.
     MessageEnd = 4,
-    /// Bytes of a stream came in.
+    /// Bytes of a stream were received.
     Bytes = 5,
 }
 
@@ -61,17 +61,17 @@ impl Callback {
         }
     }
 
-    /// Whether it is about a message of HTTP, and not about a channel.
+    /// Whether it concerns an HTTP message rather than a channel.
     fn is_of_message(self) -> bool {
         matches!(self, Self::Headers | Self::Payload | Self::MessageEnd)
     }
 }
 
 impl FilterClass {
-    /// Makes one of a line with these words; `None` where the script wants none.
+    /// Creates a filter from a line with these words; `None` if the script does not want one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The script's error.
     pub fn declare(&self, words: &[String]) -> Result<Option<FilterDeclared>, String> {
         let mut declared = FilterDeclared { name: self.name.clone(), is_for_http: false, homes: Vec::new() };
         for (state, class, make) in &self.homes {
@@ -105,15 +105,15 @@ impl FilterClass {
 }
 
 impl FilterDeclared {
-    /// Its name, without `lua.`.
+    /// Returns its name, without `lua.`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The filter of a stream; `None` where it wants none of it.
+    /// Creates the filter of a stream; `None` if it is not interested.
     ///
     /// # Errors
-    /// It failed, which is logged.
+    /// It failed, which has been logged.
     pub fn start(self: &Arc<Self>, bridge: &dyn Bridge) -> Result<Option<ScriptFilter>, CallFailure> {
         let state = match &*self.homes {
             [(only, _)] => only,
@@ -139,7 +139,7 @@ impl FilterDeclared {
         Ok(Some(ScriptFilter { declared: self.clone(), state: state.clone(), object, has: has as u8 }))
     }
 
-    /// What a function returned, which must have come to its end.
+    /// Returns the result of a function, which must have completed.
     fn done(
         &self,
         running: &RunningCall,
@@ -156,11 +156,10 @@ impl FilterDeclared {
     }
 }
 
-/// What is told where a function of a filter waits.
+/// The error if a filter function waits.
 const NO_WAITING: &str = "yield not allowed";
 
-/// The time that a function of a filter has: it holds up others of its worker, so that it has no more
-/// than a turn.
+/// Returns the time limit of a filter function: it blocks its worker, so it gets no more than one turn.
 fn allowed(state: &State) -> Option<Duration> {
     let settings = &state.settings;
     settings.session.into_iter().chain(settings.burst).min()
@@ -172,7 +171,7 @@ pub struct ScriptFilter {
     declared: Arc<FilterDeclared>,
     state: Arc<State>,
     object: Value,
-    /// Which functions it has.
+    /// A bit mask of its functions.
     has: u8,
 }
 
@@ -182,10 +181,10 @@ impl ScriptFilter {
         self.has & (1 << callback as u8) != 0
     }
 
-    /// Calls a function about one direction; the number that it returned, if it did.
+    /// Calls a function for one direction; returns its numeric result, if any.
     ///
     /// # Errors
-    /// It failed, which is logged.
+    /// It failed, which has been logged.
     pub fn call(
         &self,
         bridge: &dyn Bridge,

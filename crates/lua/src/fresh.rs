@@ -1,5 +1,4 @@
-//! Makes a state of the interpreter: Lua's libraries as far as scripts may use them, the functions of
-//! the host, and the prelude over them.
+//! Creates an interpreter state: the Lua libraries that scripts may use, the functions of the host, and the prelude on top of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +10,7 @@ use crate::native;
 use crate::settings::{Libraries, LuaSettings};
 use crate::state::State;
 
-/// A state without scripts; `number` is what they see as `core.thread`.
+/// Creates a state without scripts; `number` is visible to them as `core.thread`.
 pub(crate) fn state(
     number: usize,
     settings: &Arc<LuaSettings>,
@@ -83,8 +82,7 @@ fn libraries(wanted: Libraries) -> StdLib {
     all.iter().filter(|(is_wanted, _)| *is_wanted).fold(StdLib::COROUTINE, |all, (_, one)| all | *one)
 }
 
-/// Adds paths. Libraries in C are not loaded: nothing would
-/// bound what they do.
+/// Adds search paths. Libraries in C are not loaded, since nothing could limit them.
 fn prepare_libraries(lua: &Lua, settings: &LuaSettings) -> mlua::Result<()> {
     let globals = lua.globals();
     if let Ok(package) = globals.get::<Table>("package")
@@ -99,8 +97,8 @@ fn prepare_libraries(lua: &Lua, settings: &LuaSettings) -> mlua::Result<()> {
     globals.set("print", print(lua)?)
 }
 
-/// `print` as Lua defines it (reference manual, 6.1), except that it does not wait for the reader of
-/// standard output: that would stop the worker.
+/// `print` as defined by Lua (reference manual, 6.1), except that it does not wait for the reader of standard output, which would
+/// block the worker.
 fn print(lua: &Lua) -> mlua::Result<Function> {
     let to_string: Function = lua.globals().get("tostring")?;
     lua.create_function(move |_, values: Variadic<Value>| {
@@ -112,7 +110,7 @@ fn print(lua: &Lua) -> mlua::Result<Function> {
             line.extend_from_slice(&to_string.call::<mlua::LuaString>(value)?.as_bytes());
         }
         line.push(b'\n');
-        // A line that is lost does not end the script.
+        // A lost line does not end the script.
         let _ = base::output::Standard::Output.write(&line);
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Functions that scripts registered, as the configuration names them. `calling` calls them.
+//! Functions registered by scripts, by their names in the configuration. `calling` calls them.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use sample::script::Use;
 
 use crate::state::State;
 
-/// What a function was registered as.
+/// The kind of a registered function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FunctionKind {
-    /// An action for these rule sets, with so many words behind its name.
+    /// An action for these rule sets, with this many arguments after its name.
     Action {
-        /// `tcp-req` and so on.
+        /// The rule sets: `tcp-req` and so on.
         sets: Vec<String>,
-        /// How many words.
+        /// The number of arguments.
         words: usize,
     },
     /// A fetch.
     Fetch,
     /// A converter.
     Converter,
-    /// A service that answers requests of HTTP.
+    /// A service that answers HTTP requests.
     HttpService,
-    /// A service that speaks over a connection.
+    /// A service that handles a TCP connection.
     TcpService,
 }
 
 impl FunctionKind {
-    /// The name that it is found by: of an action, with its rule set before it.
+    /// Returns the name for lookups: for an action, prefixed with its rule set.
     pub(crate) fn key(&self, name: &str) -> Box<str> {
         match self {
             Self::Action { sets, .. } => format!("{}/{name}", sets.first().map_or("", |set| set)).into(),
@@ -36,7 +36,7 @@ impl FunctionKind {
         }
     }
 
-    /// What it is used as.
+    /// Returns where it is used.
     pub fn used(&self) -> Use {
         match self {
             Self::Action { .. } => Use::Action,
@@ -47,19 +47,19 @@ impl FunctionKind {
     }
 }
 
-/// A function that a script registered.
+/// A registered function.
 #[derive(Debug)]
 pub struct Function {
     /// Its name, without `lua.`.
     pub name: Box<str>,
-    /// What it is for.
+    /// Its kind.
     pub kind: FunctionKind,
-    /// It in the state that all workers share, or in the one of each worker.
+    /// The function in the shared state, or in each worker's own state.
     pub(crate) homes: Vec<(Arc<State>, mlua::Function)>,
 }
 
 impl Function {
-    /// It in the state that the calling worker uses.
+    /// Returns the function for the calling worker's state.
     pub(crate) fn home(&self) -> &(Arc<State>, mlua::Function) {
         match &*self.homes {
             [only] => only,

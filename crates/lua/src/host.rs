@@ -1,5 +1,4 @@
-//! What scripts ask of the process around them: to run beside requests, to speak over sockets, to
-//! make requests, to log. The binary does it.
+//! Services of the surrounding process for scripts: background tasks, sockets, requests, logging. Implemented by the binary.
 
 use std::sync::Arc;
 
@@ -11,26 +10,24 @@ use crate::running::{CallStep, RunningCall};
 use crate::signal::Signal;
 use crate::state::State;
 
-/// Who does for scripts what they cannot.
+/// The process's services for scripts.
 pub trait ScriptHost: Send + Sync {
-    /// Logs a message that is of no request; says whether a logger took it.
+    /// Logs a message outside of any request; returns whether a logger took it.
     fn log(&self, level: u8, text: &[u8]) -> bool;
-    /// The statistics of something, as `show stat` and `show info` have them; none where there is no
-    /// such thing.
+    /// Returns the statistics of an object, as in `show stat` and `show info`; empty if it does not exist.
     fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)>;
-    /// The machine's name.
+    /// Returns the host name.
     fn machine(&self) -> String;
     /// Runs a task on the calling worker.
     fn spawn(&self, task: ScriptTask);
-    /// Runs a command of the runtime socket; what it answers. One that takes its time goes on after
-    /// this.
+    /// Runs a command of the runtime socket; returns its output. A slow command continues in the background.
     ///
     /// # Errors
-    /// What it says.
+    /// Its error message.
     fn command(&self, words: &[String]) -> Result<String, String>;
 }
 
-/// A function that runs beside requests.
+/// A background function.
 #[derive(Debug, Clone)]
 pub struct ScriptTask {
     pub(crate) state: Arc<State>,
@@ -45,19 +42,19 @@ impl ScriptTask {
         Self { state: state.clone(), run, args, over: None }
     }
 
-    /// Has this signal given when it is over.
+    /// Sets the signal to give when it is over.
     pub(crate) fn tell(self, over: Signal) -> Self {
         Self { over: Some(over), ..self }
     }
 
-    /// It is over, whatever came of it.
+    /// Marks it as over, with any result.
     pub fn end(&self) {
         if let Some(over) = &self.over {
             over.notify();
         }
     }
 
-    /// Begins it.
+    /// Starts it.
     pub fn begin(&self, bridge: &dyn Bridge) -> (RunningCall, CallStep) {
         let mut running = RunningCall::new(self.state.clone(), self.state.settings.task);
         let step = running.begin_task(bridge, &self.run, &self.args);
@@ -65,13 +62,13 @@ impl ScriptTask {
     }
 }
 
-/// A command of the runtime socket that a script registered.
+/// A runtime socket command registered by a script.
 #[derive(Debug, Clone)]
 pub struct ScriptCommand {
     state: Arc<State>,
-    /// The words that it begins with.
+    /// The words that it starts with.
     pub(crate) path: Vec<String>,
-    /// What is said of it.
+    /// Its help text.
     pub(crate) usage: String,
     run: mlua::Function,
 }
@@ -81,7 +78,7 @@ impl ScriptCommand {
         Self { state: state.clone(), path, usage, run }
     }
 
-    /// Begins it with the words behind its own.
+    /// Starts it with the words after its own.
     pub fn begin(&self, bridge: &dyn Bridge, args: &[String]) -> (RunningCall, CallStep) {
         let mut running = RunningCall::new(self.state.clone(), self.state.settings.service);
         let step = running.begin_command(bridge, &self.run, args);

@@ -1,4 +1,4 @@
-//! What scripts ask for: sockets and requests of their own.
+//! Sockets and requests opened by scripts.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -8,11 +8,11 @@ use mlua::{MultiValue, Table, UserData, Value};
 
 use crate::convert::number;
 
-/// A socket, as scripts hold it: the host has the connection, by this number.
+/// A socket, as held by scripts: the host has the connection, under this number.
 #[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
-    /// Gone when no script holds it any more.
+    /// Dropped when no script refers to it any more.
     held: Arc<()>,
 }
 
@@ -26,27 +26,27 @@ impl Default for Handle {
 
 impl UserData for Handle {}
 
-/// What can be done with a socket.
+/// An operation on a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketWork {
-    /// It is connected, in the clear.
+    /// Connect without TLS.
     Connect,
-    /// It is connected, with TLS.
+    /// Connect with TLS.
     ConnectTls,
-    /// The text is sent.
+    /// Send the text.
     Send,
-    /// A line, all, or so many bytes are received.
+    /// Receive a line, everything, or a number of bytes.
     Receive,
-    /// It is closed.
+    /// Close it.
     Close,
-    /// The address of the other end is asked for.
+    /// Return the peer's address.
     Peer,
-    /// The address of this end is asked for.
+    /// Return the local address.
     Name,
 }
 
 impl SocketWork {
-    /// As the prelude names it.
+    /// Returns the operation by its name in the prelude.
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "connect" => Self::Connect,
@@ -61,20 +61,20 @@ impl SocketWork {
     }
 }
 
-/// What is done with a socket.
+/// A request for a socket operation.
 #[derive(Debug)]
 pub struct SocketOp {
-    /// Which.
+    /// The number of the socket.
     pub number: u64,
-    /// Gone when no script holds it any more.
+    /// Dropped when no script refers to the socket any more.
     pub held: Weak<()>,
-    /// What.
+    /// The operation.
     pub what: SocketWork,
-    /// The address, what is sent, or what is to be received.
+    /// The address, the data to send, or what to receive.
     pub text: Vec<u8>,
     /// The port.
     pub port: Option<u16>,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Option<Duration>,
 }
 
@@ -96,20 +96,20 @@ impl SocketOp {
     }
 }
 
-/// A request of a script's own.
+/// An HTTP request made by a script.
 #[derive(Debug)]
 pub struct ScriptRequest {
     /// The method.
     pub method: String,
-    /// Where to.
+    /// The URL.
     pub url: String,
     /// Names and values.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// Where to connect to instead.
+    /// An alternative address to connect to.
     pub destination: Option<String>,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Option<Duration>,
 }
 

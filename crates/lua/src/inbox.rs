@@ -1,8 +1,6 @@
-//! What waits for a handler of events: a queue that what happens is put in, on whatever thread, and
-//! that the handler's task takes from.
+//! The inbox of an event handler: a bounded queue of events, filled from any thread and drained by the handler's task.
 //!
-//! The queue is bounded. A handler that does not keep up misses events until it has caught up, and
-//! one message says so.
+//! A handler that is too slow misses events until it has caught up, and one message reports that.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,34 +10,34 @@ use state::events::{self, OrderEvent, ServerEvent, Subscriber};
 
 use crate::signal::Signal;
 
-/// So many events wait for one handler.
+/// Maximum number of queued events per handler.
 const MOST: usize = 4096;
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone)]
 pub(crate) enum Happened {
-    /// To a server.
+    /// Of a server.
     Server(Arc<ServerEvent>),
-    /// To a certificate that is ordered.
+    /// Of an ordered certificate.
     Order(Arc<OrderEvent>),
-    /// To a pattern list, at this second.
+    /// Of a pattern list, at this second.
     Pattern(pattern::ListChange, i64),
 }
 
-/// What waits for one handler.
+/// The queue of one handler.
 pub(crate) struct Inbox {
     waiting: Mutex<InboxWaiter>,
     pub(crate) signal: Signal,
-    /// Says that events are missed.
+    /// Reports that events are missed.
     warn: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 #[derive(Debug, Default)]
 struct InboxWaiter {
     events: VecDeque<Happened>,
-    /// Whether events are missed until there is nothing left of those before.
+    /// Whether events are dropped until the queue is empty.
     is_paused: bool,
-    /// Whether nothing is wanted any more.
+    /// Whether it is closed.
     is_closed: bool,
 }
 
@@ -75,7 +73,7 @@ impl Inbox {
         self.signal.notify();
     }
 
-    /// The next event.
+    /// Takes the next event.
     pub(crate) fn take(&self) -> Option<Happened> {
         let mut waiting = self.waiting();
         let next = waiting.events.pop_front();
@@ -85,7 +83,7 @@ impl Inbox {
         next
     }
 
-    /// Nothing is wanted any more.
+    /// Closes the queue.
     fn close(&self) {
         let mut waiting = self.waiting();
         waiting.is_closed = true;
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_handler_misses_events_until_it_has_caught_up_and_is_told_once() {
+    fn slow_handlers_miss_events_until_they_catch_up() {
         let warned = Arc::new(AtomicUsize::new(0));
         let count = warned.clone();
         let inbox = Inbox::new(move |_| {
@@ -139,11 +137,11 @@ mod tests {
         (0..2 * MOST).for_each(|_| put());
         assert_eq!(warned.load(Relaxed), 1);
         let taken = std::iter::from_fn(|| {
-            // What comes meanwhile is missed.
+            // Events during the pause are dropped.
             put();
             inbox.take()
         });
-        // The last of those before ends the pause, so that the one put behind it counts again.
+        // Taking the last of the earlier events ends the pause, so that the one added afterwards counts again.
         assert_eq!(taken.take(MOST + 1).count(), MOST + 1);
         inbox.close();
         put();

@@ -1,12 +1,12 @@
-//! Scripts in Lua 5.4, with the classes of HAProxy's Lua API.
+//! Lua 5.4 scripts, with the classes of HAProxy's Lua API.
 //!
-//! A [`Program`] holds the states that `lua-load` and `lua-load-per-thread` made, and what their
-//! files registered. A call of a registered function is a coroutine ([`RunningCall`]): it is resumed on
-//! the worker of its request, says what it waits for ([`Wait`]), and reaches the request through a
-//! [`Bridge`] that lives as long as it runs. Instructions, time and memory are counted.
+//! A [`Program`] holds the states created by `lua-load` and `lua-load-per-thread`, and the functions registered by their files. A
+//! call of a registered function is a coroutine ([`RunningCall`]): it is resumed on the worker of its request, yields the event
+//! that it waits for ([`Wait`]), and accesses the request through a [`Bridge`] that lives as long as it runs. Instructions, time
+//! and memory are limited.
 //!
-//! There is no I/O here: who resumes waits for it (`proxy` for requests, the binary for tasks).
-//! `config` loads; `mlua` is named in this crate alone.
+//! There is no I/O here: the caller that resumes does the waiting (`proxy` for requests, the binary for tasks). `config` loads the
+//! files; only this crate uses `mlua`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Loading the files of a configuration.
+//! Loads the script files of a configuration.
 
 use std::sync::Arc;
 
@@ -16,17 +16,16 @@ use crate::state::{State, StateHome};
 /// Why a file could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadFailed {
-    /// Which of the scripts it was; `None` where the interpreter itself would not start.
+    /// The index of the script; `None` if the interpreter itself could not be started.
     pub script: Option<usize>,
-    /// What is wrong, with file and line.
+    /// The error, with file and line.
     pub message: String,
 }
 
-/// Loads all files, the shared state's first and then each worker's, in the order in which they were
-/// said.
+/// Loads all files, the shared state's first and then each worker's, in configuration order.
 ///
 /// # Errors
-/// The first file of each state that does not load.
+/// The first file of each state that cannot be loaded.
 pub fn load(
     settings: LuaSettings,
     scripts: &[Script],
@@ -44,7 +43,7 @@ fn load_all(settings: LuaSettings, scripts: &[Script], workers: usize) -> Result
         has(false).then_some(0).into_iter().chain(1..=if has(true) { workers } else { 0 }).collect();
     let mut program = Program::new(settings.clone(), shared.clone());
     let mut failed = Vec::new();
-    // What is allowed is allowed to all of them together.
+    // The memory limit applies to all states together.
     let each = settings.max_memory / numbers.len().max(1);
     for number in numbers {
         match load_state(number, &settings, &shared, (each, workers), scripts) {
@@ -92,7 +91,7 @@ fn run(state: &State, script: &Script) -> Result<(), String> {
             .iter()
             .map(|text| state.lua.create_string(&*base::raw::bytes_of(text)).map(Value::String))
             .collect::<mlua::Result<_>>()?;
-        // A first line that names an interpreter is none of Lua's.
+        // A shebang line is not valid Lua.
         let text = if text.starts_with(b"#") { [b"--", &text[..]].concat() } else { text };
         state.lua.load(text).set_name(format!("@{shown}")).call::<()>(arguments)
     };

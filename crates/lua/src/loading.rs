@@ -1,11 +1,11 @@
-//! What files reach of the configuration while they are loaded.
+//! Access to the configuration for scripts that are being loaded.
 
 use sample::pattern::{MatchMethod, View};
 use scoped_tls_hkt::scoped_thread_local;
 
-/// What files may ask of the configuration while they are loaded.
+/// Access to the configuration while files are loaded.
 pub trait Loading {
-    /// The map in that file, to be looked into in this way.
+    /// Returns the map in that file, with this match method.
     ///
     /// # Errors
     /// It cannot be read.
@@ -14,12 +14,12 @@ pub trait Loading {
 
 scoped_thread_local!(static LOADING: for<'a> &'a (dyn Loading + 'a));
 
-/// Asks the configuration that is being loaded, if one is.
+/// Calls `ask` with the configuration being loaded, if there is one.
 pub(crate) fn loading<R>(ask: impl FnOnce(&dyn Loading) -> R) -> Option<R> {
     LOADING.is_set().then(|| LOADING.with(|loading| ask(loading)))
 }
 
-/// Lends the configuration that is being loaded to what `run` loads.
+/// Lends the configuration being loaded to scripts loaded by `run`.
 pub(crate) fn lend<R>(names: &dyn Loading, run: impl FnOnce() -> R) -> R {
     LOADING.set(names, run)
 }

@@ -1,21 +1,21 @@
-//! Lua's patterns (manual, section 6.4.1), matched in steps that the caller can end: a pattern with
-//! several repetitions may take exponential time.
+//! Lua's patterns (manual, section 6.4.1), matched in steps that the caller can stop: a pattern with several repetitions may take
+//! exponential time.
 //!
-//! Callers: `native::strings`, for subjects that Lua's own matcher might take long for. Both have the
-//! same limits on depth and captures, and the same messages.
+//! Callers: `native::strings`, for subjects that Lua's own matcher might take long for. Both have the same limits on depth and
+//! captures, and the same messages.
 
-/// The most captures of a pattern.
+/// Maximum number of captures in a pattern.
 const CAPTURES: usize = 32;
-/// The deepest recursion.
+/// Maximum recursion depth.
 const DEPTH: u32 = 200;
-/// Steps between two calls of the caller's check.
+/// Number of steps between two calls of the caller's check.
 const STEPS: u32 = 4096;
 const ESCAPE: u8 = b'%';
 
-/// A pattern that is malformed, or a match that was ended: the message.
+/// The message for a malformed pattern, or a match that was stopped.
 pub(crate) type MatchFailed = String;
 
-/// What a capture holds.
+/// The value of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatchCapture {
     /// A part of the subject: its start and length.
@@ -35,7 +35,7 @@ enum Length {
 pub(crate) struct Matcher<'a> {
     text: &'a [u8],
     pattern: &'a [u8],
-    /// Whether the match is to end, asked every [`STEPS`] steps.
+    /// Whether to stop the match, checked every [`STEPS`] steps.
     is_over: &'a dyn Fn() -> bool,
     steps: u32,
     depth: u32,
@@ -44,17 +44,17 @@ pub(crate) struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    /// One that asks `is_over` from time to time whether to stop.
+    /// Creates a matcher that regularly calls `is_over` to check whether to stop.
     pub(crate) fn new(text: &'a [u8], pattern: &'a [u8], is_over: &'a dyn Fn() -> bool) -> Self {
         let captures = [(0, Length::Open); CAPTURES];
         Self { text, pattern, is_over, steps: 0, depth: 0, captures, level: 0 }
     }
 
-    /// The first match that begins at `from` or later, and does not end at `last`: its start and end.
-    /// An `anchored` pattern matches at `from` only; its `^` is not part of `pattern`.
+    /// Returns the start and end of the first match that begins at `from` or later, and does not end at `last`. An `anchored`
+    /// pattern matches at `from` only; its `^` is not part of `pattern`.
     ///
     /// # Errors
-    /// The pattern is malformed or too complex, or the caller's check ended the search.
+    /// The pattern is malformed or too complex, or the caller's check stopped the search.
     pub(crate) fn search(
         &mut self,
         from: usize,
@@ -72,7 +72,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// The captures of a match; the whole match if the pattern has none.
+    /// Returns the captures of a match; the whole match if the pattern has none.
     ///
     /// # Errors
     /// A capture was not closed.
@@ -80,10 +80,10 @@ impl<'a> Matcher<'a> {
         (0..self.level.max(1)).map(|number| self.capture(number, start, end)).collect()
     }
 
-    /// The capture of that number, from 0.
+    /// Returns the capture with that number, from 0.
     ///
     /// # Errors
-    /// There is none, or it was not closed.
+    /// It does not exist, or was not closed.
     pub(crate) fn capture(
         &self,
         number: usize,
@@ -103,7 +103,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the last match has captures of its own.
+    /// Whether the last match has explicit captures.
     pub(crate) fn has_captures(&self) -> bool {
         self.level > 0
     }
@@ -121,7 +121,7 @@ impl<'a> Matcher<'a> {
         self.pattern.get(at).copied()
     }
 
-    /// Matches the pattern from `at` on the subject from `place` on: where the match ends.
+    /// Matches the pattern from `at` on against the subject from `place` on; returns the end of the match.
     fn run(&mut self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         self.depth += 1;
         if self.depth >= DEPTH {
@@ -175,7 +175,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Where the class that begins at `at` ends.
+    /// Returns the end of the class that begins at `at`.
     fn class_end(&self, at: usize) -> Result<usize, MatchFailed> {
         let mut next = at + 1;
         match self.at(at) {
@@ -199,7 +199,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether one byte of the subject is of the class from `at` to `behind`.
+    /// Whether a byte of the subject is in the class from `at` to `behind`.
     fn single(&self, place: usize, at: usize, behind: usize) -> bool {
         let Some(&byte) = self.text.get(place) else { return false };
         match self.pattern[at] {
@@ -210,7 +210,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether a byte is of the set from `at` to its closing bracket.
+    /// Whether a byte is in the set from `at` to its closing bracket.
     fn set(&self, byte: u8, at: usize, bracket: usize) -> bool {
         let negated = self.pattern[at + 1] == b'^';
         let mut at = at + 1 + usize::from(negated);
@@ -284,7 +284,7 @@ impl<'a> Matcher<'a> {
         Ok(end)
     }
 
-    /// `%bxy`: where it ends.
+    /// `%bxy`: returns the end of the match.
     fn balanced(&mut self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         let (Some(opening), Some(closing)) = (self.at(at), self.at(at + 1)) else {
             return Err("malformed pattern (missing arguments to '%b')".to_owned());
@@ -307,7 +307,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `%f[set]`: where the pattern goes on.
+    /// `%f[set]`: returns where the pattern continues.
     fn frontier(&self, place: usize, at: usize) -> Result<Option<usize>, MatchFailed> {
         if self.at(at) != Some(b'[') {
             return Err("missing '[' after '%f' in pattern".to_owned());
@@ -319,7 +319,7 @@ impl<'a> Matcher<'a> {
         Ok(is_one.then_some(behind))
     }
 
-    /// `%1`: where the repetition of a capture ends.
+    /// `%1`: returns the end of the repeated capture.
     fn repeated(&mut self, place: usize, digit: u8) -> Result<Option<usize>, MatchFailed> {
         let invalid = || format!("invalid capture index %{}", digit - b'0');
         let number = usize::from(digit).checked_sub(usize::from(b'1')).ok_or_else(invalid)?;
@@ -339,7 +339,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether a byte is of the class that a letter names, or is that byte.
+/// Whether a byte is in the class denoted by a letter, or equals that letter.
 fn is_of_class(byte: u8, class: u8) -> bool {
     let is_in = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -352,23 +352,22 @@ fn is_of_class(byte: u8, class: u8) -> bool {
         b'u' => byte.is_ascii_uppercase(),
         b'w' => byte.is_ascii_alphanumeric(),
         b'x' => byte.is_ascii_hexdigit(),
-        // Not in the manual any more.
+        // No longer in the manual.
         b'z' => byte == 0,
         _ => return class == byte,
     };
     is_in != class.is_ascii_uppercase()
 }
 
-/// Whether a pattern has no character with a meaning of its own.
+/// Whether a pattern has no special characters.
 pub(crate) fn is_plain(pattern: &[u8]) -> bool {
     !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }
 
-/// Steps that a search may take in Lua's own matcher, which nothing interrupts: less than a
-/// millisecond.
+/// Maximum number of steps for a search in Lua's own matcher, which cannot be interrupted: less than a millisecond.
 const SHORT: f64 = 100_000.0;
 
-/// The longest subject on which every search for a pattern is short.
+/// Returns the maximum length of a subject for which every search for a pattern is short.
 pub(crate) fn longest_short(pattern: &[u8]) -> usize {
     let is_repetition = |(at, &byte): (usize, &u8)| match byte {
         b'*' | b'+' | b'-' | b'?' => true,
@@ -376,7 +375,7 @@ pub(crate) fn longest_short(pattern: &[u8]) -> usize {
         _ => false,
     };
     let repetitions = pattern.iter().enumerate().filter(|found| is_repetition(*found)).count();
-    // A search that is not anchored begins at each byte.
+    // An unanchored search begins at each byte.
     let power = repetitions + usize::from(pattern.first() != Some(&b'^'));
     let each = SHORT / pattern.len().max(1) as f64;
     (each.powf(1.0 / power.max(1) as f64) as usize).saturating_sub(1)
@@ -388,7 +387,7 @@ mod tests {
     use mlua::{Function, Lua, MultiValue, Value};
     use proptest::prelude::*;
 
-    /// What Lua's own `string.find` returns, or its message.
+    /// Returns the result of Lua's own `string.find`, or its message.
     fn by_lua(lua: &Lua, text: &[u8], pattern: &[u8]) -> Result<Vec<Value>, String> {
         let find: Function = lua.load("string.find").eval().expect("it is there");
         let given = (lua.create_string(text).expect("memory"), lua.create_string(pattern).expect("memory"));
@@ -396,7 +395,7 @@ mod tests {
         found.map(|values| values.into_iter().collect()).map_err(|error| error.to_string())
     }
 
-    /// The same by ours.
+    /// Returns the same with this matcher.
     fn by_us(lua: &Lua, text: &[u8], pattern: &[u8]) -> Result<Vec<Value>, String> {
         let anchored = pattern.first() == Some(&b'^');
         let mut matcher = Matcher::new(text, &pattern[usize::from(anchored)..], &|| false);
@@ -428,8 +427,8 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn searches_find_what_those_of_lua_find(pattern in pieces(), text in "[abc1 ()_\0-]{0,12}") {
-            // `string.find` looks for such a text as it is.
+        fn searches_match_those_of_lua(pattern in pieces(), text in "[abc1 ()_\0-]{0,12}") {
+            // `string.find` treats such a text literally.
             prop_assume!(!is_plain(&pattern));
             let lua = Lua::new();
             match (by_lua(&lua, text.as_bytes(), &pattern), by_us(&lua, text.as_bytes(), &pattern)) {
@@ -441,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_patterns_end_when_the_caller_says() {
+    fn exponential_patterns_stop_on_request() {
         let text = [b'a'; 64];
         let pattern = "a-".repeat(20) + "b";
         let calls = std::cell::Cell::new(0);

@@ -1,5 +1,5 @@
-//! Names that scripts say while they run: fetches and converters with their arguments, variables,
-//! proxies. What they mean is worked out once and kept, within a bound.
+//! Names used by running scripts: fetches and converters with their arguments, variables, proxies. They are resolved once and
+//! cached, within limits.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,52 +20,52 @@ use sample::{Acls, Names, Place, Scope};
 use state::Mode;
 use state::table::Table;
 
-/// So many uses of fetches, of converters and of variables are kept ready.
+/// Maximum number of cached uses of fetches, of converters and of variables.
 const KEPT: usize = 1024;
 
-/// So many variables may be named that the configuration does not name.
+/// Maximum number of variables that the configuration does not use.
 const NAMED: usize = 4096;
 
-/// What names mean once the configuration is read.
+/// The names known once the configuration is read.
 #[derive(Debug)]
 pub struct KnownNames {
     /// Proxies.
     pub directory: Arc<Directory>,
     /// Stick tables.
     pub tables: HashMap<Box<str>, Arc<Table>>,
-    /// How many counters may be tracked.
+    /// Number of trackable stick counters.
     pub stick_counters: u32,
     /// The variables of the configuration.
     pub variables: Variables,
     /// Its pattern lists, to which functions that run before the first connection may add maps.
     pub lists: Mutex<Arc<PatternSets>>,
-    /// The e-mails of proxies that send any, by their names.
+    /// The email settings of proxies, by name.
     pub mailing: HashMap<Box<str>, Mailing>,
 }
 
 impl KnownNames {
-    /// The pattern list of that name or number.
+    /// Returns the pattern list with that name or number.
     pub(crate) fn list(&self, name: &str) -> Option<Arc<List>> {
         locked(&self.lists).find(name)
     }
 }
 
-/// The e-mails of a proxy, for scripts that send them (`email-alert`, `mailers` sections).
+/// The email settings of a proxy, for scripts that send them (`email-alert`, `mailers` sections).
 #[derive(Debug, Clone)]
 pub struct Mailing {
-    /// Whether each check is told (`option log-health-checks`).
+    /// Whether each check is reported (`option log-health-checks`).
     pub tells_checks: bool,
-    /// The least severe syslog level that is told.
+    /// The least severe syslog level to report.
     pub level: u8,
     /// The mail servers: names and addresses.
     pub servers: Vec<(Box<str>, SocketAddr)>,
-    /// How long handing an e-mail over may take.
+    /// The time limit for delivering an email.
     pub limit: Duration,
-    /// How mail servers are greeted; `None` for the machine's own name.
+    /// The name in the greeting of mail servers; `None` for the host name.
     pub hello: Option<Box<str>>,
-    /// Who writes.
+    /// The sender.
     pub from: Box<str>,
-    /// To whom.
+    /// The recipient.
     pub to: Box<str>,
 }
 
@@ -99,17 +99,17 @@ impl Names for KnownNames {
     }
 }
 
-/// What the states of a program share of this.
+/// The names shared by the states of a program.
 #[derive(Default)]
 pub(crate) struct SharedNames {
     known: OnceLock<KnownNames>,
-    /// Who does for scripts what they cannot; there is nobody while files are being loaded.
+    /// The process's services; not set while files are being loaded.
     host: OnceLock<Box<dyn ScriptHost>>,
     to_loggers: bool,
     to_stderr: Stderr,
-    /// Whether scripts send the e-mails about servers.
+    /// Whether scripts send the emails about servers.
     sends_mail: AtomicBool,
-    /// The queues of events that scripts subscribed to.
+    /// The event queues of scripts.
     inboxes: Mutex<Vec<Weak<Inbox>>>,
     scope: Mutex<OwnScope>,
 }
@@ -120,7 +120,7 @@ impl std::fmt::Debug for SharedNames {
     }
 }
 
-/// In what names are compiled: the variables of the configuration and those that scripts add.
+/// The scope for compiling names: the variables of the configuration and those added by scripts.
 #[derive(Debug, Default)]
 struct OwnScope {
     variables: RefCell<Variables>,
@@ -133,18 +133,18 @@ impl SharedNames {
         Self { to_loggers: settings.to_loggers, to_stderr: settings.to_stderr, ..Self::default() }
     }
 
-    /// Who does for scripts what they cannot, from now on.
+    /// Sets the process's services.
     pub(crate) fn serve(&self, host: Box<dyn ScriptHost>) {
-        // Told once, when the workers start.
+        // Called once, when the workers start.
         let _ = self.host.set(host);
     }
 
-    /// Who does.
+    /// Returns the process's services.
     pub(crate) fn host(&self) -> Option<&dyn ScriptHost> {
         self.host.get().map(|host| &**host)
     }
 
-    /// Logs a message that is of no request, where the settings say.
+    /// Logs a message outside of any request, according to the settings.
     pub(crate) fn tell(&self, level: u8, text: &[u8]) {
         let taken = self.to_loggers && self.host().is_some_and(|host| host.log(level, text));
         if self.to_stderr == Stderr::On || self.to_stderr == Stderr::Auto && !taken {
@@ -152,7 +152,7 @@ impl SharedNames {
         }
     }
 
-    /// Notes a queue of events.
+    /// Registers an event queue.
     pub(crate) fn keep_inbox(&self, inbox: &Arc<Inbox>) {
         let mut inboxes = locked(&self.inboxes);
         inboxes.retain(|inbox| inbox.strong_count() > 0);
@@ -164,36 +164,36 @@ impl SharedNames {
         locked(&self.inboxes).drain(..).filter_map(|inbox| inbox.upgrade()).for_each(|inbox| inbox.end());
     }
 
-    /// Scripts send the e-mails about servers (`core.use_native_mailers_config`).
+    /// Lets scripts send the emails about servers (`core.use_native_mailers_config`).
     pub(crate) fn use_mailers(&self) {
         self.sends_mail.store(true, Relaxed);
     }
 
-    /// Whether they do.
+    /// Whether scripts send the emails about servers.
     pub(crate) fn sends_mail(&self) -> bool {
         self.sends_mail.load(Relaxed)
     }
 
-    /// The e-mails of a proxy, where scripts send them.
+    /// Returns the email settings of a proxy, if scripts send the emails.
     pub(crate) fn mailing(&self, proxy: &str) -> Option<&Mailing> {
         self.known().filter(|_| self.sends_mail())?.mailing.get(proxy)
     }
 
-    /// What names mean from now on.
+    /// Sets the known names.
     pub(crate) fn know(&self, known: KnownNames) {
         *self.scope().variables.borrow_mut() = known.variables.aside();
-        // Told once, when the configuration is read.
+        // Called once, when the configuration is read.
         let _ = self.known.set(known);
     }
 
-    /// These are the pattern lists from now on.
+    /// Replaces the pattern lists.
     pub(crate) fn know_lists(&self, lists: Arc<PatternSets>) {
         if let Some(known) = self.known() {
             *locked(&known.lists) = lists;
         }
     }
 
-    /// What names mean, once that is known.
+    /// Returns the known names, once set.
     pub(crate) fn known(&self) -> Option<&KnownNames> {
         self.known.get()
     }
@@ -231,7 +231,7 @@ impl SharedNames {
     }
 }
 
-/// What one state keeps.
+/// The cache of one state.
 #[derive(Debug)]
 pub(crate) struct Called {
     pub(crate) shared: Arc<SharedNames>,
@@ -250,7 +250,7 @@ impl Called {
         Self { shared, kept: Mutex::default() }
     }
 
-    /// The fetch that `words` name, the first its name, the others its arguments.
+    /// Returns the fetch for `words`: its name and its arguments.
     pub(crate) fn fetch(&self, words: Vec<String>) -> Result<Arc<CalledFetch>, String> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.fetches.get(&*words) {
@@ -262,7 +262,7 @@ impl Called {
         Ok(made)
     }
 
-    /// The converter that `words` name.
+    /// Returns the converter for `words`.
     pub(crate) fn convert(&self, words: Vec<String>) -> Result<Arc<CalledConvert>, String> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.converts.get(&*words) {
@@ -274,7 +274,7 @@ impl Called {
         Ok(made)
     }
 
-    /// The variable of that name; one that nothing names yet where `adds`, as long as there is room.
+    /// Returns the variable with that name; if `adds`, an unknown one is added, as long as there is room.
     pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
         let mut kept = locked(&self.kept);
         if let Some(known) = kept.variables.get(name) {
@@ -290,7 +290,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Keeps a value; of very many different ones none are kept any more.
+/// Caches a value, up to the limit.
 fn keep<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, value: V) {
     if map.len() < KEPT {
         map.insert(key, value);

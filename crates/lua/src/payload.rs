@@ -1,43 +1,42 @@
-//! What a filter sees and changes of one direction of a stream: what came in and has not been passed
-//! on, and what it passes on.
+//! The data of one direction of a stream as a filter sees and changes it: input that has not been passed on, and output.
 
-/// The payload before one filter, and behind it.
+/// The payload before and after one filter.
 #[derive(Debug, Default)]
 pub struct Payload {
-    /// What came in and was not passed on yet.
+    /// Input that was not passed on yet.
     pub input: Vec<u8>,
-    /// What was passed on since whoever holds this took it last.
+    /// Output since it was last taken by the holder.
     pub output: Vec<u8>,
-    /// So much may wait on either side.
+    /// Limit for each of them.
     pub limit: usize,
-    /// Whether nothing more comes in.
+    /// Whether the input has ended.
     pub is_ended: bool,
-    /// Whether who looks for more than came in may wait for it, as actions of rules may.
+    /// Whether a script that needs more input may wait for it, as rule actions may.
     pub waits: bool,
-    /// Whether a filter ended the message before its time: what still comes is left out.
+    /// Whether a filter ended the message early, so that further input is dropped.
     pub is_cut: bool,
-    /// Whether a filter keeps the end of the message back: it means to say more.
+    /// Whether a filter delays the end of the message because it will send more.
     pub is_open: bool,
 }
 
 impl Payload {
-    /// One that may hold so much on either side.
+    /// Creates a payload with this limit for input and output.
     pub fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Whether no more fits in.
+    /// Whether the input is full.
     pub fn is_full(&self) -> bool {
         self.input.len() >= self.limit
     }
 
-    /// Whether more may come in.
+    /// Whether more input may arrive.
     pub fn may_receive(&self) -> bool {
         !self.is_ended && !self.is_cut
     }
 
-    /// Whether `length` bytes from a place on, all that fits where it is below 0, or a line where that
-    /// is asked for, are still to come, and may be waited for.
+    /// Whether the requested data is incomplete and may be waited for: `length` bytes from an offset, a full buffer if it is
+    /// negative, or a line if `is_line`.
     pub(crate) fn lacks(&self, offset: i64, length: Option<i64>, is_line: bool) -> bool {
         if !self.waits || !self.may_receive() || self.is_full() {
             return false;
@@ -52,7 +51,7 @@ impl Payload {
         }
     }
 
-    /// A place of the input: from its end where `offset` is below 0. `None` for one behind its end.
+    /// Returns the index for an offset: from the end of the input if negative. `None` if it is after the end.
     fn place(&self, offset: i64) -> Option<usize> {
         let length = self.input.len();
         match usize::try_from(offset) {
@@ -61,20 +60,20 @@ impl Payload {
         }
     }
 
-    /// A part of the input: `length` bytes from a place on, as far as there are so many, or all.
+    /// Returns a part of the input: `length` bytes from an offset, or fewer if it ends earlier, or all.
     pub(crate) fn part(&self, offset: i64, length: Option<usize>) -> Option<std::ops::Range<usize>> {
         let start = self.place(offset)?;
         let rest = self.input.len() - start;
         Some(start..start + length.unwrap_or(rest).min(rest))
     }
 
-    /// Puts bytes in at a place; says whether they fit.
+    /// Inserts bytes at an offset; returns whether they fit.
     pub(crate) fn insert(&mut self, bytes: &[u8], offset: i64) -> Option<bool> {
         let place = self.place(offset)?;
         Some(self.splice(place..place, bytes))
     }
 
-    /// Puts bytes in the place of a part; says whether they fit.
+    /// Replaces a part; returns whether the new bytes fit.
     pub(crate) fn splice(&mut self, part: std::ops::Range<usize>, bytes: &[u8]) -> bool {
         let fits = self.input.len() - part.len() + bytes.len() <= self.limit;
         if fits {
@@ -83,7 +82,7 @@ impl Payload {
         fits
     }
 
-    /// Passes on the first `most` bytes, or as many as there are; how many those were.
+    /// Passes on the first `most` bytes, or fewer if there are not as many; returns their number.
     pub fn forward(&mut self, most: usize) -> usize {
         let count = most.min(self.input.len());
         if count == self.input.len() && self.output.is_empty() {
@@ -94,7 +93,7 @@ impl Payload {
         count
     }
 
-    /// Passes bytes on before all that came in; says whether there is room.
+    /// Sends bytes ahead of all input; returns whether there is room.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let fits = self.output.len() + bytes.len() <= self.limit;
         if fits {
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn places_count_from_either_end_and_none_is_behind_the_end() {
+    fn offsets_count_from_both_ends_and_stay_within_the_input() {
         let payload = of("abcdef");
         for (offset, length, expected) in [
             (0, None, Some(0..6)),
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_must_fit_and_what_is_passed_on_leaves_in_order() {
+    fn insertions_must_fit_and_output_keeps_its_order() {
         let mut payload = of("abcdef");
         assert_eq!(payload.insert(b"12345", 0), Some(false));
         assert_eq!(payload.insert(b"12", -1), Some(true));

@@ -1,4 +1,4 @@
-//! All that the scripts of a configuration are: their states and what they registered.
+//! The scripts of a configuration: their states and registrations.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -47,20 +47,20 @@ impl Program {
         }
     }
 
-    /// Adds a state and what its files registered.
+    /// Adds a state and the registrations of its files.
     pub(crate) fn add(&mut self, state: &Arc<State>, registered: ScriptRegistry) {
         merge(&mut self.loading, state, registered.functions);
         for (name, class, make) in registered.filters {
             let known = self.filters.entry(name.clone());
             let homes = &mut known.or_insert_with(|| FilterClass { name, homes: Vec::new() }).homes;
-            // Of two by one name the first counts, as with functions.
+            // The first of two with the same name counts, as for functions.
             if !homes.iter().any(|(home, ..)| home.number == 0 || home.number == state.number) {
                 homes.push((state.clone(), class, make));
             }
         }
         self.inits.extend(registered.inits.into_iter().map(|run| (state.clone(), run)));
         self.keep_tasks(state, registered.tasks);
-        // Of those by the same words the first counts: each worker's state has one.
+        // The first of two with the same words counts: each worker's state has one.
         for command in registered.commands {
             if !self.commands.iter().any(|own| own.path == command.0) {
                 self.commands.push(ScriptCommand::new(state, command));
@@ -80,46 +80,46 @@ impl Program {
         self.functions = loading.into_iter().map(|(key, function)| (key, Arc::new(function))).collect();
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &LuaSettings {
         &self.settings
     }
 
-    /// The function of that name.
+    /// Returns the function with that name.
     pub fn function(&self, used: Use, name: &str) -> Option<Arc<Function>> {
         self.functions.get(&(used, Box::from(name))).cloned()
     }
 
-    /// The filter of that name, as scripts registered it.
+    /// Returns the filter with that name, as registered by scripts.
     pub fn filter(&self, name: &str) -> Option<&FilterClass> {
         self.filters.get(name)
     }
 
-    /// The names of all filters.
+    /// Returns the names of all filters.
     pub fn filters(&self) -> impl Iterator<Item = &str> {
         self.filters.keys().map(|name| &**name)
     }
 
-    /// The names of all functions of that use.
+    /// Returns the names of all functions for that use.
     pub fn names(&self, used: Use) -> Vec<Box<str>> {
         self.functions.keys().filter(|(of, _)| *of == used).map(|(_, name)| name.clone()).collect()
     }
 
-    /// Tells what names mean, once the configuration is read.
+    /// Sets the known names, once the configuration is read.
     pub fn know(&self, known: KnownNames) {
         self.shared.know(known);
     }
 
-    /// Tells which pattern lists there are from now on.
+    /// Replaces the pattern lists.
     pub fn know_lists(&self, lists: Arc<PatternSets>) {
         self.shared.know_lists(lists);
     }
 
-    /// Runs what files registered to be run before the first connection (`core.register_init`), which
-    /// may load maps by `names`.
+    /// Runs the functions registered to run before the first connection (`core.register_init`), which may load maps through
+    /// `names`.
     ///
     /// # Errors
-    /// What an error of theirs says.
+    /// The message of a script error.
     pub fn init(&self, names: &dyn Loading) -> Result<(), String> {
         loading::lend(names, || self.run_inits())
     }
@@ -148,28 +148,28 @@ impl Program {
         Ok(())
     }
 
-    /// Another program takes its place: what its scripts subscribed to is told to them no more.
+    /// Called when another program replaces this one: ends all subscriptions of its scripts.
     pub fn retire(&self) {
         self.shared.close_inboxes();
     }
 
-    /// Whether scripts send the e-mails about servers.
+    /// Whether scripts send the emails about servers.
     pub fn sends_mail(&self) -> bool {
         self.shared.sends_mail()
     }
 
-    /// The variable of that name, which begins with its scope, for agents that set variables of scripts.
-    /// With `adds` an unknown one is added, as long as there is room.
+    /// Returns the variable with that name, which includes its scope, for agents that set script variables. With `adds` an unknown
+    /// one is added, as long as there is room.
     pub fn variable(&self, name: &str, adds: bool) -> Option<Var> {
         self.shared.variable(name, adds)
     }
 
-    /// Has `host` do what scripts cannot, now that the workers start.
+    /// Sets the process's services when the workers start.
     pub fn serve(&self, host: Box<dyn ScriptHost>) {
         self.shared.serve(host);
     }
 
-    /// The tasks that begin on the worker of this number.
+    /// Returns the tasks that start on the worker with this number.
     pub fn tasks(&self, worker: usize) -> Vec<ScriptTask> {
         let is_its = |task: &&ScriptTask| match task.state.number {
             0 => worker == 0,
@@ -179,13 +179,13 @@ impl Program {
         tasks.iter().filter(is_its).cloned().collect()
     }
 
-    /// The command that begins with these words, all of which its function gets.
+    /// Returns the command that starts with these words, all of which are passed to its function.
     pub fn command(&self, words: &[String]) -> Option<&ScriptCommand> {
         let fits = |command: &&ScriptCommand| words.starts_with(&command.path);
         self.commands.iter().filter(fits).max_by_key(|command| command.path.len())
     }
 
-    /// The words of each command, and its usage.
+    /// Returns the words of each command, and its help text.
     pub fn usages(&self) -> Vec<(String, String)> {
         self.commands.iter().map(|command| (command.path.join(" "), command.usage.clone())).collect()
     }
@@ -196,7 +196,7 @@ impl Program {
     }
 }
 
-/// An action for several rule sets as one for each: others may have the same name elsewhere.
+/// Splits an action for several rule sets into one for each: another action may have the same name elsewhere.
 fn by_set(
     (kind, name, run): (FunctionKind, Box<str>, mlua::Function),
 ) -> Vec<(FunctionKind, Box<str>, mlua::Function)> {
@@ -205,7 +205,7 @@ fn by_set(
     sets.into_iter().map(one).collect()
 }
 
-/// Puts together what one state and another registered by the same name.
+/// Merges functions that several states registered under the same name.
 fn merge(
     functions: &mut HashMap<(Use, Box<str>), Function>,
     state: &Arc<State>,
@@ -215,7 +215,7 @@ fn merge(
         let key = kind.key(&name);
         let function =
             functions.entry((kind.used(), key)).or_insert_with(|| Function { name, kind, homes: Vec::new() });
-        // Of two by one name the first counts: the shared state's, or the first of one state.
+        // The first of two with the same name counts: the shared state's, or the first of one state.
         if !function.homes.iter().any(|(home, _)| home.number == 0 || home.number == state.number) {
             function.homes.push((state.clone(), run));
         }

@@ -1,4 +1,4 @@
-//! Checks that `docs/lua.md` tells what scripts have and have not.
+//! Checks that `docs/lua.md` matches the available functions.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::name_cache::SharedNames;
 use crate::settings::LuaSettings;
 use crate::state::State;
 
-/// Members that are made for an object when it is, and stand in no table of its class.
+/// Members created per object, which are not in the table of a class.
 const OF_OBJECTS: &[&str] = &[
     "Proxy.name",
     "Proxy.uuid",
@@ -99,7 +99,7 @@ fn has(state: &State, name: &str) -> bool {
 }
 
 #[test]
-fn the_reference_tells_what_there_is() {
+fn the_reference_is_complete() {
     let settings = Arc::new(LuaSettings::default());
     let shared = Arc::new(SharedNames::new(&settings));
     let state = fresh::state(0, &settings, &shared, 0, 1).expect("a state");

@@ -1,4 +1,4 @@
-//! A call of a function of a script: a coroutine from its first instruction to its last.
+//! A call of a script function: a coroutine from its first instruction to its last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,14 +15,14 @@ use crate::function::{Function, FunctionKind};
 use crate::state::State;
 use crate::wait::{Wait, WaitAnswer, code};
 
-/// How far a call came.
+/// The progress of a call.
 #[derive(Debug)]
 pub enum CallStep {
-    /// To its end, with what it returned.
+    /// It has ended, with these results.
     Done(MultiValue),
-    /// To where it waits.
+    /// It waits.
     Wait(Wait),
-    /// No further.
+    /// It failed.
     Failed(CallFailure),
 }
 
@@ -31,23 +31,23 @@ pub enum CallStep {
 pub struct RunningCall {
     state: Arc<State>,
     thread: Option<Thread>,
-    /// Its number: objects of its request are good for this call alone.
+    /// Its number: objects of its request are only valid during this call.
     number: u64,
-    /// The time that it may still compute.
+    /// The remaining computing time.
     left: Option<Duration>,
-    /// The longest time of one turn.
+    /// The time limit of one turn.
     burst: Option<Duration>,
-    /// Whether it gives up its turn after a number of instructions.
+    /// Whether it yields after a number of instructions.
     yields: bool,
-    /// Turns that it had.
+    /// Number of turns so far.
     turns: u64,
 }
 
-/// Calls so far.
+/// Number of calls so far.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Numbers that this thread may give, so that threads seldom meet.
+    /// Numbers reserved for this thread, to reduce contention.
     static NUMBERS: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
 }
 
@@ -63,7 +63,7 @@ fn next_number() -> u64 {
     })
 }
 
-/// The shorter of two times, each of which may be unlimited.
+/// Returns the shorter of two times, each of which may be unlimited.
 fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -71,7 +71,7 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// A function in front of its arguments, as coroutines take them.
+/// Returns a function followed by its arguments, as coroutines expect them.
 fn call_of(run: &mlua::Function, args: &[LuaValue]) -> MultiValue {
     let mut all: MultiValue = args.iter().cloned().collect();
     all.push_front(LuaValue::Function(run.clone()));
@@ -84,17 +84,17 @@ impl RunningCall {
         Self { state, thread: None, number: next_number(), left: allowed, burst, yields: true, turns: 0 }
     }
 
-    /// A call before the workers start, which has no limits of time.
+    /// Creates a call before the workers start, without time limits.
     pub(crate) fn unlimited(state: Arc<State>) -> Self {
         Self { burst: None, ..Self::new(state, None) }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Begins an action.
+    /// Starts an action.
     pub fn begin_action(&mut self, bridge: &dyn Bridge, function: &Function, words: &[Box<str>]) -> CallStep {
         let state = self.state.clone();
         let (_, own) = function.home();
@@ -114,7 +114,7 @@ impl RunningCall {
         }
     }
 
-    /// Begins a service.
+    /// Starts a service.
     pub fn begin_service(&mut self, bridge: &dyn Bridge, function: &Function) -> CallStep {
         let state = self.state.clone();
         let (_, own) = function.home();
@@ -123,7 +123,7 @@ impl RunningCall {
         self.resume_with(bridge, (serve, own, self.number as i64))
     }
 
-    /// Begins a function that gets these arguments only, and gives up its turns.
+    /// Starts a function with only these arguments, which may yield.
     pub(crate) fn begin_task(
         &mut self,
         bridge: &dyn Bridge,
@@ -133,7 +133,7 @@ impl RunningCall {
         self.resume_with(bridge, call_of(run, args))
     }
 
-    /// Runs a function that gets these arguments only, without giving up its turn.
+    /// Runs a function with only these arguments, without yielding.
     pub(crate) fn begin_alone(
         &mut self,
         bridge: &dyn Bridge,
@@ -143,7 +143,7 @@ impl RunningCall {
         self.look(bridge, call_of(run, args))
     }
 
-    /// Begins a command of the runtime socket.
+    /// Starts a runtime socket command.
     pub(crate) fn begin_command(
         &mut self,
         bridge: &dyn Bridge,
@@ -164,7 +164,7 @@ impl RunningCall {
         }
     }
 
-    /// Begins a fetch, or a converter of `value`.
+    /// Starts a fetch, or a converter of `value`.
     pub(crate) fn begin_looking<'t>(
         &mut self,
         bridge: &dyn Bridge,
@@ -199,14 +199,14 @@ impl RunningCall {
         self.yields = false;
         self.left = shorter(self.left, self.burst);
         let mut step = self.resume_with(bridge, args);
-        // A value that the script yields does not end the call.
+        // A value yielded by the script does not end the call.
         while let CallStep::Wait(Wait::Turn) = step {
             step = self.resume_with(bridge, ());
         }
         step
     }
 
-    /// Goes on with what it waited for.
+    /// Continues with the result of a wait.
     pub fn resume(&mut self, bridge: &dyn Bridge, answer: WaitAnswer) -> CallStep {
         match answer {
             WaitAnswer::Nothing => self.resume_with(bridge, ()),
@@ -230,7 +230,7 @@ impl RunningCall {
             *left = left.saturating_sub(used.time);
         }
         if let Some(place) = used.expired {
-            // Setting a hook does not fail.
+            // Setting a hook cannot fail.
             let _ = budget::watch(&self.state.lua, self.state.turn);
             return CallStep::Failed(CallFailure::Late(place));
         }
@@ -240,13 +240,13 @@ impl RunningCall {
                 self.state.keep(thread);
                 CallStep::Done(values)
             }
-            // It said so itself, and cannot be used for another.
+            // It ended explicitly, and its coroutine cannot be reused.
             Ok((LuaValue::Integer(code::FINISH), values)) => CallStep::Done(values),
             Ok((LuaValue::Integer(number), values)) => {
                 self.thread = Some(thread);
                 CallStep::Wait(Wait::read(number, &values))
             }
-            // The hook ended a turn, or the script yielded to nobody in particular.
+            // The hook ended a turn, or the script yielded without a reason.
             Ok(_) => {
                 self.thread = Some(thread);
                 CallStep::Wait(Wait::Turn)
@@ -260,7 +260,7 @@ impl RunningCall {
     }
 }
 
-/// The number that an action returned; 0 where it returned something else.
+/// Returns the number returned by an action; 0 for any other result.
 pub fn number(values: &MultiValue) -> i64 {
     values.front().and_then(LuaValue::as_integer).unwrap_or(0)
 }

@@ -1,20 +1,20 @@
-//! What the `global` section says of scripts.
+//! The script settings of the `global` section.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A file to be loaded.
+/// A file to load.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What the file gets as its arguments.
+    /// The file's arguments.
     pub arguments: Vec<String>,
-    /// Whether each worker has a state of its own for it (`lua-load-per-thread`).
+    /// Whether each worker has its own state for it (`lua-load-per-thread`).
     pub per_thread: bool,
 }
 
-/// The libraries of Lua that scripts may use (`tune.lua.openlibs`).
+/// The Lua libraries that scripts may use (`tune.lua.openlibs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Libraries {
@@ -29,7 +29,7 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// All of them, or none.
+    /// Enables all of them, or none.
     pub const fn all(whether: bool) -> Self {
         Self {
             table: whether,
@@ -43,7 +43,7 @@ impl Libraries {
         }
     }
 
-    /// The one of that name.
+    /// Returns the one with that name.
     pub fn named(&mut self, name: &str) -> Option<&mut bool> {
         Some(match name {
             "table" => &mut self.table,
@@ -62,13 +62,13 @@ impl Libraries {
     pub const NAMES: [&'static str; 8] = ["table", "io", "os", "string", "math", "utf8", "package", "debug"];
 }
 
-/// When messages of scripts go to standard error (`tune.lua.log.stderr`).
+/// When script messages go to standard error (`tune.lua.log.stderr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum Stderr {
     On,
     Off,
-    /// Where no logger takes them.
+    /// If no logger takes them.
     #[default]
     Auto,
 }
@@ -76,26 +76,26 @@ pub enum Stderr {
 /// The settings of all states.
 #[derive(Debug, Clone)]
 pub struct LuaSettings {
-    /// Patterns of files that `require` looks at first, in the order in which they are tried.
+    /// Patterns of files that `require` searches first, in order.
     pub paths: Vec<String>,
     /// The libraries.
     pub libraries: Libraries,
-    /// The variables that `os.getenv` and programs see: the environment as the configuration has
-    /// changed it, which the process's own does not follow.
+    /// The variables seen by `os.getenv` and programs: the environment as changed by the configuration, which differs from the
+    /// process's own.
     pub environment: Vec<(String, String)>,
     /// Whether programs may be started (`insecure-fork-wanted`).
     pub may_fork: bool,
-    /// Instructions until others have their turn (`tune.lua.forced-yield`).
+    /// Maximum number of instructions per turn (`tune.lua.forced-yield`).
     pub forced_yield: Option<u32>,
-    /// Time that one turn may take (`tune.lua.burst-timeout`); `None` for no limit.
+    /// Time limit of one turn (`tune.lua.burst-timeout`); `None` for no limit.
     pub burst: Option<Duration>,
-    /// Time that an action may compute (`tune.lua.session-timeout`).
+    /// Computing time limit of an action (`tune.lua.session-timeout`).
     pub session: Option<Duration>,
-    /// Time that a service may compute (`tune.lua.service-timeout`).
+    /// Computing time limit of a service (`tune.lua.service-timeout`).
     pub service: Option<Duration>,
-    /// Time that a task may compute (`tune.lua.task-timeout`).
+    /// Computing time limit of a task (`tune.lua.task-timeout`).
     pub task: Option<Duration>,
-    /// Bytes that scripts may hold (`tune.lua.maxmem`); 0 for no limit.
+    /// Memory limit for scripts in bytes (`tune.lua.maxmem`); 0 for no limit.
     pub max_memory: usize,
     /// Whether booleans of the proxy are booleans in scripts (`tune.lua.bool-sample-conversion`).
     pub keeps_booleans: bool,

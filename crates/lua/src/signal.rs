@@ -1,10 +1,10 @@
-//! What scripts that wait for one another wait by: a number that only grows, and who waits for that.
+//! Signals between scripts: a counter that only grows, and the tasks waiting for it.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// A signal. Shared by all who have a copy.
+/// A signal, shared by all copies.
 #[derive(Debug, Clone, Default)]
 pub struct Signal(Arc<SignalInner>);
 
@@ -15,19 +15,19 @@ struct SignalInner {
 }
 
 impl Signal {
-    /// How often it was given.
+    /// Returns how often it was given.
     pub fn count(&self) -> u64 {
         self.0.count.load(SeqCst)
     }
 
-    /// Gives it: who waits goes on.
+    /// Gives it, waking the waiting tasks.
     pub fn notify(&self) {
         self.0.count.fetch_add(1, SeqCst);
         let waiting = std::mem::take(&mut *self.waiting());
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Ready once it was given more often than `seen` says.
+    /// Ready once it was given more than `seen` times.
     pub fn poll_given(&self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
         if self.count() != seen {
             return Poll::Ready(());
@@ -37,7 +37,7 @@ impl Signal {
             waiting.push(context.waker().clone());
         }
         drop(waiting);
-        // It may have been given meanwhile.
+        // It may have been given in the meantime.
         if self.count() == seen { Poll::Pending } else { Poll::Ready(()) }
     }
 

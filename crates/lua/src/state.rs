@@ -1,5 +1,4 @@
-//! One state of the interpreter: the one that all workers share, or one of a worker's own. `fresh`
-//! makes it.
+//! An interpreter state: the shared one, or a worker's own. Created by `fresh`.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,46 +7,46 @@ use mlua::{Function, Lua, Table, Thread};
 use crate::bridge::Bridge;
 use crate::settings::{LuaSettings, Stderr};
 
-/// So many coroutines that have ended are kept for calls to come.
+/// Maximum number of finished coroutines kept for reuse.
 const SPARE: usize = 32;
 
 /// A state.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) lua: Lua,
-    /// 0 for the one that all workers share, else 1 and more for that of a worker.
+    /// 0 for the shared state, otherwise the worker's number from 1.
     pub(crate) number: usize,
     pub(crate) settings: Arc<LuaSettings>,
-    /// Instructions of a turn.
+    /// Maximum number of instructions per turn.
     pub(crate) turn: u32,
-    /// What a coroutine runs: one call after the other.
+    /// The main function of a coroutine: runs one call after the other.
     pub(crate) run: Function,
-    /// What runs a function that gets a transaction.
+    /// Runs a function with a transaction as its argument.
     pub(crate) act: Function,
-    /// What run services.
+    /// Run services.
     pub(crate) serve_http: Function,
     pub(crate) serve_tcp: Function,
     pub(crate) serve_command: Function,
-    /// What makes filters and calls their functions.
+    /// Creates filters and calls their functions.
     pub(crate) filters: Table,
-    /// The members of each class, by its name, for the reference.
+    /// The members of each class, by its name, for checking the reference documentation.
     #[cfg(test)]
     pub(crate) classes: Table,
-    /// Coroutines that wait for a call.
+    /// Idle coroutines.
     pub(crate) spare: Mutex<Vec<Thread>>,
 }
 
-/// The state that a function of the host was called in.
+/// The state in which a host function was called.
 pub(crate) struct StateHome(pub(crate) std::sync::Weak<State>);
 
 impl State {
-    /// A coroutine for a call.
+    /// Returns a coroutine for a call.
     pub(crate) fn thread(&self) -> mlua::Result<Thread> {
         let spare = self.spare.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop();
         spare.map_or_else(|| self.lua.create_thread(self.run.clone()), Ok)
     }
 
-    /// Keeps one whose call has ended.
+    /// Keeps the coroutine of a finished call.
     pub(crate) fn keep(&self, thread: Thread) {
         let mut spare = self.spare.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if spare.len() < SPARE {
@@ -55,13 +54,13 @@ impl State {
         }
     }
 
-    /// Logs a message, where the settings say.
+    /// Logs a message, according to the settings.
     pub(crate) fn tell(&self, bridge: &dyn Bridge, level: u8, text: &[u8]) {
         tell(&self.settings, bridge, level, text);
     }
 }
 
-/// Logs a message of a script, or about one, where the settings say.
+/// Logs a message of a script, or about one, according to the settings.
 pub(crate) fn tell(settings: &LuaSettings, bridge: &dyn Bridge, level: u8, text: &[u8]) {
     let taken = settings.to_loggers && bridge.log(level, text);
     if settings.to_stderr == Stderr::On || settings.to_stderr == Stderr::Auto && !taken {

@@ -1,35 +1,35 @@
-//! What a script waits for, and what it gets for that.
+//! The events that scripts wait for, and their results.
 
 use crate::convert::number;
 use crate::host_calls::{ScriptRequest, SocketOp};
 use crate::signal::Signal;
 use mlua::{IntoLuaMulti, Lua, MultiValue, Value};
 
-/// What a script waits for before it goes on.
+/// An event that a script waits for.
 #[derive(Debug)]
 pub enum Wait {
-    /// Others to have their turn: it used up its own, or said so (`core.yield`).
+    /// Its next turn: it used up its turn, or yielded (`core.yield`).
     Turn,
-    /// So many milliseconds (`core.msleep`, `core.sleep`).
+    /// This many milliseconds (`core.msleep`, `core.sleep`).
     Sleep(u64),
-    /// The head of its response to be on its way.
+    /// The sending of the head of its response.
     Start,
-    /// What it sent to be on its way.
+    /// The sending of its output.
     Flush,
-    /// More of what comes in, for so many milliseconds at most.
+    /// More input, for at most this many milliseconds.
     Input(Option<u64>),
-    /// This signal, to be given more often than that, for so many milliseconds at most.
+    /// This signal, given more than this many times, for at most this many milliseconds.
     Change(Signal, u64, Option<u64>),
-    /// A socket of its own.
+    /// An operation on its socket.
     Socket(SocketOp),
-    /// The response to a request of its own.
+    /// The response to its HTTP request.
     Ask(Box<ScriptRequest>),
-    /// A command of the runtime socket: its words, and what follows its line.
+    /// A runtime socket command: its words, and its payload.
     Command(Vec<String>, Option<String>),
-    /// Its own beginning, after so many milliseconds: an action said that it is to be called again
-    /// (`act.YIELD`). Nothing that a coroutine yields means this.
+    /// A restart after this many milliseconds: an action asked to be called again (`act.YIELD`). No value yielded by a coroutine
+    /// means this.
     Again(u64),
-    /// Its own end: it said that the request is done with (`txn:done`).
+    /// The end of the request, as requested by the script (`txn:done`).
     End,
 }
 
@@ -49,7 +49,7 @@ pub(crate) mod code {
 }
 
 impl Wait {
-    /// What a coroutine yielded: a number and what belongs to it.
+    /// Parses the values yielded by a coroutine: a number and its arguments.
     pub(crate) fn read(code: i64, values: &MultiValue) -> Self {
         let time = |at: usize| {
             let number = values.get(at).and_then(number)?;
@@ -79,7 +79,7 @@ impl Wait {
     }
 }
 
-/// What a script gets when it goes on.
+/// The result of a wait.
 #[derive(Debug, Default)]
 pub enum WaitAnswer {
     /// Nothing.
@@ -89,9 +89,9 @@ pub enum WaitAnswer {
     Text(Vec<u8>),
     /// A number.
     Number(i64),
-    /// Nothing, and why.
+    /// A failure, with the reason.
     Failed(String),
-    /// A response: its status, the words behind it, fields, body.
+    /// A response: status, reason phrase, header fields, body.
     Response(u16, String, Vec<(String, String)>, Vec<u8>),
 }
 

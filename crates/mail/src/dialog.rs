@@ -1,21 +1,21 @@
-//! The conversation with a mail server (RFC 5321), without a socket or a clock.
+//! The dialogue with a mail server (RFC 5321), without a socket or a clock.
 
 use std::fmt;
 
 use crate::Letter;
 
-/// The longest reply, in bytes: a server that says more is left (RFC 5321 section 4.5.3.1.5 allows
-/// 512 for a line, and replies of several lines are short).
+/// Maximum length of a reply in bytes; a longer one ends the dialogue (RFC 5321 section 4.5.3.1.5 allows 512 bytes for a line, and
+/// multi-line replies are short).
 const LONGEST_REPLY: usize = 8192;
 
-/// Why a letter was not taken.
+/// Why a letter was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The server answered something else than what comes next.
+    /// The server sent another reply than the expected one.
     Reply(Box<str>),
-    /// What the server says is no reply of SMTP, or too long.
+    /// The server's reply is not SMTP, or too long.
     NoReply,
-    /// The server ended the connection.
+    /// The server closed the connection.
     Closed,
 }
 
@@ -31,13 +31,13 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What the server is to answer next.
+/// The reply expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DialogStep {
     Greeting,
     Hello,
     From,
-    /// The reply about that recipient is waited for.
+    /// The reply to that recipient.
     To(usize),
     Data,
     Message,
@@ -45,7 +45,7 @@ enum DialogStep {
     Over,
 }
 
-/// One conversation: a letter is handed over.
+/// A dialogue that delivers one letter.
 #[derive(Debug)]
 pub struct Dialog<'a> {
     letter: &'a Letter,
@@ -55,36 +55,36 @@ pub struct Dialog<'a> {
 }
 
 impl<'a> Dialog<'a> {
-    /// A conversation that begins: the server greets first.
+    /// Starts a dialogue: the server greets first.
     pub fn new(letter: &'a Letter) -> Self {
         Self { letter, step: DialogStep::Greeting, received: Vec::new(), output: String::new() }
     }
 
-    /// What is to be sent now; empty while an answer is waited for.
+    /// Returns the bytes to send now; empty while a reply is expected.
     pub fn take_output(&mut self) -> String {
         std::mem::take(&mut self.output)
     }
 
-    /// Whether the server has the letter: what comes behind is courtesy.
+    /// Returns whether the server has accepted the letter: the rest of the dialogue is courtesy.
     pub fn is_delivered(&self) -> bool {
         matches!(self.step, DialogStep::Quit | DialogStep::Over)
     }
 
-    /// Whether nothing more is to be said.
+    /// Returns whether the dialogue is over.
     pub fn is_over(&self) -> bool {
         self.step == DialogStep::Over
     }
 
-    /// Takes what the server says.
+    /// Processes bytes from the server.
     ///
     /// # Errors
-    /// It is not what comes next.
+    /// The reply is not the expected one.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.received.extend_from_slice(bytes);
         let mut begin = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.received[begin..]) {
             if self.is_delivered() {
-                // Whatever it says: it has the letter.
+                // The server has the letter, so the reply does not matter.
                 self.step = DialogStep::Over;
                 break;
             }
@@ -103,7 +103,7 @@ impl<'a> Dialog<'a> {
         Ok(())
     }
 
-    /// Takes a reply of which this is the last line.
+    /// Processes a reply, given its last line.
     fn advance(&mut self, line: &[u8]) -> Result<(), Refusal> {
         let Letter { from, hello, .. } = self.letter;
         let recipient = |at: usize| match self.letter.recipients().nth(at) {
@@ -117,7 +117,7 @@ impl<'a> Dialog<'a> {
                 let (next, command) = recipient(0);
                 (b"250", next, command)
             }
-            // 251: the server passes it on (RFC 5321 section 4.2.3).
+            // 251: the server forwards the letter (RFC 5321 section 4.2.3).
             DialogStep::To(at) => {
                 let (next, command) = recipient(at + 1);
                 (b"25", next, command)
@@ -136,7 +136,7 @@ impl<'a> Dialog<'a> {
     }
 }
 
-/// Whether a line is the last of its reply: a space behind the code, or nothing.
+/// Returns whether a line is the last of its reply: the code is followed by a space or nothing.
 fn is_last(line: &[u8]) -> Result<bool, Refusal> {
     if line.len() < 3 || !line[..3].iter().all(u8::is_ascii_digit) {
         return Err(Refusal::NoReply);
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_is_handed_over_step_by_step() {
+    fn dialogue_delivers_a_letter() {
         let letter = letter();
         let mut dialog = Dialog::new(&letter);
         let mut said = Vec::new();
         for reply in
             ["220-two\r\n220 lines\r\n", "250 ok\r\n", "250 ok\r\n", "251 passed on\r\n", "354 go\r\n"]
         {
-            // However the reply is cut.
+            // The reply may be split anywhere.
             for byte in reply.as_bytes() {
                 dialog.receive(&[*byte]).expect("it is what comes next");
             }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_recipient_is_named_in_a_line() {
+    fn each_recipient_gets_its_own_rcpt_command() {
         let letter = Letter::new("from@a.test", "to@b.test, to@c.test,to@d.test", "host", "text");
         let mut dialog = Dialog::new(&letter);
         dialog.receive(b"220\r\n250\r\n250\r\n").expect("it is what comes next");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_that_was_taken_is_not_refused_by_what_follows() {
+    fn replies_after_acceptance_do_not_matter() {
         let taken = "220\r\n250\r\n250\r\n250\r\n354\r\n250\r\n";
         for last in ["221 bye\r\n250\r\nmore\r\n", "hello\r\n", "\r\n", &"2".repeat(10_000)] {
             let letter = letter();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_or_not_the_next_one_ends_the_conversation() {
+    fn unexpected_replies_end_the_dialogue() {
         let refused = |text: &str| Err(Refusal::Reply(text.into()));
         for (said, wanted) in [
             ("554 go away\r\n".to_owned(), refused("554 go away")),

@@ -1,10 +1,9 @@
-//! E-mails about servers (manual, section 12.3 and `email-alert`), handed to mail servers by SMTP
-//! (RFC 5321): plain connections, `HELO`, no authentication, as HAProxy's own did it.
+//! E-mails about servers (manual, section 12.3 and `email-alert`), delivered to mail servers by SMTP (RFC 5321): plain connections,
+//! `HELO`, no authentication, as in HAProxy.
 //!
-//! [`Letter`] is what is written to whom, [`Dialog`] the conversation with a server, without a
-//! socket or a clock, and [`Post`] the threads that have it. A thread of its own for each mail
-//! server may be blocked as long as that server likes, without a worker noticing; what waits for it
-//! is bounded. The binary makes a [`Post`] and hands it what is told of servers.
+//! [`Letter`] is a message with its recipients, [`Dialog`] the dialogue with a server, without a socket or a clock, and [`Post`]
+//! the threads that run it. Each mail server has its own thread, which may block as long as that server likes without affecting a
+//! worker; the queue is bounded. The binary creates a [`Post`] and passes it the alerts about servers.
 
 #![forbid(unsafe_code)]
 

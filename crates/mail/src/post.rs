@@ -1,4 +1,4 @@
-//! The threads that hand letters over, one for each mail server.
+//! The delivery threads, one per mail server.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::dialog::{Dialog, Refusal};
 use crate::letter::Letter;
 
-/// How many letters may wait for a mail server; what comes while so many wait is not sent.
+/// Maximum number of letters queued for a mail server; further ones are dropped.
 pub const QUEUE: usize = 256;
 
 /// A mail server (`mailer`).
@@ -17,26 +17,26 @@ pub const QUEUE: usize = 256;
 pub struct Mailer {
     /// Its name.
     pub name: Box<str>,
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
-    /// How long handing a letter over may take in all (`timeout mail`).
+    /// Limit for a delivery as a whole (`timeout mail`).
     pub limit: Duration,
 }
 
-/// Says which mail server did not take a letter, and why.
+/// Reports which mail server did not accept a letter, and why.
 pub type MailFailed = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// The way to the servers of a `mailers` section.
+/// The queues of the servers of a `mailers` section.
 pub struct Post {
     queues: Vec<(Box<str>, SyncSender<Arc<Letter>>)>,
     failed: MailFailed,
 }
 
 impl Post {
-    /// Starts a thread for each of `mailers`. They end once this is dropped.
+    /// Starts a thread for each of `mailers`. They end when the [`Post`] is dropped.
     ///
     /// # Errors
-    /// The system has no threads left.
+    /// A thread cannot be started.
     pub fn start(mailers: &[Mailer], failed: &MailFailed) -> io::Result<Self> {
         let queue = |mailer: &Mailer| {
             let (queue, letters) = mpsc::sync_channel(QUEUE);
@@ -49,7 +49,7 @@ impl Post {
         Ok(Self { queues, failed: failed.clone() })
     }
 
-    /// Has a letter handed to all of the servers. Never waits.
+    /// Queues a letter for all servers. Never blocks.
     pub fn send(&self, letter: Letter) {
         let letter = Arc::new(letter);
         for (name, queue) in &self.queues {
@@ -85,7 +85,7 @@ fn deliver(mailer: &Mailer, letter: &Letter) -> io::Result<()> {
         socket.set_read_timeout(Some(left()?))?;
         match socket.read(&mut buffer) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // It has the letter: how it goes is its own affair.
+            // The letter is delivered: how the server closes does not matter.
             Ok(0) | Err(_) if dialog.is_delivered() => return Ok(()),
             Ok(0) => return Err(io::Error::other(Refusal::Closed)),
             Ok(length) => dialog.receive(&buffer[..length]).map_err(io::Error::other)?,

@@ -10,7 +10,7 @@ use mail::{Letter, Mailer, Post};
 
 type Why = Receiver<(String, String)>;
 
-/// A post with one server of that address, and what it says of failures.
+/// Returns a [`Post`] with one server at that address, and the receiver of its failures.
 fn post(address: SocketAddr, limit: Duration) -> (Post, Why) {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
@@ -25,8 +25,8 @@ fn letter(text: &str) -> Letter {
     Letter::new("from@a.test", "to@b.test", "host", text)
 }
 
-/// Serves one connection: the replies in their order, each behind a line of the client's but the
-/// first; `DATA` has a message behind it.
+/// Serves one connection with the replies in order: the first at once, each further one after a line from the client, or after a
+/// message following `DATA`.
 fn serve(socket: TcpStream, replies: &[&str]) -> Vec<String> {
     let mut reader = BufReader::new(socket.try_clone().expect("it can be copied"));
     let mut writer = socket;
@@ -52,7 +52,7 @@ const ALL: [&str; 7] =
     ["220 hi\r\n", "250 ok\r\n", "250 ok\r\n", "250 ok\r\n", "354 go\r\n", "250 queued\r\n", "221 bye\r\n"];
 
 #[test]
-fn each_letter_is_delivered_though_the_one_before_was_refused() {
+fn a_refused_letter_does_not_stop_later_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (post, told) = post(listener.local_addr().expect("it has one"), Duration::from_secs(60));
     post.send(letter("first"));
@@ -69,7 +69,7 @@ fn each_letter_is_delivered_though_the_one_before_was_refused() {
 }
 
 #[test]
-fn a_server_that_says_nothing_or_goes_is_told_of() {
+fn silent_and_closing_servers_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it has one");
     let (quick, told) = post(address, Duration::from_millis(20));
@@ -83,10 +83,10 @@ fn a_server_that_says_nothing_or_goes_is_told_of() {
 }
 
 #[test]
-fn no_more_wait_than_the_queue_takes() {
+fn letters_beyond_the_queue_are_dropped() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (post, told) = post(listener.local_addr().expect("it has one"), Duration::from_secs(600));
-    // The thread has one of them in its hands.
+    // The thread is already delivering one of them.
     for number in 0..mail::QUEUE + 2 {
         post.send(letter(&number.to_string()));
     }

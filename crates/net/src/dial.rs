@@ -1,4 +1,4 @@
-//! Connecting to servers: the socket's options, its source address, the wait for the connection.
+//! Connecting to servers: socket options, source addresses, waiting for the connection.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,37 +14,36 @@ use tokio::io::Interest;
 use crate::stream::Stream;
 use crate::sys;
 
-/// Where to connect to.
+/// The address to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// TCP.
     Ip(SocketAddr),
     /// A UNIX socket.
     Unix(PathBuf),
-    /// Linux's abstract namespace: the name without its leading NUL; padded to the full length
-    /// (`abns`) or not.
+    /// Linux's abstract namespace: the name without its leading NUL; padded to full length (`abns`) or not.
     Abstract {
         /// The name.
         name: Vec<u8>,
-        /// Whether the address has the full length.
+        /// Whether the name is padded.
         padded: bool,
     },
 }
 
-/// How to connect. The default is what most servers need.
+/// Connection settings. The default suits most servers.
 #[derive(Debug, Clone, Default)]
 pub struct Dial<'a> {
-    /// Bind to this address first; with `transparent` it may be foreign.
+    /// Binds to this address first; with `transparent` it may be foreign.
     pub source: Option<SocketAddr>,
-    /// Ports to try one after the other with `source`, from a random one on.
+    /// Ports to try in turn with `source`, starting at a random one.
     pub source_ports: Option<(u16, u16)>,
-    /// The source address is not ours (`usesrc`).
+    /// Whether the source address is foreign (`usesrc`).
     pub transparent: bool,
-    /// Bind to this interface.
+    /// Binds to this interface.
     pub interface: Option<&'a str>,
     /// `tcp-ut`.
     pub user_timeout: Option<Duration>,
-    /// Connect with data (`tfo`).
+    /// Connects with data (`tfo`).
     pub fast_open: bool,
     /// `tcp-md5sig`.
     pub md5_key: Option<&'a [u8]>,
@@ -52,31 +51,30 @@ pub struct Dial<'a> {
     pub congestion: Option<&'a str>,
     /// Type of service.
     pub tos: Option<u32>,
-    /// Firewall mark; needs a privilege and does nothing without it.
+    /// Firewall mark; needs a privilege and has no effect without it.
     pub mark: Option<u32>,
-    /// Bytes of the receive buffer; 0 for the kernel's choice.
+    /// The size of the receive buffer; 0 for the kernel's default.
     pub receive_buffer: usize,
-    /// Bytes of the send buffer; 0 for the kernel's choice.
+    /// The size of the send buffer; 0 for the kernel's default.
     pub send_buffer: usize,
-    /// Bytes it takes beyond what it may send, 0 for no limit (`TCP_NOTSENT_LOWAT`).
+    /// The limit of unsent bytes accepted by the kernel, 0 for none (`TCP_NOTSENT_LOWAT`).
     pub notsent: usize,
-    /// Leave the last acknowledgement of the connection to the first data
-    /// (`option tcp-smart-connect`).
+    /// Delays the last acknowledgement of the handshake until the first data (`option tcp-smart-connect`).
     pub late_ack: bool,
-    /// Leave it to the caller to have small writes sent at once ([`Stream::set_nodelay`]), before
-    /// the second of them: the first finds nothing unacknowledged to wait for.
+    /// Lets the caller disable Nagle's algorithm ([`Stream::set_nodelay`]) before its second small write: the first one has no
+    /// unacknowledged data to wait for.
     pub late_nodelay: bool,
-    /// Open the socket in this network namespace.
+    /// Opens the socket in this network namespace.
     pub namespace: Option<&'a str>,
 }
 
-/// Why a socket could not be given its source address: inside of the errors of [`Dial::connect`],
-/// where what the kernel says of the connection itself has no such thing inside.
+/// The reason why a source address could not be bound: wrapped in the errors of [`Dial::connect`], to distinguish it from errors of
+/// the connection itself.
 #[derive(Debug)]
 pub enum SourceError {
-    /// The address cannot be had.
+    /// The address is not available.
     Address(io::Error),
-    /// Each port of the range that was tried is in use.
+    /// All tried ports of the range are in use.
     PortRange,
 }
 
@@ -85,7 +83,7 @@ impl SourceError {
         io::Error::new(error.kind(), Self::Address(error))
     }
 
-    /// The one inside of `error`, if there is one.
+    /// The source error inside `error`, if there is one.
     pub fn inside(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -102,11 +100,10 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// The most ports of a source range tried for one connection.
+/// The maximum number of ports of a source range tried per connection.
 const PORT_TRIES: u32 = 32;
 
-/// The bytes of an abstract name as the kernel takes them: with its leading NUL, and padded to the
-/// whole `sun_path` where the format says so.
+/// An abstract name in the kernel's form: with its leading NUL, and padded to the whole `sun_path` if `padded`.
 pub fn abstract_path(name: &[u8], padded: bool) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     const SUN_PATH: usize = 108;
@@ -123,7 +120,7 @@ impl Dial<'_> {
     /// Connects. The caller sets the time limit.
     ///
     /// # Errors
-    /// What the kernel says: refused, unreachable, no port left in `source_ports` (`AddrInUse`) …
+    /// The kernel's error: refused, unreachable, no port left in `source_ports` (`AddrInUse`) and so on.
     pub async fn connect(&self, target: &Target) -> io::Result<Stream> {
         let address = match target {
             Target::Ip(address) => *address,
@@ -138,8 +135,7 @@ impl Dial<'_> {
         let peer = socket2::SockAddr::from(address);
         let mut made = socket.connect(&peer);
         if address.ip().is_loopback() && is_on_its_way(&made) {
-            // On this machine itself the peer's answer is here already: asked once more, the kernel
-            // says so.
+            // On the local machine the connection is already established; asking the kernel again confirms it.
             made = socket.connect(&peer);
         }
         if is_on_its_way(&made) {
@@ -183,11 +179,11 @@ impl Dial<'_> {
             sys::set_md5_key(options.as_fd(), address, key, false)?;
         }
         if self.fast_open {
-            // A kernel without it connects as ever.
+            // A kernel without support connects normally.
             let _ = sys::set_int_option(options.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
         }
         if self.late_ack {
-            // Only a hint: a kernel that does not take it connects as ever.
+            // Only a hint: a kernel without support connects normally.
             let _ = options.set_tcp_quickack(false);
         }
         if let Some(source) = self.source {
@@ -221,17 +217,17 @@ impl Dial<'_> {
     }
 }
 
-/// Whether connect(2) says that the peer has not answered yet.
+/// Whether connect(2) is still waiting for the peer.
 fn is_on_its_way(made: &io::Result<()>) -> bool {
     let error = made.as_ref().err().and_then(io::Error::raw_os_error);
     matches!(error, Some(libc::EINPROGRESS | libc::EALREADY))
 }
 
-/// Waits until the connection is made.
+/// Waits until the connection is established.
 async fn connected(socket: Socket) -> io::Result<Stream> {
     let mut stream = Stream::from_fd(socket.into(), true);
     poll_fn(|context| stream.poll_write_ready(context)).await?;
-    // What went wrong is told with the readiness: only then is the kernel asked what it was.
+    // Readiness also reports errors: only then is the kernel asked for the error.
     if stream.try_io(Interest::ERROR, || Ok(())).is_ok()
         && let Some(error) = SockRef::from(&stream).take_error()?
     {
@@ -240,7 +236,7 @@ async fn connected(socket: Socket) -> io::Result<Stream> {
     Ok(stream)
 }
 
-/// Connects to a UNIX socket, which the kernel does or refuses at once.
+/// Connects to a UNIX socket, which succeeds or fails immediately.
 fn unix(path: &Path) -> io::Result<Stream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
     socket.connect(&socket2::SockAddr::unix(path)?)?;
@@ -252,8 +248,8 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))
 }
 
-/// Runs `open` in the network namespace `name` of /var/run/netns and comes back. Sockets stay where
-/// they were made.
+/// Runs `open` in the network namespace `name` of /var/run/netns and returns to the original one. Sockets stay in the namespace
+/// where they were created.
 pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     if name.contains('/') {
@@ -267,8 +263,7 @@ pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::
     result
 }
 
-/// The unspecified address of `address`'s family, for a source that only names an interface or
-/// ports.
+/// The unspecified address of `address`'s family, for a source that only sets an interface or ports.
 pub fn unspecified(address: SocketAddr) -> IpAddr {
     match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,7 +1,6 @@
-//! Listeners, dialing, the PROXY protocol and others that stand before a connection's data, splice.
+//! Listeners, dialing, the PROXY protocol and other connection preambles, splicing.
 //!
-//! `unsafe` only in [`sys`]. Nothing here knows what a request is. Called by `proxy`, `health`,
-//! `resolvers` and the binary.
+//! `unsafe` only in [`sys`]. Independent of the request level. Called by `proxy`, `health`, `resolvers` and the binary.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Listening sockets: how they are made, and accepting from them.
+//! Listening sockets: creating them, and accepting connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,8 +33,7 @@ pub struct ListenOptions<'a> {
     pub fast_open: Option<i32>,
     /// `tcp-ut`.
     pub user_timeout: Option<Duration>,
-    /// `tcp-ss`: 1 keeps the SYN of connections from its IP header on, 2 from its Ethernet header
-    /// on.
+    /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header on.
     pub save_syn: Option<u8>,
     /// `tcp-md5sig`.
     pub md5_key: Option<&'a [u8]>,
@@ -44,10 +43,9 @@ pub struct ListenOptions<'a> {
     pub namespace: Option<&'a str>,
     /// Whether other sockets may bind the same address (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// Bytes of accepted sockets' buffers, 0 for the kernel's choice: receive, send.
+    /// The buffer sizes of accepted sockets, 0 for the kernel's default: receive, send.
     pub buffers: (usize, usize),
-    /// Bytes the kernel takes of accepted sockets beyond what it may send, 0 for no limit
-    /// (`TCP_NOTSENT_LOWAT`).
+    /// The limit of unsent bytes on accepted sockets, 0 for none (`TCP_NOTSENT_LOWAT`).
     pub notsent: usize,
 }
 
@@ -68,7 +66,7 @@ fn tcp_here(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Owne
     if let Some(only) = options.v6only {
         socket.set_only_v6(only)?;
     } else if address.is_ipv6() {
-        // HAProxy binds `:::80` to IPv6 alone unless `v4v6` is said.
+        // HAProxy binds `:::80` to IPv6 only unless `v4v6` is set.
         socket.set_only_v6(true)?;
     }
     if let Some(interface) = options.interface {
@@ -84,20 +82,19 @@ fn tcp_here(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Owne
     Ok(socket.into())
 }
 
-/// Lets the kernel give new connections to those sockets that a successor bound to the same address
-/// behind the `own` sockets of this process. Where there are none nothing changes.
+/// Makes the kernel deliver new connections to the sockets that a successor bound to the same address after the `own` sockets of
+/// this process. Without such sockets nothing changes.
 pub fn turn_away(socket: BorrowedFd<'_>, own: u32) {
-    // An address that is not shared, or a kernel without this: what is queued at the end is lost as
-    // ever.
+    // If the address is not shared or the kernel lacks support, connections still queued at the end are lost, as usual.
     let _ = sys::steer(socket, own);
 }
 
-/// Takes back what a predecessor said by [`turn_away`] of sockets that this process has now.
+/// Reverts a predecessor's [`turn_away`] on sockets that this process took over.
 fn welcome(socket: BorrowedFd<'_>) {
     let _ = sys::set_int_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, 0);
 }
 
-/// Binds a socket for datagrams.
+/// Binds a datagram socket.
 pub fn udp(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     match options.namespace {
         Some(namespace) => in_namespace(namespace, || udp_here(address, options)),
@@ -124,13 +121,13 @@ fn udp_here(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Owne
     Ok(socket.into())
 }
 
-/// What a listening socket may be told before and after it is bound.
+/// Sets the options that are valid both before and after binding.
 fn configure(socket: &Socket, address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<()> {
     if let Some(mss) = options.mss {
         set_mss(socket, mss)?;
     }
     if options.defer_accept {
-        // One second: until the first retransmission at the latest (manual, 5.1).
+        // One second: at the latest until the first retransmission (manual, 5.1).
         sys::set_int_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 1)?;
     }
     if let Some(queue) = options.fast_open {
@@ -149,7 +146,7 @@ fn configure(socket: &Socket, address: SocketAddr, options: &ListenOptions<'_>) 
         let any = SocketAddr::new(crate::dial::unspecified(address), 0);
         sys::set_md5_key(socket.as_fd(), any, key, true)?;
     }
-    // Accepted sockets inherit it, which spares a call for each.
+    // Accepted sockets inherit it, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
     if options.buffers.0 > 0 {
         socket.set_recv_buffer_size(options.buffers.0)?;
@@ -167,7 +164,7 @@ fn set_mss(socket: &Socket, mss: i32) -> io::Result<()> {
     let wanted = if mss > 0 {
         mss
     } else {
-        // A negative value is taken off what the kernel would announce.
+        // A negative value is subtracted from the kernel's default.
         let default = socket.tcp_mss().unwrap_or(536) as i32;
         (default + mss).max(88)
     };
@@ -185,8 +182,8 @@ pub struct Rights {
     pub gid: Option<u32>,
 }
 
-/// Binds and listens on a UNIX socket. It is bound under a temporary name with its rights and
-/// renamed into place, so that clients of an earlier process are never refused in between.
+/// Binds and listens on a UNIX socket. It is bound under a temporary name with its access rights and then renamed, so that clients
+/// of an earlier process are never refused in between.
 pub fn unix(path: &Path, backlog: i32, rights: Rights) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let mut temporary = path.as_os_str().to_owned();
@@ -220,8 +217,8 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
     Ok(socket.into())
 }
 
-/// A listening socket that the process was started with. Taken as a duplicate, so that a second
-/// bind of the same number works as well. TCP sockets get the options that can still be set.
+/// A listening socket inherited from the parent process. It is duplicated, so that the same number can be used by several binds.
+/// TCP sockets get the options that can still be set.
 pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(sys::duplicate_inherited(number)?);
     if !socket.is_listener()? {
@@ -236,8 +233,7 @@ pub fn inherited(number: i32, options: &ListenOptions<'_>) -> io::Result<OwnedFd
     Ok(socket.into())
 }
 
-/// A listening socket of an earlier process: gets the options that can still be set, and the new
-/// length of its queue.
+/// Takes over a listening socket of an earlier process: sets the options that can still be set, and the new queue length.
 pub fn adopt(socket: OwnedFd, options: &ListenOptions<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(socket);
     if let Some(address) = socket.local_addr()?.as_socket() {
@@ -251,20 +247,19 @@ pub fn adopt(socket: OwnedFd, options: &ListenOptions<'_>) -> io::Result<OwnedFd
 #[derive(Debug)]
 pub struct Listener {
     place: SocketPlacement,
-    /// How long a queue it had when it was paused.
+    /// The queue length at the time it was paused.
     backlog: i32,
 }
 
-/// Where the socket is.
+/// The location of the socket.
 #[derive(Debug)]
 enum SocketPlacement {
-    /// Not in the reactor: about to be put there, or the kernel had no room for it. `None` only
-    /// while it moves.
+    /// Not in the reactor: about to be registered, or the kernel had no room for it. `None` only during a move.
     Apart(Option<OwnedFd>),
     Watched(AsyncFd<OwnedFd>),
 }
 
-/// A connection just accepted: not yet in any reactor, so that any worker may take it.
+/// A connection just accepted: not in any reactor yet, so that any worker may take it.
 #[derive(Debug)]
 pub struct AcceptedSocket {
     /// The connected socket, non-blocking.
@@ -274,7 +269,7 @@ pub struct AcceptedSocket {
 }
 
 impl Listener {
-    /// Puts a listening socket into the calling worker's reactor.
+    /// Registers a listening socket with the calling worker's reactor.
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let mut listener = Self { place: SocketPlacement::Apart(Some(socket)), backlog: i32::MAX };
@@ -282,11 +277,10 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Stops listening without letting the socket go: whoever connects is refused, and another
-    /// process may listen on the same address.
+    /// Stops listening without closing the socket: clients are refused, and another process may listen on the same address.
     ///
     /// # Errors
-    /// `Unsupported` for sockets other than TCP: the kernel never lets them listen again.
+    /// `Unsupported` for sockets other than TCP, which cannot listen again.
     pub fn pause(&mut self) -> io::Result<()> {
         if SockRef::from(&*self).local_addr()?.as_socket().is_none() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -298,7 +292,7 @@ impl Listener {
     /// Listens again after [`pause`](Self::pause).
     ///
     /// # Errors
-    /// `AddrInUse` when another process has the address now.
+    /// `AddrInUse` if another process uses the address now.
     pub fn resume(&self) -> io::Result<()> {
         Ok(rustix::net::listen(self, self.backlog)?)
     }
@@ -306,8 +300,8 @@ impl Listener {
     /// Accepts one connection.
     ///
     /// # Errors
-    /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`),
-    /// descriptors that ran out (`EMFILE`, `ENFILE`), memory.
+    /// Those of accept(2): a connection already aborted by its client (`ConnectionAborted`), no file descriptors (`EMFILE`,
+    /// `ENFILE`), no memory.
     pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<AcceptedSocket>> {
         loop {
             let mut guard = ready!(self.watched()?.poll_read_ready(context))?;
@@ -318,17 +312,15 @@ impl Listener {
                 let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
                 return Poll::Ready(Ok(AcceptedSocket { socket, peer }));
             }
-            // The reactor takes a socket that was shut down for closed ever after, and would call
-            // it readable without end. This one listens: it has been resumed since, by this process
-            // or by one that shares it.
+            // The reactor treats a socket that was shut down as closed forever, and would report it readable indefinitely. This one
+            // is listening: it was resumed by this process or by one that shares it.
             if is_closed {
                 self.leave_reactor();
             }
         }
     }
 
-    /// Takes the socket out of the reactor; the next [`watched`](Self::watched) puts it back, as if
-    /// it were new.
+    /// Removes the socket from the reactor; the next [`watched`](Self::watched) registers it again.
     fn leave_reactor(&mut self) {
         if let SocketPlacement::Watched(watched) =
             std::mem::replace(&mut self.place, SocketPlacement::Apart(None))
@@ -337,7 +329,7 @@ impl Listener {
         }
     }
 
-    /// The socket in the reactor, where it is put now if it was not.
+    /// The registered socket; registers it if necessary.
     fn watched(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
         if let SocketPlacement::Apart(apart) = &mut self.place
             && let Some(socket) = apart.take()
@@ -374,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_is_resumed_has_as_long_a_queue_as_before() {
+    fn resuming_restores_the_queue_length() {
         let options = ListenOptions { backlog: 7, ..ListenOptions::default() };
         let socket = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), &options).expect("a socket that listens");
         let mut listener = Listener { place: SocketPlacement::Apart(Some(socket)), backlog: 0 };
@@ -384,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_sockets_have_the_limit_of_unsent_bytes_of_their_listener() {
+    fn accepted_sockets_inherit_the_unsent_limit() {
         for (notsent, wanted) in [(0, 0), (20_000, 20_000)] {
             let options = ListenOptions { backlog: 8, notsent, ..ListenOptions::default() };
             let any = SocketAddr::from(([127, 0, 0, 1], 0));

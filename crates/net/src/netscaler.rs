@@ -1,56 +1,54 @@
-//! The NetScaler Client IP insertion protocol: a header before the first byte of a TCP connection,
-//! made of the IP and TCP headers of the client's own last packet of the handshake.
+//! The NetScaler Client IP insertion protocol: a header before the first byte of a TCP connection, containing the IP and TCP
+//! headers of the last packet of the client's own handshake.
 //!
-//! Pure: bytes in, addresses out. Follows `doc/netscaler-client-ip-insertion-protocol.txt`: both
-//! the layout before NetScaler 10.5 (magic, length) and the one since (magic, length of all, type,
-//! length).
+//! Pure: bytes in, addresses out. Follows `doc/netscaler-client-ip-insertion-protocol.txt`: both the layout before NetScaler 10.5
+//! (magic, length) and the newer one (magic, total length, type, length).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Magic number and length, what both layouts begin with.
+/// Magic number and length, the start of both layouts.
 const START: usize = 8;
-/// What the later layout adds: type and length.
+/// Type and length, which the newer layout adds.
 const EXTENSION: usize = 4;
 /// A TCP header without options.
 const TCP: usize = 20;
-/// The longest header that is waited for: nobody's IP and TCP headers take more than 120 bytes; a
-/// length is not to make a connection hold whatever it likes.
+/// The maximum header length: real IP and TCP headers take at most 120 bytes; a larger length must not make a connection buffer
+/// arbitrary amounts.
 const LONGEST: usize = 1024;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetscalerHeader {
-    /// Where the client's connection came from.
+    /// The source of the client's connection.
     pub source: SocketAddr,
-    /// Where it went to.
+    /// The destination of the client's connection.
     pub destination: SocketAddr,
-    /// Bytes that the header took.
+    /// The length of the header in bytes.
     pub length: usize,
 }
 
-/// Why bytes are no such header.
+/// The reason why bytes are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
-    /// Another magic number than the one agreed on.
+    /// The magic number differs from the configured one.
     Magic,
     /// Neither IPv4 nor IPv6, or not TCP.
     Protocol,
-    /// Its length is not enough for the headers it holds, or more than anybody's.
+    /// The length is too small for the headers it should hold, or implausibly large.
     Length,
 }
 
-/// Reads the header at the start of `bytes`, after the `magic` number: `None` when more bytes are
-/// needed.
+/// Parses the header at the start of `bytes`, after the `magic` number: `None` if more bytes are needed.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why it is not a header.
 pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<NetscalerHeader>, Invalid> {
     let known = bytes.len().min(4);
     if magic.to_be_bytes()[..known] != bytes[..known] {
         return Err(Invalid::Magic);
     }
     let (Some(length), Some(&first)) = (number_32(bytes, 4), bytes.get(START)) else { return Ok(None) };
-    // The later layout goes on with its type, 1, whose first byte no IP header begins with.
+    // The newer layout continues with type 1, whose first byte cannot begin an IP header.
     let (start, length) = if first == 0 {
         let Some(length) = number_16(bytes, START + 2) else { return Ok(None) };
         (START + EXTENSION, usize::from(length))
@@ -65,7 +63,7 @@ pub fn parse(bytes: &[u8], magic: u32) -> Result<Option<NetscalerHeader>, Invali
     Ok(Some(NetscalerHeader { source, destination, length: start + length }))
 }
 
-/// The ends that an IP header and the TCP header behind it name.
+/// The addresses in an IP header and the following TCP header.
 fn addresses(body: &[u8]) -> Result<(SocketAddr, SocketAddr), Invalid> {
     let (source, destination, protocol, ip_length) = match body.first().ok_or(Invalid::Length)? >> 4 {
         4 => {
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn both_layouts_give_the_addresses_of_the_headers_inside() {
+    fn both_layouts_yield_the_addresses() {
         for options in [0, 4, 40] {
             let body = [ip4(6, options), tcp()].concat();
             for bytes in [early(&body), later(&body)] {
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_of_a_header_waits_for_the_rest() {
+    fn incomplete_headers_wait_for_the_rest() {
         for bytes in [early(&[ip4(6, 0), tcp()].concat()), later(&[ip6(6), tcp()].concat())] {
             for end in 0..bytes.len() {
                 assert_eq!(parse(&bytes[..end], MAGIC), Ok(None), "{end} of {}", bytes.len());
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told_apart() {
+    fn other_data_is_distinguished() {
         assert_eq!(parse(b"GET / HTTP/1.1\r\n", MAGIC), Err(Invalid::Magic));
         assert_eq!(parse(b"\x0b\xad\xf0\x0c", MAGIC), Err(Invalid::Magic));
         assert_eq!(parse(&later(&[ip4(17, 0), tcp()].concat()), MAGIC), Err(Invalid::Protocol));

@@ -1,11 +1,9 @@
-//! Descriptors on their way between processes: messages over a UNIX socket that carry them, and the
-//! exchange by which a process hands its listening sockets to its successor (`_getsocks`, `-x`), as
-//! HAProxy speaks it.
+//! Passing descriptors between processes over a UNIX socket, and the exchange by which a process hands its listening sockets to its
+//! successor (`_getsocks`, `-x`), compatible with HAProxy.
 //!
-//! The successor sends the command. The answer is the number of sockets as four bytes in the
-//! machine's order, then messages with up to [`BATCH`] sockets each. Beside every socket goes the
-//! name of its network namespace and that of its interface, a byte of length before each, and four
-//! bytes of nothing. Each message is acknowledged with four bytes.
+//! The successor sends the command. The response is the number of sockets as four bytes in native order, followed by messages with
+//! up to [`BATCH`] sockets each. Each socket is accompanied by the names of its network namespace and its interface, both preceded
+//! by a length byte, and four zero bytes. Each message is acknowledged with four bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,27 +19,27 @@ use rustix::net::{
 /// The command.
 pub const COMMAND: &str = "_getsocks";
 
-/// How many descriptors one message carries: the kernel allows one more.
+/// The number of descriptors per message: the kernel allows one more.
 pub const BATCH: usize = 252;
 
-/// How long the other side may take for each step, as in HAProxy.
+/// The time limit for each step of the peer, as in HAProxy.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sockets that a sane process might have; more is nonsense.
+/// The maximum plausible number of sockets.
 const MOST: i32 = 1 << 20;
 
-/// A socket handed over, and what cannot be asked of it.
+/// A socket that was passed, and properties that cannot be queried from it.
 #[derive(Debug)]
 pub struct Passed<F> {
     /// The socket.
     pub socket: F,
-    /// The network namespace it was made in, empty for the usual one.
+    /// The network namespace it was created in, empty for the default one.
     pub namespace: String,
     /// The interface it is bound to, empty for none.
     pub interface: String,
 }
 
-/// Sends `bytes` and with them `descriptors`, at most [`BATCH`].
+/// Sends `bytes` together with `descriptors`, at most [`BATCH`].
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -54,7 +52,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
         match sendmsg(&socket, &[IoSlice::new(&bytes[sent..])], &mut control, SendFlags::NOSIGNAL) {
             Ok(n) => {
                 sent += n;
-                // They left with the first bytes.
+                // They were sent with the first bytes.
                 control.clear();
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
@@ -64,8 +62,8 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives some bytes into `room` and the descriptors that came with them; 0 bytes at the end of
-/// the stream. Does not wait: `WouldBlock` when there is nothing on a non-blocking socket.
+/// Receives bytes into `room`, and the descriptors that arrived with them; 0 bytes at the end of the stream. Does not wait:
+/// `WouldBlock` if there is nothing on a non-blocking socket.
 pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -79,7 +77,7 @@ pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<Own
     Ok((message.bytes, descriptors))
 }
 
-/// Waits until the socket is ready for `what`, no longer than the other side may take.
+/// Waits for `what` on the socket, within the time limit of the peer.
 fn wait(socket: impl AsFd, what: PollFlags) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -105,8 +103,7 @@ fn receive_some(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<Ow
     }
 }
 
-/// Answers the command: hands all of `sockets` over. Blocks, a second at most for each step of the
-/// other side.
+/// Responds to the command by sending all of `sockets`. Blocks, at most a second for each step of the peer.
 pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::Result<()> {
     if sockets.is_empty() {
         return Ok(());
@@ -129,12 +126,11 @@ pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::R
     Ok(())
 }
 
-/// Asks the process behind a runtime socket for its listening sockets. Blocks, a second at most for
-/// each step.
+/// Requests the listening sockets from the process behind a runtime socket. Blocks, at most a second per step.
 ///
 /// # Errors
-/// `UnexpectedEof` when the other process does not hand sockets over (no `expose-fd listeners`),
-/// `InvalidData` when it speaks something else, and what sockets say.
+/// `UnexpectedEof` if the other process does not pass sockets (no `expose-fd listeners`), `InvalidData` if it does not speak the
+/// protocol, and socket errors.
 pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
     send(&socket, format!("{COMMAND}\n").as_bytes(), &[])?;
     let mut number = [0; 4];
@@ -173,12 +169,12 @@ pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
         if all.len() < number as usize {
             acknowledged?;
         }
-        // Older programs close behind the last message without a look at the answer.
+        // Older programs close after the last message without reading the acknowledgement.
     }
     Ok(all)
 }
 
-/// The names of one socket and how many bytes they took; `None` when they are not all there.
+/// Parses the names of one socket; also returns their total length. `None` if they are incomplete.
 fn names_of(bytes: &[u8]) -> Option<((String, String), usize)> {
     let mut at = 0;
     let mut name = || {
@@ -200,7 +196,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn all_sockets_arrive_with_their_names_whatever_their_number() {
+    fn all_sockets_arrive_with_their_names() {
         for count in [1, 2, BATCH, BATCH + 1] {
             let listeners: Vec<TcpListener> =
                 (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_hands_nothing_over_is_an_error() {
+    fn processes_without_sockets_to_pass_are_errors() {
         let (old, new) = UnixStream::pair().unwrap();
         drop(old);
         assert!(ask(&new).is_err());

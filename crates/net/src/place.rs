@@ -1,8 +1,7 @@
-//! Where a stream's socket is: apart, or in the reactor of its worker.
+//! The location of a stream's socket: unregistered, or in its worker's reactor.
 //!
-//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to
-//! read for the first time, and is asked for room to write once there was none. Called by
-//! [`crate::stream`] and [`crate::secure`].
+//! A socket is tried before it is waited for: it is registered with the reactor when there is nothing to read for the first time,
+//! and for writing once it was full. Used by [`crate::stream`] and [`crate::secure`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,21 +14,21 @@ use tokio::task::coop;
 
 use crate::sys::{self, Plain};
 
-/// Calls that move so much use up the task's turn: a peer that always has more must not keep the
-/// worker for itself. Smaller ones are messages, behind each of which the peer waits.
+/// Calls that move at least this much use up the task's turn: a peer that always has more must not monopolize the worker. Smaller
+/// transfers are messages, after each of which the peer waits.
 const LARGE: usize = 4096;
 
-/// Where a socket is.
+/// The location of a socket.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Nobody had to wait for it yet. `None` only while it moves into the reactor.
+    /// Not registered, since nothing had to wait for it yet. `None` only during the move into the reactor.
     Apart(Option<Plain>),
     /// In the reactor of the worker.
     Watched(AsyncFd<Plain>),
 }
 
 impl Place {
-    /// A socket that the reactor knows nothing of.
+    /// A socket that is not in the reactor.
     pub(crate) fn apart(socket: OwnedFd, is_tcp: bool) -> Self {
         Self::Apart(Some(Plain { socket, is_tcp, blocks: false }))
     }
@@ -43,7 +42,7 @@ impl Place {
         }
     }
 
-    /// The socket in the reactor, where it is put now if it was not.
+    /// The registered socket; registers it if necessary.
     pub(crate) fn watched(&mut self) -> io::Result<&AsyncFd<Plain>> {
         if let Place::Apart(apart) = self
             && let Some(plain) = apart.take()
@@ -62,8 +61,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes by `call` as soon as the socket is ready. Tries before it
-    /// registers: a ready socket, the usual case, costs a look at one word.
+    /// Moves up to `wanted` bytes with `call` as soon as the socket is ready. Tries before registering: a ready socket, the usual
+    /// case, costs reading one word.
     #[inline]
     pub(crate) fn poll_move(
         &mut self,
@@ -73,7 +72,7 @@ impl Place {
         mut call: impl FnMut(BorrowedFd<'_>) -> Result<usize, Errno>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // A task that has used up its turn is told to wait by the registration below.
+            // If the task has used up its turn, the registration below makes it yield.
             if coop::has_budget_remaining() {
                 match self.try_move(interest, wanted, || call(self.plain().socket.as_fd())) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -91,8 +90,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes by `call` if the socket is believed ready, or nothing is known of
-    /// it. Fewer end that belief: the kernel had no more, and need not be asked to say so.
+    /// Moves up to `wanted` bytes with `call` if the socket is believed to be ready, or its state is unknown. A smaller transfer
+    /// clears that belief: the kernel had no more, and need not be asked again.
     #[inline]
     fn try_move(
         &self,
@@ -113,7 +112,7 @@ impl Place {
         }
     }
 
-    /// The socket in the reactor, if that tells of `interest`.
+    /// The registered socket, if it is registered for `interest`.
     #[inline]
     pub(crate) fn told_of(&self, interest: Interest) -> Option<&AsyncFd<Plain>> {
         match self {
@@ -124,8 +123,7 @@ impl Place {
         }
     }
 
-    /// Has the reactor tell of room to write too: most sockets never need it, and each that has
-    /// room would be an event.
+    /// Registers for writability as well: most sockets never need it, and every writable one would cause an event.
     fn ask_for_room(&mut self, context: &mut Context<'_>) {
         if self.plain().blocks {
             return;
@@ -138,13 +136,12 @@ impl Place {
         plain.blocks = true;
         *self = Place::Apart(Some(plain));
         if waited {
-            // Perhaps for something to read, in the place that the socket has left: the task is to
-            // ask again.
+            // The replaced registration may have been waiting for readability: the task must poll again.
             context.waker().wake_by_ref();
         }
     }
 
-    /// Waits for what the reactor says of the socket, to which it is made known if it was not.
+    /// Waits for an event of the socket, registering it if necessary.
     pub(crate) fn poll_event(
         &mut self,
         context: &mut Context<'_>,
@@ -160,7 +157,7 @@ impl Place {
         }
     }
 
-    /// Whether nothing was told since the last read. No system call.
+    /// Whether no event occurred since the last read. No system call.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         match self {
@@ -169,7 +166,7 @@ impl Place {
         }
     }
 
-    /// Takes the socket out of the reactor.
+    /// Removes the socket from the reactor.
     pub(crate) fn into_plain(self) -> Plain {
         match self {
             Place::Watched(watched) => watched.into_inner(),

@@ -1,10 +1,10 @@
-//! The PROXY protocol, versions 1 and 2: reading what a peer sends first, and writing it.
+//! The PROXY protocol, versions 1 and 2: parsing and writing headers.
 //!
 //! Pure: bytes in, bytes out. Follows `doc/proxy-protocol.txt`, sections 2.1 and 2.2.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The signature that version 2 begins with.
+/// The signature of version 2.
 pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The longest line of version 1, with its CRLF.
@@ -20,19 +20,19 @@ pub mod tlv {
     pub const CRC32C: u8 = 0x03;
     /// Padding.
     pub const NOOP: u8 = 0x04;
-    /// An opaque id of the connection, at most 128 bytes.
+    /// An opaque connection ID, at most 128 bytes.
     pub const UNIQUE_ID: u8 = 0x05;
-    /// What is known of TLS, with TLVs of its own.
+    /// TLS information, with nested TLVs.
     pub const SSL: u8 = 0x20;
-    /// Within it: the version.
+    /// Nested: the TLS version.
     pub const SSL_VERSION: u8 = 0x21;
     /// The common name of the client's certificate.
     pub const SSL_CN: u8 = 0x22;
     /// The cipher.
     pub const SSL_CIPHER: u8 = 0x23;
-    /// What the certificate shown to the client is signed with.
+    /// The signature algorithm of the certificate presented to the client.
     pub const SSL_SIG_ALG: u8 = 0x24;
-    /// The kind and size of its key.
+    /// The type and size of its key.
     pub const SSL_KEY_ALG: u8 = 0x25;
     /// The network namespace's name.
     pub const NETNS: u8 = 0x30;
@@ -41,26 +41,25 @@ pub mod tlv {
 /// TLVs: type and value of each.
 pub type Tlvs = Vec<(u8, Box<[u8]>)>;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own
-    /// count.
+    /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own addresses apply.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The TLVs of version 2, in order.
     pub tlvs: Tlvs,
-    /// Bytes that the header took.
+    /// The length of the header in bytes.
     pub length: usize,
 }
 
-/// Why bytes are no PROXY header.
+/// The reason why bytes are not a PROXY header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
-    /// Neither version's signature, or that of a version to come.
+    /// Neither version's signature, or an unknown version.
     Signature,
     /// A malformed line of version 1.
     Line,
-    /// A line of version 1 for a protocol that is unknown.
+    /// A version 1 line for an unknown protocol.
     Family,
     /// An unknown command or family of version 2.
     Command,
@@ -70,7 +69,7 @@ pub enum Invalid {
     Checksum,
 }
 
-/// Reads the header at the start of `bytes`: `None` when more bytes are needed.
+/// Parses the header at the start of `bytes`; `None` if more bytes are needed.
 pub fn parse(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let version_1 = b"PROXY ";
     let start = &bytes[..bytes.len().min(version_1.len())];
@@ -135,8 +134,8 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<ProxyHeader>, Invalid> {
     let body = &bytes[16..length];
     let (addresses, used) = match (version_command & 0x0f, family) {
         (0, family) => {
-            // Nothing in it binds the receiver; TLVs that follow no address are told apart, and
-            // kept if they are sound.
+            // The receiver must not rely on anything in it; TLVs without an address are recognized, and kept if they are
+            // well-formed.
             let tlvs = if family == 0 { parse_tlvs(&bytes[..length], 16).ok() } else { None };
             return Ok(Some(ProxyHeader { addresses: None, tlvs: tlvs.unwrap_or_default(), length }));
         }
@@ -180,7 +179,7 @@ fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Tlvs, Invalid> {
                 }
             }
             tlv::UNIQUE_ID if value.len() > 128 => return Err(Invalid::Length),
-            // No host name is longer.
+            // The maximum length of a host name.
             tlv::AUTHORITY if value.len() > 255 => return Err(Invalid::Length),
             _ => {}
         }
@@ -190,7 +189,7 @@ fn parse_tlvs(header: &[u8], mut at: usize) -> Result<Tlvs, Invalid> {
     Ok(tlvs)
 }
 
-/// CRC32c of a header whose checksum field, at `field`, counts as zeros.
+/// The CRC32c of a header, with the checksum at `field` counted as zeros.
 fn checksum(header: &[u8], field: usize) -> u32 {
     let mut copy = header.to_vec();
     copy[field..field + 4].fill(0);
@@ -215,9 +214,8 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
     };
 }
 
-/// Appends a header of version 2. Without addresses the command is `LOCAL`: the connection is the
-/// proxy's own (health checks), or its client's address is none that could be told. The checksum,
-/// if any, follows as many TLVs as `checksum` says.
+/// Appends a header of version 2. Without addresses the command is `LOCAL`: the connection is the proxy's own (health checks), or
+/// the client's address cannot be represented. The checksum, if any, follows as many TLVs as `checksum` specifies.
 pub fn write_v2<'a>(
     addresses: Option<(SocketAddr, SocketAddr)>,
     tlvs: impl IntoIterator<Item = (u8, &'a [u8])>,
@@ -266,7 +264,7 @@ pub fn write_v2<'a>(
     }
 }
 
-/// Appends a TLV. No value is longer than 65,535 bytes; what is beyond is left out.
+/// Appends a TLV. Values are truncated to 65,535 bytes.
 pub fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.push(kind);
@@ -274,7 +272,7 @@ pub fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Both addresses in one family: an IPv4 one beside an IPv6 one is written mapped.
+/// Converts both addresses to one family: an IPv4 address paired with an IPv6 one is mapped.
 fn same_family((source, destination): (SocketAddr, SocketAddr)) -> (SocketAddr, SocketAddr) {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let (source, destination) = (canonical(source), canonical(destination));
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_version_2_writes_is_what_it_reads_at_every_length() {
+    fn version_2_headers_round_trip_at_every_length() {
         let addresses = [pair("1.2.3.4:5", "6.7.8.9:10"), pair("[::1]:5", "[2001:db8::1]:10"), None];
         for addresses in addresses {
             for checksum in [None, Some(0), Some(2), Some(3)] {

@@ -1,11 +1,10 @@
-//! Reading and writing where TLS stands between the socket and the caller.
+//! Reading and writing through TLS.
 //!
-//! Ciphertext is received into a buffer of the thread and opened from there into the caller's; what
-//! is written is sealed into the same buffer and leaves in one call. A connection keeps memory of
-//! its own only for what waits: part of a record, or bytes that the kernel did not take. Called by
-//! [`crate::stream`].
+//! Ciphertext is received into a per-thread buffer and decrypted from there into the caller's; outgoing data is encrypted into the
+//! same buffer and sent with one call. A connection only allocates memory for what has to wait: part of a record, or bytes that the
+//! kernel did not accept. Used by [`crate::stream`].
 //!
-//! Nothing here is inlined: a plain stream pays one comparison, and its code stays small.
+//! Nothing here is inlined, so that a plain stream costs one comparison and little code.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,27 +17,27 @@ use tokio::io::Interest;
 
 use crate::place::Place;
 
-/// How much is sealed for one call that sends: a few records as long as can be.
+/// The amount encrypted per send call: a few records of maximum size.
 const SEALED_MAX: usize = 4 * (PLAINTEXT_MAX + OVERHEAD_MAX);
 
-/// Room for what is received at once, behind a record that is not whole yet.
+/// The room for data received at once, after an incomplete record.
 const SCRATCH: usize = SEALED_MAX + RECORD_MAX;
 
-/// How much may wait to be sent while more is received. A write keeps less than this, so beyond it
-/// there are answers of TLS to what the peer sends, and a peer that does not take them is not read.
+/// The limit of unsent data up to which more is received. A write leaves less than this, so beyond it there are TLS responses to
+/// the peer's messages, and a peer that does not read them is not read from either.
 const UNSENT_MAX: usize = SEALED_MAX + RECORD_MAX;
 
 thread_local! {
-    /// What is received or sealed within one call.
+    /// The ciphertext of the current call.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
 }
 
-/// The session's failure as an error of the connection.
+/// Converts a session failure to an I/O error.
 fn failure(error: tls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// As [`crate::Stream::poll_read`].
+/// See [`crate::Stream::poll_read`].
 #[inline(never)]
 pub(crate) fn poll_read(
     place: &mut Place,
@@ -48,15 +47,14 @@ pub(crate) fn poll_read(
 ) -> Poll<io::Result<usize>> {
     let read = poll_open(place, tls, context, room);
     if read.is_pending() {
-        // Who waits for an answer may have left the question unsent. Why it cannot be sent is told
-        // by reading.
+        // A caller waiting for a response may have left the request unsent. If it cannot be sent, the read reports why.
         let _ = poll_flush(place, tls, context);
     }
     read
 }
 
-/// Receives and opens until there is plaintext, the end or a failure. Plaintext for which `room` is
-/// too small, even empty, is kept: [`Session::has_waiting`] tells of it.
+/// Receives and decrypts until there is plaintext, the end or a failure. Plaintext that does not fit into `room`, even if that is
+/// empty, is kept: [`Session::has_waiting`] reports it.
 fn poll_open(
     place: &mut Place,
     tls: &mut Session,
@@ -98,7 +96,7 @@ fn poll_open(
         let opened = match ready!(opened) {
             Ok(opened) => opened,
             Err(error) => {
-                // The alert goes out if there is room for it.
+                // The alert is sent if the kernel accepts it.
                 let _ = poll_flush(place, tls, context);
                 return Poll::Ready(Err(error));
             }
@@ -112,7 +110,7 @@ fn poll_open(
     }
 }
 
-/// As [`crate::Stream::poll_write_both`].
+/// See [`crate::Stream::poll_write_both`].
 #[inline(never)]
 pub(crate) fn poll_write(
     place: &mut Place,
@@ -129,12 +127,12 @@ pub(crate) fn poll_write(
     if written > 0 || tls.is_established() {
         return Poll::Ready(Ok(written));
     }
-    // All that may be sent early has been.
+    // The limit of early data is reached.
     ready!(poll_handshake(place, tls, context, false)).map_err(failure)?;
     Poll::Ready(write(place, tls, context, [first, second], flags))
 }
 
-/// Seals and sends; what the kernel does not take is kept.
+/// Encrypts and sends; keeps what the kernel does not accept.
 fn write(
     place: &mut Place,
     tls: &mut Session,
@@ -156,7 +154,7 @@ fn write(
     })
 }
 
-/// As [`crate::Stream::poll_flush`].
+/// See [`crate::Stream::poll_flush`].
 #[inline(never)]
 pub(crate) fn poll_flush(
     place: &mut Place,
@@ -173,8 +171,7 @@ pub(crate) fn poll_flush(
     Poll::Ready(Ok(()))
 }
 
-/// As [`crate::Stream::poll_read_ready`]: what has come may yet turn out to be nothing for the
-/// caller.
+/// See [`crate::Stream::poll_read_ready`]: the received data may turn out to contain nothing for the caller.
 #[inline(never)]
 pub(crate) fn poll_read_ready(
     place: &mut Place,
@@ -188,7 +185,7 @@ pub(crate) fn poll_read_ready(
     place.poll_event(context, Interest::READABLE)
 }
 
-/// As [`crate::Stream::poll_idle`].
+/// See [`crate::Stream::poll_idle`].
 #[inline(never)]
 pub(crate) fn poll_idle(
     place: &mut Place,
@@ -201,7 +198,7 @@ pub(crate) fn poll_idle(
     poll_read(place, tls, context, &mut []).map_ok(drop)
 }
 
-/// As [`crate::Stream::is_idle`].
+/// See [`crate::Stream::is_idle`].
 #[inline(never)]
 pub(crate) fn is_idle(place: &mut Place, tls: &mut Session) -> bool {
     if tls.has_waiting() {
@@ -210,11 +207,11 @@ pub(crate) fn is_idle(place: &mut Place, tls: &mut Session) -> bool {
     if place.is_quiet() {
         return true;
     }
-    // It is in the reactor, which has told of something: nobody else waits for it now.
+    // It is in the reactor, which reported an event: no task is waiting for it now.
     poll_idle(place, tls, &mut Context::from_waker(Waker::noop())).is_pending()
 }
 
-/// As [`crate::Stream::poll_handshake`], or with `early` [`crate::Stream::poll_early_handshake`].
+/// See [`crate::Stream::poll_handshake`], or with `early` [`crate::Stream::poll_early_handshake`].
 #[inline(never)]
 pub(crate) fn poll_handshake(
     place: &mut Place,
@@ -232,7 +229,7 @@ pub(crate) fn poll_handshake(
         match outcome {
             Ok(false) if early && tls.is_early() => return Poll::Ready(Ok(())),
             Ok(false) => {}
-            // The last flight goes out with what is written next, if it could not yet.
+            // If the last flight could not be sent, it goes out with the next write.
             Ok(true) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
         }

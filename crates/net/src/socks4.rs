@@ -1,8 +1,6 @@
-//! Connecting by way of a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address
-//! and its answer.
+//! Connecting through a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address and its response.
 //!
-//! The caller connects to the proxy, sets the time limit, and goes on with the stream once the
-//! proxy has agreed.
+//! The caller connects to the proxy, sets the time limit, and uses the stream once the proxy has granted the request.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -10,25 +8,25 @@ use std::task::{Context, Poll, ready};
 
 use crate::stream::Stream;
 
-/// Version 4, and the command to connect.
+/// Version 4, and the CONNECT command.
 const CONNECT: [u8; 2] = [4, 1];
-/// The user, up to a NUL.
+/// The user name, NUL-terminated.
 const USER: &[u8] = b"HAProxy\0";
-/// What the second byte of the answer says when the proxy has connected.
+/// The second byte of a positive response.
 const GRANTED: u8 = 90;
-/// An answer's length.
+/// The length of a response.
 const ANSWER: usize = 8;
 
-/// How the exchange fails.
+/// The failures of the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Socks4Failure {
     /// The request could not be sent.
     Send,
-    /// The answer could not be read.
+    /// The response could not be read.
     Receive,
-    /// The proxy said no, or something else than yes.
+    /// The proxy refused, or sent something else.
     Denied,
-    /// The proxy closed before it had answered.
+    /// The proxy closed before it responded.
     Closed,
 }
 
@@ -44,7 +42,7 @@ impl From<Socks4Failure> for io::Error {
     }
 }
 
-/// The exchange with the proxy, as far as it has come.
+/// The state of the exchange with the proxy.
 #[derive(Debug)]
 pub struct Handshake {
     request: Vec<u8>,
@@ -54,7 +52,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// A request to be connected to `target`, by the user that HAProxy is to such proxies.
+    /// Creates the request for a connection to `target`, with the same user name as HAProxy.
     pub fn new(target: SocketAddrV4) -> Self {
         let mut request = CONNECT.to_vec();
         request.extend_from_slice(&target.port().to_be_bytes());
@@ -63,11 +61,10 @@ impl Handshake {
         Self { request, sent: 0, answer: [0; ANSWER], received: 0 }
     }
 
-    /// Goes on with the exchange; `Ready` when the proxy has agreed. Nothing behind its answer is
-    /// read.
+    /// Continues the exchange; `Ready` once the proxy has granted the request. Nothing after its response is read.
     ///
     /// # Errors
-    /// What became of it instead.
+    /// The failure of the exchange.
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -84,7 +81,7 @@ impl Handshake {
                 n => self.received += n,
             }
         }
-        // Whatever does not say yes says no.
+        // Anything but a positive response is a refusal.
         Poll::Ready(if self.answer.starts_with(&[0, GRANTED]) { Ok(()) } else { Err(Socks4Failure::Denied) })
     }
 }

@@ -1,7 +1,6 @@
-//! Moving bytes from socket to socket inside the kernel (splice(2)) through a pipe.
+//! Moves bytes between sockets inside the kernel (splice(2)) through a pipe.
 //!
-//! Pipes are kept by the worker and lent to one direction of one stream at a time; a pipe that
-//! comes back with bytes inside is closed.
+//! Pipes are pooled per worker and lent to one direction of a stream at a time; a pipe returned with bytes inside is closed.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,30 +17,30 @@ thread_local! {
     static FREE: RefCell<Vec<(OwnedFd, OwnedFd)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many pipes a worker keeps for later.
+/// The number of free pipes kept per worker.
 const KEEP: usize = 64;
 
-/// How many bytes one splice(2) may move: the kernel gives less when the pipe is full.
+/// The maximum number of bytes per splice(2): the kernel moves less when the pipe is full.
 const CHUNK: usize = 1 << 20;
 
-/// Pipes that exist now, and how many may. Written when one is made or closed.
+/// The number of existing pipes, and its limit. Written when one is created or closed.
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Those lent to a stream. Written when one is lent or comes back.
+/// The number of pipes in use by streams. Written when one is lent or returned.
 static LENT: AtomicUsize = AtomicUsize::new(0);
 
-/// How many pipes there may be, are in use, and are kept for later.
+/// The limit of pipes, those in use, and those kept.
 pub fn pipes() -> [usize; 3] {
     let lent = LENT.load(Relaxed);
     [MOST.load(Relaxed), lent, PIPES.load(Relaxed).saturating_sub(lent)]
 }
 
-/// Allows `most` pipes in the process (`maxpipes`); beyond that bytes are copied.
+/// Sets the limit of pipes in the process (`maxpipes`); beyond that bytes are copied.
 pub fn limit_pipes(most: usize) {
     MOST.store(most, Relaxed);
 }
 
-/// A pipe and how many bytes are in it.
+/// A pipe and the number of bytes in it.
 #[derive(Debug)]
 pub struct Pipe {
     ends: Option<(OwnedFd, OwnedFd)>,
@@ -49,7 +48,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of the worker's, or a new one of `size` bytes (0: the kernel's default).
+    /// Takes a pipe from the worker's pool, or creates one of `size` bytes (0: the kernel's default).
     pub fn take(size: usize) -> io::Result<Self> {
         let ends = match FREE.with_borrow_mut(Vec::pop) {
             Some(ends) => ends,
@@ -63,7 +62,7 @@ impl Pipe {
                         PIPES.fetch_sub(1, Relaxed);
                     })?;
                 if size > 0 {
-                    // The kernel may refuse a size above the user's limit; the default then serves.
+                    // The kernel may refuse a size above the user's limit; the default is fine then.
                     let _ = fcntl_setpipe_size(&write, size);
                 }
                 (read, write)
@@ -73,18 +72,18 @@ impl Pipe {
         Ok(Self { ends: Some(ends), filled: 0 })
     }
 
-    /// How many bytes are inside.
+    /// The number of bytes inside.
     pub fn len(&self) -> usize {
         self.filled
     }
 
-    /// Whether nothing is inside.
+    /// Whether the pipe is empty.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
 
-    /// Moves up to `limit` bytes from `from` into the pipe; 0 at the end of the stream. Pending too
-    /// when the pipe is full: drain it first. Fails for a stream with TLS.
+    /// Moves up to `limit` bytes from `from` into the pipe; returns 0 at the end of the stream. Also pending if the pipe is full:
+    /// drain it first. Fails for a stream with TLS.
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -106,7 +105,7 @@ impl Pipe {
                     self.filled += n;
                     return Poll::Ready(Ok(n));
                 }
-                // A full pipe answers the same: what is inside has to leave first.
+                // A full pipe gives the same error: it has to be drained first.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.filled > 0 => {
                     return Poll::Pending;
                 }
@@ -116,8 +115,7 @@ impl Pipe {
         }
     }
 
-    /// Moves bytes from the pipe to `to`. `more` tells the kernel that others follow. Fails for a
-    /// stream with TLS.
+    /// Moves bytes from the pipe to `to`. `more` tells the kernel that more bytes follow. Fails for a stream with TLS.
     pub fn poll_drain(
         &mut self,
         context: &mut Context<'_>,
@@ -152,7 +150,7 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         let Some(ends) = self.ends.take() else { return };
         LENT.fetch_sub(1, Relaxed);
-        // try_with: a stream may be dropped while the thread itself ends.
+        // try_with: a stream may be dropped while the thread is torn down.
         let kept = self.filled == 0
             && FREE
                 .try_with(|free| {

@@ -1,13 +1,12 @@
 //! A connected stream socket of either family, read and written by polling inside a worker's task.
 //!
-//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to
-//! read for the first time, and is asked for room to write once there was none. Reads that fill
-//! less than they were given clear the reactor's readiness, so the next read waits for the kernel
-//! instead of asking it in vain: one system call a direction a message.
+//! A socket is tried before it is waited for: it is registered with the reactor when there is nothing to read for the first time,
+//! and for writing once it was full. A read that fills less than its buffer clears the reactor's readiness, so the next read waits
+//! for the kernel instead of making a futile call: one system call per direction and message.
 //!
-//! A stream may speak TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). What a write accepted
-//! is then sealed, but perhaps not sent: whoever waits for an answer calls [`Stream::poll_flush`]
-//! first, and whoever ends our side [`Stream::poll_shutdown`]. Both are nothing on a plain stream.
+//! A stream may use TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). Accepted writes are then encrypted but possibly not
+//! sent: callers must use [`Stream::poll_flush`] before waiting for a response, and [`Stream::poll_shutdown`] to end our side. Both
+//! do nothing special on a plain stream.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -30,13 +29,13 @@ use crate::{secure, sys};
 #[derive(Debug)]
 pub struct Stream {
     place: Place,
-    /// What encrypts, where something does.
+    /// The TLS session, if any.
     tls: Option<Box<Session>>,
-    /// Whether the end of it is to be no proper one: nothing is said in TLS either.
+    /// Whether it should be closed abruptly, without a TLS close alert.
     breaks_off: Cell<bool>,
 }
 
-/// A connection between two workers: out of the reactor of one, and not yet in that of the other.
+/// A connection moving between two workers: out of the reactor of one, and not yet in that of the other.
 #[derive(Debug)]
 pub struct Detached {
     socket: OwnedFd,
@@ -45,12 +44,12 @@ pub struct Detached {
 }
 
 impl Stream {
-    /// A connected, non-blocking socket, for the calling worker.
+    /// Wraps a connected, non-blocking socket for the calling worker.
     pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> Self {
         Self { place: Place::apart(socket, is_tcp), tls: None, breaks_off: Cell::new(false) }
     }
 
-    /// Whether it speaks TCP: no UNIX or abstract socket, nor one end of a pair.
+    /// Whether it is a TCP socket, as opposed to a UNIX or abstract socket, or one end of a pair.
     #[inline]
     pub fn is_tcp(&self) -> bool {
         self.place.plain().is_tcp
@@ -78,11 +77,10 @@ impl Stream {
         self.poll_send(context, bytes, SendFlags::NOSIGNAL)
     }
 
-    /// Writes some of `first` and, behind it, of `second`. With `more` the kernel holds the end of
-    /// it, less than a segment, for what the caller does next: it writes again, ends our side
-    /// ([`shutdown_write`](Self::shutdown_write)), which then leaves in the same segment, or says
-    /// that there is nothing after all ([`push`](Self::push)).
-    // Every response passes here, and few other places do.
+    /// Writes some of `first`, followed by some of `second`. With `more` the kernel holds the last partial segment until the
+    /// caller's next call: another write, the end of our side ([`shutdown_write`](Self::shutdown_write)), which is then sent in the
+    /// same segment, or [`push`](Self::push) if nothing follows.
+    // Inlined because every response passes here, and few other callers do.
     #[inline(always)]
     pub fn poll_write_both(
         &mut self,
@@ -104,7 +102,7 @@ impl Stream {
         })
     }
 
-    /// Writes some of what `parts` hold, in their order.
+    /// Writes some of the bytes in `parts`, in order.
     pub fn poll_write_parts(
         &mut self,
         context: &mut Context<'_>,
@@ -134,8 +132,7 @@ impl Stream {
         self.place.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| send(socket, bytes, flags))
     }
 
-    /// Ready when a read would not wait (data, end of stream, or an error), as far as the reactor
-    /// was told.
+    /// Ready if a read would not block (data, end of stream, or an error), as far as the reactor knows.
     #[inline]
     pub fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &mut self.tls {
@@ -148,13 +145,13 @@ impl Stream {
         }
     }
 
-    /// Ready when a write would not wait.
+    /// Ready if a write would not block.
     #[inline]
     pub fn poll_write_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.place.poll_event(context, Interest::WRITABLE)
     }
 
-    /// Has what happens to the socket from now on known to [`is_quiet`](Self::is_quiet).
+    /// Registers the socket, so that later events are visible to [`is_quiet`](Self::is_quiet).
     ///
     /// # Errors
     /// The kernel has no room for another socket in the reactor.
@@ -162,8 +159,7 @@ impl Stream {
         self.place.watched().map(drop)
     }
 
-    /// Runs `call` if the socket is believed ready, or nothing is known of it; clears that belief
-    /// when it would block.
+    /// Runs `call` if the socket is believed to be ready, or its state is unknown; clears that belief if it would block.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self.place.told_of(interest) {
@@ -172,15 +168,15 @@ impl Stream {
         }
     }
 
-    /// Whether nothing has happened on an idle connection since its last read: no data, no end, no
-    /// error, as far as the reactor was told. No system call.
+    /// Whether an idle connection had no event since its last read: no data, end or error, as far as the reactor knows. No system
+    /// call.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.place.is_quiet() && self.tls.as_ref().is_none_or(|tls| !tls.has_waiting())
     }
 
-    /// Whether an idle connection is still idle: nothing has happened on it, or nothing but what
-    /// TLS has between two messages (session tickets, new keys), which is dealt with.
+    /// Whether an idle connection is still idle: it had no event, or only TLS messages outside the data (session tickets, key
+    /// updates), which are processed.
     #[inline]
     pub fn is_idle(&mut self) -> bool {
         match &mut self.tls {
@@ -189,8 +185,7 @@ impl Stream {
         }
     }
 
-    /// Ready once an idle connection is no longer idle: there is data, its end, or an error, all of
-    /// which the next read tells.
+    /// Ready once an idle connection is no longer idle: the next read returns data, the end, or an error.
     #[inline]
     pub fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.tls {
@@ -199,7 +194,7 @@ impl Stream {
         }
     }
 
-    /// Ready once all that was written has left for the kernel.
+    /// Ready once all written data was passed to the kernel.
     #[inline]
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.tls {
@@ -208,8 +203,7 @@ impl Stream {
         }
     }
 
-    /// Sends what was written and the end of our side, with TLS in its own words first
-    /// (close_notify). What the peer sends can still be read.
+    /// Sends pending data and the end of our side, with TLS preceded by a close_notify alert. Data from the peer can still be read.
     #[inline]
     pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &mut self.tls {
@@ -220,9 +214,9 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Begins TLS as a listener; [`poll_handshake`](Self::poll_handshake) does the rest.
-    /// Bytes of the client that were received already begin it; `keep` says what is kept of the
-    /// handshake beside what the listener keeps. `place` is what was taken for it, if any.
+    /// Starts TLS as a server; [`poll_handshake`](Self::poll_handshake) does the rest. Bytes already received from the client are
+    /// processed; `keep` lists what to keep from the handshake in addition to the listener's settings. `place` is a reserved TLS
+    /// slot, if any.
     pub fn accept_tls(
         &mut self,
         acceptor: &Arc<Acceptor>,
@@ -235,11 +229,11 @@ impl Stream {
         self.tls = Some(Box::new(session));
     }
 
-    /// Begins TLS as a client; `name` is sent as SNI where there is one. `keep` says what is kept of
-    /// the handshake beside what the server line keeps.
+    /// Starts TLS as a client; `name` is sent as SNI if given. `keep` lists what to keep from the handshake in addition to the
+    /// server line's settings.
     ///
     /// # Errors
-    /// The line's settings leave nothing to offer, or there are as many connections as may be.
+    /// The line's settings leave nothing to offer, or the connection limit is reached.
     pub fn connect_tls(
         &mut self,
         connector: &Connector,
@@ -249,8 +243,8 @@ impl Stream {
         self.connect_tls_early(connector, name, keep, false)
     }
 
-    /// As [`connect_tls`](Self::connect_tls); with `early` what is written then may leave before the
-    /// server has said anything ([`Session::is_early`]).
+    /// Like [`connect_tls`](Self::connect_tls); with `early`, data may be sent before the server has responded
+    /// ([`Session::is_early`]).
     ///
     /// # Errors
     /// As [`connect_tls`](Self::connect_tls).
@@ -267,10 +261,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Ready once the handshake is complete. On a plain stream it is.
+    /// Ready once the handshake is complete, on a plain stream immediately.
     ///
     /// # Errors
-    /// The handshake failed, or the connection did. The peer was told where it can be.
+    /// The handshake or the connection failed. The peer was notified if possible.
     pub fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
         match &mut self.tls {
             None => Poll::Ready(Ok(())),
@@ -278,8 +272,8 @@ impl Stream {
         }
     }
 
-    /// As [`poll_handshake`](Self::poll_handshake), but ready also where early data go either way
-    /// while it is under way ([`Session::is_early`]): reading and writing go on with it.
+    /// Like [`poll_handshake`](Self::poll_handshake), but also ready when early data can be sent or received during the handshake
+    /// ([`Session::is_early`]): reads and writes then continue it.
     ///
     /// # Errors
     /// As [`poll_handshake`](Self::poll_handshake).
@@ -290,50 +284,49 @@ impl Stream {
         }
     }
 
-    /// Whether data go either way before the handshake of TLS is complete.
+    /// Whether data can be transferred before the TLS handshake is complete.
     #[inline]
     pub fn is_early(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_early())
     }
 
-    /// The TLS session, where there is one.
+    /// The TLS session, if there is one.
     #[inline]
     pub fn tls(&self) -> Option<&Session> {
         self.tls.as_deref()
     }
 
-    /// The descriptor for calls that move the connection's own bytes (splice); `None` where those
-    /// are encrypted here.
+    /// The descriptor for calls that move the connection's raw bytes (splice); `None` if they are encrypted here.
     #[inline]
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.tls.is_none() { Some(self.as_fd()) } else { None }
     }
 
-    /// Takes the connection out of this worker, to be put into another one.
+    /// Removes the connection from this worker, to be moved to another one.
     pub fn detach(self) -> Detached {
         let Plain { socket, is_tcp, .. } = self.place.into_plain();
         Detached { socket, is_tcp, tls: self.tls }
     }
 
-    /// A connection that another worker has [detached](Self::detach), for the calling worker.
+    /// Takes over a connection [detached](Self::detach) by another worker.
     pub fn attach(detached: Detached) -> Self {
         let Detached { socket, is_tcp, tls } = detached;
         Self { place: Place::apart(socket, is_tcp), tls, breaks_off: Cell::new(false) }
     }
 
-    /// The connection as another stream, for who cannot let go of this one's place: what is left here
-    /// is a descriptor that says nothing when it is closed.
+    /// Moves the connection to a new stream while this one stays in place; a descriptor without effect on the connection is left
+    /// behind.
     ///
     /// # Errors
-    /// There is no room for another descriptor.
+    /// No file descriptor is available.
     pub fn take(&mut self) -> io::Result<Self> {
         let Plain { socket, is_tcp, .. } = self.place.plain();
         let place = Place::apart(socket.try_clone()?, *is_tcp);
         Ok(Self { place, tls: self.tls.take(), breaks_off: Cell::new(self.breaks_off.get()) })
     }
 
-    /// As [`poll_shutdown`](Self::poll_shutdown), but waits for nothing: what the kernel does not
-    /// take at once is lost. For the end of connections whose messages were sent.
+    /// Like [`poll_shutdown`](Self::poll_shutdown), but without waiting: data that the kernel does not accept immediately is lost.
+    /// For the end of connections after their messages were sent.
     #[inline]
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls
@@ -341,27 +334,26 @@ impl Stream {
         {
             tls.close();
             let mut context = Context::from_waker(std::task::Waker::noop());
-            // Nobody is left who would try again.
+            // No later attempt is possible.
             let _ = secure::poll_flush(&mut self.place, tls, &mut context);
         }
     }
 
-    /// Sends the end of our side of the socket; what the peer sends can still be read. Says nothing
-    /// in TLS: see [`poll_shutdown`](Self::poll_shutdown).
+    /// Shuts down our side of the socket; data from the peer can still be read. Sends no TLS alert: see
+    /// [`poll_shutdown`](Self::poll_shutdown).
     pub fn shutdown_write(&self) {
-        // The peer may have closed already, which is as good.
+        // The peer may have closed already, which is fine.
         let _ = SockRef::from(&self.as_fd()).shutdown(std::net::Shutdown::Write);
     }
 
-    /// Makes closing send a reset instead of what is still queued.
+    /// Makes closing send a reset instead of the data still queued.
     pub fn reset_on_close(&self) {
         self.breaks_off.set(true);
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Lets the connection vanish when it is closed (`silent-drop`): nothing is sent, where the
-    /// process may repair sockets; else, or with `rst_ttl`, a reset leaves that travels so many
-    /// hops only, one where nothing is said.
+    /// Makes the connection vanish on close (`silent-drop`): nothing is sent if the process may use TCP repair; otherwise, or with
+    /// `rst_ttl`, a reset is sent that only travels that many hops, by default one.
     pub fn vanish(&self, rst_ttl: Option<u8>) {
         self.breaks_off.set(true);
         if !self.is_tcp() {
@@ -379,8 +371,8 @@ impl Stream {
         self.reset_on_close();
     }
 
-    /// Throws away what was received and not read, and says how much that was: closing with unread
-    /// bytes would make the kernel send a reset where the end of the stream is meant.
+    /// Discards data that was received but not read, and returns its length: closing with unread data would make the kernel send a
+    /// reset instead of the end of the stream.
     pub fn discard_received(&self) -> usize {
         const MOST: usize = 1 << 20;
         let mut room = [0; 16384];
@@ -394,7 +386,7 @@ impl Stream {
         discarded
     }
 
-    /// Sets the type of service of what is sent. What the kernel refuses stays as it was.
+    /// Sets the type of service of sent packets. Values refused by the kernel are ignored.
     pub fn set_tos(&self, tos: u32) {
         let socket = SockRef::from(self);
         let _ = match self.local() {
@@ -403,7 +395,7 @@ impl Stream {
         };
     }
 
-    /// Sets the firewall mark of what is sent; needs a privilege and does nothing without it.
+    /// Sets the firewall mark of sent packets; needs a privilege and has no effect without it.
     pub fn set_mark(&self, mark: u32) {
         let _ = SockRef::from(self).set_mark(mark);
     }
@@ -418,28 +410,27 @@ impl Stream {
         self.is_tcp().then(|| SockRef::from(self).local_addr().ok()?.as_socket())?
     }
 
-    /// Sends small writes at once. HAProxy's own default on both sides.
+    /// Disables Nagle's algorithm, HAProxy's default on both sides.
     pub fn set_nodelay(&self) {
         if self.is_tcp() {
             let _ = SockRef::from(self).set_tcp_nodelay(true);
         }
     }
 
-    /// Sends what the kernel holds since a write with more to come.
+    /// Sends data held by the kernel since a write with more to come.
     pub fn push(&self) {
-        // Setting it anew does just that (tcp(7)).
+        // Setting the option again does exactly that (tcp(7)).
         self.set_nodelay();
     }
 
-    /// Acknowledges what was received at once, or leaves it to the next segment.
+    /// Acknowledges received data immediately, or delays the acknowledgement until the next segment.
     pub fn set_quickack(&self, now: bool) {
         if self.is_tcp() {
             let _ = SockRef::from(self).set_tcp_quickack(now);
         }
     }
 
-    /// Turns TCP keep-alive probes on (`option clitcpka`, `srvtcpka`), with their own numbers where
-    /// given.
+    /// Enables TCP keep-alive probes (`option clitcpka`, `srvtcpka`), with explicit parameters if given.
     pub fn set_keepalive(&self, count: Option<u32>, idle: Option<Duration>, interval: Option<Duration>) {
         if self.is_tcp() {
             let mut keepalive = socket2::TcpKeepalive::new();
@@ -458,8 +449,7 @@ impl Stream {
         }
     }
 
-    /// Takes the socket of a plain stream out of this worker's reactor, to be handed to another
-    /// kind of stream.
+    /// Removes the socket of a plain stream from this worker's reactor, for another kind of stream.
     pub fn into_fd(self) -> OwnedFd {
         debug_assert!(self.tls.is_none(), "its session would be lost");
         self.place.into_plain().socket
@@ -495,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_with_more_to_come_wait_for_it_and_others_do_not() {
+    fn writes_with_more_to_come_are_held_back() {
         for (first, second) in [(&b"ab"[..], &b""[..]), (b"", b"ab"), (b"a", b"b")] {
             let (mut own, mut peer) = pair();
             let mut room = [0; 8];

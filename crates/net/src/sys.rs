@@ -1,4 +1,4 @@
-//! System calls that no safe interface offers. Each `unsafe` block says why it is sound.
+//! System calls without a safe interface. Each `unsafe` block explains why it is sound.
 
 #![allow(unsafe_code)]
 
@@ -9,19 +9,18 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
-/// A duplicate of a descriptor that the process was started with, which stays open (`fd@N` of logs,
-/// standard output).
+/// Duplicates a descriptor inherited at startup, which stays open (`fd@N` of logs, standard output).
 pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: F_DUPFD_CLOEXEC only asks the kernel for a new number.
+    // SAFETY: F_DUPFD_CLOEXEC only asks the kernel for a new descriptor.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel just created this descriptor for us; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Sets one socket option that the libraries do not name.
+/// Sets a socket option that the libraries do not cover.
 pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the pointer and length describe `value`, which lives across the call; the kernel only
     // reads it.
@@ -37,7 +36,7 @@ pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the kernel does TLS (`TCP_ULP`): it knows it by name, before it looks at the socket.
+/// Whether the kernel supports TLS (`TCP_ULP`): it looks the name up before it checks the socket's state.
 pub fn kernel_has_tls() -> bool {
     let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None) else {
         return false;
@@ -54,13 +53,12 @@ pub fn kernel_has_tls() -> bool {
             name.len() as libc::socklen_t,
         )
     };
-    // A socket without a connection cannot have it, where there is something to have.
+    // If TLS is supported, an unconnected socket cannot use it.
     result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOTCONN)
 }
 
-/// Has the kernel give new connections to the socket at `place` of those that share the address of
-/// this one (`SO_REUSEPORT`), counted from 0 in the order they were bound. Where there is none, it
-/// chooses as before.
+/// Makes the kernel deliver new connections to the socket at index `place` of those that share this one's address (`SO_REUSEPORT`),
+/// counted from 0 in the order they were bound. If it does not exist, the kernel chooses as before.
 pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     let code = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: place };
@@ -79,31 +77,29 @@ pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel measured of a TCP connection; fails for other sockets, and for numbers that are
-/// none.
+/// The kernel's metrics of a TCP connection; fails for other sockets and invalid descriptors.
 pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
     // SAFETY: every field is an integer, for which all-zero bytes are valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: pointer and length describe `info`, which lives across the call; the kernel writes no
-    // more than that. A number that is no socket is refused with an error.
+    // SAFETY: pointer and length describe `info`, which lives across the call; the kernel writes no more than that. An invalid
+    // descriptor causes an error.
     let result = unsafe {
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
 }
 
-/// How long a queue a listening TCP socket has.
+/// The queue length of a listening TCP socket.
 pub(crate) fn backlog(fd: BorrowedFd<'_>) -> io::Result<i32> {
-    // Of a socket that listens this field tells the limit of its queue (tcp_get_info in the
-    // kernel).
+    // For a listening socket this field is its queue limit (tcp_get_info in the kernel).
     Ok(i32::try_from(tcp_info(fd.as_raw_fd())?.tcpi_sacked).unwrap_or(i32::MAX))
 }
 
-/// The SYN that a connection began with, from whichever header the listener's `TCP_SAVE_SYN` asked
-/// for; the kernel forgets it with this. Empty where none was saved.
+/// The SYN of a connection, starting at the header selected by the listener's `TCP_SAVE_SYN`; the kernel then discards it. Empty if
+/// none was saved.
 pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
-    // The longest headers are far below: 14 + 40 + 60 bytes, and options of IPv6.
+    // The longest headers are far smaller: 14 + 40 + 60 bytes, plus IPv6 options.
     let mut packet = vec![0u8; 1024];
     let mut length = packet.len() as libc::socklen_t;
     // SAFETY: pointer and length describe `packet`, which lives across the call; the kernel writes
@@ -124,7 +120,7 @@ pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
     Ok(packet)
 }
 
-/// The longest TCP MD5 key the kernel takes, in bytes.
+/// The maximum length of a TCP MD5 key in bytes.
 pub const MD5_KEY_MAX: usize = 80;
 
 #[repr(C)]
@@ -150,8 +146,7 @@ pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) 
     // valid.
     let mut signature: TcpMd5Sig = unsafe { std::mem::zeroed() };
     let address = socket2::SockAddr::from(peer);
-    // SAFETY: a socket2 address never claims more bytes than a sockaddr_storage has, which is what
-    // it is kept in.
+    // SAFETY: a socket2 address never claims more bytes than the sockaddr_storage that contains it.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -190,8 +185,7 @@ pub fn set_transparent(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Puts a socket into the calling worker's reactor, to be told when it is readable; gives it back
-/// where the kernel has no room for another.
+/// Registers a socket with the calling worker's reactor for readability; returns the socket if the kernel has no room for it.
 pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
     // when dropped.
@@ -199,12 +193,12 @@ pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io:
         .map_err(AsyncFdRegisterError::into_parts)
 }
 
-/// A stream socket of whichever family.
+/// A stream socket of any family.
 #[derive(Debug)]
 pub(crate) struct Plain {
     pub(crate) socket: OwnedFd,
     pub(crate) is_tcp: bool,
-    /// Whether the reactor is asked for room to write too, once it has the socket.
+    /// Whether it is registered for writability as well, once it is in the reactor.
     pub(crate) blocks: bool,
 }
 
@@ -214,9 +208,8 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Puts a stream socket into the calling worker's reactor, to be told when it is readable, and when
-/// it has room for what is written where that `blocks`; gives it back where the kernel has no room
-/// for another.
+/// Registers a stream socket with the calling worker's reactor for readability, and for writability if `blocks` is set; returns the
+/// socket if the kernel has no room for it.
 pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
     let interest = if socket.blocks { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
     // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only

@@ -1,4 +1,4 @@
-//! Streams with TLS against OpenSSL's own client and server, where they are installed.
+//! TLS streams against OpenSSL's client and server, if they are installed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -27,7 +27,7 @@ fn has_openssl() -> bool {
     found
 }
 
-/// A self-signed certificate in a file of the test's own.
+/// A self-signed certificate in a temporary file.
 struct Own {
     pem: String,
     der: Vec<u8>,
@@ -93,8 +93,7 @@ fn client(port: u16, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Serves one connection: sends back what comes, up to `length` bytes, and closes. What was
-/// negotiated.
+/// Serves one connection: echoes up to `length` bytes and closes. Returns the negotiated parameters.
 fn echo(listener: &TcpListener, acceptor: &Arc<Acceptor>, length: usize) -> (u16, u16, Option<Box<[u8]>>) {
     let (socket, _) = listener.accept().unwrap();
     run(async || {
@@ -116,7 +115,7 @@ fn echo(listener: &TcpListener, acceptor: &Arc<Acceptor>, length: usize) -> (u16
 }
 
 #[test]
-fn openssls_client_is_served_with_every_suite_and_kind_of_key() {
+fn openssl_clients_work_with_every_suite_and_key_type() {
     if !has_openssl() {
         return;
     }
@@ -127,7 +126,7 @@ fn openssls_client_is_served_with_every_suite_and_kind_of_key() {
         Own::new("ecdsa", &PKCS_ECDSA_P256_SHA256),
         Own::new("ed25519", &PKCS_ED25519),
     );
-    // No byte that means something to s_client at the start of a line.
+    // Without bytes that s_client interprets at the start of a line.
     let text: Vec<u8> = (0..300_000u32).map(|n| b'a' + (n % 23) as u8).chain(*b"\n").collect();
     for (own, arguments, version, suite) in [
         (&ecdsa, &["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"][..], 0x0304, 0x1301),
@@ -147,7 +146,7 @@ fn openssls_client_is_served_with_every_suite_and_kind_of_key() {
         let acceptor = own.acceptor(&["h2", "http/1.1"]);
         let mut child = client(port, &[arguments, &["-quiet"]].concat());
         let (mut input, sent) = (child.stdin.take().unwrap(), text.clone());
-        // The input stays open until all was echoed: its end would end the connection.
+        // The input stays open until everything was echoed, since its end would end the connection.
         let sender = std::thread::spawn(move || input.write_all(&sent).map(|()| input));
         let (negotiated, with, alpn) = echo(&listener, &acceptor, text.len());
         let output = child.wait_with_output().unwrap();
@@ -160,7 +159,7 @@ fn openssls_client_is_served_with_every_suite_and_kind_of_key() {
 }
 
 #[test]
-fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
+fn openssl_clients_may_update_keys_but_not_renegotiate() {
     if !has_openssl() {
         return;
     }
@@ -168,8 +167,8 @@ fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
     let port = listener.local_addr().unwrap().port();
     let own = Own::new("keys", &PKCS_ECDSA_P256_SHA256);
     let acceptor = own.acceptor(&[]);
-    // s_client takes a line `K` as the order to change keys on both sides, `k` on its own, `R` to
-    // renegotiate; it says so.
+    // s_client interprets a line `K` as a command to update the keys on both sides, `k` on its own side, `R` to renegotiate, and
+    // confirms it.
     for (version, orders, survives) in [("-tls1_3", "Kk", true), ("-tls1_2", "R", false)] {
         let mut child = client(port, &[version]);
         let (socket, _) = listener.accept().unwrap();
@@ -230,7 +229,7 @@ fn server(own: &Own, arguments: &[&str]) -> (Child, u16) {
 }
 
 #[test]
-fn openssls_server_is_used_and_its_sessions_are_resumed() {
+fn openssl_servers_work_and_sessions_are_resumed() {
     if !has_openssl() {
         return;
     }
@@ -279,7 +278,7 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
 }
 
 #[test]
-fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
+fn ocsp_responses_are_stapled_until_they_expire() {
     if !has_openssl() {
         return;
     }
@@ -346,7 +345,7 @@ fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
 }
 
 #[test]
-fn early_data_is_read_once_the_handshake_is_complete() {
+fn early_data_is_read_after_the_handshake() {
     if !has_openssl() {
         return;
     }
@@ -379,7 +378,7 @@ fn early_data_is_read_once_the_handshake_is_complete() {
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("Early data was accepted"), "{shown}");
     assert!(shown.find("early\n") < shown.find("later\n"), "{shown}");
-    // The session is used up: the same early data is not taken again.
+    // The session was used: its early data is not accepted again.
     let mut child = client(port, &["-tls1_3", "-sess_in", session_name, "-early_data", early_name]);
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"later\n").unwrap();

@@ -40,7 +40,7 @@ fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
     (Arc::new(Acceptor::new(listening).unwrap()), Connector::new(&connecting).unwrap())
 }
 
-/// A client's stream and a server's, TLS begun on both.
+/// A client stream and a server stream, both with TLS started.
 fn pair(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Stream, Stream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -89,7 +89,7 @@ fn run(test: impl AsyncFnOnce()) {
 }
 
 #[test]
-fn more_than_the_kernel_takes_passes_in_both_directions() {
+fn data_beyond_the_kernels_buffers_passes_in_both_directions() {
     run(async || {
         for version in [TLS12, TLS13] {
             let (acceptor, connector) = ends(version);
@@ -108,7 +108,7 @@ fn more_than_the_kernel_takes_passes_in_both_directions() {
 }
 
 #[test]
-fn a_side_that_ends_says_so_and_one_that_breaks_off_does_not() {
+fn regular_ends_send_close_notify_and_aborts_do_not() {
     run(async || {
         let (acceptor, connector) = ends(TLS13);
         for clean in [true, false] {
@@ -124,7 +124,7 @@ fn a_side_that_ends_says_so_and_one_that_breaks_off_does_not() {
             assert_eq!(poll_fn(|context| server.poll_read(context, &mut [0; 9])).await.unwrap(), 0);
             let ended = if clean { PeerEnd::Cleanly } else { PeerEnd::Cut };
             assert_eq!(server.tls().unwrap().ended(), ended);
-            // The other direction goes on.
+            // The other direction still works.
             write(&mut server, b"defg").await;
             assert_eq!(read(&mut client, 4, 100).await, b"defg");
         }
@@ -132,7 +132,7 @@ fn a_side_that_ends_says_so_and_one_that_breaks_off_does_not() {
 }
 
 #[test]
-fn a_connection_that_is_to_break_off_says_no_goodbye_when_it_is_closed() {
+fn aborted_connections_send_no_close_notify_on_close() {
     run(async || {
         for version in [TLS12, TLS13] {
             for breaks_off in [false, true] {
@@ -154,7 +154,7 @@ fn a_connection_that_is_to_break_off_says_no_goodbye_when_it_is_closed() {
 }
 
 #[test]
-fn session_tickets_leave_a_connection_idle_and_data_does_not() {
+fn session_tickets_do_not_end_idleness_but_data_does() {
     run(async || {
         let (acceptor, connector) = ends(TLS13);
         let (mut client, mut server) = pair(&acceptor, &connector);
@@ -168,7 +168,7 @@ fn session_tickets_leave_a_connection_idle_and_data_does_not() {
         assert!(!client.is_idle() && !client.is_quiet());
         assert_eq!(read(&mut client, 4, 10).await, b"data");
         assert!(client.is_idle());
-        // The tickets came before the data. The next connection resumes the session.
+        // The tickets arrived before the data. The next connection resumes the session.
         let (mut client, mut server) = pair(&acceptor, &connector);
         shake(&mut client, &mut server).await;
         assert!(client.tls().unwrap().details().is_resumed && server.tls().unwrap().details().is_resumed);
@@ -176,7 +176,7 @@ fn session_tickets_leave_a_connection_idle_and_data_does_not() {
 }
 
 #[test]
-fn a_connection_moves_to_another_thread_with_what_it_holds() {
+fn connections_move_between_threads_with_their_state() {
     let (acceptor, connector) = ends(TLS13);
     let mut moved = None;
     run(async || {
@@ -199,7 +199,7 @@ fn a_connection_moves_to_another_thread_with_what_it_holds() {
 }
 
 #[test]
-fn a_failed_handshake_is_told_to_both_sides() {
+fn failed_handshakes_are_reported_to_both_sides() {
     run(async || {
         let (acceptor, _) = ends(TLS13);
         let (_, connector) = ends(TLS12);

@@ -1,9 +1,9 @@
-//! Updates of OCSP answers (manual, 12.7 `ocsp-update`): one task for the process that asks the
-//! responders of certificates when it is time, and has what they answer stapled.
+//! Updates of OCSP responses (manual, 12.7 `ocsp-update`): one task per process queries the certificates' responders when updates
+//! are due and has the responses stapled.
 //!
-//! Which certificates, when, and whether an answer is to be believed is `tls::files`; how bytes come
-//! and go is `client`. What takes longer than a worker's turn (reading certificates, checking
-//! signatures) runs on a thread of its own. Called by the binary.
+//! `tls::files` decides which certificates are due and when, and validates the responses; `httpclient` transfers the bytes. Work
+//! that would take longer than a worker's turn (reading certificates, checking signatures) runs on a separate thread. Called by the
+//! binary.
 
 #![forbid(unsafe_code)]
 
@@ -26,34 +26,34 @@ use tokio::task::spawn_blocking;
 
 use report::FailedExchange;
 
-/// The longest URL of a question by GET (RFC 5019, 5); longer ones are asked by POST.
+/// Maximum URL length of a GET request (RFC 5019, 5); longer ones use POST.
 const URL_MAX: usize = 255;
 
-/// The longest answer: one about one certificate, with the certificates of who signed it.
+/// Maximum size of a response: about one certificate, with the certificates of its signer.
 const ANSWER_MAX: usize = 128 << 10;
 
-/// How long a responder may say nothing.
+/// Idle timeout of a responder.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long an answer may take in all: others wait for it.
+/// Limit for a request as a whole: other certificates wait for it.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// Takes a line for the logs of the process, with its syslog level.
+/// Writes a line to the process log, with its syslog level.
 pub type LogFn = Rc<dyn Fn(u8, &str)>;
 
-/// What asking needs.
+/// The dependencies of the task.
 pub struct Asking {
     /// The certificates.
     pub files: Arc<Files>,
-    /// The process, which asks nobody once it is stopping.
+    /// The process; no more requests are sent once it is stopping.
     pub process: Arc<Process>,
-    /// How requests are made.
+    /// Settings of the requests.
     pub settings: ClientSettings,
-    /// Who is told what came of it.
+    /// Receives the result of each update.
     pub tell: LogFn,
 }
 
-/// Asks for as long as the process runs. A local task of one worker.
+/// Runs updates for the lifetime of the process. A local task of one worker.
 pub async fn run(mut asking: Asking) {
     let ClientSettings { idle_timeout, total_timeout, max_body, .. } = &mut asking.settings;
     (*idle_timeout, *total_timeout, *max_body) = (IDLE, TOTAL, ANSWER_MAX);
@@ -75,7 +75,7 @@ pub async fn run(mut asking: Asking) {
             Some(next) => {
                 let seconds = u64::try_from(next - WallTime::now().seconds).unwrap_or(0);
                 if seconds > 0 {
-                    // Less than the second that it is about would be too early.
+                    // A pause shorter than a second would end too early.
                     let pause = Duration::from_secs(seconds);
                     let _ = timer::timeout(pause, changed.notified()).await;
                 }
@@ -84,7 +84,7 @@ pub async fn run(mut asking: Asking) {
     }
 }
 
-/// Does something with the certificates on a thread of its own.
+/// Runs a function on the certificates in a separate thread.
 async fn aside<R: Send + 'static>(
     files: &Arc<Files>,
     act: impl FnOnce(&Files) -> R + Send + 'static,
@@ -101,7 +101,7 @@ async fn due(files: &Arc<Files>) -> Option<Due> {
     aside(files, due).await.flatten()
 }
 
-/// Asks about one certificate, and tells what came of it.
+/// Updates one certificate and reports the result.
 async fn ask(asking: &Asking, due: Due) {
     let begin = WallTime::now();
     let begin_ms = now_ms();
@@ -121,7 +121,7 @@ async fn ask(asking: &Asking, due: Due) {
     }
 }
 
-/// What a responder answers; what the log says of the exchange if that failed.
+/// Queries a responder. Returns the outcome, and a log entry for the exchange if it failed.
 async fn answer(asking: &Asking, due: &Due, request: Request) -> (UpdateOutcome, Option<FailedExchange>) {
     let response = match httpclient::send(&asking.settings, &request).await {
         Ok(response) => response,
@@ -141,16 +141,16 @@ async fn answer(asking: &Asking, due: &Due, request: Request) -> (UpdateOutcome,
     (taken.unwrap_or_else(|| UpdateOutcome::Insertion("the thread ended".to_owned())), None)
 }
 
-/// Whether a type is that of answers (RFC 6960, appendix A.2), whatever its parameters.
+/// Returns whether a content type is that of OCSP responses (RFC 6960, appendix A.2), ignoring its parameters.
 fn is_answer(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default();
     kind.trim().eq_ignore_ascii_case("application/ocsp-response")
 }
 
-/// The question as a request (RFC 6960, appendix A.1).
+/// Builds the HTTP request (RFC 6960, appendix A.1).
 ///
 /// # Errors
-/// The certificate names no responder that can be asked.
+/// The certificate's responder URL cannot be used.
 fn request(due: &Due) -> Result<Request, String> {
     let refused = |error: httpclient::UrlError| format!("{}: {error}", due.uri);
     let encoded: String = STANDARD
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn short_questions_are_part_of_the_url_and_long_ones_a_body() {
+    fn short_requests_use_get_and_long_ones_post() {
         let short = request(&due("http://a.test/ocsp/", vec![0xfb, 0xff, 0xfe, 1])).expect("a URL");
         assert_eq!(
             (&*short.method, short.url.to_string()),
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn a_responder_that_cannot_be_asked_is_an_error() {
+    fn unusable_responder_url_is_an_error() {
         for uri in ["ldap://a.test/", "", "http://", "http://a.test/\r\nx: y"] {
             assert!(request(&due(uri, vec![1])).is_err(), "{uri}");
         }
     }
 
     #[test]
-    fn types_of_answers_are_known_in_any_case_with_parameters() {
+    fn content_type_ignores_case_and_parameters() {
         assert!(is_answer("Application/OCSP-response; charset=x"));
         assert!(!is_answer("text/html") && !is_answer(""));
     }

@@ -1,5 +1,5 @@
-//! The lines that tell of updates (manual, 12.7 `ocsp-update`): one for each, and one in the format
-//! of HTTP's logs where the exchange itself failed.
+//! Log lines about updates (manual, 12.7 `ocsp-update`): one per update, and one in the HTTP log format if the exchange itself
+//! failed.
 
 use std::fmt::Write;
 
@@ -7,37 +7,37 @@ use base::clock::{Date, WallTime};
 use httpclient::{Error, ErrorKind, Request, Response};
 use tls::files::{Due, Update};
 
-/// The syslog level of what came of an update.
+/// The syslog level of update results.
 pub(crate) const NOTICE: u8 = 5;
 
-/// The syslog level of exchanges that failed.
+/// The syslog level of failed exchanges.
 pub(crate) const INFO: u8 = 6;
 
-/// `<OCSP-UPDATE> <certificate> <status> "<text>" <failures> <successes>`
+/// Returns `<OCSP-UPDATE> <certificate> <status> "<text>" <failures> <successes>`.
 pub(crate) fn line(update: &Update) -> String {
     let Update { certificate, failures, successes, .. } = update;
     let (number, text) = update.outcome.facts();
     format!("<OCSP-UPDATE> {certificate} {number} \"{text}\" {failures} {successes}")
 }
 
-/// An exchange that came to nothing.
+/// A failed exchange.
 pub(crate) struct FailedExchange {
     status: u16,
     bytes: usize,
-    /// How it ended, in the letters of HTTP's logs.
+    /// The termination state, as in HTTP logs.
     ending: &'static str,
     retries: u32,
     request: String,
 }
 
 impl FailedExchange {
-    /// The responder answered with a status of HTTP that is no answer.
+    /// The responder answered with an HTTP response that is not an OCSP response.
     pub(crate) fn answered(request: &Request, response: &Response) -> Self {
         let (status, bytes) = (response.status, response.body.len());
         Self { status, bytes, ending: "----", retries: 0, request: show(request) }
     }
 
-    /// There was no response.
+    /// The request failed without a response.
     pub(crate) fn failed(request: &Request, error: &Error, retries: u32) -> Self {
         let (status, ending, retries) = match error.kind {
             ErrorKind::Name => (503, "SC--", 0),
@@ -51,17 +51,17 @@ impl FailedExchange {
         Self { status, bytes: 0, ending, retries, request: show(request) }
     }
 
-    /// Nobody could be asked.
+    /// No request could be sent.
     pub(crate) fn refused(due: &Due, why: &str) -> Self {
         let request = format!("{} ({why})", due.uri.escape_default());
         Self { status: 400, bytes: 0, ending: "PR--", retries: 0, request }
     }
 
-    /// The line, of an exchange that began at `begin` and took `ms`.
+    /// Returns the log line of an exchange that began at `begin` and took `ms`.
     pub(crate) fn line(&self, begin: WallTime, ms: u64) -> String {
         let Self { status, bytes, ending, retries, request } = self;
         let mut line = "-:- [".to_owned();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = Date::local(begin.seconds).write_log(begin.millis(), &mut line);
         let _ = write!(
             line,

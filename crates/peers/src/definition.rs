@@ -1,22 +1,22 @@
-//! What a shared table is: its name, its keys, when entries expire and what they hold, and the
-//! message that tells a peer so (doc/peers.txt, "Definition message format").
+//! The definition of a shared table: its name, keys, expiry and columns, and the message that announces it (doc/peers.txt,
+//! "Definition message format").
 //!
-//! Callers: `row`, which reads and writes entries by it, and whoever has the tables.
+//! Callers: `row`, which reads and writes entries by it, and the owner of the tables.
 
 use base::varint;
 
 use crate::integer::MessageReader;
 
-/// The most elements an array has (manual, section 11.1, `gpc(<nb>)`).
+/// Maximum array length (manual, section 11.1, `gpc(<nb>)`).
 pub const LONGEST_ARRAY: u64 = 100;
 
-/// The longest name of a table that is accepted.
+/// Maximum length of a table name.
 const LONGEST_NAME: usize = 1024;
 
-/// The kind of a table's keys. The discriminants are those of the protocol.
+/// The kind of a table's keys. The discriminants are the protocol's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
-    /// A signed number of 32 bits, in network order.
+    /// A signed 32-bit number, in network order.
     Integer = 2,
     /// An IPv4 address.
     Ipv4 = 4,
@@ -28,7 +28,7 @@ pub enum KeyKind {
     Binary = 7,
 }
 
-/// How a value is written.
+/// The encoding of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A number.
@@ -39,7 +39,7 @@ pub enum Shape {
     Name,
 }
 
-/// What an entry can hold. The discriminants are the bits of a definition's bitfield.
+/// The data types of an entry. The discriminants are the bits of a definition's bitfield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the manual's own names, section 11.1")]
 #[rustfmt::skip]
@@ -49,8 +49,7 @@ pub enum DataKind {
     HttpFailCnt, HttpFailRate, Gpt, Gpc, GpcRate, GlitchCnt, GlitchRate,
 }
 
-/// One row for each kind, in the order of the bits: the manual's name, how values are written,
-/// whether it is an array.
+/// One row for each type, in bit order: the manual's name, the encoding, whether it is an array.
 #[rustfmt::skip]
 const KINDS: [(DataKind, &str, Shape, bool); 27] = [
     (DataKind::ServerId,     "server_id",      Shape::Number, false),
@@ -83,22 +82,22 @@ const KINDS: [(DataKind, &str, Shape, bool); 27] = [
 ];
 
 impl DataKind {
-    /// All there are, in the order in which values are sent.
+    /// Returns all types, in the order in which values are sent.
     pub fn all() -> impl Iterator<Item = DataKind> {
         KINDS.iter().map(|row| row.0)
     }
 
-    /// The manual's name.
+    /// Returns the manual's name.
     pub fn name(self) -> &'static str {
         KINDS[self as usize].1
     }
 
-    /// How values are written.
+    /// Returns the encoding.
     pub fn shape(self) -> Shape {
         KINDS[self as usize].2
     }
 
-    /// Whether there are several values.
+    /// Whether it is an array.
     pub fn is_array(self) -> bool {
         KINDS[self as usize].3
     }
@@ -108,12 +107,12 @@ impl DataKind {
     }
 }
 
-/// One kind of data in the entries of a table.
+/// A data column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataColumn {
-    /// What it is.
+    /// The type.
     pub kind: DataKind,
-    /// How many values it has: 1 unless the kind is an array.
+    /// The number of values: 1 except for arrays.
     pub count: u32,
     /// The period of a rate in milliseconds, otherwise 0.
     pub period: u32,
@@ -122,30 +121,30 @@ pub struct DataColumn {
 /// A shared table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name among peers: of a table in a `peers` section, with `/` in front.
+    /// Its name among peers: for a table in a `peers` section, with a leading `/`.
     pub name: Box<[u8]>,
     /// The kind of its keys.
     pub key: KeyKind,
-    /// How long keys are: 4 and 16 for numbers and addresses, the most bytes of a string.
+    /// The length of keys: 4 and 16 for numbers and addresses, the maximum for strings.
     pub key_length: usize,
-    /// How long entries live, in milliseconds; 0 if they do not expire.
+    /// The lifetime of entries, in milliseconds; 0 if they do not expire.
     pub expire: u32,
-    /// What entries hold, in the order of the kinds.
+    /// The columns, in the order of the types.
     pub columns: Box<[DataColumn]>,
 }
 
-/// What a peer says of one of its tables.
+/// A peer's announcement of one of its tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// The number by which it names the table from now on.
+    /// The number by which it refers to the table from now on.
     pub(crate) id: u64,
-    /// The kind of keys as a number; nothing else is known of keys that are not in this protocol.
+    /// The kind of keys as a number, since it may be unknown in this protocol.
     pub(crate) key: u64,
     pub(crate) definition: Definition,
 }
 
 impl Definition {
-    /// A table whose columns are brought into order.
+    /// Creates a table, sorting its columns.
     pub fn new(
         name: &[u8],
         key: KeyKind,
@@ -158,22 +157,22 @@ impl Definition {
         Definition { name: name.into(), key, key_length, expire, columns: columns.into() }
     }
 
-    /// How many values an entry has.
+    /// Returns the number of values in an entry.
     pub fn values(&self) -> usize {
         self.columns.iter().map(|column| column.count as usize).sum()
     }
 
-    /// The kinds of its columns, a bit each.
+    /// Returns the types of its columns, as bits.
     pub(crate) fn bits(&self) -> u64 {
         self.columns.iter().map(|column| column.kind.bit()).sum()
     }
 
-    /// The length of keys as the protocol says it: of strings with the zero at their end.
+    /// Returns the length of keys on the wire: for strings including the terminating zero.
     fn told_key_length(&self) -> u64 {
         self.key_length as u64 + u64::from(self.key == KeyKind::String)
     }
 
-    /// Appends what stands in the message that defines the table.
+    /// Appends the content of the definition message.
     pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
         varint::write(out, id);
         varint::write(out, self.name.len() as u64);
@@ -196,8 +195,8 @@ impl Definition {
         }
     }
 
-    /// Reads what stands in a message that defines a table. Kinds of data that are not known end
-    /// the columns: their values come last in each entry, and are passed over.
+    /// Parses a definition message. The first unknown type ends the columns: the remaining values come last in each entry, and are
+    /// skipped.
     pub(crate) fn read(body: &[u8]) -> Option<Announced> {
         let mut body = MessageReader::new(body);
         let id = body.number()?;
@@ -228,7 +227,7 @@ fn read_columns(bits: u64, body: &mut MessageReader<'_>) -> Option<Box<[DataColu
     for kind in DataKind::all().filter(|kind| bits & kind.bit() != 0) {
         let (array, rate) = (kind.is_array(), kind.shape() == Shape::Rate);
         let mut column = DataColumn { kind, count: 1, period: 0 };
-        // Peers of the version before do not tell periods.
+        // Peers with the previous version do not send periods.
         if array || rate && !body.is_empty() {
             if body.number()? != kind as u64 {
                 return None;

@@ -1,6 +1,5 @@
-//! The dictionary of strings that the two sides of a session keep, so that a server's key is sent
-//! once and its number afterwards (doc/peers.txt, "Entry update message format"). One for each
-//! direction; both forget everything with the session.
+//! The string dictionary of each side of a session, by which a server's key is sent once and its number afterwards (doc/peers.txt,
+//! "Entry update message format"). One for each direction; both are dropped with the session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,23 +8,23 @@ use base::varint;
 
 use crate::integer::MessageReader;
 
-/// How many strings a side keeps; numbers go from 1 to this.
+/// Number of strings in a dictionary; the numbers start from 1.
 const ENTRIES: usize = 128;
 
-/// The longest string that is kept.
+/// Maximum length of a stored string.
 const LONGEST: usize = 1024;
 
-/// What was sent.
+/// The dictionary of sent strings.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     numbers: HashMap<Arc<[u8]>, usize>,
     entries: Vec<Arc<[u8]>>,
-    /// The place that the next string takes when all are taken.
+    /// The index that the next string takes when the dictionary is full.
     next: usize,
 }
 
 impl Sent {
-    /// Appends a string, or that there is none; one that is too long is none.
+    /// Appends an optional string; one that is too long counts as none.
     pub(crate) fn write(&mut self, name: Option<&Arc<[u8]>>, out: &mut Vec<u8>) {
         let Some(name) = name.filter(|name| name.len() <= LONGEST) else {
             out.push(0);
@@ -45,7 +44,7 @@ impl Sent {
         out.extend_from_slice(name);
     }
 
-    /// All strings, with their numbers.
+    /// Returns all strings, with their numbers.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
         (1..).zip(self.entries.iter().map(|name| &**name))
     }
@@ -66,18 +65,18 @@ impl Sent {
     }
 }
 
-/// What was received.
+/// The dictionary of received strings.
 #[derive(Debug, Default)]
 pub(crate) struct DictionaryEntry(Vec<Option<Arc<[u8]>>>);
 
 impl DictionaryEntry {
-    /// All strings, with their numbers.
+    /// Returns all strings, with their numbers.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let known = (1..).zip(&self.0);
         known.filter_map(|(number, name)| Some((number, name.as_deref()?)))
     }
 
-    /// Reads a string. The outer `None`: the bytes are none, or name what was never sent.
+    /// Reads a string. The outer `None`: the bytes are invalid, or refer to a string that was never sent.
     pub(crate) fn read(&mut self, body: &mut MessageReader<'_>) -> Option<Option<Arc<[u8]>>> {
         let mut field = MessageReader::new(body.counted()?);
         if field.is_empty() {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_agree_however_many_strings_there_are() {
+    fn both_sides_agree_for_any_number_of_strings() {
         let (mut sent, mut received) = (Sent::default(), DictionaryEntry::default());
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..20_000 {
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_were_never_given_are_refused() {
+    fn malformed_dictionary_entries_are_refused() {
         for bytes in
             [&[1, 5][..], &[1, 0], &[1, 129], &[2, 1], &[3, 1, 9, b'a'], &[4, 0, 2, b'a', b'b'], &[1]]
         {

@@ -1,12 +1,9 @@
-//! A `peers` section (manual, section 11.2) without sockets or a clock: which peers to connect to
-//! and when, which of two connections with a peer stays, and from whom a process learns what
-//! was known before it began (`resync`).
+//! A `peers` section (manual, section 11.2) without sockets or a clock: which peers to connect to and when, which of two
+//! connections with a peer to keep, and from which peer a new process gets the existing entries (`resync`).
 //!
-//! A peer that was restarted has forgotten what it acknowledged. It shows so by the number of its
-//! process in its greeting, where it is the one that connects, and is taught again all
-//! that was changed here. A process that was taught everything by the one before it shows that
-//! one's number. Where the others were first to connect to a process that began anew,
-//! it asks them itself.
+//! A restarted peer has forgotten what it acknowledged. If it connects, the process number in its greeting reveals this, and it is
+//! sent all local changes again. A process that was taught everything by its predecessor uses the predecessor's number. If the
+//! others were the first to connect to a new process, it requests a resync itself.
 
 mod parting;
 mod resync;
@@ -26,67 +23,67 @@ pub use resync::ResyncStage;
 pub use show::ShowContext;
 pub use view::{PeerView, SyncProgress};
 
-/// The name of a connection; none is used twice.
+/// Identifies a connection; never reused.
 pub type LinkId = u64;
 
-/// After so many milliseconds a peer that could not be reached is tried again.
+/// Delay before connecting to an unreachable peer again, in milliseconds.
 const RETRY: u64 = 5000;
 
-/// How many connections may stand that have not said who they are, beside two for each peer.
+/// Maximum number of connections without a greeting, in addition to two for each peer.
 const STRANGERS: usize = 16;
 
-/// What is to be done outside.
+/// A command to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupCommand {
     /// Connect to a peer, then call [`Group::connected`] or [`Group::closed`].
     Connect {
-        /// Its place in the section.
+        /// Its index in the section.
         peer: usize,
-        /// The name of the connection.
+        /// The new connection.
         link: LinkId,
     },
-    /// Send what [`Group::output`] still has for a connection, close it, and forget its name.
+    /// Send the rest of [`Group::output`] for a connection, close it, and forget it.
     Close(LinkId),
     /// This process ends, and its successor has acknowledged every change, or cannot be reached.
     Done,
 }
 
-/// How a section is set up.
+/// The settings of a section.
 #[derive(Debug)]
 pub struct SectionSettings {
     /// Names and tables.
     pub section: Arc<PeersSection>,
-    /// Into how many parts keys are shared out; 0 if they are not (`shards`).
+    /// The number of shards into which keys are divided; 0 if they are not (`shards`).
     pub shards: u32,
-    /// For each peer, the part it gets; 0 for all (`shard`).
+    /// The shard of each peer; 0 for all keys (`shard`).
     pub parts: Box<[u32]>,
     /// The number of this process.
     pub process: u32,
-    /// Whether it follows a process that will teach it.
+    /// Whether it has a predecessor that will teach it.
     pub successor: bool,
-    /// What chance follows from.
+    /// The seed of the random number generator.
     pub seed: u64,
 }
 
 #[derive(Debug)]
 struct PeerState {
-    /// The part of the keys that it gets.
+    /// The shard of keys that it gets.
     part: Option<(u32, u32)>,
     /// The session with it.
     link: Option<LinkId>,
-    /// The connection to it that is being made.
+    /// The connection to it being opened.
     dialing: Option<LinkId>,
     /// When to connect to it.
     retry: u64,
-    /// Up to which change of each table it knew all when its last session ended.
+    /// For each table, the last change it had acknowledged when its last session ended.
     known: Box<[u64]>,
-    /// The number that it showed in its last greeting.
+    /// The process number in its last greeting.
     process: Option<u32>,
-    /// Whether there was a session with it.
+    /// Whether there has been a session with it.
     met: bool,
-    /// It has said that it does not know everything.
+    /// Whether it has reported that it does not know everything.
     partial: bool,
-    /// Which version it is greeted with: 2.1, or 2.0 if it knows nothing newer.
+    /// The minor version in the greeting: 2.1, or 2.0 if it supports nothing newer.
     minor: u8,
     /// How its last attempt or session ended.
     last: Option<Over>,
@@ -100,17 +97,17 @@ struct PeerState {
 /// A connection.
 #[derive(Debug)]
 enum PeerConnection {
-    /// It is being made: to whom, since when.
+    /// Being opened: the peer, and the start time.
     Dialing(usize, u64),
-    /// It stands.
+    /// Established.
     Up(Box<PeerSession>),
-    /// It is to be closed: what it still has to say.
+    /// To be closed after sending the rest of its output.
     Closing(Box<PeerSession>),
-    /// It is to be closed, and never was.
+    /// To be closed without ever having been established.
     Abandoned,
 }
 
-/// A section at work.
+/// A running section.
 #[derive(Debug)]
 pub struct Group {
     settings: SectionSettings,
@@ -119,14 +116,14 @@ pub struct Group {
     lines: BTreeMap<LinkId, PeerConnection>,
     next_link: LinkId,
     resync: Resync,
-    /// The connection over which a peer is to be asked for everything, since somebody looked.
+    /// The connection to request a resync on, since it was last queried.
     asked: Option<LinkId>,
-    /// The number that is shown: of this process, or of the one that taught it everything.
+    /// The number shown in greetings: this process's, or that of the one that taught it everything.
     life: u32,
-    /// How often the successor may still be tried, in a process that ends.
+    /// How often to try the successor, in a process that ends.
     stopping: Option<u32>,
     parting: Parting,
-    /// The predecessor: its counts are added to those made here, and whether memory is kept for that.
+    /// The predecessor, if its counts are added to those made here, and whether memory is kept for that.
     before: Option<u32>,
     keeps_predecessor: bool,
     commands: VecDeque<GroupCommand>,
@@ -134,7 +131,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The peer of a connection, once it is known, for traces.
+    /// Returns the name of a connection's peer, once known, for traces.
     pub(crate) fn name_of(&self, link: LinkId) -> Option<&[u8]> {
         let place = match self.lines.get(&link)? {
             PeerConnection::Dialing(place, _) => Some(*place),
@@ -144,12 +141,12 @@ impl Group {
         self.settings.section.peers.get(place?).map(|name| &**name)
     }
 
-    /// What tells the section from others, for traces.
+    /// Returns a number that identifies the section, for traces.
     pub(crate) fn number(&self) -> u64 {
         Arc::as_ptr(&self.settings.section) as usize as u64
     }
 
-    /// A section whose peers are not connected yet.
+    /// Creates a section without connections.
     pub fn new(settings: SectionSettings, now: u64) -> Group {
         let section = &settings.section;
         let tables = section.tables.len();
@@ -196,18 +193,17 @@ impl Group {
         group
     }
 
-    /// What is to be done outside, one after the other.
+    /// Returns the next command to the caller.
     pub fn command(&mut self) -> Option<GroupCommand> {
         self.commands.pop_front()
     }
 
-    /// A connection that has something to say now though nothing came over it: [`output`](Self::output) is
-    /// to be called for it.
+    /// Returns a connection that has output now although nothing was received: call [`output`](Self::output) for it.
     pub fn asked(&mut self) -> Option<LinkId> {
         self.asked.take()
     }
 
-    /// How far this process is in learning what was known before it began.
+    /// Returns the progress of this process's resync.
     pub fn stage(&self) -> ResyncStage {
         self.resync.stage()
     }
@@ -219,7 +215,7 @@ impl Group {
         link
     }
 
-    /// Somebody connected. `None`: too many have who do not say who they are; close it.
+    /// Accepts a connection. `None` if there are too many without a greeting: close it.
     pub fn accept(&mut self, now: u64) -> Option<LinkId> {
         let strangers = self
             .lines
@@ -232,7 +228,7 @@ impl Group {
         Some(self.add(PeerConnection::Up(Box::new(session))))
     }
 
-    /// The connection that was asked for stands.
+    /// A requested connection is established.
     pub fn connected(&mut self, link: LinkId, now: u64) {
         let Some(line) = self.lines.get_mut(&link) else { return };
         let PeerConnection::Dialing(peer, _) = *line else { return };
@@ -241,7 +237,7 @@ impl Group {
         *line = PeerConnection::Up(Box::new(session));
     }
 
-    /// A connection is gone, or was not to be had.
+    /// A connection has closed, or could not be opened.
     pub fn closed(&mut self, link: LinkId, now: u64) {
         match self.lines.remove(&link) {
             Some(PeerConnection::Dialing(peer, _)) => {
@@ -257,7 +253,7 @@ impl Group {
         }
     }
 
-    /// Bytes came over a connection.
+    /// Processes bytes received on a connection.
     pub fn receive(&mut self, link: LinkId, bytes: &[u8], now: u64, tables: &mut impl Tables) {
         let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) else { return };
         session.receive(bytes, now, tables);
@@ -274,8 +270,8 @@ impl Group {
         self.part_if_done(tables);
     }
 
-    /// Appends what is to be sent over a connection, until `out` has `limit` bytes, give or take one
-    /// message. Called again until it appends nothing.
+    /// Appends output for a connection, until `out` has about `limit` bytes (within one message). Called again until it appends
+    /// nothing.
     pub fn output(
         &mut self,
         link: LinkId,
@@ -292,7 +288,7 @@ impl Group {
         }
     }
 
-    /// When [`tick`](Self::tick) is to be called, and then [`output`](Self::output) for all connections.
+    /// Returns when to call [`tick`](Self::tick), and then [`output`](Self::output) for all connections.
     pub fn next(&self) -> Option<u64> {
         let lines = self.lines.values().filter_map(|line| match line {
             PeerConnection::Dialing(_, since) => Some(since + TIMEOUT),
@@ -304,7 +300,7 @@ impl Group {
         lines.chain(idle).chain(self.resync.next()).chain(self.parting.next()).min()
     }
 
-    /// Time has passed.
+    /// Processes the passing of time.
     pub fn tick(&mut self, now: u64) {
         let links: Vec<LinkId> = self.lines.keys().copied().collect();
         for link in links {
@@ -337,19 +333,19 @@ impl Group {
         }
     }
 
-    /// Whether a peer is to be connected to, now or later.
+    /// Whether to connect to a peer, now or later.
     fn is_wanted(&self, peer: usize) -> bool {
         let idle = self.peers[peer].link.is_none() && self.peers[peer].dialing.is_none();
         let right = match self.stopping {
             Some(tries) => Some(peer) == self.local && tries > 0,
-            // Others have their turn when the process before this one has had its own.
+            // The others are connected to after the predecessor had its turn.
             None => Some(peer) != self.local && self.local.is_some() && !self.resync.is_local(),
         };
         idle && right
     }
 
-    /// The process ends: it leaves the others, and teaches its successor. Changes that are still made
-    /// are sent to it until [`drained`](Self::drained).
+    /// The process ends: it leaves the others, and teaches its successor. Later changes are sent to it until
+    /// [`drained`](Self::drained).
     pub fn stop(&mut self, tries: u32, now: u64) {
         if self.stopping.is_some() {
             return;
@@ -394,7 +390,7 @@ impl Group {
         self.commands.push_back(GroupCommand::Close(link));
     }
 
-    /// How a greeting is answered.
+    /// Returns the answer to a greeting.
     fn judge(&mut self, peer: usize, link: LinkId, now: u64) -> HandshakeStatus {
         let standing = self.peers[peer].link;
         if self.stopping.is_some() {
@@ -406,7 +402,7 @@ impl Group {
         if self.resync.is_local() {
             return HandshakeStatus::TryAgain;
         }
-        // The last to connect wins: the peer would not connect if the other were good.
+        // The latest connection wins: the peer would not connect if the other one were alive.
         if let Some(standing) = standing.filter(|standing| *standing != link) {
             self.peers[peer].collisions += 1;
             self.finish(standing, now);
@@ -421,7 +417,7 @@ impl Group {
         }
     }
 
-    /// Does what follows from what happened in a session.
+    /// Handles the events of a session.
     fn events(&mut self, link: LinkId, now: u64) {
         let Some(PeerConnection::Up(session)) = self.lines.get_mut(&link) else { return };
         let peer = session.peer();
@@ -448,7 +444,7 @@ impl Group {
     fn established(&mut self, link: LinkId, place: usize, process: Option<u32>, now: u64) {
         let from_here = process.is_none();
         if let Some(other) = self.peers[place].link.filter(|other| *other != link) {
-            // Both connected at once: both sides keep the connection of the same one.
+            // Both connected at once: both sides keep the same connection.
             let section = &self.settings.section;
             self.peers[place].collisions += 1;
             if from_here && section.peers[place] < section.local {
@@ -470,7 +466,7 @@ impl Group {
         peer.sessions += 1;
         peer.last = None;
         if process.is_some() && peer.process != process {
-            // Another process, or one of which nothing is known.
+            // A different or unknown process.
             peer.known.fill(0);
             peer.process = process;
         }
@@ -483,13 +479,13 @@ impl Group {
             session.is_with(if adds { EntryOrigin::Predecessor } else { EntryOrigin::Local });
             self.resync.local_came(process);
         } else if first && !from_here && self.life == self.settings.process {
-            // It may take this process for the one that was here before.
+            // It may mistake this process for its predecessor.
             session.request_resync();
         }
         self.choose_teacher();
     }
 
-    /// Asks a peer for everything, when one is to be asked.
+    /// Requests a resync from a peer, if one is needed.
     fn choose_teacher(&mut self) {
         if !self.resync.wants_teacher() || self.stopping.is_some() {
             return;
@@ -509,7 +505,7 @@ impl Group {
         }
     }
 
-    /// A peer has taught everything, or all that it knows.
+    /// A peer has sent everything, or all that it knows.
     fn taught(&mut self, link: LinkId, place: usize, everything: bool, now: u64) {
         if Some(place) == self.local {
             if let Some(life) = self.resync.local_taught(everything, now) {
@@ -521,7 +517,7 @@ impl Group {
         self.choose_teacher();
     }
 
-    /// A session is over: its connection is closed once its last words are sent.
+    /// A session is over: its connection is closed after its last output is sent.
     fn over(&mut self, link: LinkId, over: Over, now: u64) {
         let Some(PeerConnection::Up(session)) = self.lines.remove(&link) else { return };
         self.part(link, &session, over, now);
@@ -529,7 +525,7 @@ impl Group {
         self.commands.push_back(GroupCommand::Close(link));
     }
 
-    /// A session has ended, in whatever way.
+    /// A session has ended.
     fn part(&mut self, link: LinkId, session: &PeerSession, over: Over, now: u64) {
         self.resync.left(link, now);
         let Some(place) = session.peer() else { return };

@@ -1,25 +1,25 @@
-//! How a session begins (doc/peers.txt, "Handshake"): the side that connects says which version it
-//! speaks, whom it wants and who it is; the other answers with a number of three digits.
+//! The start of a session (doc/peers.txt, "Handshake"): the connecting side sends its version, the name of the peer it wants, and
+//! its own name; the other answers with a three-digit number.
 
 use crate::message::Breach;
 
-/// The longest greeting that is waited for.
+/// Maximum length of a greeting.
 const LONGEST: usize = 2048;
 
-/// What the side that listens answers.
+/// The listening side's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeStatus {
-    /// Come in.
+    /// Accepted.
     Success,
-    /// Later.
+    /// Try again later.
     TryAgain,
-    /// That was no greeting.
+    /// Not a valid greeting.
     Protocol,
-    /// A version that is not spoken here.
+    /// An unsupported version.
     Version,
-    /// Somebody else was asked for.
+    /// A greeting for another peer.
     LocalName,
-    /// Who asks is not known.
+    /// An unknown sender.
     RemoteName,
 }
 
@@ -33,7 +33,7 @@ const STATUSES: [(HandshakeStatus, &str); 6] = [
 ];
 
 impl HandshakeStatus {
-    /// Its three digits.
+    /// Returns its three digits.
     pub fn code(self) -> &'static str {
         STATUSES[self as usize].1
     }
@@ -42,13 +42,13 @@ impl HandshakeStatus {
 /// A greeting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PeerHello {
-    /// Which of the peers it comes from.
+    /// The index of its sender.
     pub(crate) peer: usize,
     /// 0 or 1: the version is 2.0 or 2.1.
     pub(crate) minor: u8,
-    /// The number of the process.
+    /// The sender's process number.
     pub(crate) process: u32,
-    /// How many bytes it takes.
+    /// Its length in bytes.
     pub(crate) length: usize,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn answer(status: HandshakeStatus, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// A line without its end, and where the next begins.
+/// Returns a line without its end, and the start of the next.
 fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
     let rest = bytes.get(from..)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -75,14 +75,14 @@ fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
     Some((line.strip_suffix(b"\r").unwrap_or(line), from + end + 1))
 }
 
-/// Reads a greeting that should be for `local` and from one of `peers`. What is wrong is said as
-/// soon as the line has come in which it is wrong; `None`: go on.
+/// Parses a greeting, which must be for `local` and from one of `peers`. An error is reported as soon as its line has arrived;
+/// `None`: incomplete.
 pub(crate) fn read_hello(
     bytes: &[u8],
     local: &[u8],
     peers: &[Box<[u8]>],
 ) -> Result<Option<PeerHello>, HandshakeStatus> {
-    // What comes behind a greeting of the longest length is not looked at.
+    // Bytes after the maximum length of a greeting are ignored.
     let whole = bytes.len() >= LONGEST;
     let bytes = &bytes[..bytes.len().min(LONGEST)];
     let missing = if whole { Err(HandshakeStatus::Protocol) } else { Ok(None) };
@@ -109,7 +109,7 @@ pub(crate) fn read_hello(
     Ok(Some(PeerHello { peer, minor, process, length }))
 }
 
-/// Reads the answer to a greeting and says how long it is; `None`: go on.
+/// Parses the answer to a greeting and returns its length; `None`: incomplete.
 pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(HandshakeStatus, usize)>, Breach> {
     let strange = Breach::Protocol("no answer to the greeting");
     let Some((digits, length)) = line(bytes, 0) else {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn greetings_are_answered_as_haproxy_answers_them() {
+    fn greetings_are_answered_like_haproxy() {
         let hello = |minor, process, length| Ok(Some(PeerHello { peer: 1, minor, process, length }));
         let cases: [(&[u8], Read); 19] = [
             (b"HAProxyS 2.1\nA\nB 31162 1\n", hello(1, 31162, 25)),
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_without_end_is_none() {
+    fn an_endless_greeting_is_rejected() {
         assert_eq!(read(&[b'H'; LONGEST - 1]), Ok(None));
         assert_eq!(read(&[b'H'; LONGEST]), Err(HandshakeStatus::Protocol));
     }
 
     #[test]
-    fn answers_are_read_to_their_end_and_nothing_else_is_one() {
+    fn answers_are_read_completely_and_others_rejected() {
         for (status, code) in STATUSES {
             let mut out = Vec::new();
             answer(status, &mut out);

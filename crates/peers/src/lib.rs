@@ -1,10 +1,9 @@
 //! Stick tables shared with other processes: HAProxy's peers protocol 2.1.
 //!
-//! `message`, `handshake`, `definition` and `row` are the bytes; [`PeerSession`] is one connection;
-//! [`Group`] is a `peers` section: who is connected to whom, and who teaches a process that has
-//! just begun. None of these has a socket, a clock or a table. [`SectionMailbox`] is a section at work on its
-//! worker; tables are behind [`Tables`], which [`Stick`] is with those of `state`; the making of
-//! connections is behind [`Ways`].
+//! `message`, `handshake`, `definition` and `row` handle the bytes; [`PeerSession`] is one connection; [`Group`] is a `peers`
+//! section: its connections, and the resync of a new process. None of these has a socket, a clock or a table. [`SectionMailbox`] is
+//! a section running on its worker; [`Tables`] abstracts the tables ([`Stick`] implements it for those of `state`), [`Ways`] the
+//! opening of connections.
 
 #![forbid(unsafe_code)]
 

@@ -1,67 +1,67 @@
-//! The messages of a session: classes, types and how they are told apart (doc/peers.txt). What
-//! stands in definitions and updates is read by `definition` and `row`.
+//! The messages of a session: classes, types and framing (doc/peers.txt). `definition` and `row` parse the content of definitions
+//! and updates.
 
 use base::varint::{self, Flaw};
 
 use crate::integer::MessageReader;
 
-/// The most bytes that what follows the length of a message may have.
+/// Maximum length of a message's content.
 pub const LONGEST: usize = 16384;
 
-/// Why a session is cut.
+/// Why a session is aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
-    /// The peer broke a rule of the protocol, named in a few words.
+    /// The peer violated the protocol, with a short description.
     Protocol(&'static str),
     /// It sent a message that is too long.
     Size,
 }
 
-/// Messages without content: the state of a resync, and that somebody is there.
+/// Messages without content: resync states, and heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// "Teach me everything."
+    /// Requests a resync.
     ResyncRequest = 0,
-    /// "That was everything."
+    /// The resync is complete.
     ResyncFinished = 1,
-    /// "That was everything that I know, but I may not know all."
+    /// The sender has sent everything it knows, which may be incomplete.
     ResyncPartial = 2,
-    /// "I have heard that it is over."
+    /// Confirms the end of the resync.
     ResyncConfirm = 3,
-    /// "I am there."
+    /// A heartbeat.
     Heartbeat = 4,
 }
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
     /// A message without content.
     Control(Control),
-    /// The peer says that the protocol was broken.
+    /// The peer reports a protocol violation.
     ProtocolError,
-    /// The peer says that a message was too long.
+    /// The peer reports a message that was too long.
     SizeError,
     /// An entry.
     Update {
-        /// Whether its number is left out: it is the one after the last.
+        /// Whether its number is omitted: it is one more than the last.
         incremental: bool,
-        /// Whether it says how long the entry lives.
+        /// Whether it contains the remaining lifetime of the entry.
         timed: bool,
-        /// What `row` reads.
+        /// The content, for `row`.
         body: &'a [u8],
     },
-    /// What a table is; entries of it follow.
+    /// A table definition; its entries follow.
     Define(&'a [u8]),
-    /// Entries of a table that is known follow: its number.
+    /// Entries of a known table follow: its number.
     Switch(u64),
-    /// The peer has entries of one of our tables.
+    /// The peer has received entries of one of our tables.
     Ack {
-        /// The number that we gave to the table.
+        /// Our number for the table.
         table: u64,
         /// The number of the last entry.
         update: u32,
     },
-    /// Nothing that this version knows.
+    /// A message unknown to this version.
     Unknown,
 }
 
@@ -77,7 +77,7 @@ const ACK: u8 = 132;
 const UPDATE_TIMED: u8 = 133;
 const UPDATE_INCREMENTAL_TIMED: u8 = 134;
 
-/// Takes the first message off `bytes`, and says how long it is; `None` while it is not complete.
+/// Parses the first message in `bytes`, and returns its length; `None` while it is incomplete.
 pub fn read(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Breach> {
     let [class, kind, rest @ ..] = bytes else { return Ok(None) };
     if *kind < 128 {
@@ -136,17 +136,17 @@ pub fn control(control: Control, out: &mut Vec<u8>) {
     out.extend_from_slice(&[CONTROL, control as u8]);
 }
 
-/// Appends what tells the peer why its session ends.
+/// Appends the reason for ending the session.
 pub fn error(breach: Breach, out: &mut Vec<u8>) {
     out.extend_from_slice(&[ERROR, u8::from(breach == Breach::Size)]);
 }
 
-/// Appends the definition of a table out of what stands in it.
+/// Appends the definition of a table with this content.
 pub(crate) fn define(body: &[u8], out: &mut Vec<u8>) {
     framed(DEFINE, out, |out| out.extend_from_slice(body));
 }
 
-/// Appends an entry; `write` appends what stands in its message.
+/// Appends an entry; `write` appends its content.
 pub(crate) fn update(incremental: bool, timed: bool, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let kind = match (incremental, timed) {
         (false, false) => UPDATE,
@@ -157,7 +157,7 @@ pub(crate) fn update(incremental: bool, timed: bool, out: &mut Vec<u8>, write: i
     framed(kind, out, write);
 }
 
-/// Appends that entries of the peer's table were learned.
+/// Appends an acknowledgement of the peer's entries.
 pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
     framed(ACK, out, |out| {
         varint::write(out, table);
@@ -165,8 +165,7 @@ pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends a message of a table. Nearly all have a length of one byte, for which room is left before
-/// `write` appends what stands in them.
+/// Appends a table message. Nearly all have a length of one byte, which is reserved before `write` appends the content.
 fn framed(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[TABLES, kind, 0]);
     let start = out.len();
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart_by_class_and_type() {
+    fn messages_are_distinguished_by_class_and_type() {
         let cases: [(&[u8], Message<'_>); 10] = [
             (&[0, 0], Message::Control(Control::ResyncRequest)),
             (&[0, 4], Message::Control(Control::Heartbeat)),
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_is_too_long_is_refused_before_what_it_announces_came() {
+    fn oversized_lengths_are_rejected_before_the_content_arrives() {
         let mut bytes = vec![10, 128];
         varint::write(&mut bytes, LONGEST as u64 + 1);
         assert_eq!(read(&bytes), Err(Breach::Size));
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_round_trip() {
         let mut out = Vec::new();
         ack(300, 7, &mut out);
         control(Control::ResyncPartial, &mut out);

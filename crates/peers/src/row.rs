@@ -1,5 +1,5 @@
-//! Entries of tables: what a message with one holds (doc/peers.txt, "Entry update message
-//! format"), and how a table of a peer corresponds to one here.
+//! Table entries: the content of their messages (doc/peers.txt, "Entry update message format"), and the mapping between a peer's
+//! table and a local one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::integer::MessageReader;
 /// A value of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryValue {
-    /// Of an entry that was learned: the peer did not tell it. Taught as zero.
+    /// In a learned entry: not sent by the peer. Sent as zero.
     Absent,
     /// A count, a number, a tag.
     Number(u64),
@@ -22,30 +22,29 @@ pub enum EntryValue {
     Name(Option<Arc<[u8]>>),
 }
 
-/// A rate as it is kept: what was counted in this period, and in the one before.
+/// A rate: the counts of the current period, and of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rate {
-    /// How many milliseconds ago this period began.
+    /// The age of the current period, in milliseconds.
     pub age: u32,
-    /// The count of this period.
+    /// The count of the current period.
     pub current: u32,
-    /// The count of the period before.
+    /// The count of the previous period.
     pub previous: u32,
 }
 
-/// An entry on its way.
+/// An entry as exchanged with peers.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerEntry<'a> {
-    /// Its key: a string, or as many bytes as the table says; numbers in network order.
+    /// Its key: a string, or as many bytes as the table defines; numbers are in network order.
     pub key: &'a [u8],
-    /// In how many milliseconds it expires. `None`: as entries of the table do.
+    /// Its remaining lifetime in milliseconds. `None`: the table's default.
     pub expire: Option<u32>,
-    /// Its values, in the order of the table's columns, arrays with all their elements.
+    /// Its values, in column order, including all array elements.
     pub values: &'a [EntryValue],
 }
 
-/// Appends what stands in the message of an entry: its number unless that is left out, how long it
-/// lives if that is told, its key and its values.
+/// Appends the content of an entry's message: its number unless omitted, its lifetime if included, its key and its values.
 pub(crate) fn write(
     definition: &Definition,
     number: Option<u32>,
@@ -81,7 +80,7 @@ fn write_value(shape: Shape, value: Option<&EntryValue>, names: &mut Sent, out: 
         (Shape::Number, Some(EntryValue::Number(number))) => varint::write(out, *number),
         (Shape::Number, _) => out.push(0),
         (Shape::Rate, value) => {
-            // What was never counted is as old as can be.
+            // The period of a rate that was never counted has the maximum age.
             let rate = match value {
                 Some(EntryValue::Rate(rate)) => *rate,
                 _ => Rate { age: u32::MAX, ..Rate::default() },
@@ -95,19 +94,18 @@ fn write_value(shape: Shape, value: Option<&EntryValue>, names: &mut Sent, out: 
     }
 }
 
-/// A table of a peer that corresponds to one here.
+/// A peer's table that corresponds to a local one.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// The number by which the peer names it.
+    /// The number by which the peer refers to it.
     pub(crate) id: u64,
     definition: Definition,
-    /// For each column, where its values belong here, and how many of them.
+    /// For each column, the local index of its values, and their number.
     places: Vec<(usize, u32)>,
 }
 
 impl Remote {
-    /// What the peer announced, if it fits the table here of the same name: keys are of one kind
-    /// and length.
+    /// Creates it if the announcement matches the local table with the same name: keys have the same kind and length.
     pub(crate) fn new(announced: Announced, local: &Definition) -> Option<Remote> {
         let Announced { id, key, definition } = announced;
         if key != local.key as u64 || definition.key_length != local.key_length {
@@ -117,18 +115,18 @@ impl Remote {
         Some(Remote { id, definition, places })
     }
 
-    /// The kinds of data that the peer sends, a bit each.
+    /// Returns the types that the peer sends, as bits.
     pub(crate) fn bits(&self) -> u64 {
         self.definition.bits()
     }
 
-    /// Whether the peer has said so before.
+    /// Whether the peer has announced the same before.
     pub(crate) fn is(&self, announced: &Announced) -> bool {
         self.id == announced.id && self.definition == announced.definition
     }
 
-    /// Reads an entry behind its number. The values are put in their places; `values` has as many
-    /// as the table here. `None`: the message lies about its lengths.
+    /// Parses an entry after its number, and stores the values at their local indexes; `values` has the size of the local table.
+    /// `None`: the message has inconsistent lengths.
     pub(crate) fn read<'a>(
         &self,
         body: &mut MessageReader<'a>,
@@ -151,12 +149,12 @@ impl Remote {
                 }
             }
         }
-        // What never expires there is told as zero.
+        // An entry that never expires there has a lifetime of zero.
         Some((key, expire.filter(|expire| *expire > 0 || definition.expire > 0)))
     }
 }
 
-/// Where the values of a peer's column belong here.
+/// Returns the local index of a peer's column.
 fn place(column: &DataColumn, local: &Definition) -> (usize, u32) {
     let mut place = 0;
     for own in &local.columns {

@@ -1,9 +1,8 @@
-//! One connection to a peer, without its socket or a clock: bytes and instants come in, bytes and
-//! events come out.
+//! One connection to a peer, without its socket or a clock: bytes and times come in, bytes and events come out.
 //!
-//! Nothing that is to be sent is kept as bytes: what is owed (acknowledgements, the end of a
-//! resync, the next entries) is known, and written when [`PeerSession::output`] has room. So a peer
-//! that sends without reading costs nothing. `learn` receives entries, `teach` sends them. Caller: `group`.
+//! No output is buffered: pending acknowledgements, the end of a resync, and the next entries are tracked, and written when
+//! [`PeerSession::output`] has room. So a peer that sends without reading costs nothing. `learn` receives entries, `teach` sends
+//! them. Caller: `group`.
 
 mod learn;
 mod teach;
@@ -18,16 +17,16 @@ use crate::tables::{EntryOrigin, Tables};
 use learn::Learning;
 use teach::{Sender, Writer};
 
-/// After so many milliseconds without a message the peer is told that somebody is there.
+/// Send a heartbeat after this many milliseconds without sending a message.
 pub const HEARTBEAT: u64 = 3000;
 
-/// After so many milliseconds without a message from the peer, it is taken for gone.
+/// The peer is considered gone after this many milliseconds without a message.
 pub const TIMEOUT: u64 = 5000;
 
-/// How often in a session a peer may speak of resyncs: one that means it does so a few times.
+/// Maximum number of resync messages from a peer per session: a well-behaved one sends a few.
 const CONTROLS: u32 = 256;
 
-/// What all sessions of a section have in common.
+/// The settings shared by all sessions of a section.
 #[derive(Debug)]
 pub struct PeersSection {
     /// The name of this peer.
@@ -36,32 +35,31 @@ pub struct PeersSection {
     pub peers: Box<[Box<[u8]>]>,
     /// The shared tables.
     pub tables: Box<[Definition]>,
-    /// How this process calls them, which decides over the parts of their keys.
+    /// Their names in this process, which determine the shards of their keys.
     pub ids: Box<[Box<[u8]>]>,
-    /// How many entries are sent in one go (`tune.peers.max-updates-at-once`).
+    /// How many entries are sent at once (`tune.peers.max-updates-at-once`).
     pub at_once: usize,
 }
 
-/// What happened in a session.
+/// An event of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// Both sides know each other: the place of the peer, and the number of its process if it is
-    /// the one that connected.
+    /// The greetings are complete.
     Established {
-        /// Its place in the section.
+        /// The index of the peer in the section.
         peer: usize,
-        /// The number of its process.
+        /// The process number of the peer, if it connected.
         process: Option<u32>,
     },
-    /// The peer does not want this session.
+    /// The peer refuses this session.
     Refused(HandshakeStatus),
-    /// The peer wants to be taught everything. The session sees to it.
+    /// The peer requests a resync, which the session performs.
     ResyncRequested,
-    /// The peer has taught everything, and says that it knows everything.
+    /// The peer has taught everything, and reports that it is complete.
     ResyncFinished,
-    /// The peer has taught everything that it knows, which may not be all.
+    /// The peer has taught everything that it knows, which may be incomplete.
     ResyncPartial,
-    /// The peer has heard that it was taught everything.
+    /// The peer confirmed the end of the resync.
     ResyncConfirmed,
     /// The session is over.
     Over(Over),
@@ -70,45 +68,45 @@ pub enum SessionEvent {
 /// Why a session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// The greeting was answered with this.
+    /// The greeting was refused with this status.
     Refused(HandshakeStatus),
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Breach(Breach),
-    /// The peer says that this side broke the protocol.
+    /// The peer reports a protocol violation by this side.
     Accused,
-    /// Nothing came in time.
+    /// A timeout.
     Timeout,
-    /// It is ended from here.
+    /// It was ended locally.
     Ended,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionPhase {
-    /// The greeting of the other side is waited for.
+    /// Waiting for the other side's greeting.
     Hello,
-    /// The other side has greeted, and is not answered yet.
+    /// The other side has sent its greeting, which is not answered yet.
     Greeted(Guest),
-    /// The answer of the other side is waited for.
+    /// Waiting for the other side's answer.
     Status,
     /// Messages are exchanged.
     Open,
-    /// Nothing is read any more. What is owed is written: an error, or an answer.
+    /// No more input is read. The remaining output, an error or an answer, is written.
     Over(Over),
 }
 
-/// Who has greeted.
+/// The sender of a greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Guest {
     peer: usize,
     process: u32,
 }
 
-/// How many entries and messages went each way.
+/// The number of entries and heartbeats in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionCounts {
-    /// Entries that were taught.
+    /// Entries sent.
     pub taught: u64,
-    /// Entries that were learned.
+    /// Entries received.
     pub learned: u64,
     /// Heartbeats that were sent.
     pub heartbeats_sent: u64,
@@ -121,24 +119,24 @@ pub struct SessionCounts {
 pub struct PeerSession {
     section: Arc<PeersSection>,
     phase: SessionPhase,
-    /// The place of the peer, once it is known.
+    /// The index of the peer, once known.
     peer: Option<usize>,
     minor: u8,
-    /// The beginning of a message that has not come to its end.
+    /// An incomplete message.
     input: Vec<u8>,
     /// The greeting or its answer, until it is written.
     greeting: Vec<u8>,
-    /// When the last message came, and when the last went.
+    /// When the last message was received, and when the last was sent.
     heard: u64,
     said: u64,
-    /// Whether the peer has heard nothing for so long that it is told that somebody is there.
+    /// Whether a heartbeat is due.
     beat: bool,
     controls: u32,
     /// The origin of entries from a peer with this process's name.
     local: EntryOrigin,
     learning: Learning,
     sender: Sender,
-    /// To be sent: a request for a resync; the confirmation of one; what broke.
+    /// Pending output: a resync request; the confirmation of one; an error.
     ask: bool,
     confirm: bool,
     events: Vec<SessionEvent>,
@@ -146,12 +144,12 @@ pub struct PeerSession {
 }
 
 impl PeerSession {
-    /// The side that connected, to the peer at `peer`; `process` is the number that it shows.
+    /// Creates the connecting side, for the peer at index `peer`; `process` is the number to send.
     pub fn client(section: &Arc<PeersSection>, peer: usize, process: u32, now: u64) -> PeerSession {
         PeerSession::client_of_version(1, section, peer, process, now)
     }
 
-    /// The side that connected, which speaks version 2.`minor`.
+    /// Creates the connecting side with version 2.`minor`.
     pub(crate) fn client_of_version(
         minor: u8,
         section: &Arc<PeersSection>,
@@ -166,7 +164,7 @@ impl PeerSession {
         session
     }
 
-    /// The side that was connected to.
+    /// Creates the listening side.
     pub fn server(section: &Arc<PeersSection>, now: u64) -> PeerSession {
         PeerSession::new(section, SessionPhase::Hello, now)
     }
@@ -193,7 +191,7 @@ impl PeerSession {
         }
     }
 
-    /// Who the other side is, once it has said so.
+    /// Returns the index of the other side, once known.
     pub fn peer(&self) -> Option<usize> {
         self.peer
     }
@@ -203,8 +201,7 @@ impl PeerSession {
         self.phase == SessionPhase::Open
     }
 
-    /// Why it is over, if it is. What [`output`](Self::output) has to say then goes out before the
-    /// connection is closed.
+    /// Returns why it is over, if it is. The rest of [`output`](Self::output) is then sent before the connection is closed.
     pub fn over(&self) -> Option<Over> {
         match self.phase {
             SessionPhase::Over(over) => Some(over),
@@ -212,45 +209,44 @@ impl PeerSession {
         }
     }
 
-    /// When something was last sent.
+    /// Returns when something was last sent.
     pub(crate) fn said_at(&self) -> u64 {
         self.said
     }
 
-    /// How much went each way.
+    /// Returns the message counts.
     pub fn counts(&self) -> SessionCounts {
         self.counts
     }
 
-    /// The number of the last change of a table that the peer has acknowledged, and of the last
-    /// that was sent.
+    /// Returns the number of the last change of a table that the peer has acknowledged, and of the last one sent.
     pub fn taught(&self, table: usize) -> (u64, u64) {
         self.sender.cursor(table)
     }
 
-    /// What the peer said of a table: its number there, the last number learned and the last acknowledged.
+    /// Returns the peer's state of a table: its number there, the last entry received and the last acknowledged.
     pub fn learned(&self, table: usize) -> Option<(u64, u32, u32)> {
         self.learning.view(table)
     }
 
-    /// Of which table the peer's next entries are, which table it was told of last, and the kinds of
-    /// data that it sends of a table, a bit each.
+    /// Returns the table of the peer's next entries, the table last defined for it, and the types that it sends for a table, as
+    /// bits.
     pub(crate) fn at(&self, table: usize) -> (Option<usize>, Option<usize>, u64) {
         (self.learning.current(), self.sender.defined(), self.learning.bits(table))
     }
 
-    /// The strings that were sent to the peer, and those that it sent, with their numbers.
+    /// Returns the strings sent to the peer, and those received, with their numbers.
     pub(crate) fn names(&self) -> [Vec<(usize, &[u8])>; 2] {
         [self.sender.names().collect(), self.learning.names().collect()]
     }
 
-    /// The peer knows each table up to these numbers, from sessions before; of `shards` parts of the
-    /// keys it gets the one given here, or all.
+    /// Sets the changes of each table that the peer has from earlier sessions, and its shard of keys with the number of shards, or
+    /// `None` for all.
     pub fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         self.sender.resume(known, shard);
     }
 
-    /// A greeting came that is not answered: who sent it.
+    /// Returns the index of a peer with an unanswered greeting.
     pub fn greeted(&self) -> Option<usize> {
         match self.phase {
             SessionPhase::Greeted(hello) => Some(hello.peer),
@@ -270,24 +266,24 @@ impl PeerSession {
         self.events.push(SessionEvent::Established { peer: hello.peer, process: Some(hello.process) });
     }
 
-    /// The peer has this process's name. A predecessor is sent no changes: it would replace its
-    /// counts by lower ones.
+    /// Tells the session that the peer has this process's name. A predecessor is sent no changes: it would replace its counts with
+    /// lower ones.
     pub(crate) fn is_with(&mut self, process: EntryOrigin) {
         self.local = process;
         self.sender.keep_changes(process != EntryOrigin::Successor);
     }
 
-    /// Asks the peer for everything it knows.
+    /// Requests a resync from the peer.
     pub fn request_resync(&mut self) {
         self.ask = true;
     }
 
-    /// Teaches everything without being asked: a process that ends does so to its successor.
+    /// Sends everything without a request, as a process that ends does to its successor.
     pub fn teach_all(&mut self) {
         self.sender.begin_resync();
     }
 
-    /// Ends the session from here.
+    /// Ends the session locally.
     pub fn finish(&mut self) {
         self.end(Over::Ended);
     }
@@ -300,12 +296,12 @@ impl PeerSession {
         }
     }
 
-    /// What happened since the last call.
+    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<SessionEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Bytes came. Entries in them go to `tables`.
+    /// Processes received bytes, storing entries in `tables`.
     pub fn receive(&mut self, bytes: &[u8], now: u64, tables: &mut impl Tables) {
         if self.over().is_some() {
             return;
@@ -330,19 +326,19 @@ impl PeerSession {
         }
     }
 
-    /// Reads on after a greeting was answered: what came behind it.
+    /// Continues with the bytes after a greeting, once it was answered.
     pub fn resume_input(&mut self, now: u64, tables: &mut impl Tables) {
         if !self.input.is_empty() && self.is_open() {
             self.receive(&[], now, tables);
         }
     }
 
-    /// How many bytes are kept of a message that is not complete.
+    /// Returns the number of bytes kept of an incomplete message.
     pub fn kept(&self) -> usize {
         self.input.len()
     }
 
-    /// Takes what is complete off the bytes; says how much that was.
+    /// Processes complete messages; returns their length.
     fn take(&mut self, bytes: &[u8], now: u64, tables: &mut impl Tables) -> usize {
         let mut used = 0;
         loop {
@@ -351,7 +347,7 @@ impl PeerSession {
                 SessionPhase::Hello => self.take_hello(rest),
                 SessionPhase::Status => self.take_status(rest, now),
                 SessionPhase::Open => self.take_message(rest, now, tables),
-                // What comes behind a greeting waits for its answer.
+                // Bytes after a greeting wait for its answer.
                 SessionPhase::Greeted(_) | SessionPhase::Over(_) => Ok(None),
             };
             match step {
@@ -425,7 +421,7 @@ impl PeerSession {
         Ok(Some(length))
     }
 
-    /// Where an entry of this session is learned. Those of resyncs alone are told with their time.
+    /// Returns the origin of a learned entry. Only entries of a resync have an expiry time.
     fn origin(&self, timed: bool) -> EntryOrigin {
         match self.peer {
             Some(peer) if self.section.peers[peer] != self.section.local => {
@@ -469,9 +465,8 @@ impl PeerSession {
         Ok(())
     }
 
-    /// Appends what is to be sent until `out` has `limit` bytes, give or take one message. Called
-    /// again until it appends nothing. `up_to_date`: whether this side knows everything, which it
-    /// says at the end of a resync.
+    /// Appends output until `out` has about `limit` bytes (within one message). Called again until it appends nothing.
+    /// `up_to_date`: whether this side knows everything, which it reports at the end of a resync.
     pub fn output(
         &mut self,
         out: &mut Vec<u8>,
@@ -521,7 +516,7 @@ impl PeerSession {
         }
     }
 
-    /// When [`tick`](Self::tick) and [`output`](Self::output) are to be called at the latest.
+    /// Returns the latest time to call [`tick`](Self::tick) and [`output`](Self::output).
     pub fn next(&self) -> Option<u64> {
         match self.phase {
             SessionPhase::Over(_) => None,
@@ -530,9 +525,9 @@ impl PeerSession {
         }
     }
 
-    /// Time has passed.
+    /// Processes the passing of time.
     pub fn tick(&mut self, now: u64) {
-        // A peer that reads nothing is not told again and again.
+        // Heartbeats are not repeated for a peer that does not read.
         self.beat |= self.is_open() && now >= self.said + HEARTBEAT;
         if self.over().is_none() && now >= self.heard + TIMEOUT {
             self.end(Over::Timeout);

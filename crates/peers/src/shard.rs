@@ -1,10 +1,8 @@
-//! Which part of the keys a key belongs to, where a section shares its tables out among peers
-//! (`shards`, manual, section 11.2): the same part as HAProxy says.
+//! The shard of a key, if a section divides its tables among peers (`shards`, manual, section 11.2): the same one as in HAProxy.
 
 use twox_hash::XxHash64;
 
-/// The part, from 1 to `shards`, that a key belongs to, in the table that this process calls `table`:
-/// `section/name` for one of a `peers` section.
+/// Returns the shard, from 1 to `shards`, of a key in a table by its local name: `section/name` for one in a `peers` section.
 pub fn of(table: &[u8], key: &[u8], shards: u32) -> u32 {
     let seed = XxHash64::oneshot(0, table);
     let part = XxHash64::oneshot(seed, key) % u64::from(shards.max(1));
@@ -16,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_belong_to_the_parts_that_haproxy_puts_them_in() {
+    fn shards_match_haproxy() {
         let strings = [1, 3, 1, 2, 1, 2, 1, 2];
         for (number, part) in (1..).zip(strings) {
             assert_eq!(of(b"P/t1", format!("abc{number}").as_bytes(), 3), part, "abc{number}");

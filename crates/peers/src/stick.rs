@@ -1,5 +1,5 @@
-//! The stick tables of a `peers` section, as the group wants them: rows of entries, in both
-//! directions. Which tables, and under which names, the plan says.
+//! The stick tables of a `peers` section, converted for the group: rows of entries, in both directions. The plan defines the tables
+//! and their names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Stick {
     tables: Vec<Arc<Table>>,
     /// For each table, the last values that the predecessor sent for its entries.
     before: Vec<HashMap<Box<[u8]>, StickValues>>,
-    /// Memory for the entry that is told.
+    /// Memory for the entry being sent.
     key: Vec<u8>,
     values: Vec<EntryValue>,
 }
@@ -28,7 +28,7 @@ struct StickValues {
 }
 
 impl StickValues {
-    /// A value, with the age that it has by now.
+    /// Returns a value with its current age.
     fn value(&self, at: usize, now: u64) -> table::TableValue<'_> {
         let since = u32::try_from(now.saturating_sub(self.at)).unwrap_or(u32::MAX);
         match self.values.get(at) {
@@ -41,7 +41,7 @@ impl StickValues {
     }
 }
 
-/// What a table is to peers, who know it by `name`.
+/// Returns the definition of a table, with its `name` among peers.
 pub fn definition(table: &Table, name: &str) -> Definition {
     let key = match table.settings.kind {
         KeyType::Ip4 => KeyKind::Ipv4,
@@ -59,13 +59,13 @@ pub fn definition(table: &Table, name: &str) -> Definition {
     Definition::new(name.as_bytes(), key, settings.key_length, settings.expire_ms, columns.collect())
 }
 
-/// Both have the numbers of the protocol.
+/// Both have the protocol's numbers.
 fn kind(data: DataType) -> DataKind {
     DataKind::all().nth(data as usize).unwrap_or(DataKind::ServerId)
 }
 
 impl Stick {
-    /// These tables.
+    /// Creates it for these tables.
     pub fn new(tables: Vec<Arc<Table>>) -> Stick {
         Stick {
             before: tables.iter().map(|_| HashMap::new()).collect(),
@@ -75,7 +75,7 @@ impl Stick {
         }
     }
 
-    /// Which they are.
+    /// Returns the tables.
     pub fn tables(&self) -> &[Arc<Table>] {
         &self.tables
     }
@@ -108,7 +108,7 @@ fn row<R>(
     take(&PeerEntry { key, expire: Some(entry.expires_in(now)), values })
 }
 
-/// A value that a peer tells.
+/// Converts a peer's value.
 fn told(value: &EntryValue) -> table::TableValue<'_> {
     match value {
         EntryValue::Absent => table::TableValue::Absent,
@@ -149,7 +149,7 @@ impl Tables for Stick {
         next.map(u64::from)
     }
 
-    // A resync may tell what is older than what an entry has: how long an entry still lives says so.
+    // A resync may contain older data than an entry has, which its remaining lifetime reveals.
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64) {
         let told_now = |at: usize| row.values.get(at).map_or(table::TableValue::Absent, told);
         let told_again = match origin {

@@ -1,39 +1,36 @@
-//! What a session needs of the tables that are shared: whoever has them implements [`Tables`].
+//! A session's interface to the shared tables: [`Tables`], implemented by their owner.
 
 use crate::row::PeerEntry;
 
-/// Where an entry was learned.
+/// The origin of a learned entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryOrigin {
-    /// From the process that this one replaces. Its counts and those made here add up.
+    /// The process that this one replaces. Its counts and those made here add up.
     Predecessor,
-    /// From an earlier process with this one's name. Other peers may have sent its counts already.
+    /// An earlier process with this one's name. Other peers may have sent its counts already.
     Local,
-    /// From the process that replaces this one. Its counts are lower until it is taught.
+    /// The process that replaces this one. Its counts are lower until it is taught.
     Successor,
-    /// From another peer.
+    /// Another peer.
     Remote {
-        /// Its place in the section.
+        /// Its index in the section.
         peer: usize,
-        /// Whether the peer tells everything it knows, which may be older than what others, or traffic
-        /// here, have said since. (Peers of version 2.0 do not let that be seen.)
+        /// Whether the peer sends everything it knows, which may be older than updates from others or local traffic. (Not visible
+        /// with version 2.0 peers.)
         resync: bool,
     },
 }
 
-/// The tables of a `peers` section, by their places in the list of definitions that the group was
-/// made with.
+/// The tables of a `peers` section, by their indexes in the group's list of definitions.
 ///
-/// A table numbers the changes made here (not what it learns): each change gives the entry the next
-/// number, so that an entry has one number, of its last change, and a peer that knows all up to a
-/// number knows what has a lower one.
+/// A table numbers local changes (not learned ones): each change gives the entry the next number, so that an entry has one number,
+/// of its last change, and a peer that knows all changes up to a number knows those with lower ones.
 pub trait Tables {
-    /// The number of the last change; 0 if there was none.
+    /// Returns the number of the last change; 0 if there was none.
     fn latest(&self, table: usize) -> u64;
 
-    /// Gives the entries whose numbers are above `after` to `take` with their numbers, in rising order,
-    /// until `take` says no; the entry it says no to is taken all the same. Entries that
-    /// are gone are left out.
+    /// Calls `take` with the entries numbered above `after` and their numbers, in ascending order, until it returns false; the last
+    /// entry counts as taken. Removed entries are skipped.
     fn changed(
         &mut self,
         table: usize,
@@ -42,9 +39,8 @@ pub trait Tables {
         take: &mut dyn FnMut(u64, &PeerEntry<'_>) -> bool,
     );
 
-    /// Gives all entries to `take`, from `cursor` on, until `take` says no; the entry it says no to is
-    /// taken all the same. The first cursor is 0; answers the next, or `None` when that was all.
-    /// What comes and goes meanwhile may be left out, what stays may not.
+    /// Calls `take` with all entries, starting at `cursor`, until it returns false; the last entry counts as taken. The first
+    /// cursor is 0; returns the next, or `None` at the end. Entries added or removed during the walk may be missed, others may not.
     fn walk(
         &mut self,
         table: usize,
@@ -53,9 +49,9 @@ pub trait Tables {
         take: &mut dyn FnMut(&PeerEntry<'_>) -> bool,
     ) -> Option<u64>;
 
-    /// An entry came: it is made or changed, and its life begins anew.
+    /// Stores a received entry, and restarts its lifetime.
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64);
 
-    /// [`EntryOrigin::Predecessor`] has ended: memory for its last values can be freed.
+    /// Called when [`EntryOrigin::Predecessor`] has ended: memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
 }

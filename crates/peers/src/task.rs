@@ -1,5 +1,4 @@
-//! A `peers` section at work on its worker: the group between its connections, its clock and its
-//! tables.
+//! A `peers` section running on its worker: the group with its connections, its clock and its tables.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,25 +20,25 @@ use crate::session::TIMEOUT;
 use crate::tables::Tables;
 use crate::transport::{self, ConnectionChannel, Speak};
 
-/// A connection on its way.
+/// A connection being opened.
 pub type Making = Pin<Box<dyn Future<Output = io::Result<Stream>>>>;
 
-/// How connections to peers are made: whoever has the plan knows.
+/// Opens connections to peers; implemented by the owner of the plan.
 pub trait Ways: 'static {
-    /// Connects to the peer at that place in the section, TLS and all.
+    /// Connects to the peer at that index, including TLS.
     fn connect(&self, peer: usize) -> Making;
 
-    /// So many connections stand now, and so many of these are sessions.
+    /// Reports the number of connections, and how many of these have a session.
     fn count(&self, _: [u32; 2]) {}
 }
 
-/// A section at work. It lives and is used on one worker.
+/// A running section. It lives and is used on one worker.
 pub struct SectionMailbox<T> {
     work: RefCell<SectionWork<T>>,
     ways: Box<dyn Ways>,
-    /// Told when the next instant to look at the group may have changed.
+    /// Notified when the group's next deadline may have changed.
     changed: Notify,
-    /// Told when the successor knows everything, or cannot be reached.
+    /// Notified when the successor knows everything, or cannot be reached.
     done: Notify,
 }
 
@@ -50,7 +49,7 @@ struct SectionWork<T> {
 }
 
 impl<T: Tables + 'static> SectionMailbox<T> {
-    /// Begins the work of a section on the calling worker.
+    /// Starts a section on the calling worker.
     pub fn begin(group: Group, tables: T, ways: impl Ways) -> Rc<Self> {
         let desk = Rc::new(Self {
             work: RefCell::new(SectionWork { group, tables, lines: HashMap::new() }),
@@ -63,31 +62,31 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         desk
     }
 
-    /// Looks at the section, or changes its tables.
+    /// Calls `look` with the group and its tables.
     pub fn with<R>(&self, look: impl FnOnce(&Group, &mut T) -> R) -> R {
         let work = &mut *self.work.borrow_mut();
         look(&work.group, &mut work.tables)
     }
 
-    /// Tables have changed: peers are told.
+    /// Called when tables have changed: sends the changes to peers.
     pub fn wake(&self) {
         self.work.borrow().lines.values().for_each(|line| line.woken.notify_one());
     }
 
-    /// The process ends: its successor is taught, which is tried so often. Returns when that is done.
+    /// Called when the process ends: teaches its successor, trying up to `tries` times. Returns when that is done.
     pub async fn stop(self: &Rc<Self>, tries: u32) {
         let done = self.done.notified();
         self.turn(|group, _| group.stop(tries, now_ms()));
         done.await;
     }
 
-    /// The process ends, and no more changes will be made: its successor gets the last of them.
+    /// Called when the process ends and no more changes will be made: sends the last of them to its successor.
     pub fn drained(self: &Rc<Self>) {
         self.turn(|group, tables| group.drained(now_ms(), tables));
         self.wake();
     }
 
-    /// Does something to the group, and what comes of it.
+    /// Calls `act` on the group, and executes the resulting commands.
     fn turn<R>(self: &Rc<Self>, act: impl FnOnce(&mut Group, &mut T) -> R) -> R {
         let work = &mut *self.work.borrow_mut();
         let result = act(&mut work.group, &mut work.tables);
@@ -117,12 +116,12 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         result
     }
 
-    /// Looks at the group whenever it wants to be looked at.
+    /// Runs the group at its deadlines.
     async fn watch(self: Rc<Self>) {
         let timer = Timer::new();
         loop {
             let next = self.work.borrow().group.next();
-            // What is due and waits for a connection's own task is no reason to look without end.
+            // Work that waits for a connection's own task must not cause a busy loop.
             timer.set(next.map_or(NEVER, |next| next.max(now_ms() + 1)));
             tokio::select! {
                 () = self.changed.notified() => {}
@@ -134,8 +133,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
         }
     }
 
-    /// Serves a connection that somebody made to this process, of which these bytes are read already, to
-    /// its end. One too many is closed.
+    /// Serves an incoming connection, with these bytes already read, to its end. Excess connections are closed.
     pub async fn serve(self: Rc<Self>, stream: Stream, early: Vec<u8>) {
         let Some(link) = self.turn(|group, _| group.accept(now_ms())) else { return };
         let standing = self.standing(link);
@@ -156,7 +154,7 @@ impl<T: Tables + 'static> SectionMailbox<T> {
     }
 }
 
-/// A connection that the group knows, until this is dropped.
+/// A connection of the group; removed when dropped.
 struct OpenLink<T: Tables + 'static> {
     desk: Rc<SectionMailbox<T>>,
     link: LinkId,
@@ -164,7 +162,7 @@ struct OpenLink<T: Tables + 'static> {
 }
 
 impl<T: Tables + 'static> OpenLink<T> {
-    /// From its making to its end.
+    /// Runs the connection to its end.
     async fn run(self, made: Making, is_ours: bool) {
         let limit = Duration::from_millis(TIMEOUT);
         let Ok(Ok(stream)) = timer::timeout(limit, made).await else {
@@ -184,7 +182,7 @@ impl<T: Tables + 'static> OpenLink<T> {
 }
 
 impl<T: Tables + 'static> OpenLink<T> {
-    /// A point of traces (`trace peers` on the runtime socket).
+    /// A trace point (`trace peers` on the runtime socket).
     #[inline]
     #[track_caller]
     fn observe(&self, events: u64, level: TraceLevel, message: &str, bytes: usize) {
@@ -200,7 +198,7 @@ impl<T: Tables + 'static> OpenLink<T> {
         let keys = Keys { own: self.link + 1, group: group.number(), ..Keys::default() };
         trace::report(TraceSource::Peers, events, level, &keys, message, &|_, out| {
             let name = group.name_of(self.link).unwrap_or(b"?");
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "peer={} connection={}", String::from_utf8_lossy(name), self.link);
             if bytes > 0 {
                 let _ = write!(out, " bytes={bytes}");

@@ -1,5 +1,4 @@
-//! The bytes of one connection with a peer: what the section has to say goes out, what comes goes to
-//! the section, until either ends it.
+//! The I/O of one connection with a peer: sends the section's output and passes on received bytes, until either side ends it.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -12,26 +11,26 @@ use net::Stream;
 use runtime::timer;
 use tokio::sync::Notify;
 
-/// How much is written, and how much is read, at once.
+/// Maximum size of a write, and of a read.
 const PIECE: usize = 16_384;
 
-/// How long the last words of this side are waited with.
+/// How long to wait for the last output to be sent.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What a connection's task and the section's share.
+/// The state shared by a connection's task and the section's.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionChannel {
-    /// Told when there may be something to say.
+    /// Notified when there may be output.
     pub(crate) woken: Notify,
-    /// Whether it is closed once everything is said.
+    /// Whether to close it once all output is sent.
     pub(crate) ends: Cell<bool>,
 }
 
-/// Who has something to say, and hears.
+/// The producer of output and consumer of input.
 pub(crate) trait Speak {
-    /// Appends what is to be sent, if anything.
+    /// Appends pending output.
     fn output(&self, out: &mut Vec<u8>, limit: usize);
-    /// Bytes came.
+    /// Processes received bytes.
     fn received(&self, bytes: &[u8]);
 }
 
@@ -57,10 +56,10 @@ pub(crate) async fn converse(mut stream: Stream, line: &ConnectionChannel, speak
             TransportTurn::Woken => {}
             TransportTurn::Read(_) | TransportTurn::Wrote(Err(_)) => return,
         }
-        // A peer that is taught a whole table leaves the worker to others in between.
+        // Yields to other tasks while a peer is sent a whole table.
         tokio::task::yield_now().await;
     }
-    // An end that does not come is no reason to wait.
+    // An unresponsive peer must not delay the end.
     let _ = timer::timeout(LAST_WORDS, finish(&mut stream, out, at, speak)).await;
     stream.close();
 }
@@ -74,7 +73,7 @@ async fn turn(stream: &mut Stream, line: &ConnectionChannel, out: &[u8], room: &
         {
             return Poll::Ready(TransportTurn::Wrote(wrote));
         }
-        // What is sealed may not have left yet.
+        // Encrypted bytes may still be buffered.
         if !is_flushed && let Poll::Ready(flushed) = stream.poll_flush(context) {
             is_flushed = true;
             if let Err(error) = flushed {
@@ -89,7 +88,7 @@ async fn turn(stream: &mut Stream, line: &ConnectionChannel, out: &[u8], room: &
     .await
 }
 
-/// Says what is left to say, and that nothing follows.
+/// Sends the remaining output, and closes our side.
 async fn finish(stream: &mut Stream, mut out: Vec<u8>, at: usize, speak: &impl Speak) -> io::Result<()> {
     out.drain(..at);
     speak.output(&mut out, PIECE);

@@ -1,5 +1,4 @@
-//! A `peers` section whose connections are made by hand: who is asked for what, which connections
-//! stay, and what is said when.
+//! A `peers` section with simulated connections: resync requests, the choice of connections, and timing.
 
 mod memory;
 
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 use memory::{Memory, counters, section};
 use peers::{Group, GroupCommand, LinkId, ResyncStage, SectionSettings, ShowContext, TIMEOUT, Tables};
 
-/// A process of the section `A`, `B`, `C`.
+/// A process in the section `A`, `B`, `C`.
 struct Node {
     group: Group,
     memory: Memory,
@@ -29,7 +28,7 @@ fn node(name: &str, process: u32, successor: bool, now: u64) -> Node {
 }
 
 impl Node {
-    /// Who is to be connected to now.
+    /// Returns the connections to be opened now.
     fn dials(&mut self) -> BTreeMap<usize, LinkId> {
         let mut dials = BTreeMap::new();
         while let Some(command) = self.group.command() {
@@ -59,7 +58,7 @@ impl Node {
         self.group.receive(link, bytes, now, &mut self.memory);
     }
 
-    /// A peer connects and greets; the connection, and what is answered.
+    /// A peer connects and sends a greeting; returns the connection, and the answer.
     fn greeted(&mut self, greeting: &str, now: u64) -> (LinkId, Vec<u8>) {
         let link = self.group.accept(now).expect("there is room");
         self.hears(link, greeting.as_bytes(), now);
@@ -67,7 +66,7 @@ impl Node {
     }
 }
 
-/// Carries what two nodes have to say to each other over a connection until they are silent.
+/// Exchanges all output of two nodes over a connection.
 fn talk(a: &mut Node, a_link: LinkId, b: &mut Node, b_link: LinkId, now: u64) {
     loop {
         let (to_b, to_a) = (a.says(a_link, now), b.says(b_link, now));
@@ -79,7 +78,7 @@ fn talk(a: &mut Node, a_link: LinkId, b: &mut Node, b_link: LinkId, now: u64) {
     }
 }
 
-/// Lets `a` connect to `b`, whose place is given.
+/// Connects `a` to `b`, which has this index.
 fn join(a: &mut Node, b: &mut Node, place: usize, now: u64) -> (LinkId, LinkId) {
     let a_link = a.dials()[&place];
     let b_link = b.group.accept(now).expect("there is room");
@@ -91,7 +90,7 @@ fn join(a: &mut Node, b: &mut Node, place: usize, now: u64) -> (LinkId, LinkId) 
 const TABLE: &[u8] = &[10, 130, 8, 1, 1, b't', 6, 32, 4, 0xf0, 0];
 
 #[test]
-fn all_peers_but_this_one_are_connected_to_and_one_of_them_is_asked_for_everything() {
+fn other_peers_are_connected_and_one_is_asked_for_a_resync() {
     let mut a = node("A", 10, false, 0);
     let dials = a.dials();
     assert_eq!(dials.keys().copied().collect::<Vec<_>>(), [1, 2]);
@@ -106,7 +105,7 @@ fn all_peers_but_this_one_are_connected_to_and_one_of_them_is_asked_for_everythi
 }
 
 #[test]
-fn a_peer_that_does_not_know_everything_is_followed_by_another() {
+fn after_a_partial_resync_another_peer_is_asked() {
     let mut a = node("A", 10, false, 0);
     let dials = a.dials();
     for link in dials.values() {
@@ -132,7 +131,7 @@ fn a_peer_that_does_not_know_everything_is_followed_by_another() {
 }
 
 #[test]
-fn the_loss_of_a_teacher_is_the_turn_of_another() {
+fn losing_the_teacher_selects_another() {
     let mut a = node("A", 10, false, 0);
     let dials = a.dials();
     for link in dials.values() {
@@ -145,14 +144,14 @@ fn the_loss_of_a_teacher_is_the_turn_of_another() {
     a.group.tick(100);
     let other = 3 - teacher;
     assert!(a.group.view(other).unwrap().teaches);
-    // Its own end is not waited for without limit when nobody is left.
+    // The wait for the resync is bounded even if no peer is left.
     a.group.closed(dials[&other], 200);
     a.group.tick(200 + 5000);
     assert_eq!(a.group.stage(), ResyncStage::Finished);
 }
 
 #[test]
-fn a_process_that_nobody_teaches_takes_itself_to_know_everything() {
+fn without_a_teacher_a_process_considers_itself_complete() {
     let mut a = node("A", 10, false, 0);
     for link in a.dials().into_values() {
         a.group.closed(link, 1);
@@ -164,7 +163,7 @@ fn a_process_that_nobody_teaches_takes_itself_to_know_everything() {
 }
 
 #[test]
-fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
+fn successors_are_taught_by_the_predecessor_and_use_its_number() {
     let mut old = node("A", 10, false, 0);
     let dials = old.dials();
     old.group.connected(dials[&1], 0);
@@ -194,7 +193,7 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
     assert_eq!(new.group.stage(), ResyncStage::Finished);
     assert_eq!(old.commands(), []);
 
-    // Requests that are under way count, and the last of them ends the session.
+    // Requests in progress count, and the last of them ends the session.
     old.memory.count(0, b"late", 7, 1000);
     old.group.drained(1000, &old.memory);
     assert_eq!(old.commands(), []);
@@ -209,14 +208,14 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
     assert_eq!(new.says(dials[&1], 1000), b"HAProxyS 2.1\nB\nA 10 1\n");
 }
 
-/// Has `old` begin to stop and connects it to its successor.
+/// Makes `old` stop, and connects it to its successor.
 fn hand_over(old: &mut Node, new: &mut Node, now: u64) -> (LinkId, LinkId) {
     old.group.stop(3, now);
     join(old, new, 0, now)
 }
 
 #[test]
-fn a_process_that_ends_waits_for_its_last_requests_a_minute_at_most() {
+fn a_stopping_process_waits_a_minute_at_most_for_requests() {
     let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
     let (link, new_link) = hand_over(&mut old, &mut new, 0);
     talk(&mut old, link, &mut new, new_link, 0);
@@ -232,7 +231,7 @@ fn a_process_that_ends_waits_for_its_last_requests_a_minute_at_most() {
 }
 
 #[test]
-fn a_successor_sends_no_changes_to_the_process_before_it() {
+fn a_successor_sends_no_changes_to_its_predecessor() {
     let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
     old.memory.count(0, b"k", 1000, 0);
     new.memory.count(0, b"k", 1, 0);
@@ -243,7 +242,7 @@ fn a_successor_sends_no_changes_to_the_process_before_it() {
 }
 
 #[test]
-fn counts_of_a_predecessor_are_added_only_if_no_other_peer_has_sent_them() {
+fn predecessor_counts_are_added_unless_another_peer_sent_them() {
     let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
     old.memory.count(0, b"k", 1, 0);
     let (link, new_link) = hand_over(&mut old, &mut new, 0);
@@ -261,7 +260,7 @@ fn counts_of_a_predecessor_are_added_only_if_no_other_peer_has_sent_them() {
 }
 
 #[test]
-fn a_successor_whom_nobody_teaches_turns_to_the_others() {
+fn an_untaught_successor_turns_to_the_other_peers() {
     let mut new = node("A", 20, true, 0);
     assert_eq!(new.group.next(), Some(5000));
     new.group.tick(5000);
@@ -269,7 +268,7 @@ fn a_successor_whom_nobody_teaches_turns_to_the_others() {
 }
 
 #[test]
-fn a_process_that_ends_gives_up_a_successor_that_does_not_listen() {
+fn a_stopping_process_gives_up_an_unreachable_successor() {
     let mut old = node("A", 10, false, 0);
     old.dials();
     let mut now = 0;
@@ -289,7 +288,7 @@ fn a_process_that_ends_gives_up_a_successor_that_does_not_listen() {
 }
 
 #[test]
-fn the_last_to_connect_wins() {
+fn the_latest_connection_wins() {
     let mut a = node("A", 10, false, 0);
     let dials = a.dials();
     a.group.connected(dials[&1], 0);
@@ -306,7 +305,7 @@ fn the_last_to_connect_wins() {
 }
 
 #[test]
-fn of_two_connections_made_at_once_both_sides_keep_the_same() {
+fn both_sides_keep_the_same_of_two_simultaneous_connections() {
     for (one, other) in [(0, 1), (1, 0)] {
         let mut nodes = [node("A", 10, false, 0), node("B", 20, false, 0)];
         let mine = [nodes[0].dials()[&1], nodes[1].dials()[&0]];
@@ -316,7 +315,7 @@ fn of_two_connections_made_at_once_both_sides_keep_the_same() {
             nodes[side].group.connected(mine[side], 0);
             greetings[side] = nodes[side].says(mine[side], 0);
         }
-        // Both have greeted before either hears the other, in either order.
+        // Both have sent greetings before either receives the other's, in either order.
         nodes[one].hears(theirs[one], &greetings[other], 0);
         nodes[other].hears(theirs[other], &greetings[one], 0);
         let answers = [nodes[0].says(theirs[0], 0), nodes[1].says(theirs[1], 0)];
@@ -333,7 +332,7 @@ fn of_two_connections_made_at_once_both_sides_keep_the_same() {
 }
 
 #[test]
-fn a_peer_that_was_restarted_is_taught_all_changes_again_and_one_that_was_not_only_new_ones() {
+fn restarted_peers_get_all_changes_and_others_only_new_ones() {
     let mut a = node("A", 10, false, 0);
     a.dials();
     a.memory.count(0, b"k", 1, 0);
@@ -349,7 +348,7 @@ fn a_peer_that_was_restarted_is_taught_all_changes_again_and_one_that_was_not_on
 }
 
 #[test]
-fn peers_that_were_first_to_connect_are_asked_too() {
+fn peers_that_connected_first_are_asked_too() {
     let mut a = node("A", 10, false, 0);
     a.dials();
     for (name, process) in [("B", 1), ("C", 2)] {
@@ -366,7 +365,7 @@ fn peers_that_were_first_to_connect_are_asked_too() {
 }
 
 #[test]
-fn two_processes_share_what_each_of_them_changes() {
+fn two_processes_share_their_changes() {
     let (mut a, mut b) = (node("A", 10, false, 0), node("B", 20, false, 0));
     b.dials();
     let (a_link, b_link) = join(&mut a, &mut b, 1, 0);
@@ -383,7 +382,7 @@ fn two_processes_share_what_each_of_them_changes() {
 }
 
 #[test]
-fn connections_that_do_not_say_who_they_are_are_few_and_short() {
+fn connections_without_a_greeting_are_limited() {
     let mut a = node("A", 10, false, 0);
     a.dials();
     let links: Vec<LinkId> = std::iter::from_fn(|| a.group.accept(0)).take(1000).collect();
@@ -396,7 +395,7 @@ fn connections_that_do_not_say_who_they_are_are_few_and_short() {
 }
 
 #[test]
-fn a_peer_that_lies_is_left_for_a_while() {
+fn a_misbehaving_peer_is_avoided_for_a_while() {
     let mut a = node("A", 10, false, 0);
     a.dials();
     let (link, _) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
@@ -410,7 +409,7 @@ fn a_peer_that_lies_is_left_for_a_while() {
 }
 
 #[test]
-fn a_section_is_shown_as_haproxy_shows_it() {
+fn a_section_is_shown_like_in_haproxy() {
     let (mut a, mut b) = (node("A", 10, false, 0), node("B", 20, false, 0));
     b.dials();
     a.memory.count(0, b"k", 1, 0);
@@ -456,7 +455,7 @@ fn a_section_is_shown_as_haproxy_shows_it() {
 }
 
 #[test]
-fn a_peer_that_knows_no_newer_version_is_greeted_with_the_older() {
+fn old_peers_are_greeted_with_their_version() {
     let mut a = node("A", 10, false, 0);
     let mut now = 0;
     for version in ["2.1", "2.0", "2.1"] {
@@ -471,7 +470,7 @@ fn a_peer_that_knows_no_newer_version_is_greeted_with_the_older() {
 }
 
 #[test]
-fn an_attempt_that_hangs_is_given_up_and_made_again() {
+fn hanging_attempts_are_abandoned_and_repeated() {
     let mut a = node("A", 10, false, 0);
     let dials = a.dials();
     a.group.tick(TIMEOUT);

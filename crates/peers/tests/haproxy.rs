@@ -1,5 +1,4 @@
-//! The machine's HAProxy as a peer, over real sockets: it teaches and is taught, whoever connects.
-//! Skipped where there is none.
+//! The installed HAProxy as a peer, over real sockets, connecting in either direction. Skipped if it is not installed.
 
 mod driver;
 mod memory;
@@ -14,7 +13,7 @@ use peers::{DataColumn, DataKind, Definition, EntryValue, KeyKind, PeersSection,
 
 const HOUR: u32 = 3_600_000;
 
-/// Who makes the connection.
+/// The connecting side.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Caller {
     We,
@@ -26,7 +25,7 @@ fn column(kind: DataKind) -> DataColumn {
     DataColumn { kind, count: 1, period: if kind.shape() == Shape::Rate { HOUR } else { 0 } }
 }
 
-/// What 2.6 has: all but glitches, and no `gpc0` and the like beside arrays.
+/// The columns supported by 2.6: all except glitches, and without `gpc0` and so on next to arrays.
 fn plain() -> Vec<DataColumn> {
     let kinds = DataKind::all().filter(|kind| !kind.is_array() && !kind.name().starts_with("glitch"));
     kinds.map(column).collect()
@@ -49,7 +48,7 @@ fn tables() -> Vec<Definition> {
     ]
 }
 
-/// How HAProxy names them.
+/// Their names in HAProxy.
 const NAMES: [&str; 6] = ["all", "arrays", "P/numbers", "six", "bytes", "short"];
 
 const OUR_NUMBERS: usize = 2;
@@ -86,7 +85,7 @@ struct Scene {
     path: std::path::PathBuf,
     front: SocketAddr,
     listener: TcpListener,
-    /// Where they listen, if they are called.
+    /// The address HAProxy listens on, if we connect.
     place: Option<SocketAddr>,
 }
 
@@ -107,7 +106,7 @@ impl Scene {
         Scene { ours, theirs, section, path: path.into(), front, listener, place }
     }
 
-    /// Waits for a session, and until both sides know what was known before.
+    /// Waits for a session, and until both resyncs are complete.
     fn join(&mut self) {
         self.ours.until("a session, and all that was known", |ours| {
             ours.group.view(1).is_some_and(|view| view.is_established)
@@ -115,14 +114,14 @@ impl Scene {
         });
     }
 
-    /// This side dies, and another begins in its place.
+    /// Replaces this side with a new process.
     fn restart(&mut self) {
         self.ours.cut();
         let again = self.listener.try_clone().expect("there are descriptors");
         self.ours = Driver::new(&self.section, again, vec![None, self.place], 200);
     }
 
-    /// Teaches numbers of both sides, and waits until both have all of the other.
+    /// Sets numbers on both sides, and waits until both sides have all of them.
     fn exchange(&mut self, round: u64) {
         for number in 0..20_u64 {
             let command = format!("set table P/numbers key {number} data.gpc0 {}", number + round);
@@ -134,7 +133,7 @@ impl Scene {
         self.equal(round);
     }
 
-    /// Waits until both sides have what both sides set in a round.
+    /// Waits until both sides have the values set in a round.
     fn equal(&mut self, round: u64) {
         let theirs = &self.theirs;
         let wanted =
@@ -160,7 +159,7 @@ fn with_each_caller(run: impl Fn(Scene)) {
 }
 
 #[test]
-fn what_either_side_changes_is_on_both() {
+fn changes_on_either_side_reach_both() {
     with_each_caller(|mut scene| {
         scene.join();
         scene.exchange(5);
@@ -171,14 +170,14 @@ fn what_either_side_changes_is_on_both() {
 }
 
 #[test]
-fn tables_are_equal_after_cuts_kills_and_restarts_of_either_side() {
+fn tables_converge_after_cuts_kills_and_restarts() {
     with_each_caller(|mut scene| {
         scene.join();
         scene.exchange(1);
         scene.ours.cut();
         scene.exchange(100);
 
-        // It comes back knowing nothing, and asks.
+        // It restarts without entries, and requests a resync.
         scene.theirs.kill();
         let now = scene.ours.now();
         scene.ours.memory.count(OUR_NUMBERS, &1000_u32.to_be_bytes(), 200, now);
@@ -190,7 +189,7 @@ fn tables_are_equal_after_cuts_kills_and_restarts_of_either_side() {
         scene.join();
         scene.equal(100);
 
-        // This side knows all from the other, which forgets it.
+        // This side has received everything, and the other forgets it.
         scene.theirs.kill();
         scene.theirs.begin(&scene.path);
         scene.equal(100);
@@ -198,7 +197,7 @@ fn tables_are_equal_after_cuts_kills_and_restarts_of_either_side() {
     });
 }
 
-/// The address under which a request comes, and a request of the path given.
+/// Sends a request with this path to the frontend.
 fn request(front: SocketAddr, path: &str) {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(front).expect("it listens");
@@ -262,7 +261,7 @@ fn everything_that_haproxy_stores_is_learned() {
 }
 
 #[test]
-fn haproxy_learns_everything_that_it_stores() {
+fn haproxy_learns_all_types_it_stores() {
     let Some(path) = haproxy() else { return };
     let mut scene = Scene::new(&path, Caller::Both);
     scene.join();
@@ -288,7 +287,7 @@ fn haproxy_learns_everything_that_it_stores() {
     scene.ours.until("three addresses", |_| theirs.table("all").len() == 3);
     for (key, entry) in theirs.table("all") {
         for (name, shown) in &wanted {
-            // Theirs alone: how many connections they have.
+            // The number of HAProxy's own connections is not shared.
             if *name != "conn_cur" {
                 assert_eq!(entry[*name], *shown, "{key} {name}");
             }
@@ -313,7 +312,7 @@ fn haproxy_learns_everything_that_it_stores() {
 }
 
 #[test]
-fn what_expires_on_one_side_is_gone_on_the_other() {
+fn expired_entries_are_gone_on_both_sides() {
     let Some(path) = haproxy() else { return };
     let mut scene = Scene::new(&path, Caller::Both);
     scene.join();
@@ -332,7 +331,7 @@ fn what_expires_on_one_side_is_gone_on_the_other() {
 }
 
 #[test]
-fn a_hundred_thousand_entries_are_taught_both_ways() {
+fn a_hundred_thousand_entries_are_sent_both_ways() {
     let Some(path) = haproxy() else { return };
     let mut scene = Scene::new(&path, Caller::Both);
     scene.join();

@@ -1,5 +1,5 @@
-//! A session against peers that send anything: what comes of it does not depend on how bytes are cut,
-//! and what is kept and sent is bounded.
+//! A session with peers that send arbitrary bytes: the result does not depend on how they are split, and memory and output are
+//! bounded.
 
 mod memory;
 
@@ -7,7 +7,7 @@ use memory::{Memory, counters, section};
 use peers::{DataColumn, DataKind, Definition, HandshakeStatus, KeyKind, PeerSession, SessionEvent, Shape};
 use proptest::prelude::*;
 
-/// A table of strings, and one of everything.
+/// A table of strings, and one with all types.
 fn tables() -> Vec<Definition> {
     let column = |kind: DataKind| DataColumn {
         kind,
@@ -18,7 +18,7 @@ fn tables() -> Vec<Definition> {
     vec![counters("t", 0), all]
 }
 
-/// What comes of bytes: events, contents, and what is said in the end.
+/// Returns the result of receiving bytes: events, table contents, and output.
 fn outcome(client: bool, bytes: &[u8], cut: usize) -> (Vec<SessionEvent>, String, Vec<u8>) {
     let section = section("A", &["A", "B"], tables());
     let mut tables = Memory::new(&section.tables);
@@ -51,7 +51,7 @@ fn check(client: bool, bytes: &[u8], cut: usize) {
     assert_eq!(outcome(client, bytes, bytes.len()), outcome(client, bytes, cut));
 }
 
-/// What one side says to another that it teaches.
+/// Returns the output of a side that teaches another.
 fn lesson(client: bool) -> Vec<u8> {
     let section = section("B", &["A", "B"], tables());
     let mut memory = Memory::new(&section.tables);
@@ -84,7 +84,7 @@ fn lesson(client: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_lesson_is_learned_however_it_is_cut() {
+fn entries_are_learned_for_any_split() {
     for client in [false, true] {
         let bytes = lesson(!client);
         for cut in 1..40 {
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn anything_is_taken_before_and_after_a_greeting(
+    fn arbitrary_bytes_are_handled_before_and_after_a_greeting(
         client: bool,
         greeted: bool,
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lesson_with_errors_in_it_does_no_harm(
+    fn corrupted_sessions_do_no_harm(
         client: bool,
         changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..4_u8, any::<u8>()), 1..8),
         cut in 1..40_usize,

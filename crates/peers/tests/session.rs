@@ -1,4 +1,4 @@
-//! One session between two sides, or between one side and a peer that does what it likes.
+//! One session between two sides, or between one side and an arbitrary peer.
 
 mod memory;
 
@@ -18,7 +18,7 @@ struct Pair {
     tables: [Memory; 2],
     events: [Vec<SessionEvent>; 2],
     up_to_date: bool,
-    /// How many bytes went to each side.
+    /// Number of bytes received by each side.
     moved: [usize; 2],
 }
 
@@ -30,7 +30,7 @@ impl Pair {
         Pair { now: 0, ends, tables, events: Default::default(), up_to_date: true, moved: [0; 2] }
     }
 
-    /// Moves bytes, cut into pieces, until nobody has any to send.
+    /// Exchanges bytes in random pieces until there is no more output.
     fn settle(&mut self) {
         let mut random = fastrand::Rng::with_seed(self.now + 1);
         loop {
@@ -71,7 +71,7 @@ impl Pair {
     }
 }
 
-/// A table with everything that there is in entries.
+/// Returns a table with all types.
 fn everything() -> Definition {
     let column = |kind: DataKind| DataColumn {
         kind,
@@ -103,7 +103,7 @@ fn full_row(seed: u64) -> Vec<EntryValue> {
 }
 
 #[test]
-fn changes_of_either_side_come_to_the_other_and_are_acknowledged() {
+fn changes_reach_the_other_side_and_are_acknowledged() {
     let mut pair = Pair::new(vec![counters("t", 0), everything()]);
     pair.settle();
     assert_eq!(pair.events[0], [SessionEvent::Established { peer: 1, process: None }]);
@@ -132,7 +132,7 @@ fn changes_of_either_side_come_to_the_other_and_are_acknowledged() {
 }
 
 #[test]
-fn a_resync_teaches_everything_and_says_how_much_that_is() {
+fn a_resync_sends_everything_and_reports_completeness() {
     for (up_to_date, event) in [(true, SessionEvent::ResyncFinished), (false, SessionEvent::ResyncPartial)] {
         let mut pair = Pair::new(vec![counters("t", 60_000), counters("empty", 0), counters("forever", 0)]);
         pair.up_to_date = up_to_date;
@@ -141,7 +141,7 @@ fn a_resync_teaches_everything_and_says_how_much_that_is() {
         for number in 0..5000_u64 {
             pair.tables[1].count(2, format!("k{number}").as_bytes(), number, 0);
         }
-        // It has all changes already, as an old acknowledgement says, but asks nevertheless.
+        // It has all changes already, according to an old acknowledgement, but requests a resync anyway.
         pair.settle();
         pair.ends[1].resume(&[0, 0, 5000], None);
         pair.now = 1000;
@@ -158,7 +158,7 @@ fn a_resync_teaches_everything_and_says_how_much_that_is() {
 }
 
 #[test]
-fn a_resync_goes_on_and_tables_have_their_turn_however_much_changes() {
+fn resyncs_and_all_tables_progress_under_heavy_changes() {
     let definitions: Vec<_> = ["busy", "a", "b"].map(|name| counters(name, 0)).into();
     let mut pair = Pair::new(definitions);
     pair.settle();
@@ -183,7 +183,7 @@ fn a_resync_goes_on_and_tables_have_their_turn_however_much_changes() {
 }
 
 #[test]
-fn a_session_goes_on_where_the_one_before_was_acknowledged() {
+fn sessions_resume_after_the_last_acknowledgement() {
     let mut pair = Pair::new(vec![counters("t", 0)]);
     for number in 0..10 {
         pair.tables[0].count(0, format!("k{number}").as_bytes(), number, 0);
@@ -198,7 +198,7 @@ fn a_session_goes_on_where_the_one_before_was_acknowledged() {
 }
 
 #[test]
-fn a_part_of_the_keys_goes_to_a_peer_that_gets_a_part() {
+fn a_peer_with_a_shard_gets_only_its_keys() {
     let mut pair = Pair::new(vec![counters("t", 0)]);
     pair.settle();
     pair.ends[0].resume(&[0], Some((2, 3)));
@@ -214,7 +214,7 @@ fn a_part_of_the_keys_goes_to_a_peer_that_gets_a_part() {
 }
 
 #[test]
-fn silence_is_filled_with_heartbeats_and_ends_a_session_without_them() {
+fn idle_sessions_send_heartbeats_and_end_without_them() {
     let mut pair = Pair::new(vec![counters("t", 0)]);
     pair.settle();
     for _ in 0..10 {
@@ -229,7 +229,7 @@ fn silence_is_filled_with_heartbeats_and_ends_a_session_without_them() {
 }
 
 #[test]
-fn a_heartbeat_that_cannot_be_sent_is_waited_with_and_not_due_again() {
+fn a_blocked_heartbeat_is_sent_once() {
     let section = section("A", &["A", "B"], vec![counters("t", 0)]);
     let mut tables = Memory::new(&section.tables);
     let (mut session, _) = told(&section, &mut tables, &[]);
@@ -241,7 +241,7 @@ fn a_heartbeat_that_cannot_be_sent_is_waited_with_and_not_due_again() {
     assert_eq!((out, session.next()), (vec![0, 4], Some(TIMEOUT)));
 }
 
-/// A side that was connected to and greeted; and what it says to bytes of the peer.
+/// Returns a listening side after the greeting, and its output in response to the peer's bytes.
 fn told(section: &Arc<PeersSection>, tables: &mut Memory, bytes: &[u8]) -> (PeerSession, Vec<u8>) {
     let mut session = PeerSession::server(section, 0);
     session.receive(b"HAProxyS 2.1\nA\nB 1 1\n", 0, tables);
@@ -254,7 +254,7 @@ fn told(section: &Arc<PeersSection>, tables: &mut Memory, bytes: &[u8]) -> (Peer
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol_is_told_so_and_cut() {
+fn protocol_violations_end_the_session_with_an_error() {
     let section = section("A", &["A", "B"], vec![counters("t", 0)]);
     let table: &[u8] = &[10, 130, 7, 1, 1, b't', 6, 32, 4, 0];
     let cases: [(&str, Vec<u8>, u8); 9] = [
@@ -278,11 +278,11 @@ fn a_peer_that_breaks_the_protocol_is_told_so_and_cut() {
 }
 
 #[test]
-fn what_is_not_known_is_passed_over() {
+fn unknown_messages_are_skipped() {
     let section = section("A", &["A", "B"], vec![counters("t", 0)]);
     let mut tables = Memory::new(&section.tables);
     let mut bytes = vec![7, 0, 0, 9, 10, 144, 2, 1, 1, 10, 131, 1, 9, 10, 132, 5, 99, 0, 0, 0, 1];
-    // A table that is not here, one with other keys, and one that is here.
+    // An unknown table, one with other keys, and a known one.
     bytes.extend([
         10, 130, 10, 1, 4, b'n', b'o', b'n', b'e', 2, 4, 4, 0, 10, 128, 9, 0, 0, 0, 1, 0, 0, 0, 1, 1,
     ]);
@@ -298,14 +298,14 @@ fn what_is_not_known_is_passed_over() {
 }
 
 #[test]
-fn a_peer_that_accuses_this_side_is_left() {
+fn error_reports_end_the_session() {
     let section = section("A", &["A", "B"], vec![counters("t", 0)]);
     let (session, out) = told(&section, &mut Memory::new(&section.tables), &[1, 0]);
     assert_eq!((session.over(), out), (Some(Over::Accused), vec![]));
 }
 
 #[test]
-fn acknowledgements_of_what_was_never_sent_change_nothing() {
+fn invalid_acknowledgements_are_ignored() {
     let mut pair = Pair::new(vec![counters("t", 0)]);
     (0..10).for_each(|number| pair.tables[0].count(0, format!("k{number}").as_bytes(), number, 0));
     let mut out = Vec::new();
@@ -321,7 +321,7 @@ fn acknowledgements_of_what_was_never_sent_change_nothing() {
 }
 
 #[test]
-fn a_peer_of_version_2_0_is_taught_without_times() {
+fn version_2_0_peers_get_entries_without_times() {
     let section = section("A", &["A", "B"], vec![counters("t", 60_000)]);
     for (version, kind) in [("2.0", 128), ("2.1", 133)] {
         let mut tables = Memory::new(&section.tables);
@@ -354,7 +354,7 @@ fn a_greeting_that_is_refused_ends_the_session_with_its_status() {
         session.output(&mut out, LIMIT, true, 0, &mut tables);
         assert_eq!(out, format!("{}\n", status.code()).as_bytes());
         assert_eq!(session.over(), Some(Over::Refused(status)));
-        // The other side is told, and knows it.
+        // The other side receives the refusal.
         let mut client = PeerSession::client(&section, 1, 1, 0);
         client.receive(&out, 0, &mut tables);
         assert_eq!(client.over(), Some(Over::Refused(status)));

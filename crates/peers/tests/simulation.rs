@@ -1,5 +1,5 @@
-//! A hundred peers in virtual time, with connections that break, partitions and restarts: in the end
-//! all tables are equal. What happens follows from a seed.
+//! A hundred peers in virtual time, with broken connections, partitions and restarts: finally all tables are equal. Events are
+//! derived from a seed.
 
 mod memory;
 
@@ -10,27 +10,27 @@ use fastrand::Rng;
 use memory::{Memory, counters, section};
 use peers::{Group, GroupCommand, LinkId, ResyncStage, SectionSettings};
 
-/// Timers of a process are looked at in steps of so many milliseconds.
+/// The interval of a process's timer, in milliseconds.
 const STEP: u64 = 500;
 
-/// How much is read at once.
+/// Maximum size of a read.
 const LIMIT: usize = 16_384;
 
 #[derive(Debug)]
 enum Happening {
-    /// Somebody connects to a node, over a connection.
+    /// A connection arrives at a node.
     Arrives { connection: usize },
-    /// The connection stands, says the network to the one who asked.
+    /// The connecting side learns that its connection is established.
     Stands { connection: usize },
-    /// Bytes, or the end, come to a side of a connection.
+    /// A side receives bytes, or the end.
     Comes { connection: usize, side: usize, bytes: Option<Vec<u8>> },
     /// A node's timer.
     Timer { node: usize, life: u32 },
     /// A node's traffic changes an entry.
     Change { node: usize, round: u64 },
-    /// A node's traffic makes an entry that nobody else does, or changes it.
+    /// A node's traffic creates or changes an entry that no other node writes.
     Add { node: usize, number: u64, value: u64 },
-    /// A node dies and begins anew.
+    /// A node dies and restarts.
     Restart { node: usize },
 }
 
@@ -56,11 +56,11 @@ struct World {
     happenings: HashMap<u64, Happening>,
     order: u64,
     random: Rng,
-    /// From when to when nodes of different sides hear nothing of each other; the side of each.
+    /// Partitions: start, end, and the side of each node.
     partitions: Vec<(u64, u64, Vec<bool>)>,
-    /// Of so many deliveries one breaks the connection; until when.
+    /// One in this many deliveries breaks the connection, until the given time.
     losses: (u64, u64),
-    /// What each key should be.
+    /// The expected value of each key.
     truth: BTreeMap<Vec<u8>, u64>,
     lives: u32,
     broken: u64,
@@ -123,7 +123,7 @@ impl World {
         self.happenings.insert(self.order, happening);
     }
 
-    /// Until when two nodes hear nothing of each other, if they do not.
+    /// Returns until when two nodes are separated, if they are.
     fn parted(&self, nodes: [usize; 2]) -> Option<u64> {
         let parts = |(from, until, sides): &(u64, u64, Vec<bool>)| {
             (*from <= self.now && self.now < *until && sides[nodes[0]] != sides[nodes[1]]).then_some(*until)
@@ -131,14 +131,14 @@ impl World {
         self.partitions.iter().filter_map(parts).max()
     }
 
-    /// Bytes go over a connection: in order, a few milliseconds later.
+    /// Sends bytes over a connection: they arrive in order, a few milliseconds later.
     fn send(&mut self, connection: usize, side: usize, bytes: Option<Vec<u8>>) {
         if !self.connections[connection].broken {
             self.plan(self.now + 5, Happening::Comes { connection, side: 1 - side, bytes });
         }
     }
 
-    /// Does what a node wants, for one of its connections or all.
+    /// Executes a node's commands, and sends output on one of its connections or all.
     fn attend(&mut self, node: usize, all: bool) {
         while let Some(command) = self.nodes[node].group.command() {
             match command {
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// The next thing; `false` when nothing happens before `until`.
+    /// Processes the next event; `false` if there is none before `until`.
     fn step(&mut self, until: u64) -> bool {
         match self.agenda.peek() {
             Some(Reverse((at, _))) if *at <= until => self.now = self.now.max(*at),
@@ -253,7 +253,7 @@ impl World {
             return;
         }
         if let Some(heals) = self.parted(nodes) {
-            // It keeps its place in the order.
+            // It keeps its position in the order.
             self.agenda.push(Reverse((heals, order)));
             self.happenings.insert(order, Happening::Comes { connection, side, bytes });
             return;
@@ -275,8 +275,7 @@ impl World {
         self.attend(node, false);
     }
 
-    /// What is on its way over a connection is lost, and its sides learn that it is gone, apart from
-    /// one that is gone itself.
+    /// Drops all data in transit on a connection, and notifies its sides, except one that is gone.
     fn break_off(&mut self, connection: usize, gone: Option<usize>) {
         self.connections[connection].broken = true;
         if let Some(side) = gone {
@@ -293,7 +292,7 @@ impl World {
         self.now = until;
     }
 
-    /// The nodes whose tables are not as they should be.
+    /// Returns the nodes with wrong tables.
     fn wrong(&self) -> Vec<usize> {
         let right = |node: &usize| {
             let memory = &self.nodes[*node].memory;
@@ -306,7 +305,7 @@ impl World {
     }
 }
 
-/// Peers with so much traffic each, in a bad minute; says when all were equal after it.
+/// Simulates `count` peers with traffic during a minute of failures; returns when all tables are equal.
 fn bad_minute(count: usize, seed: u64, changes: u64, restarts: usize) -> World {
     let mut world = World::new(count, seed);
     world.run(7_000);
@@ -327,7 +326,7 @@ fn bad_minute(count: usize, seed: u64, changes: u64, restarts: usize) -> World {
         let node = world.random.usize(..count);
         let at = world.random.u64(10_000..60_000);
         world.plan(at, Happening::Restart { node });
-        // Its traffic goes on: what it forgot that nobody had learned is written anew.
+        // Its traffic continues: values it forgot before any peer learned them are written again.
         for round in 1..=10 {
             world.plan(66_000 + round, Happening::Change { node, round: 1_000_000 + round });
         }
@@ -361,14 +360,14 @@ fn a_hundred_peers_converge_after_losses_and_partitions() {
 }
 
 #[test]
-fn peers_that_restart_meanwhile_know_everything_in_the_end() {
+fn restarted_peers_converge() {
     for seed in 0..20 {
         converges(bad_minute(12, seed, 40, 6));
     }
 }
 
-/// A few peers that learn from each other over connections that break, and so many entries that one of
-/// them makes meanwhile, with `values` one soon after the other.
+/// Simulates a few peers with breaking connections and resyncs, while one of them creates many entries, with `values` in quick
+/// succession.
 fn learning(seed: u64, overwrites: bool, values: &[u64]) -> World {
     let count = 2 + seed as usize % 3;
     let mut world = World::new(count, seed);
@@ -385,10 +384,9 @@ fn learning(seed: u64, overwrites: bool, values: &[u64]) -> World {
     world
 }
 
-/// What a resync tells cannot be older than an entry that was never changed: where one is missing, its
-/// change was not sent.
+/// Resync data cannot be older than an entry that was never changed: if one is missing, its change was not sent.
 #[test]
-fn what_is_new_while_peers_teach_each_other_everything_reaches_all() {
+fn new_entries_during_resyncs_reach_all_peers() {
     let mut broken = 0;
     for seed in 0..100 {
         for overwrites in [false, true] {
@@ -400,8 +398,8 @@ fn what_is_new_while_peers_teach_each_other_everything_reaches_all() {
     assert!(broken > 1000, "{broken} connections broke");
 }
 
-/// Tables that take what a resync tells for what it is, maybe older than what they have, lose nothing.
+/// Tables that treat resync data as possibly outdated lose nothing.
 #[test]
-fn what_changes_while_peers_teach_each_other_everything_is_known_to_all() {
+fn changes_during_resyncs_reach_all_peers() {
     (0..100).for_each(|seed| converges(learning(seed, false, &[1, 2, 3])));
 }

@@ -1,4 +1,4 @@
-//! Sections at work on a runtime, over real sockets.
+//! Sections running on a runtime, over real sockets.
 
 mod memory;
 
@@ -12,7 +12,7 @@ use net::{Dial, Listener, Stream, Target};
 use peers::{Group, Making, ResyncStage, SectionMailbox, SectionSettings, Ways};
 use runtime::timer;
 
-/// How long something is waited for that must happen.
+/// Timeout for expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
@@ -92,7 +92,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn three_sections_share_what_each_of_them_changes() {
+fn three_sections_share_their_changes() {
     run(async {
         let (listeners, places): (Vec<_>, Vec<_>) = (0..3).map(|_| listening()).unzip();
         let desks: Vec<_> = listeners
@@ -110,14 +110,14 @@ fn three_sections_share_what_each_of_them_changes() {
 }
 
 #[test]
-fn a_process_that_ends_teaches_its_successor() {
+fn a_stopping_process_teaches_its_successor() {
     run(async {
         let (listener, place) = listening();
         let nowhere = listening().1;
         let places = [place, nowhere, nowhere];
         let old = desk(0, listener.try_clone().expect("a descriptor"), &places, 1, false);
         change(&old, "k", 20_000);
-        // It no longer accepts: the one socket is the successor's.
+        // It no longer accepts: the listening socket belongs to the successor.
         let new_place = listening();
         let places = [new_place.1, nowhere, nowhere];
         let old = {
@@ -146,7 +146,7 @@ fn a_process_that_ends_teaches_its_successor() {
 }
 
 #[test]
-fn strangers_are_let_go_and_do_no_harm() {
+fn unknown_connections_are_closed_without_harm() {
     use std::io::{Read, Write};
     run(async {
         let (listener, place) = listening();
@@ -161,7 +161,7 @@ fn strangers_are_let_go_and_do_no_harm() {
                 stream.set_read_timeout(Some(PATIENCE)).expect("there are limits");
                 stream.write_all(greeting).expect("it reads");
                 let mut answer = Vec::new();
-                // A reset is an end too.
+                // A reset counts as an end too.
                 let _ = stream.read_to_end(&mut answer);
                 answers.push(answer);
             }

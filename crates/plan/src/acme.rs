@@ -1,4 +1,4 @@
-//! `acme` sections and the certificates that are ordered by them (configuration manual, 12.8).
+//! `acme` sections and the certificates they order (configuration manual, 12.8).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct AcmeSection {
     pub name: Box<str>,
     /// `directory`: a URL.
     pub directory: Box<str>,
-    /// `contact`: an address of electronic mail.
+    /// `contact`: an email address.
     pub contact: Option<Box<str>>,
     /// `account-key`.
     pub account_key: AccountKey,
@@ -43,14 +43,14 @@ pub struct AcmeSection {
     pub eab: Option<Eab>,
 }
 
-/// The key of an account: its file, and what is in it.
+/// The key of an account, and its file.
 #[derive(Clone)]
 pub struct AccountKey {
     /// Its file.
     pub file: PathBuf,
-    /// As PKCS #8: it is secret.
+    /// As PKCS #8, which is secret.
     pub pkcs8: Arc<[u8]>,
-    /// Whether it was made just now and is to be written to its file.
+    /// Whether it is new and must be written to its file.
     pub is_new: bool,
 }
 
@@ -60,22 +60,22 @@ impl std::fmt::Debug for AccountKey {
     }
 }
 
-/// How the authority sees that a name is ours.
+/// How the CA validates that a name is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Challenge {
     /// A file on port 80 (RFC 8555, 8.3).
     #[default]
     Http,
-    /// A record of DNS (RFC 8555, 8.4).
+    /// A DNS record (RFC 8555, 8.4).
     Dns,
-    /// A record of DNS that stays (draft-ietf-acme-dns-persist).
+    /// A persistent DNS record (draft-ietf-acme-dns-persist).
     DnsPersist,
     /// A certificate on port 443 (RFC 8737).
     TlsAlpn,
 }
 
 impl Challenge {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http => "http-01",
@@ -86,25 +86,25 @@ impl Challenge {
     }
 }
 
-/// What is waited for before the authority is told to look.
+/// The conditions for starting the validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadyWhen {
-    /// `cli`: the runtime socket says so.
+    /// `cli`: confirmation through the runtime socket.
     pub cli: bool,
-    /// `delay`: a time.
+    /// `delay`: a delay.
     pub delay: bool,
-    /// `dns`: name servers have the record.
+    /// `dns`: the record is visible in DNS.
     pub dns: bool,
 }
 
-/// The binding to an account that the authority knows.
+/// The external account binding.
 #[derive(Clone)]
 pub struct Eab {
-    /// The name of the key.
+    /// The key identifier.
     pub key_id: Box<str>,
-    /// The key: it is secret.
+    /// The key, which is secret.
     pub mac_key: Box<[u8]>,
-    /// What it signs with.
+    /// Its signature algorithm.
     pub algorithm: MacAlgorithm,
 }
 
@@ -126,21 +126,21 @@ pub enum MacAlgorithm {
     Hs512,
 }
 
-/// A certificate that is ordered.
+/// An ordered certificate.
 #[derive(Debug, Clone)]
 pub struct AcmeOrder {
     /// Its section.
     pub section: Arc<AcmeSection>,
-    /// The name of the certificate among the files of TLS.
+    /// The name of the certificate in the TLS files.
     pub certificate: Box<str>,
     /// Its file.
     pub file: Box<str>,
-    /// The file of its key, where that is another.
+    /// The file of its key, if that is separate.
     pub key_file: Option<Box<str>>,
-    /// `domains`, in their order.
+    /// `domains`, in order.
     pub domains: Vec<Box<str>>,
     /// `ips`.
     pub addresses: Vec<IpAddr>,
-    /// What the runtime socket shows and says.
+    /// The state for the runtime socket.
     pub state: Arc<state::acme::Order>,
 }

@@ -1,23 +1,23 @@
-//! A list of what the configuration made and, behind it, what was added at run time.
+//! A list of configured items, followed by items added at run time.
 //!
-//! A place never changes and is never given to another, so that tasks may hold it across any wait.
-//! Reading takes no lock; adding is for one at a time.
+//! An index never changes and is never reused, so that tasks may hold it across any wait. Reading takes no lock; adding is
+//! serialized.
 
 use std::ops::Index;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Mutex, OnceLock};
 
-/// What is added lives in chunks of growing size: 16, 32, 64 …
+/// Added items are in chunks of growing size: 16, 32, 64 …
 const FIRST: usize = 16;
-/// So many chunks hold a million.
+/// Maximum number of chunks: enough for a million items.
 const CHUNKS: usize = 17;
 
-/// Items by place.
+/// Items by index.
 #[derive(Debug)]
 pub struct Grown<T> {
     fixed: Vec<T>,
     added: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
-    /// How many were added. Written by whoever adds, under the lock.
+    /// Number of added items. Written when one is added, under the lock.
     count: AtomicUsize,
     adding: Mutex<()>,
 }
@@ -36,18 +36,18 @@ impl<T> From<Vec<T>> for Grown<T> {
 }
 
 impl<T> Grown<T> {
-    /// How many places there are.
+    /// Returns the number of items.
     #[inline]
     pub fn len(&self) -> usize {
         self.fixed.len() + self.count.load(Acquire)
     }
 
-    /// Whether there is none.
+    /// Whether it has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What is at `index`.
+    /// Returns the item at `index`.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.fixed.get(index).or_else(|| self.get_added(index.checked_sub(self.fixed.len())?))
@@ -59,20 +59,19 @@ impl<T> Grown<T> {
         self.added.get(chunk)?.get()?.get(offset)?.get()
     }
 
-    /// All, in the order of their places.
+    /// Returns all items, in order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.fixed.iter().chain(self.iter_added())
     }
 
-    /// Those added at run time.
+    /// Returns the items added at run time.
     pub fn iter_added(&self) -> impl Iterator<Item = &T> {
         (0..self.count.load(Acquire)).filter_map(|at| self.get_added(at))
     }
 
-    /// Adds what `make` makes behind the others; it is told its place. `None` when there is no
-    /// place left.
+    /// Appends the result of `make`, which gets its index. `None` if there is no room left.
     pub fn add(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {
-        // Whoever panicked here left whole items behind.
+        // Items are added as a whole, so the list is valid even if the lock is poisoned.
         let _adding = self.adding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = self.count.load(Acquire);
         let (chunk, offset) = place(at);
@@ -83,15 +82,15 @@ impl<T> Grown<T> {
         Some(added)
     }
 
-    /// Those that the configuration made, of a list that nobody else knows.
+    /// Returns the configured items of a list without other references.
     pub fn into_fixed(self) -> Vec<T> {
         self.fixed
     }
 }
 
-/// The chunk and the offset in it of the `at`-th item added.
+/// Returns the chunk and the offset in it of the `at`-th added item.
 fn place(at: usize) -> (usize, usize) {
-    // Chunk n begins at FIRST * (2^n - 1).
+    // Chunk n starts at FIRST * (2^n - 1).
     let chunk = (at / FIRST + 1).ilog2() as usize;
     (chunk, at - FIRST * ((1 << chunk) - 1))
 }
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_follow_each_other_through_the_chunks() {
+    fn indexes_are_contiguous_across_chunks() {
         let mut expected = (0, 0);
         for at in 0..10_000 {
             assert_eq!(place(at), expected, "{at}");
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_stands_behind_the_others_and_stays_there() {
+    fn added_items_follow_the_others_and_keep_their_index() {
         let all = Grown::from(vec![10, 11]);
         for number in 0..100 {
             assert_eq!(all.add(|place| place as u32 + 10), Some(&(12 + number)));

@@ -1,5 +1,4 @@
-//! Backends by name: those of the configuration, and what is left of them and was added once
-//! backends came and went at run time.
+//! Backends by name: those of the configuration, and the current set once backends were added or removed at run time.
 
 use std::collections::HashMap;
 use std::ops::Index;
@@ -15,19 +14,19 @@ use crate::ProxyIndex;
 
 type BackendNames = HashMap<Box<str>, ProxyIndex>;
 
-/// Places of backends by their names. Reading takes no lock.
+/// Indexes of backends by name. Reading takes no lock.
 #[derive(Debug, Default)]
 pub struct Backends {
     fixed: BackendNames,
-    /// All of them, once any was added or removed.
+    /// The current set, once any was added or removed.
     changed: ArcSwapOption<BackendNames>,
-    /// Whether any was: looked at first, since mostly none was. Written under the lock.
+    /// Whether any was: checked first, since usually none was. Written under the lock.
     is_changed: AtomicBool,
     changing: Mutex<()>,
 }
 
 impl Backends {
-    /// Where the backend of that name is.
+    /// Returns the index of the backend with that name.
     #[inline]
     pub fn get(&self, name: &str) -> Option<ProxyIndex> {
         if self.is_changed.load(Acquire) { self.now(name) } else { self.fixed.get(name).copied() }
@@ -38,7 +37,7 @@ impl Backends {
         self.changed.load().as_ref().and_then(|names| names.get(name).copied())
     }
 
-    /// All names, in no order.
+    /// Returns all names, in no particular order.
     pub fn names(&self) -> Vec<Box<str>> {
         match &*self.changed.load() {
             Some(names) => names.keys().cloned().collect(),
@@ -46,28 +45,28 @@ impl Backends {
         }
     }
 
-    /// How many the configuration has.
+    /// Returns the number of configured backends.
     pub fn len(&self) -> usize {
         self.fixed.len()
     }
 
-    /// Whether the configuration has none.
+    /// Whether no backends are configured.
     pub fn is_empty(&self) -> bool {
         self.fixed.is_empty()
     }
 
-    /// Names a backend that was added.
+    /// Adds the name of an added backend.
     pub fn insert(&self, name: &str, place: ProxyIndex) {
         self.change(|names| names.insert(name.into(), place));
     }
 
-    /// Forgets the name of one that was removed.
+    /// Removes the name of a removed backend.
     pub fn remove(&self, name: &str) {
         self.change(|names| names.remove(name));
     }
 
     fn change(&self, change: impl FnOnce(&mut BackendNames) -> Option<ProxyIndex>) {
-        // Whoever panicked here had changed nothing yet.
+        // The change is atomic, so the names are valid even if the lock is poisoned.
         let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut names = self.changed.load().as_deref().unwrap_or(&self.fixed).clone();
         change(&mut names);
@@ -85,7 +84,7 @@ impl From<BackendNames> for Backends {
 impl Index<&str> for Backends {
     type Output = ProxyIndex;
 
-    /// The place of a backend of the configuration.
+    /// Returns the index of a configured backend.
     fn index(&self, name: &str) -> &ProxyIndex {
         &self.fixed[name]
     }
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_and_go_and_places_stay() {
+    fn names_come_and_go_but_indexes_stay() {
         let names = Backends::from(HashMap::from([("a".into(), 0), ("b".into(), 2)]));
         assert_eq!((names.get("a"), names.get("c")), (Some(0), None));
         names.insert("c", 7);

@@ -1,5 +1,4 @@
-//! One `bind` line, resolved (configuration manual, chapter 5.1). An address range has become one
-//! entry a port.
+//! One `bind` line, resolved (configuration manual, chapter 5.1). An address range is expanded to one entry per port.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,7 +15,7 @@ pub enum Transport {
     Datagram,
 }
 
-/// What a socket is bound to.
+/// The address of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindAddress {
     /// TCP.
@@ -35,15 +34,14 @@ pub enum BindAddress {
     },
     /// A listening descriptor inherited under this number (`fd@N`).
     Inherited(i32),
-    /// One end of a socket pair inherited under this number, over which connections' descriptors
-    /// are received (`sockpair@N`).
+    /// One end of a socket pair inherited under this number, over which connection descriptors are received (`sockpair@N`).
     SocketPair(i32),
-    /// Connections that are opened to a server and then bring requests (`rhttp@`).
+    /// Connections opened to a server, which then receive requests (`rhttp@`).
     Reverse(ReverseTarget),
 }
 
 impl BindAddress {
-    /// The transport of its socket.
+    /// Returns the transport of its socket.
     pub fn transport(&self) -> Transport {
         match self {
             Self::Udp(_) => Transport::Datagram,
@@ -58,7 +56,7 @@ impl BindAddress {
 }
 
 impl fmt::Display for BindAddress {
-    /// The address with the prefix of its family (configuration manual, chapter 11).
+    /// Formats the address with the prefix of its family (configuration manual, chapter 11).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(address @ SocketAddr::V4(_)) => write!(f, "ipv4@{address}"),
@@ -77,23 +75,23 @@ impl fmt::Display for BindAddress {
     }
 }
 
-/// Whom a listener of reverse HTTP opens its connections to.
+/// The server to which a reverse HTTP listener opens its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReverseTarget {
-    /// The number of the server's backend.
+    /// The index of the server's backend.
     pub backend: usize,
-    /// The server's place there.
+    /// The index of the server in it.
     pub server: usize,
     /// `nbconn`: how many connections are kept open.
     pub connections: u32,
 }
 
-/// Who may do what on a runtime socket (`level`).
+/// The access level of a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AccessLevel {
-    /// Only what is harmless to see.
+    /// Only harmless information.
     User,
-    /// Everything that only looks, and counters.
+    /// All information, and counters.
     #[default]
     Operator,
     /// Everything.
@@ -103,26 +101,25 @@ pub enum AccessLevel {
 /// One socket to listen on.
 #[derive(Debug, Clone)]
 pub struct Bind {
-    /// What it is bound to.
+    /// Its address.
     pub address: BindAddress,
-    /// The file and line that ask for it, such as `haproxy.cfg:8`.
+    /// The file and line of its configuration, such as `haproxy.cfg:8`.
     pub place: Box<str>,
-    /// Its state: name, counters. For `stats socket` too.
+    /// Its state: name, counters. Also for `stats socket`.
     pub listener: Arc<state::Listener>,
     /// `accept-proxy`.
     pub accept_proxy: bool,
-    /// `accept-netscaler-cip`: the magic number that both sides agreed on.
+    /// `accept-netscaler-cip`: the magic number shared with the sender.
     pub netscaler_magic: Option<u32>,
-    /// `proto none`: streams of TCP do not become streams of HTTP.
+    /// `proto none`: TCP streams are never upgraded to HTTP.
     pub stays_raw: bool,
-    /// `proto h2`: clients speak HTTP/2 without being asked.
+    /// `proto h2`: clients speak HTTP/2 without negotiation.
     pub speaks_h2: bool,
-    /// `proto h1`: no preface of HTTP/2 is looked for.
+    /// `proto h1`: an HTTP/2 preface is not recognized.
     pub http1_alone: bool,
-    /// `idle-ping`: how often an idle client of HTTP/2 is asked whether it lives.
+    /// `idle-ping`: the interval of pings on idle HTTP/2 connections.
     pub idle_ping: Option<Duration>,
-    /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header
-    /// on.
+    /// `tcp-ss`: 1 saves the SYN of connections starting with its IP header, 2 with its Ethernet header.
     pub save_syn: Option<u8>,
     /// `tcp-ut`.
     pub tcp_ut: Option<Duration>,
@@ -130,7 +127,7 @@ pub struct Bind {
     pub tfo: bool,
     /// `tcp-md5sig`: the key.
     pub md5sig: Option<Box<str>>,
-    /// `mss`: positive to cap, negative to subtract from the interface's.
+    /// `mss`: a maximum if positive, a value to subtract from the interface's if negative.
     pub mss: Option<i32>,
     /// `defer-accept`.
     pub defer_accept: bool,
@@ -144,31 +141,30 @@ pub struct Bind {
     pub namespace: Option<Box<str>>,
     /// `backlog`; 0 for the frontend's.
     pub backlog: u32,
-    /// `mode`, of a UNIX socket.
+    /// `mode`, for a UNIX socket.
     pub mode: Option<u32>,
     /// `uid`/`user`.
     pub uid: Option<u32>,
     /// `gid`/`group`.
     pub gid: Option<u32>,
-    /// `level`, of a runtime socket.
+    /// `level`, for a runtime socket.
     pub level: AccessLevel,
     /// `expose-fd listeners`.
     pub expose_fds: bool,
-    /// `cc`: the congestion control.
+    /// `cc`: the congestion control algorithm.
     pub congestion: Option<Box<str>>,
-    /// `shards`: sockets of the same address; `None` for what `tune.listener.default-shards` says.
+    /// `shards`: sockets with the same address; `None` for the value of `tune.listener.default-shards`.
     pub shards: Option<Shards>,
     /// `thread`: the workers that accept from it.
     pub workers: Vec<usize>,
     /// `severity-output`.
     pub severity_output: SeverityOutput,
-    /// `ssl` and what belongs to it: how clients are met in TLS.
+    /// `ssl` and related options: the TLS settings for clients.
     pub tls: Option<Arc<tls::Acceptor>>,
 }
 
 impl Bind {
-    /// Whether something comes before the first request: a header of a proxy before us, or the
-    /// handshake of TLS.
+    /// Whether a connection starts with a header from a proxy in front of us, or with a TLS handshake.
     pub fn begins_with_a_handshake(&self) -> bool {
         self.accept_proxy || self.netscaler_magic.is_some() || self.tls.is_some()
     }
@@ -189,11 +185,11 @@ pub enum SeverityOutput {
 /// `shards`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shards {
-    /// One socket a thread group.
+    /// One socket per thread group.
     #[default]
     ByGroup,
-    /// One socket a thread.
+    /// One socket per thread.
     ByThread,
-    /// So many.
+    /// A fixed number.
     Count(usize),
 }

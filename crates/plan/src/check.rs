@@ -1,8 +1,7 @@
-//! What health checks ask and expect, resolved (configuration manual, 4.2 `option httpchk` …
-//! `tcp-check`, 5.2 `check`, 12.9): expressions are compiled, comments stand at their steps, what
-//! was implied is written out.
+//! Health checks, resolved (configuration manual, 4.2 `option httpchk` … `tcp-check`, 5.2 `check`, 12.9): expressions are compiled,
+//! comments are attached to their steps, implied settings are explicit.
 //!
-//! Made by `config`; carried out by `health`.
+//! Created by `config`, performed by `health`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,46 +12,44 @@ use sample::format::Format;
 use sample::regex::Regex;
 use sample::vars::{SetConditions, Var};
 
-/// Health checks of one server: when, and what. Where to is the server's state, which the runtime
+/// The health checks of one server: their schedule and content. Their address is part of the server's state, which the runtime
 /// socket changes.
 #[derive(Debug, Clone)]
 pub struct CheckSettings {
-    /// `inter`: between two checks of a server that is steadily up.
+    /// `inter`: the interval while the server is in a stable up state.
     pub inter: Duration,
-    /// `fastinter`: while its state is changing; `None` for `inter`.
+    /// `fastinter`: the interval while its state is changing; `None` for `inter`.
     pub fastinter: Option<Duration>,
-    /// `downinter`: while it is down; `None` for `inter`.
+    /// `downinter`: the interval while it is down; `None` for `inter`.
     pub downinter: Option<Duration>,
     /// `rise`.
     pub rise: u32,
     /// `fall`.
     pub fall: u32,
-    /// `check-send-proxy`, or the server's own `send-proxy` where the check goes where requests go.
+    /// `check-send-proxy`, or the server's own `send-proxy` if checks use the same address as requests.
     pub send_proxy: bool,
-    /// Whether a header of version 2 names both ends, as if a client had connected
-    /// (`pp2-never-send-local`).
+    /// Whether a version 2 header has both addresses, as for a client's connection (`pp2-never-send-local`).
     pub never_local: bool,
-    /// `check-via-socks4`: the proxy of `socks4`.
+    /// `check-via-socks4`: the proxy set by `socks4`.
     pub socks4: Option<SocketAddr>,
-    /// `check-reuse-pool`: the name under which idle connections are shared with requests
-    /// (`check-pool-conn-name`), empty for none. `None` where each check has a connection of its
-    /// own.
+    /// `check-reuse-pool`: the name under which idle connections are shared with requests (`check-pool-conn-name`), empty for none.
+    /// `None` if each check opens its own connection.
     pub reuse: Option<Box<str>>,
-    /// `check-proto`, or the server's own `proto`: what is spoken unless a step says something else.
+    /// `check-proto`, or the server's own `proto`: the default protocol of its steps.
     pub protocol: Option<Protocol>,
-    /// `timeout check`; `None` when `inter` limits all.
+    /// `timeout check`; `None` if only `inter` applies.
     pub timeout: Option<Duration>,
     /// `timeout connect`.
     pub connect_timeout: Option<Duration>,
-    /// What is asked.
+    /// The content of a check.
     pub kind: Arc<CheckKind>,
     /// `option log-health-checks`.
     pub log: bool,
-    /// `init-state`: where it begins.
+    /// `init-state`: the initial state.
     pub initial: InitState,
 }
 
-/// What is spoken on a connection whatever was agreed in TLS (`proto`, `check-proto`).
+/// The protocol of a connection, overriding ALPN (`proto`, `check-proto`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `none`: bytes.
@@ -61,14 +58,14 @@ pub enum Protocol {
     Http1,
     /// `h2`.
     Http2,
-    /// `fcgi`: HTTP as applications have it.
+    /// `fcgi`: HTTP over FastCGI.
     FastCgi,
-    /// `spop`: what agents speak, in `option spop-check` alone.
+    /// `spop`: the agents' protocol, only in `option spop-check`.
     Spop,
 }
 
 impl Protocol {
-    /// The protocols and their names.
+    /// All protocols and their names.
     pub const ALL: [(&'static str, Self); 5] = [
         ("h1", Self::Http1),
         ("h2", Self::Http2),
@@ -77,32 +74,31 @@ impl Protocol {
         ("none", Self::Bytes),
     ];
 
-    /// Whether it carries messages of HTTP.
+    /// Whether it carries HTTP messages.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi)
     }
 }
 
-/// `init-state`: what a server is before its first check, and how many checks it takes to change
-/// that.
+/// `init-state`: a server's state before its first check, and the number of checks that change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InitState {
-    /// Not said: up as with `Up`, and nothing changes when the server comes back from maintenance.
+    /// Not set: as `Up`, but without effect after maintenance.
     #[default]
     None,
-    /// Up; `fall` failures bring it down.
+    /// Up; `fall` failures take it down.
     FullyUp,
-    /// Up; the first failure brings it down.
+    /// Up; the first failure takes it down.
     Up,
-    /// Down; the first success brings it up.
+    /// Down; the first success takes it up.
     Down,
-    /// Down; `rise` successes bring it up.
+    /// Down; `rise` successes take it up.
     FullyDown,
 }
 
-/// The agent of a server (`agent-check`). Where it is and what it is told is the server's state,
-/// which the runtime socket changes.
+/// The agent of a server (`agent-check`). Its address and the text to send are part of the server's state, which the runtime socket
+/// changes.
 #[derive(Debug, Clone)]
 pub struct AgentSettings {
     /// `agent-inter`.
@@ -113,40 +109,39 @@ pub struct AgentSettings {
     pub connect_timeout: Option<Duration>,
 }
 
-/// What a health check is.
+/// The kind of a health check.
 #[derive(Debug)]
 pub enum CheckKind {
-    /// A conversation.
+    /// A script.
     Script(CheckScript),
-    /// `option external-check`: a program says.
+    /// `option external-check`: a program decides.
     External {
         /// `external-check command`.
         command: Box<str>,
         /// `external-check path`: its `PATH`.
         path: Option<Box<str>>,
-        /// Whether it gets the environment of this process (`external-check preserve-env` of
-        /// global).
+        /// Whether it inherits this process's environment (`external-check preserve-env` in global).
         preserve_env: bool,
     },
 }
 
-/// What kind of script it is: decides how results are told.
+/// The kind of a script, which determines how results are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// No option at all: a connection is enough.
+    /// No option: a connection is enough.
     Connect,
     /// `option tcp-check`.
     Tcp,
     /// `option httpchk`.
     Http,
-    /// `option redis-check` and its kin.
+    /// `option redis-check` and so on.
     Protocol,
 }
 
-/// A conversation, step by step. The first step that talks is a [`CheckAction::Connect`].
+/// A conversation, step by step. The first step with I/O is a [`CheckAction::Connect`].
 #[derive(Debug)]
 pub struct CheckScript {
-    /// What kind it is.
+    /// Its kind.
     pub family: Family,
     /// The steps in order.
     pub steps: Vec<CheckStep>,
@@ -159,13 +154,13 @@ pub struct CheckScript {
 }
 
 impl CheckScript {
-    /// Whether it asks in gRPC.
+    /// Whether it is a gRPC health check.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
         self.expects(|what| matches!(what, Matcher::GrpcServing))
     }
 
-    /// Whether it is the one of `option spop-check`.
+    /// Whether it is from `option spop-check`.
     #[must_use]
     pub fn is_spop(&self) -> bool {
         self.expects(|what| matches!(what, Matcher::SpopHello))
@@ -182,25 +177,24 @@ impl CheckScript {
 /// A step of a script.
 #[derive(Debug)]
 pub struct CheckStep {
-    /// Its number in messages: from 1, by its place among the lines; 0 for a connection that was
-    /// implied.
+    /// Its number in messages: from 1, by its position among the lines; 0 for an implied connection.
     pub number: u32,
-    /// `comment`, of its own or of a line before it.
+    /// `comment`, its own or from an earlier line.
     pub comment: Option<Box<str>>,
-    /// What is done.
+    /// The action.
     pub action: CheckAction,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug)]
 pub enum CheckAction {
     /// Opens a connection.
     Connect(Connect),
     /// Sends bytes.
     Send(Send),
-    /// Sends a request of HTTP.
+    /// Sends an HTTP request.
     Request(CheckRequest),
-    /// Waits for an answer and judges it.
+    /// Waits for a response and evaluates it.
     Expect(Box<Expect>),
     /// `set-var`, `set-var-fmt`.
     SetVar(Var, SetConditions, ValueSource),
@@ -208,7 +202,7 @@ pub enum CheckAction {
     UnsetVar(Var),
 }
 
-/// Where the value of a variable comes from.
+/// The source of a variable's value.
 #[derive(Debug)]
 pub enum ValueSource {
     /// An expression.
@@ -220,19 +214,19 @@ pub enum ValueSource {
 /// `connect`.
 #[derive(Debug, Default)]
 pub struct Connect {
-    /// Nobody wrote it.
+    /// Whether it is implied.
     pub implied: bool,
-    /// `default`: with the options of the server line (`check-send-proxy`, `check-via-socks4`).
+    /// `default`: uses the options of the server line (`check-send-proxy`, `check-via-socks4`).
     pub default: bool,
     /// `port`.
     pub port: Option<Port>,
-    /// `addr`, with its port where it has one.
+    /// `addr`, with its port if it has one.
     pub address: Option<(IpAddr, Option<u16>)>,
     /// `send-proxy`.
     pub send_proxy: bool,
     /// `via-socks4`.
     pub via_socks4: bool,
-    /// `linger`: end the connection as usual instead of by a reset.
+    /// `linger`: close the connection normally instead of with a reset.
     pub linger: bool,
     /// `proto`.
     pub protocol: Option<Protocol>,
@@ -245,8 +239,7 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Whether the connection is to be as those of requests are: nothing but `default` was said of
-    /// it.
+    /// Whether the connection is like those of requests: no option other than `default` is set.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         let Self { port, address, send_proxy, via_socks4, linger, protocol, secure, name, alpn, .. } = self;
@@ -255,16 +248,16 @@ impl Connect {
     }
 }
 
-/// A port, written or computed.
+/// A port, fixed or computed.
 #[derive(Debug)]
 pub enum Port {
-    /// This one.
+    /// A fixed port.
     Fixed(u16),
-    /// What this gives; nothing or 0 for the usual one.
+    /// The result of an expression; nothing or 0 for the default.
     Expression(Expression),
 }
 
-/// What is sent.
+/// The data to send.
 #[derive(Debug)]
 pub enum Send {
     /// `send`, `send-binary`.
@@ -275,12 +268,12 @@ pub enum Send {
     Hex(Format),
 }
 
-/// A text, written or computed.
+/// A text, fixed or computed.
 #[derive(Debug)]
 pub enum CheckText {
-    /// This one.
+    /// A fixed text.
     Fixed(Box<[u8]>),
-    /// What this gives.
+    /// The result of a format.
     Format(Format),
 }
 
@@ -302,13 +295,13 @@ pub struct CheckRequest {
 /// `expect`.
 #[derive(Debug)]
 pub struct Expect {
-    /// What is looked for.
+    /// The expected content.
     pub what: Matcher,
     /// `!`.
     pub negate: bool,
-    /// `min-recv`: how many bytes must be there, and then a mismatch is conclusive.
+    /// `min-recv`: how many bytes must have arrived before a mismatch is final.
     pub min_recv: Option<usize>,
-    /// `ok-status`, as the statistics name it.
+    /// `ok-status`, by its name in the statistics.
     pub ok_status: Option<&'static str>,
     /// `error-status`.
     pub error_status: Option<&'static str>,
@@ -322,14 +315,14 @@ pub struct Expect {
     pub code: Option<Expression>,
 }
 
-/// What an answer is compared with.
+/// The expected content of a response.
 #[derive(Debug)]
 pub enum Matcher {
-    /// `string`, `binary`: these bytes somewhere in what was received.
+    /// `string`, `binary`: these bytes anywhere in the received data.
     Bytes(Box<[u8]>, Spelling),
-    /// `rstring`, over the bytes.
+    /// `rstring`, matched against the bytes.
     Regex(Regex),
-    /// `rbinary`, over their hexadecimal digits.
+    /// `rbinary`, matched against their hexadecimal digits.
     HexRegex(Regex),
     /// `string-lf`.
     Format(Format),
@@ -341,26 +334,26 @@ pub enum Matcher {
     StatusRegex(Regex),
     /// `hdr`, `fhdr`.
     Header(HeaderMatcher),
-    /// `string` of HTTP.
+    /// `string` in HTTP.
     Body(Box<[u8]>),
-    /// `rstring` of HTTP.
+    /// `rstring` in HTTP.
     BodyRegex(Regex),
-    /// `string-lf` of HTTP.
+    /// `string-lf` in HTTP.
     BodyFormat(Format),
-    /// The greeting of MySQL, or its answer to a login.
+    /// MySQL's greeting, or its answer to a login.
     Mysql {
-        /// Whether the greeting stands before the answer.
+        /// Whether the greeting precedes the answer.
         after_greeting: bool,
     },
     /// LDAP's answer to a bind.
     LdapBind,
-    /// The hello of an agent of SPOE.
+    /// A SPOE agent's hello.
     SpopHello,
-    /// The answer of gRPC to a health check: it is serving.
+    /// A gRPC health check response with status SERVING.
     GrpcServing,
 }
 
-/// How bytes were written.
+/// The notation of bytes in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
     /// As text.
@@ -369,14 +362,14 @@ pub enum Spelling {
     Hex,
 }
 
-/// `hdr` and `fhdr`: a header whose name, and maybe value, match.
+/// `hdr` and `fhdr`: a header with a matching name, and optionally a matching value.
 #[derive(Debug)]
 pub struct HeaderMatcher {
-    /// Its name, compared without regard to case.
+    /// Its name, compared case-insensitively.
     pub name: Pattern,
     /// Its value; `None` for any.
     pub value: Option<Pattern>,
-    /// `fhdr`: whole lines instead of the values between commas.
+    /// `fhdr`: whole lines instead of comma-separated values.
     pub full: bool,
 }
 
@@ -389,7 +382,7 @@ pub enum Pattern {
     Regex(Regex),
 }
 
-/// How a pattern is compared.
+/// The comparison method of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareMethod {
     /// `str`.

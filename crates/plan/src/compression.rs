@@ -1,17 +1,17 @@
-//! What a proxy compresses, and how (manual, 4.2 `compression …`, 9.2).
+//! The compression settings of a proxy (manual, 4.2 `compression …`, 9.2).
 
 use compress::Algorithm;
 
 use crate::filter::FilterPlaces;
 
-/// The settings of a proxy that has a filter of compression.
+/// The settings of a proxy with a compression filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compression {
-    /// Requests, where they are compressed: the algorithm, at most one.
+    /// The settings for requests, if these are compressed: with at most one algorithm.
     pub request: Option<CompressionSide>,
-    /// Responses, where they are: the algorithms, best first.
+    /// The settings for responses, if these are compressed: the algorithms, best first.
     pub response: Option<CompressionSide>,
-    /// Where among the filters of the proxy bodies are compressed, in each direction that is.
+    /// The position of compression among the proxy's filters, for each direction.
     pub places: FilterPlaces,
     /// `compression offload`: servers are not asked to compress.
     pub offload: bool,
@@ -20,18 +20,18 @@ pub struct Compression {
 /// One direction.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CompressionSide {
-    /// What bodies may be coded with.
+    /// The allowed algorithms.
     pub algorithms: Vec<Algorithm>,
-    /// How the types of content begin that are compressed; none for all.
+    /// Prefixes of content types to compress; empty for all.
     pub types: Vec<Box<str>>,
-    /// Bodies that are shorter are not compressed.
+    /// Shorter bodies are not compressed.
     pub min_size: u64,
 }
 
-/// What the process allows compression (`maxcomprate` and the like).
+/// The process limits for compression (`maxcomprate` and so on).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompressionLimits {
-    /// `maxcomprate`, in bytes a second; 0 for none.
+    /// `maxcomprate`, in bytes per second; 0 for none.
     pub rate: u64,
     /// `maxcompcpuusage`, in percent; 100 for none.
     pub cpu: u32,

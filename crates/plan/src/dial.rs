@@ -1,8 +1,7 @@
-//! Socket options of a connection to a server, derived from its `server` line and `global`.
+//! Socket options for a connection to a server, derived from its `server` line and `global`.
 //!
-//! A pure conversion, shared by requests, health checks, agents and log forwarding: they start from
-//! [`to_server`], set the options that depend on the request (the client's address, marks set by
-//! rules, delayed acknowledgements), then connect through `net`.
+//! A pure conversion, shared by requests, health checks, agents and log forwarding: they start from [`to_server`], set the options
+//! that depend on the request (the client's address, marks set by rules, delayed acknowledgements), then connect through `net`.
 
 use std::net::SocketAddr;
 
@@ -14,8 +13,8 @@ use crate::ServerSettings;
 use crate::global::Tune;
 use crate::server::{SourceAddress, UseSource};
 
-/// The kernel's buffers towards servers (`tune.rcvbuf.server`, `tune.sndbuf.server`,
-/// `tune.notsent-lowat.server`); 0 leaves each to the kernel.
+/// The kernel's buffer sizes for servers (`tune.rcvbuf.server`, `tune.sndbuf.server`, `tune.notsent-lowat.server`); 0 for the
+/// kernel's default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Buffers {
     receive: usize,
@@ -29,8 +28,8 @@ impl From<&Tune> for Buffers {
     }
 }
 
-/// The server's current address as something to connect to; `None` while its name is not resolved,
-/// and for a reverse server, whose connections are opened by its clients.
+/// Returns the server's current address as a target; `None` while its name is not resolved, and for a reverse server, with
+/// connections opened by its clients.
 pub fn target(address: &ServerAddress) -> Option<Target> {
     Some(match address {
         ServerAddress::Ip(address) => Target::Ip(*address),
@@ -40,7 +39,7 @@ pub fn target(address: &ServerAddress) -> Option<Target> {
     })
 }
 
-/// The options of a socket to this server.
+/// Returns the options of a socket to this server.
 pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Target) -> Dial<'a> {
     let source = server.source.as_ref();
     Dial {
@@ -60,8 +59,8 @@ pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Targ
     }
 }
 
-/// The address to connect from, if the `server` line fixes it: the address of `usesrc`, or else the
-/// one of `source`. An address that `usesrc` takes from the client is up to the caller.
+/// Returns the source address, if it is fixed by the `server` line: that of `usesrc`, otherwise that of `source`. The caller
+/// handles a `usesrc` address taken from the client.
 pub fn own_address(source: &SourceAddress, target: &Target) -> Option<SocketAddr> {
     let Target::Ip(target) = target else { return None };
     if let UseSource::Fixed(address) = source.transparent {

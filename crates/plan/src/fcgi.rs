@@ -1,4 +1,4 @@
-//! Applications that speak FastCGI (configuration manual, 10.1).
+//! FastCGI applications (configuration manual, 10.1).
 
 use fcgi::ScriptPath;
 use sample::condition::Condition;
@@ -7,7 +7,7 @@ use sample::regex::Regex;
 
 use crate::log::Logger;
 
-/// What serves, as applications are told (manual, 10.2 `SERVER_SOFTWARE`).
+/// The server software, as reported to applications (manual, 10.2 `SERVER_SOFTWARE`).
 pub const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION"));
 
 /// An `fcgi-app` section.
@@ -15,28 +15,28 @@ pub const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION
 pub struct App {
     /// Its name.
     pub name: Box<str>,
-    /// `docroot`: where the scripts are, on the application's machine.
+    /// `docroot`: the directory of the scripts on the application's machine.
     pub docroot: Box<str>,
-    /// `index`: what is meant by a path that ends with a slash.
+    /// `index`: the script for a path that ends with a slash.
     pub index: Option<Box<str>>,
-    /// `path-info`: tells the script's name from what is behind it.
+    /// `path-info`: splits the script's name from the rest of the path.
     pub path_info: Option<Regex>,
-    /// `log-stderr`: who is told what the application says.
+    /// `log-stderr`: the loggers for the application's error output.
     pub loggers: Vec<Logger>,
     /// `option keep-conn`: whether connections outlive requests.
     pub keeps: bool,
-    /// `option get-values`: whether the application is asked how many requests it takes.
+    /// `option get-values`: whether the application is asked for its limits.
     pub asks: bool,
-    /// `option mpxs-conns`: whether it takes several at a time over one connection.
+    /// `option mpxs-conns`: whether it supports several requests on one connection.
     pub multiplexes: bool,
-    /// `option max-reqs`: how many.
+    /// `option max-reqs`: their maximum number.
     pub most: u16,
     /// `set-param` and `pass-header`, in order.
     pub rules: Vec<Rule>,
 }
 
 impl App {
-    /// What a target means: its script, and what is behind that.
+    /// Splits a target into its script and the path info.
     #[must_use]
     pub fn script(&self, target: &[u8]) -> Option<ScriptPath> {
         let path = http::uri::split(target).path().filter(|path| path.starts_with(b"/"))?;
@@ -62,16 +62,16 @@ impl App {
     }
 }
 
-/// A line that says what requests tell the application.
+/// A rule that sets a request's parameters.
 #[derive(Debug)]
 pub struct Rule {
-    /// When it counts.
+    /// The condition under which it applies.
     pub condition: Option<Condition>,
-    /// What it says.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// What such a line says.
+/// The effect of a rule.
 #[derive(Debug)]
 pub enum Effect {
     /// `set-param`.

@@ -1,58 +1,56 @@
-//! Filters that need no more than their line (configuration manual, 9.1). Those of bandwidth are in
-//! [`sample::bandwidth`].
+//! Filters that are configured by a single line (configuration manual, 9.1). Bandwidth limits are in [`sample::bandwidth`].
 
 use std::sync::Arc;
 
-/// `filter trace`: tells on standard error what passes, and may let it pass in random portions.
+/// `filter trace`: logs the traffic on standard error, and may delay it in random portions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceFilter {
-    /// `name`, `TRACE` without.
+    /// `name`; `TRACE` by default.
     pub name: Box<str>,
     /// `random-forwarding`.
     pub random_forwarding: bool,
-    /// `max-fwd`: the most that passes at a time, 0 for no limit.
+    /// `max-fwd`: maximum number of bytes forwarded at once, 0 for no limit.
     pub max_forward: usize,
-    /// `quiet`: nothing is told.
+    /// `quiet`: no output.
     pub quiet: bool,
-    /// `hexdump`: the bytes are told too.
+    /// `hexdump`: also dumps the bytes.
     pub hexdump: bool,
-    /// Where it stands.
+    /// Its position.
     pub places: FilterPlaces,
 }
 
-/// The filters of scripts of a proxy (`filter lua.…`), in the order of their lines, and where they
-/// stand.
+/// The script filters of a proxy (`filter lua.…`), in configuration order, and their positions.
 #[derive(Debug)]
 pub struct ScriptFilters(pub Vec<(Arc<lua::FilterDeclared>, FilterPlaces)>);
 
-/// Where a filter stands among those of its proxy, in each direction: the order of the lines, or what
-/// `filter-sequence` says. `None` where a sequence leaves it out: it does not run there.
+/// The position of a filter among those of its proxy, for each direction: by configuration order, or by `filter-sequence`. `None`
+/// if a sequence leaves it out, so that it does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilterPlaces {
-    /// Among those that requests pass.
+    /// For requests.
     pub request: Option<u16>,
-    /// Among those that responses pass.
+    /// For responses.
     pub response: Option<u16>,
 }
 
 impl FilterPlaces {
-    /// Its place in one direction.
+    /// Returns its position in one direction.
     pub fn of(self, of_response: bool) -> Option<u16> {
         if of_response { self.response } else { self.request }
     }
 }
 
-/// Where the caches of a proxy keep responses (`filter cache`).
+/// The positions of a proxy's caches among its filters (`filter cache`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CachePlaces {
-    /// Those that lines name, and where among the filters of responses they stand.
+    /// The caches with a filter line, and their positions for responses.
     pub named: Vec<(Box<str>, Option<u16>)>,
-    /// Where others stand; `None` where `filter-sequence` leaves them out.
+    /// The position of other caches; `None` if `filter-sequence` leaves them out.
     pub others: Option<u16>,
 }
 
 impl CachePlaces {
-    /// Where the cache of that name stands; `None` where it keeps nothing of this proxy.
+    /// Returns the position of the cache with that name; `None` if it stores nothing for this proxy.
     pub fn of(&self, name: &str) -> Option<u16> {
         self.named.iter().find(|(own, _)| **own == *name).map_or(self.others, |(_, place)| *place)
     }

@@ -17,16 +17,16 @@ use crate::resolvers::AcceptFamily;
 /// The root directory of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chroot {
-    /// This one.
+    /// A given directory.
     Directory(PathBuf),
-    /// `auto`: an empty one without a name.
+    /// `auto`: an empty, unnamed one.
     Auto,
 }
 
-/// A right that `setcap` may keep (capabilities(7)).
+/// A capability that `setcap` may keep (capabilities(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
-    /// `cap_net_raw`: addresses that are not the machine's, interfaces, marks.
+    /// `cap_net_raw`: foreign addresses, interfaces, marks.
     NetRaw,
     /// `cap_net_admin`.
     NetAdmin,
@@ -36,7 +36,7 @@ pub enum Capability {
     SysAdmin,
 }
 
-/// Settings of the process.
+/// Process-wide settings.
 #[derive(Debug, Default, Clone)]
 pub struct Global {
     /// `http-err-codes`, `http-fail-codes`.
@@ -47,15 +47,15 @@ pub struct Global {
     pub master_worker: bool,
     /// `quiet`.
     pub quiet: bool,
-    /// `reload in-place`: `SIGUSR2` has the configuration read anew in the process.
+    /// `reload in-place`: `SIGUSR2` reloads the configuration within the process.
     pub reloads_in_place: bool,
     /// `zero-warning`.
     pub zero_warning: bool,
-    /// What the configuration says of threads and CPUs.
+    /// The configuration of threads and CPUs.
     pub wishes: Wishes,
-    /// Where that puts the workers on this machine.
+    /// The resulting placement of workers on this machine.
     pub placement: Placement,
-    /// `maxconn`; `None` to be derived from the descriptor limit.
+    /// `maxconn`; `None` to derive it from the descriptor limit.
     pub maxconn: Option<u32>,
     /// `maxconnrate`; 0 for none.
     pub max_connection_rate: u32,
@@ -63,7 +63,7 @@ pub struct Global {
     pub max_session_rate: u32,
     /// `maxsslrate`; 0 for none.
     pub max_tls_rate: u32,
-    /// `maxcomprate` and the like.
+    /// `maxcomprate` and so on.
     pub compression: CompressionLimits,
     /// `maxsslconn`; 0 for none.
     pub max_tls_connections: u32,
@@ -77,10 +77,9 @@ pub struct Global {
     pub gid: Option<u32>,
     /// `chroot`.
     pub chroot: Option<Chroot>,
-    /// `warn-blocked-traffic-after`: from when on a task that holds up its worker is told of;
-    /// `None` for 100 ms.
+    /// `warn-blocked-traffic-after`: warn when a task blocks its worker for longer than this; `None` for 100 ms.
     pub blocked_traffic: Option<Duration>,
-    /// `setcap`: what of root's rights another user keeps.
+    /// `setcap`: root's capabilities that another user keeps.
     pub capabilities: Vec<Capability>,
     /// `pidfile`, or `-p`.
     pub pidfile: Option<PathBuf>,
@@ -88,9 +87,9 @@ pub struct Global {
     pub loggers: Vec<Logger>,
     /// `log-tag`; `haproxy` when not set.
     pub log_tag: Option<Box<str>>,
-    /// `log-send-hostname`: `Some("")` for the machine's own name.
+    /// `log-send-hostname`: `Some("")` for the host name.
     pub log_send_hostname: Option<Box<str>>,
-    /// `stats socket`: where the runtime socket listens; level and mode are in the bind.
+    /// `stats socket`: the runtime sockets; level and mode are in the bind.
     pub stats_sockets: Vec<Bind>,
     /// `stats timeout`.
     pub stats_timeout: Duration,
@@ -122,17 +121,15 @@ pub struct Global {
     pub external_check: bool,
     /// `external-check preserve-env`.
     pub external_check_environment: bool,
-    /// `insecure-setuid-wanted`: programs that are run may gain rights by their files' modes.
+    /// `insecure-setuid-wanted`: programs may gain privileges by their files' modes.
     pub insecure_setuid_wanted: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
-    /// `pp2-never-send-local`: for servers that do not know the command LOCAL of the PROXY
-    /// protocol.
+    /// `pp2-never-send-local`: for servers that do not support the LOCAL command of the PROXY protocol.
     pub pp2_never_send_local: bool,
-    /// `mworker-max-reloads`; 50 where it is not said.
+    /// `mworker-max-reloads`; 50 by default.
     pub max_reloads: Option<u32>,
-    /// `harden.reject-privileged-ports.tcp`: connections from ports below 1024 are closed at once
-    /// (RFC 6335, 6).
+    /// `harden.reject-privileged-ports.tcp`: connections from ports below 1024 are closed at once (RFC 6335, 6).
     pub reject_privileged_ports: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
@@ -144,15 +141,15 @@ pub struct Global {
     pub anonymous_key: u32,
     /// `profiling.tasks on`.
     pub profile_tasks: bool,
-    /// `stats-file`: counters of an earlier process.
+    /// `stats-file`: the counters of an earlier process.
     pub stats_file: Option<PathBuf>,
-    /// `shm-stats-file`, without the slash before it.
+    /// `shm-stats-file`, without its leading slash.
     pub shm_stats_file: Option<Box<str>>,
     /// `shm-stats-file-max-objects`.
     pub shm_stats_objects: Option<u32>,
     /// `unix-bind`.
     pub unix_bind: UnixBind,
-    /// `h1-case-adjust`: lower-case name, and how it is to be written.
+    /// `h1-case-adjust`: lower-case name, and its spelling.
     pub h1_case_adjust: Vec<(Box<str>, Box<str>)>,
     /// `h1-do-not-close-on-insecure-transfer-encoding`.
     pub h1_keep_insecure: bool,
@@ -162,7 +159,7 @@ pub struct Global {
     pub h1_accept_payload_with_any_method: bool,
     /// `tune.*`.
     pub tune: Tune,
-    /// `-d…` of the command line and `no…` of global.
+    /// `-d…` on the command line and `no…` in global.
     pub debug: bool,
     /// `nosplice` / `-dS`.
     pub no_splice: bool,
@@ -175,13 +172,12 @@ pub struct Global {
 }
 
 impl Global {
-    /// How many workers run.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.placement.workers()
     }
 
-    /// Sets the limits on rates of the whole process (`maxconnrate`, `maxsessrate`, `maxcomprate`,
-    /// `maxsslrate`).
+    /// Sets the process-wide rate limits (`maxconnrate`, `maxsessrate`, `maxcomprate`, `maxsslrate`).
     pub fn limit_rates(&self, process: &state::Process) {
         process.connection_limit.store(self.max_connection_rate, Relaxed);
         process.session_limit.store(self.max_session_rate, Relaxed);
@@ -189,7 +185,7 @@ impl Global {
         process.tls_limit.store(self.max_tls_rate, Relaxed);
     }
 
-    /// Sets how many connections of TLS the process makes (`maxsslconn`).
+    /// Sets the process-wide limit of TLS connections (`maxsslconn`).
     pub fn limit_tls(&self) {
         tls::limit::set_limit(self.max_tls_connections);
     }
@@ -209,7 +205,7 @@ pub enum DefaultPath {
     Origin(PathBuf),
 }
 
-/// `unix-bind`: defaults of UNIX sockets bound.
+/// `unix-bind`: defaults for bound UNIX sockets.
 #[derive(Debug, Default, Clone)]
 pub struct UnixBind {
     /// `prefix`.
@@ -222,10 +218,10 @@ pub struct UnixBind {
     pub gid: Option<u32>,
 }
 
-/// How requests of the process's own are made (`httpclient.…`).
+/// Settings of the process's HTTP client (`httpclient.…`).
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    /// The resolvers section that is asked for names; `None` where names have no addresses.
+    /// The resolvers section for names; `None` if names cannot be resolved.
     pub resolvers: Option<Arc<state::resolvers::ResolversSection>>,
     /// `httpclient.resolvers.prefer`.
     pub prefer: Option<Family>,
@@ -233,8 +229,7 @@ pub struct HttpClient {
     pub retries: u32,
     /// `httpclient.timeout.connect`.
     pub connect_timeout: Duration,
-    /// How TLS is spoken, made where anything asks others (the system's authorities are many);
-    /// `None` where it cannot be.
+    /// The TLS settings, created if needed (the system has many CA certificates); `None` if that is not possible.
     pub connector: Option<Arc<tls::Connector>>,
     /// `httpclient.ssl.verify`.
     pub verifies: bool,
@@ -253,19 +248,19 @@ impl Default for HttpClient {
     }
 }
 
-/// `tune.listener.multi-queue`: which worker of the group gets a connection.
+/// `tune.listener.multi-queue`: the choice of the worker that gets a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum MultiQueue {
-    /// The less loaded of two drawn at random.
+    /// The less loaded of two random workers.
     #[default]
     On,
-    /// One after the other.
+    /// Round robin.
     Fair,
-    /// The one that accepted it.
+    /// The worker that accepted it.
     Off,
 }
 
-/// The `tune.*` settings that the data path reads.
+/// The `tune.*` settings used by the data path.
 #[derive(Debug, Clone)]
 pub struct Tune {
     /// `tune.bufsize`, in bytes.
@@ -292,17 +287,17 @@ pub struct Tune {
     pub pool_low_fd_ratio: u32,
     /// `tune.idle-pool.shared`.
     pub idle_pool_shared: bool,
-    /// `tune.rcvbuf.client`: bytes, 0 for the kernel's choice.
+    /// `tune.rcvbuf.client`: bytes, 0 for the kernel's default.
     pub rcvbuf_client: usize,
-    /// `tune.rcvbuf.server`: bytes, 0 for the kernel's choice.
+    /// `tune.rcvbuf.server`: bytes, 0 for the kernel's default.
     pub rcvbuf_server: usize,
-    /// `tune.rcvbuf.frontend`: of sockets that receive datagrams.
+    /// `tune.rcvbuf.frontend`: for sockets that receive datagrams.
     pub rcvbuf_frontend: usize,
-    /// `tune.sndbuf.backend`: of sockets that send them.
+    /// `tune.sndbuf.backend`: for sockets that send datagrams.
     pub sndbuf_backend: usize,
-    /// `tune.sndbuf.client`: bytes, 0 for the kernel's choice.
+    /// `tune.sndbuf.client`: bytes, 0 for the kernel's default.
     pub sndbuf_client: usize,
-    /// `tune.sndbuf.server`: bytes, 0 for the kernel's choice.
+    /// `tune.sndbuf.server`: bytes, 0 for the kernel's default.
     pub sndbuf_server: usize,
     /// `tune.notsent-lowat.client`: bytes, 0 for no limit.
     pub notsent_client: usize,
@@ -312,17 +307,17 @@ pub struct Tune {
     pub renice_startup: Option<i32>,
     /// `tune.renice.runtime`.
     pub renice_runtime: Option<i32>,
-    /// What breaches of the rules that are let pass lead to.
+    /// The consequences of tolerated protocol violations.
     pub glitches: Glitches,
     /// `tune.h2.*`.
     pub h2: Http2,
-    /// `tune.streams-elasticity`: streams in percent of `maxconn`, 0 for any number.
+    /// `tune.streams-elasticity`: streams in percent of `maxconn`, 0 for no limit.
     pub streams_elasticity: u32,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
     pub max_pipes: usize,
-    /// `tune.peers.max-updates-at-once`: how many entries a peer is sent in one go.
+    /// `tune.peers.max-updates-at-once`: how many entries are sent to a peer at once.
     pub peers_updates: usize,
     /// `tune.listener.multi-queue`.
     pub multi_queue: MultiQueue,
@@ -334,15 +329,14 @@ pub struct Tune {
     pub vars_max: sample::limits::VariableLimits,
 }
 
-/// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and
-/// `tune.glitches.kill.cpu-usage`.
+/// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and `tune.glitches.kill.cpu-usage`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Glitches {
-    /// How many of a client end its connection, 0 for none.
+    /// How many glitches by a client end its connection, 0 for no limit.
     pub client: u32,
-    /// How many of a server end a connection to it, 0 for none.
+    /// How many glitches by a server end a connection to it, 0 for no limit.
     pub server: u32,
-    /// How busy the thread has to be for that, in percent.
+    /// The CPU usage of the thread from which this applies, in percent.
     pub cpu_usage: u8,
 }
 
@@ -361,9 +355,9 @@ pub struct Http2 {
     pub log_errors: LogErrors,
     /// `h2-workaround-bogus-websocket-clients`.
     pub no_websocket: bool,
-    /// Towards clients.
+    /// For clients.
     pub front: Http2Side,
-    /// Towards servers.
+    /// For servers.
     pub back: Http2Side,
 }
 
@@ -388,23 +382,23 @@ pub struct Http2Side {
     pub moderation: Option<Moderation>,
 }
 
-/// How what connections are told depends on the load of their worker (`rq-load`).
+/// How the advertised streams depend on the load of the worker (`rq-load`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moderation {
-    /// Up to this load they are told all: as many tasks wait for their turn.
+    /// The load, in waiting tasks, up to which all streams are advertised.
     pub load: u32,
-    /// So many streams they are told at least.
+    /// Minimum number of streams to advertise.
     pub least: u32,
 }
 
 /// `tune.h2.log-errors`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogErrors {
-    /// No breach of the protocol is logged.
+    /// Protocol violations are not logged.
     None,
-    /// Those that end the connection.
+    /// Violations that end the connection.
     Connection,
-    /// Those that end a stream too.
+    /// Violations that end a stream too.
     #[default]
     Stream,
 }
@@ -425,8 +419,8 @@ impl Default for Http2 {
 }
 
 impl Tune {
-    /// What connections of HTTP/2 of one side are told; `relaxed` as
-    /// `option accept-unsafe-violations-in-http-…` says, `connect_protocol` where upgrades are taken.
+    /// Returns the HTTP/2 settings for one side; `relaxed` corresponds to `option accept-unsafe-violations-in-http-…`,
+    /// `connect_protocol` enables upgrades.
     #[must_use]
     pub fn multiplexing(&self, side: &Http2Side, relaxed: bool, connect_protocol: bool) -> h2::Config {
         let rules = fields::Rules {

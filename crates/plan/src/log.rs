@@ -1,5 +1,5 @@
-//! Where log lines go and what is made of them, resolved: `log` lines (configuration manual, 4.2),
-//! rings (12.5), log backends, `log-steps`, and what `log-forward` sections receive (12.6).
+//! Log targets and formats, resolved: `log` lines (configuration manual, 4.2), rings (12.5), log backends, `log-steps`, and the
+//! settings of `log-forward` sections (12.6).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use state::Ring;
 use crate::ProxyIndex;
 use crate::bind::BindAddress;
 
-/// A place that takes each line at once, or loses it.
+/// A target that accepts each line at once, or loses it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LogAddress {
     /// Datagrams.
@@ -26,12 +26,12 @@ pub enum LogAddress {
     Descriptor(i32),
 }
 
-/// Where log lines go.
+/// The target of log lines.
 #[derive(Debug, Clone)]
 pub enum LogTarget {
-    /// Straight there.
+    /// Directly to this address.
     Address(LogAddress),
-    /// `ring@name`, and the ring before a server reached over a stream (`tcp@…`).
+    /// `ring@name`, or the ring for a server reached over a stream (`tcp@…`).
     Ring(Arc<Ring>),
     /// `backend@name`: to one of its servers.
     Backend(ProxyIndex),
@@ -49,28 +49,27 @@ pub enum LogFormat {
     Timed,
     Iso,
     Raw,
-    /// As the message came in: a `log` line of a `log-forward` section that names no format.
+    /// The format of the received message: for a `log` line of a `log-forward` section without a format.
     AsReceived,
 }
 
-/// Which lines of a proxy's stream of lines a logger sends.
+/// The lines that a logger sends.
 #[derive(Debug)]
 pub struct Sample {
-    /// Those of each [`size`](Self::size) that are sent, from 1.
+    /// The selected positions within each [`size`](Self::size) lines, from 1.
     ranges: Vec<(u32, u32)>,
     size: u32,
-    /// Lines seen so far. Each worker that has a line for this logger writes it: the count is the
-    /// process's.
+    /// Number of lines so far. Written by each worker with a line for this logger, since the count is process-wide.
     seen: AtomicU64,
 }
 
 impl Sample {
-    /// One that has seen no line. `size` is not 0.
+    /// Creates a sample that has seen no line. `size` is not 0.
     pub fn new(ranges: Vec<(u32, u32)>, size: u32) -> Self {
         Self { ranges, size, seen: AtomicU64::new(0) }
     }
 
-    /// Whether the next line is among those sent.
+    /// Whether the next line is selected.
     pub fn takes_next(&self) -> bool {
         let at = (self.seen.add(1) % u64::from(self.size.max(1))) as u32 + 1;
         self.ranges.iter().any(|(low, high)| (*low..=*high).contains(&at))
@@ -80,17 +79,17 @@ impl Sample {
 /// One destination of log lines.
 #[derive(Debug, Clone)]
 pub struct Logger {
-    /// Where to.
+    /// The target.
     pub target: LogTarget,
-    /// `len`: the longest line sent, in bytes; of a ring its `maxlen` if that is less.
+    /// `len`: maximum line size, in bytes; for a ring, at most its `maxlen`.
     pub max_length: usize,
-    /// How a line begins; of a named ring what its section says.
+    /// The header format; for a named ring, that of its section.
     pub format: LogFormat,
     /// 0 (kern) to 23 (local7).
     pub facility: u8,
-    /// The least important level that is sent, 0 (emerg) to 7 (debug).
+    /// The least important level to send, 0 (emerg) to 7 (debug).
     pub max_level: u8,
-    /// Levels more important than this are sent as this.
+    /// More important levels are sent as this one.
     pub min_level: u8,
     /// `sample <ranges>:<size>`.
     pub sample: Option<Arc<Sample>>,
@@ -99,14 +98,14 @@ pub struct Logger {
 }
 
 impl Logger {
-    /// The same for a proxy that inherits it, whose lines are counted apart.
+    /// Returns a copy for a proxy that inherits it, with its own sample count.
     pub fn inherited(&self) -> Self {
         let anew = |sample: &Arc<Sample>| Arc::new(Sample::new(sample.ranges.clone(), sample.size));
         Self { sample: self.sample.as_ref().map(anew), ..self.clone() }
     }
 }
 
-/// `log-steps`: at which steps of a stream a line is written.
+/// `log-steps`: the steps of a stream at which a line is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSteps(u8);
 
@@ -133,17 +132,17 @@ impl LogSteps {
         }
     }
 
-    /// Those of a `log-steps` line.
+    /// Returns the steps of a `log-steps` line.
     pub fn of(steps: impl IntoIterator<Item = LogOrigin>) -> Self {
         Self(steps.into_iter().fold(Self::GIVEN, |bits, origin| bits | Self::bit(origin)))
     }
 
-    /// Whether there was such a line: `option logasap` has no say then.
+    /// Whether there was such a line: it overrides `option logasap`.
     pub fn is_given(self) -> bool {
         self.0 & Self::GIVEN != 0
     }
 
-    /// Whether a line is written there.
+    /// Whether a line is written at this step.
     #[inline]
     pub fn holds(self, origin: LogOrigin) -> bool {
         self.0 & Self::bit(origin) != 0
@@ -157,26 +156,26 @@ impl Default for LogSteps {
     }
 }
 
-/// `log-proto`: how messages are told apart in a stream (RFC 6587, 3.4).
+/// `log-proto`: the framing of messages in a stream (RFC 6587, 3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogProto {
-    /// A line feed ends each (non-transparent framing).
+    /// A line feed ends each message (non-transparent framing).
     #[default]
     Legacy,
-    /// Its length stands before each.
+    /// A length precedes each message.
     OctetCount,
 }
 
-/// How a server of a log backend gets its lines.
+/// How a log backend's server receives lines.
 #[derive(Debug, Clone)]
 pub enum LogServer {
-    /// A datagram each (`udp@`, `uxdg@`).
+    /// One datagram each (`udp@`, `uxdg@`).
     Datagram,
-    /// Over a stream, by way of this ring.
+    /// Over a stream, from this ring.
     Ring(Arc<Ring>),
 }
 
-/// A `log-forward` section, beside what every frontend has.
+/// A `log-forward` section's settings in addition to those of a frontend.
 #[derive(Debug, Default)]
 pub struct LogForward {
     /// `dgram-bind`.
@@ -189,12 +188,12 @@ pub struct LogForward {
     pub host: HostStrategy,
 }
 
-/// A socket for datagrams.
+/// A datagram socket.
 #[derive(Debug, Clone)]
 pub struct DatagramBind {
     /// Its address, with [`Transport::Datagram`](crate::bind::Transport::Datagram).
     pub address: BindAddress,
-    /// The file and line that ask for it, such as `haproxy.cfg:8`.
+    /// The file and line of its configuration, such as `haproxy.cfg:8`.
     pub place: Box<str>,
     /// `interface`.
     pub interface: Option<Box<str>>,
@@ -206,16 +205,16 @@ pub struct DatagramBind {
     pub workers: Vec<usize>,
 }
 
-/// `option host`: the host that a forwarded message names.
+/// `option host`: the host in a forwarded message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostStrategy {
-    /// Who sent it.
+    /// The sender.
     Replace,
-    /// Its own, or who sent it.
+    /// The message's own, or the sender.
     #[default]
     Fill,
-    /// Its own.
+    /// The message's own.
     Keep,
-    /// Its own and who sent it.
+    /// The message's own and the sender.
     Append,
 }

@@ -1,5 +1,4 @@
-//! E-mails about servers (manual, section 12.3 and 4.2 `email-alert`). Read by the binary, which
-//! sends them.
+//! Emails about servers (manual, section 12.3 and 4.2 `email-alert`). Read by the binary, which sends them.
 
 use std::sync::Arc;
 
@@ -10,21 +9,21 @@ use mail::Mailer;
 pub struct Mailers {
     /// Its name.
     pub name: Box<str>,
-    /// The mail servers: each gets every e-mail.
+    /// The mail servers, each of which gets every email.
     pub mailers: Box<[Mailer]>,
 }
 
-/// The e-mails of a proxy.
+/// The email settings of a proxy.
 #[derive(Debug)]
 pub struct EmailAlert {
-    /// Who gets them to be passed on.
+    /// The mail servers.
     pub mailers: Arc<Mailers>,
-    /// Who writes.
+    /// The sender.
     pub from: Box<str>,
-    /// To whom.
+    /// The recipient.
     pub to: Box<str>,
-    /// How mail servers are greeted; `None` for the machine's own name.
+    /// The name in the greeting of mail servers; `None` for the host name.
     pub hello: Option<Box<str>>,
-    /// What is told: messages of this syslog level and of those that are more severe.
+    /// The least severe syslog level to report.
     pub level: u8,
 }

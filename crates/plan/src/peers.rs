@@ -1,6 +1,5 @@
-//! `peers` sections (manual, 11.2): who shares stick tables with whom. The section works like a
-//! proxy: its `bind` line is one of a frontend, its peers are servers. Read by the binary, which
-//! begins what each section does.
+//! `peers` sections (manual, 11.2): the peers that share stick tables. The section works like a proxy: its `bind` line is a
+//! frontend's, its peers are servers. Read by the binary, which starts the tasks of each section.
 
 use std::sync::Arc;
 
@@ -8,18 +7,18 @@ use state::table::Table;
 
 use crate::server::ServerSettings;
 
-/// What makes a `peers` section of a proxy. Its name is the proxy's.
+/// The `peers` settings of a proxy with the section's name.
 #[derive(Debug)]
 pub struct Peers {
-    /// All peers, this process among them, in their order.
+    /// All peers, including this process, in order.
     pub peers: Box<[Peer]>,
-    /// Which of them this process is.
+    /// The index of this process.
     pub local: usize,
-    /// Into how many parts keys are shared out; 0 where every peer gets all (`shards`).
+    /// The number of shards into which keys are divided; 0 if every peer gets all (`shards`).
     pub shards: u32,
-    /// The tables that are shared.
+    /// The shared tables.
     pub tables: Box<[SharedTable]>,
-    /// The worker that does the section's work.
+    /// The worker that runs the section's tasks.
     pub worker: usize,
 }
 
@@ -28,18 +27,17 @@ pub struct Peers {
 pub struct Peer {
     /// Its name.
     pub name: Box<str>,
-    /// The part of the keys that it gets (`shard`); 0 for all.
+    /// The shard of keys that it gets (`shard`); 0 for all.
     pub shard: u32,
-    /// How it is reached; of this process by itself, where its successor is. `None` where nothing
-    /// listens.
+    /// Its address; for this process, that of its successor. `None` if nothing listens.
     pub server: Option<Arc<ServerSettings>>,
 }
 
-/// A table that is shared.
+/// A shared table.
 #[derive(Debug)]
 pub struct SharedTable {
     /// The table.
     pub table: Arc<Table>,
-    /// What peers call it.
+    /// Its name in the peers' protocol.
     pub name: Box<str>,
 }

@@ -29,9 +29,9 @@ use crate::spoe::{Sending, SpoeEngine};
 /// One proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub index: ProxyIndex,
-    /// What it is now: counters, servers, queue.
+    /// Its current state: counters, servers, queue.
     pub state: Arc<state::Proxy>,
     /// `mode`.
     pub mode: Mode,
@@ -41,61 +41,60 @@ pub struct Proxy {
     pub timeouts: Timeouts,
     /// `disabled`.
     pub disabled: bool,
-    /// The beginning of its section, where it was added at run time: for a configuration that has it.
+    /// The first line of its section, if it was added at run time: for writing a configuration.
     pub added: Option<Box<str>>,
     /// `description`.
     pub description: Option<Box<str>>,
 
-    /// `bind`, a socket each.
+    /// `bind`, one entry per socket.
     pub binds: Vec<Bind>,
     /// `backlog`; 0 for the frontend's maxconn.
     pub backlog: u32,
     /// `use_backend`, in order.
     pub use_backends: Vec<UseBackend>,
-    /// `force-be-switch`: when backends that are disabled or unpublished may be chosen too.
+    /// `force-be-switch`: conditions under which disabled or unpublished backends may be chosen.
     pub force_be_switch: Vec<Condition>,
-    /// `default_backend`; a `listen` without one has itself.
+    /// `default_backend`; a `listen` without one uses itself.
     pub default_backend: Option<ProxyIndex>,
-    /// `persist rdp-cookie`: the name of the cookie that says which server a client had.
+    /// `persist rdp-cookie`: the name of the cookie with the client's previous server.
     pub rdp_persistence: Option<Box<str>>,
     /// `monitor-uri`.
     pub monitor_uri: Option<Box<[u8]>>,
     /// `monitor fail`.
     pub monitor_fail: Vec<Condition>,
-    /// `capture request header`: prepared name, longest length.
+    /// `capture request header`: name and maximum length.
     pub request_captures: Vec<Capture>,
     /// `capture response header`.
     pub response_captures: Vec<Capture>,
-    /// `capture cookie`: name or prefix, whether a prefix, longest length.
+    /// `capture cookie`: name or prefix, whether it is a prefix, and maximum length.
     pub cookie_capture: Option<CookieCapture>,
     /// `unique-id-format`.
     pub unique_id_format: Option<Format>,
     /// `unique-id-header`.
     pub unique_id_header: Option<Box<str>>,
 
-    /// `log`, after inheritance (`log global` is resolved to global's).
+    /// `log`, after inheritance (`log global` is replaced by global's loggers).
     pub loggers: Vec<Logger>,
     /// `log-tag`, the proxy's own or global's.
     pub log_tag: Box<str>,
-    /// Who is told of its servers by e-mail.
+    /// Emails about its servers.
     pub email_alert: Option<EmailAlert>,
-    /// What a line says: `log-format`, or what `option httplog|tcplog|httpslog` stands for, or the
-    /// default line.
+    /// The log format: from `log-format`, `option httplog|tcplog|httpslog`, or the default.
     pub log_format: Option<Format>,
     /// `error-log-format`.
     pub error_log_format: Option<Format>,
     /// `log-format-sd`.
     pub log_format_sd: Option<Format>,
-    /// Whether the line is written when the server has answered, not at the end: `option logasap`,
-    /// or a format without anything that is known only then.
+    /// Whether the line is written when the server has responded, not at the end: `option logasap`, or a format without fields that
+    /// are only known at the end.
     pub logs_early: bool,
     /// `log-steps`.
     pub log_steps: LogSteps,
-    /// What makes a `log-forward` section of it.
+    /// The settings of a `log-forward` section.
     pub log_forward: Option<Box<LogForward>>,
-    /// What makes a `ring` section of it.
+    /// The settings of a `ring` section.
     pub ring: Option<Box<RingSettings>>,
-    /// What makes a `peers` section of it.
+    /// The settings of a `peers` section.
     pub peers: Option<Box<Peers>>,
 
     /// `tcp-request connection`.
@@ -130,23 +129,23 @@ pub struct Proxy {
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::BalanceSettings,
-    /// `filter trace`, of those that `filter-sequence` leaves in, in the order of their lines.
+    /// `filter trace`, those included by `filter-sequence`, in configuration order.
     pub traces: Vec<Arc<TraceFilter>>,
-    /// Filters of scripts.
+    /// Script filters.
     pub script_filters: Option<Box<ScriptFilters>>,
     /// `filter spoe`, in order.
     pub engines: Vec<Arc<SpoeEngine>>,
-    /// What rules send (`send-spoe-group`), by the number that they have.
+    /// The SPOE message groups sent by rules (`send-spoe-group`), by number.
     pub sendings: Vec<Sending>,
-    /// `compression …`, where it has a filter that heeds it.
+    /// `compression …`, if it has a filter that uses it.
     pub compression: Option<Box<Compression>>,
     /// `use-fcgi-app`.
     pub fcgi: Option<Arc<App>>,
-    /// Where among its filters caches keep responses.
+    /// The positions of caches among its filters.
     pub cache_places: CachePlaces,
-    /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
+    /// `server`, `server-template`, in order; `balance` picks indexes in it.
     pub servers: Servers,
-    /// What servers have of their backend, for those added at run time.
+    /// The settings that its servers inherit, for those added at run time.
     pub lent: LentToServers,
     /// `use-server`, in order.
     pub use_servers: Vec<UseServer>,
@@ -166,7 +165,7 @@ pub struct Proxy {
     pub retry_on: RetryOn,
     /// `http-reuse`.
     pub reuse: Reuse,
-    /// `fullconn`; 0 when it is to be derived.
+    /// `fullconn`; 0 to derive it.
     pub fullconn: u32,
     /// `max-keep-alive-queue`: −1 for no limit.
     pub max_keep_alive_queue: i32,
@@ -174,22 +173,21 @@ pub struct Proxy {
     pub source: Option<SourceAddress>,
     /// `http-send-name-header`.
     pub send_name_header: Option<Box<str>>,
-    /// `load-server-state-from-file`: where the states of the servers of an earlier process are.
+    /// `load-server-state-from-file`: the location of an earlier process's server states.
     pub server_state: StateFile,
-    /// `stats enable` and its kin.
+    /// `stats enable` and so on.
     pub stats: Option<Arc<StatsPage>>,
-    /// Which log lines `max-session-srv-conns` and the like govern.
+    /// `max-session-srv-conns`.
     pub max_session_server_connections: i32,
 }
 
 impl Proxy {
-    /// Whether it is no proxy in the eyes of users, but a section that works like one:
-    /// `log-forward`, `ring`, `peers`.
+    /// Whether it is an internal proxy for another kind of section: `log-forward`, `ring`, `peers`.
     pub fn is_hidden(&self) -> bool {
         self.log_forward.is_some() || self.ring.is_some() || self.peers.is_some()
     }
 
-    /// All of its rules.
+    /// Returns all its rules.
     pub fn rule_sets(&self) -> [&RuleSet; 8] {
         [
             &self.tcp_connection,
@@ -204,18 +202,17 @@ impl Proxy {
     }
 }
 
-/// What servers have of their backend.
+/// The settings that servers inherit from their backend.
 #[derive(Debug)]
 pub struct LentToServers {
-    /// What their checks are; `None` where a connection is all.
+    /// The kind of checks; `None` for a plain connection check.
     pub check_kind: Option<Arc<CheckKind>>,
-    /// The arguments of its `default-server` lines, those inherited first.
+    /// The arguments of its `default-server` lines, inherited ones first.
     pub default_server: Vec<Box<str>>,
 }
 
 impl LentToServers {
-    /// The names of its default servers as `show default-server` lists them: empty for the one
-    /// without a name.
+    /// Returns the names of its default servers as listed by `show default-server`: empty for the unnamed one.
     pub fn default_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for line in &self.default_server {
@@ -264,7 +261,7 @@ pub enum ConnectionMode {
     Close,
 }
 
-/// `option …`: those that are on.
+/// `option …`: the enabled ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ProxyOptions {
@@ -331,25 +328,25 @@ pub enum RestrictNames {
 /// `use_backend`.
 #[derive(Debug)]
 pub struct UseBackend {
-    /// Which.
+    /// The backend.
     pub target: BackendTarget,
-    /// When; `None` for always.
+    /// The condition; `None` for always.
     pub condition: Option<Condition>,
 }
 
 /// The backend of a `use_backend`.
 #[derive(Debug)]
 pub enum BackendTarget {
-    /// Known now.
+    /// A fixed backend.
     Fixed(ProxyIndex),
-    /// A name made at run time; one that does not exist skips the rule.
+    /// A name computed at run time; if it does not exist, the rule is skipped.
     Named(Format),
 }
 
-/// `stick …` lines, each kind in order.
+/// `stick …` lines, by kind, in order.
 #[derive(Debug, Default)]
 pub struct StickRules {
-    /// Those that look at requests.
+    /// Those for requests.
     pub of_request: Vec<StickRule>,
     /// `stick store-response`.
     pub of_response: Vec<StickRule>,
@@ -360,51 +357,51 @@ pub struct StickRules {
 pub struct StickRule {
     /// The key.
     pub key: Expression,
-    /// Whose entries hold servers.
+    /// The table with the servers.
     pub table: Arc<Table>,
-    /// When.
+    /// The condition.
     pub condition: Option<Condition>,
     /// Whether an entry chooses the server.
     pub matches: bool,
-    /// Whether the server that was chosen is noted.
+    /// Whether the chosen server is stored.
     pub stores: bool,
 }
 
 /// `use-server`.
 #[derive(Debug)]
 pub struct UseServer {
-    /// Which.
+    /// The server.
     pub target: ServerTarget,
-    /// When.
+    /// The condition.
     pub condition: Option<Condition>,
 }
 
 /// The server of a `use-server`.
 #[derive(Debug)]
 pub enum ServerTarget {
-    /// Known now: an index.
+    /// The index of a fixed server.
     Fixed(usize),
-    /// A name made at run time.
+    /// A name computed at run time.
     Named(Format),
 }
 
 /// `capture request|response header`.
 #[derive(Debug, Clone)]
 pub struct Capture {
-    /// The header; `None` for a slot that only `declare capture` made.
+    /// The header; `None` for a slot declared by `declare capture`.
     pub header: Option<http::Name>,
-    /// The longest value kept.
+    /// Maximum length of the value.
     pub length: usize,
 }
 
 /// `capture cookie`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieCapture {
-    /// The name, or its beginning.
+    /// The name, or its prefix.
     pub name: Box<str>,
-    /// Whether any cookie that begins so is meant.
+    /// Whether any cookie with this prefix matches.
     pub prefix: bool,
-    /// The longest `name=value` kept.
+    /// Maximum length of `name=value`.
     pub length: usize,
 }
 
@@ -413,13 +410,13 @@ pub struct CookieCapture {
 pub struct ForwardFor {
     /// The header.
     pub header: Box<str>,
-    /// `except`: no header for these.
+    /// `except`: client networks for which no header is added.
     pub except: Option<Network>,
     /// `if-none`.
     pub if_none: bool,
 }
 
-/// `option forwarded` (RFC 7239): what each parameter shows.
+/// `option forwarded` (RFC 7239): the parameters to add.
 #[derive(Debug, Default)]
 pub struct Forwarded {
     /// `proto`.
@@ -445,7 +442,7 @@ pub enum ForwardedHost {
 pub struct ForwardedNode {
     /// An expression instead of the address.
     pub name: Option<Expression>,
-    /// Whether the port is shown; an expression instead of it.
+    /// Whether the port is shown, or an expression instead of it.
     pub port: Option<Option<Expression>>,
 }
 
@@ -454,7 +451,7 @@ pub struct ForwardedNode {
 pub struct Cookie {
     /// Its name.
     pub name: Box<str>,
-    /// `rewrite`, `insert`, `prefix`, or none of them: only read.
+    /// `rewrite`, `insert`, `prefix`, or none: the cookie is only read.
     pub operation: CookieOperation,
     /// `indirect`.
     pub indirect: bool,
@@ -476,12 +473,11 @@ pub struct Cookie {
     pub max_idle: Option<Duration>,
     /// `maxlife`.
     pub max_life: Option<Duration>,
-    /// `dynamic`: values made of the servers' addresses; [`state::Proxy::cookie_key`] is what
-    /// counts while it runs.
+    /// `dynamic`: values are derived from the servers' addresses; [`state::Proxy::cookie_key`] has the current setting.
     pub dynamic: bool,
 }
 
-/// What is done to the cookie.
+/// The operation on the cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub enum CookieOperation {
@@ -522,12 +518,12 @@ impl Default for RetryOn {
 /// `load-server-state-from-file`, with `server-state-file-name`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StateFile {
-    /// Nowhere.
+    /// Not loaded.
     #[default]
     None,
-    /// In the file of all backends, global's `server-state-file`.
+    /// From the file for all backends, global's `server-state-file`.
     Global,
-    /// In a file of its own.
+    /// From a separate file.
     Local(std::path::PathBuf),
 }
 
@@ -545,7 +541,7 @@ pub enum Reuse {
 /// The statistics page (`stats …`).
 #[derive(Debug, Default)]
 pub struct StatsPage {
-    /// `stats uri`: where it is.
+    /// `stats uri`.
     pub uri: Box<str>,
     /// `stats realm`.
     pub realm: Box<str>,
@@ -563,13 +559,13 @@ pub struct StatsPage {
     pub node: Option<Box<str>>,
     /// `stats show-desc`.
     pub description: Option<Box<str>>,
-    /// `stats admin if …`: when changes are allowed.
+    /// `stats admin if …`: conditions for allowing changes.
     pub admin: Vec<Condition>,
     /// `stats http-request`.
     pub rules: RuleSet,
 }
 
-/// Whether `address` is one that `except` names.
+/// Whether `address` is in the `except` network.
 pub fn excepted(except: &Option<Network>, address: IpAddr) -> bool {
     except.as_ref().is_some_and(|network| network.contains(address))
 }

@@ -1,5 +1,4 @@
-//! `resolvers` sections, resolved (configuration manual, chapter 5.3), and what a server line says
-//! of resolving its name.
+//! `resolvers` sections, resolved (configuration manual, chapter 5.3), and a server line's settings for resolving its name.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,11 +17,11 @@ pub struct Resolvers {
     pub nameservers: Vec<NameServer>,
     /// `accepted_payload_size`, in bytes.
     pub payload_size: u16,
-    /// `resolve_retries`: how often a question is asked in all.
+    /// `resolve_retries`: how often a query is sent in total.
     pub retries: u32,
     /// `timeout resolve`: from one resolution of a name to the next.
     pub every: Duration,
-    /// `timeout retry`: how long an answer is waited for.
+    /// `timeout retry`: how long to wait for a response.
     pub retry: Duration,
     /// `hold`.
     pub hold: Hold,
@@ -31,37 +30,37 @@ pub struct Resolvers {
 /// How a name server is reached.
 #[derive(Debug, Clone)]
 pub struct NameServer {
-    /// Where it is.
+    /// Its address.
     pub address: NameServerAddress,
-    /// `tcp@`, `unix@`: questions go over a connection.
+    /// `tcp@`, `unix@`: queries are sent over a connection.
     pub stream: bool,
-    /// `ssl`: how TLS is spoken on it.
+    /// `ssl`: its TLS settings.
     pub secure: Option<Arc<tls::Connector>>,
 }
 
-/// Where a name server is.
+/// The address of a name server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameServerAddress {
-    /// At a port, of UDP and TCP alike.
+    /// A port, for both UDP and TCP.
     Ip(SocketAddr),
-    /// At a stream socket of the system.
+    /// A UNIX stream socket.
     Unix(PathBuf),
 }
 
-/// `hold`: how long the last valid answer outweighs what came later.
+/// `hold`: how long the last valid response takes precedence over later results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     /// A name that does not exist.
     pub nx: Duration,
-    /// A question refused.
+    /// A refused query.
     pub refused: Duration,
-    /// No answer.
+    /// No response.
     pub timeout: Duration,
     /// Any other failure.
     pub other: Duration,
-    /// How long an answer serves `do-resolve` without being asked for again.
+    /// How long a response is valid for `do-resolve` without another query.
     pub valid: Duration,
-    /// How long a record that answers no longer have is kept.
+    /// How long a record missing in later responses is kept.
     pub obsolete: Duration,
 }
 
@@ -82,35 +81,35 @@ impl Default for Hold {
 /// `dns-accept-family`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AcceptFamily {
-    /// IPv4, and IPv6 where the system has a way out for it.
+    /// IPv4, and IPv6 if the system has a route for it.
     #[default]
     Auto,
-    /// IPv4 alone.
+    /// Only IPv4.
     V4,
-    /// IPv6 alone.
+    /// Only IPv6.
     V6,
     /// Both.
     Both,
 }
 
-/// `resolvers` of a server line and its kin.
+/// `resolvers` of a server line, and related options.
 #[derive(Debug, Clone)]
 pub struct Resolution {
-    /// The section that is asked.
+    /// The section to use.
     pub resolvers: Arc<Resolvers>,
-    /// What is wanted of the addresses.
+    /// The address preferences.
     pub wishes: Wishes,
 }
 
 /// `resolve-prefer`, `resolve-net` and `resolve-opts`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// The family asked for first, IPv6 where nothing is said.
+    /// The family to query first, IPv6 by default.
     pub prefer: Option<Family>,
-    /// Addresses in these networks come first.
+    /// Addresses in these networks are preferred.
     pub networks: Vec<Network>,
     /// Whether two servers with the same name may have the same address.
     pub duplicates: bool,
-    /// Whether the weights of SRV records are of no account.
+    /// Whether the weights of SRV records are ignored.
     pub ignore_weight: bool,
 }

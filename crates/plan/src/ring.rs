@@ -1,4 +1,4 @@
-//! `ring` sections: where lines are kept, and the servers that they are sent to.
+//! `ring` sections: the buffers for lines, and the servers that they are sent to.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use state::server::ServerAddress;
 use crate::log::{LogFormat, LogProto};
 use crate::server::ServerSettings;
 
-/// A server that everything in a ring is sent to, over a stream.
+/// A server that gets all messages of a ring, over a stream.
 #[derive(Debug, Clone)]
 pub struct RingServer {
     /// The ring.
@@ -21,11 +21,11 @@ pub struct RingServer {
     pub proto: LogProto,
     /// `timeout connect`.
     pub connect_timeout: Option<Duration>,
-    /// `timeout server`: how long it may take nothing of what it is sent.
+    /// `timeout server`: how long it may block.
     pub server_timeout: Option<Duration>,
 }
 
-/// How the server of a ring is reached.
+/// The address of a ring's server.
 #[derive(Debug, Clone)]
 pub enum RingPeer {
     /// The address of a `log tcp@…` line.
@@ -34,7 +34,7 @@ pub enum RingPeer {
     Server(Arc<ServerSettings>),
 }
 
-/// What a `ring` section says beside its servers.
+/// A `ring` section's settings, other than its servers.
 #[derive(Debug, Clone)]
 pub struct RingSettings {
     /// The ring.

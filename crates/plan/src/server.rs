@@ -1,5 +1,4 @@
-//! A `server` line, resolved (configuration manual, chapter 5.2): how to reach it and what to say
-//! to it.
+//! A `server` line, resolved (configuration manual, chapter 5.2): how to reach the server, and the data sent to it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,30 +11,30 @@ use crate::check::{AgentSettings, CheckSettings, Connect};
 use crate::log::LogServer;
 use crate::resolvers::Resolution;
 
-/// Settings of one server. What changes at run time is in [`state::Server`].
+/// The settings of one server. Those that change at run time are in [`state::Server`].
 #[derive(Debug)]
 pub struct ServerSettings {
-    /// The server as it is now.
+    /// The server's current state.
     pub state: Arc<state::Server>,
-    /// Its place in the backend's list.
+    /// Its index in the backend.
     pub index: usize,
-    /// `cookie`: the value that means this server.
+    /// `cookie`: the value that identifies this server.
     pub cookie: Option<Box<str>>,
-    /// `non-stick`: requests that it serves are noted in no stick table.
+    /// `non-stick`: requests that it serves are not stored in stick tables.
     pub non_stick: bool,
     /// `redir`.
     pub redirect: Option<Box<str>>,
-    /// `proto h2`: HTTP/2 is spoken without asking.
+    /// `proto h2`: HTTP/2 without negotiation.
     pub speaks_h2: bool,
-    /// `proto fcgi`: FastCGI is spoken.
+    /// `proto fcgi`: FastCGI.
     pub speaks_fcgi: bool,
     /// `ws`.
     pub ws: Ws,
-    /// `rhttp@`: it is never dialled, clients bring its connections (`attach-srv`).
+    /// `rhttp@`: it is never connected to; clients provide its connections (`attach-srv`).
     pub is_reverse: bool,
-    /// `idle-ping`: how often it is asked on an idle connection of HTTP/2 whether it lives.
+    /// `idle-ping`: the interval of pings on idle HTTP/2 connections.
     pub idle_ping: Option<Duration>,
-    /// What is sent before anything else.
+    /// The PROXY header to send first.
     pub send_proxy: SendProxy,
     /// `source` of the server or its backend.
     pub source: Option<SourceAddress>,
@@ -53,13 +52,13 @@ pub struct ServerSettings {
     pub shutdown_sessions_when_down: bool,
     /// `on-marked-up shutdown-backup-sessions`.
     pub shutdown_backups_when_up: bool,
-    /// `pool-max-conn`: idle connections kept, -1 for no limit, 0 for none.
+    /// `pool-max-conn`: maximum number of idle connections, -1 for no limit, 0 for none.
     pub pool_max_conn: i64,
-    /// `pool-low-conn`: below this many idle connections, others' are not taken over.
+    /// `pool-low-conn`: the number of idle connections below which other workers' are not taken over.
     pub pool_low_conn: u32,
     /// `pool-purge-delay`.
     pub pool_purge_delay: Duration,
-    /// `pool-conn-name`: connections are reused only under the same name.
+    /// `pool-conn-name`: connections are only reused under the same name.
     pub pool_conn_name: Option<sample::Expression>,
     /// `max-reuse`: how often a connection is reused, -1 for no limit.
     pub max_reuse: i64,
@@ -69,11 +68,11 @@ pub struct ServerSettings {
     pub slow_start: Option<Duration>,
     /// `socks4`.
     pub socks4: Option<SocketAddr>,
-    /// `check` and its kin.
+    /// `check` and related options.
     pub check: Option<CheckSettings>,
-    /// `agent-check` and its kin.
+    /// `agent-check` and related options.
     pub agent: Option<AgentSettings>,
-    /// `track`: the backend and server whose state this one has.
+    /// `track`: the backend and the server that determines this one's state.
     pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
     /// `observe layer4|layer7`.
     pub observe: Observe,
@@ -89,24 +88,24 @@ pub struct ServerSettings {
     pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
-    /// `shard`: the part of the keys that a peer gets; 0 for all.
+    /// `shard`: the shard of keys that a peer gets; 0 for all.
     pub shard: u32,
-    /// `resolvers`: who is asked for the server's name while it runs.
+    /// `resolvers`: how its name is resolved at run time.
     pub resolution: Option<Resolution>,
-    /// How it gets log lines, in a log backend.
+    /// How it receives log lines, in a log backend.
     pub log: Option<LogServer>,
-    /// `ssl`, `check-ssl` and what belongs to them.
+    /// `ssl`, `check-ssl` and related options.
     pub tls: Option<ServerTls>,
-    /// Its line, where it was added at run time: for a configuration that has it.
+    /// Its line, if it was added at run time: for writing a configuration.
     pub added: Option<Box<str>>,
-    /// What its connections depend on, as one number: those of a server with another are not its.
+    /// A hash of the settings that its connections depend on: connections with another value belong to a different server.
     pub print: u64,
 }
 
-/// `ws`: what is spoken for WebSockets.
+/// `ws`: the protocol for WebSockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ws {
-    /// What is spoken otherwise; in TLS HTTP/1 where both are offered.
+    /// The same as for other requests; with TLS HTTP/1 if both are offered.
     #[default]
     Auto,
     /// HTTP/1.
@@ -115,31 +114,30 @@ pub enum Ws {
     Http2,
 }
 
-/// How a server is met in TLS.
+/// The TLS settings of a server.
 #[derive(Debug)]
 pub struct ServerTls {
-    /// What requests and the rest of a server's line say.
+    /// The settings for requests and everything else.
     pub connector: Arc<tls::Connector>,
-    /// The name that a server is sent.
+    /// The server name to send.
     pub name: ServerName,
-    /// `check-ssl`, or `ssl` without `no-check-ssl`: what checks say.
+    /// `check-ssl`, or `ssl` without `no-check-ssl`: the settings for checks.
     pub check: Option<Arc<tls::Connector>>,
-    /// `allow-0rtt`: requests may be sent before the server has said anything.
+    /// `allow-0rtt`: requests may be sent as early data.
     pub early: bool,
     /// `check-sni`.
     pub check_name: Option<Box<str>>,
-    /// What `connect` steps of its check say that name protocols of their own (`alpn`).
+    /// The settings for `connect` steps of its check with their own protocols (`alpn`).
     pub steps: Vec<StepConnector>,
-    /// What requests for an upgrade say, where that is something else (`ws`).
+    /// The settings for upgrade requests, if these differ (`ws`).
     pub of_upgrades: Option<Arc<tls::Connector>>,
 }
 
-/// Protocols, preferred first, and what offers them.
+/// Protocols, preferred first, and the connector that offers them.
 pub type StepConnector = (Vec<Box<[u8]>>, Arc<tls::Connector>);
 
 impl ServerTls {
-    /// How a `connect` step of its check speaks TLS, and the name that it sends; `None` where it
-    /// does not.
+    /// Returns the TLS settings of a `connect` step in its check, and the server name to send; `None` if it does not use TLS.
     pub fn of_step<'a>(&'a self, step: &'a Connect) -> Option<(&'a tls::Connector, Option<&'a str>)> {
         let is_usual = step.default || step.implied;
         let usual = self.check.as_ref().filter(|_| is_usual);
@@ -151,19 +149,19 @@ impl ServerTls {
 }
 
 impl ServerSettings {
-    /// How to speak TLS with it, where that is spoken now.
+    /// Returns its TLS settings, if it currently uses TLS.
     #[inline]
     pub fn speaks_tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref().filter(|_| self.state.is_secured())
     }
 }
 
-/// The name that a server is sent in the hello (SNI).
+/// The server name to send (SNI).
 #[derive(Debug)]
 pub enum ServerName {
     /// None.
     None,
-    /// What an expression says of the request: `sni`, or its host.
+    /// The result of an expression about the request: `sni`, or its host.
     Expression(sample::Expression),
 }
 
@@ -189,7 +187,7 @@ pub enum OnError {
 }
 
 impl OnError {
-    /// What [`state::server::Health::observe`] is to ask of the checks.
+    /// Returns the demand for [`state::server::Health::observe`].
     pub fn demand(self) -> state::server::Demand {
         match self {
             Self::FastInter => state::server::Demand::FastInter,
@@ -203,7 +201,7 @@ impl OnError {
 /// `send-proxy`, `send-proxy-v2` and `proxy-v2-options`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SendProxy {
-    /// Nothing.
+    /// No header.
     #[default]
     None,
     /// Version 1.
@@ -214,22 +212,22 @@ pub enum SendProxy {
         unique_id: bool,
         /// `crc32c`.
         crc32c: bool,
-        /// `authority`: from a TLV received, or the name that the client sent in TLS.
+        /// `authority`: from a received TLV, or the server name sent by the client.
         authority: bool,
-        /// What it tells of TLS.
+        /// The TLS part.
         tls: Option<ProxyTls>,
     },
 }
 
-/// What a PROXY header of version 2 tells of the client's TLS beside its version and whether the
-/// client has a certificate (`send-proxy-v2-ssl`, `proxy-v2-options`).
+/// The optional parts of a version 2 PROXY header about the client's TLS, in addition to its version and whether the client has a
+/// certificate (`send-proxy-v2-ssl`, `proxy-v2-options`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProxyTls {
     /// `cert-cn`: the common name of the client's certificate.
     pub common_name: bool,
     /// `ssl-cipher`.
     pub cipher: bool,
-    /// `cert-sig`: what our own certificate is signed with.
+    /// `cert-sig`: the signature algorithm of our own certificate.
     pub signature: bool,
     /// `cert-key`: the kind and size of our own key.
     pub key: bool,
@@ -248,18 +246,18 @@ pub struct SourceAddress {
     pub transparent: UseSource,
 }
 
-/// `usesrc`: the address shown to the server.
+/// `usesrc`: the source address visible to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum UseSource {
     /// Our own.
     #[default]
     No,
-    /// This one.
+    /// A fixed address.
     Fixed(SocketAddr),
     /// `client`: the client's address and port.
     Client,
     /// `clientip`: the client's address.
     ClientIp,
-    /// `hdr_ip(name,occurrence)`: one found in a header.
+    /// `hdr_ip(name,occurrence)`: an address from a header.
     Header(Box<str>, i32),
 }

@@ -1,15 +1,15 @@
-//! What a configuration says, section by section: kept to tell what a plan made anew changes.
+//! The configuration text, section by section: kept to determine the changes in a new plan.
 
 /// A section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSection {
     /// `global`, `frontend` …
     pub kind: Box<str>,
-    /// Its name, empty where it has none.
+    /// Its name; empty if it has none.
     pub name: Box<str>,
-    /// `from`: the defaults section that it names, empty where it names none.
+    /// `from`: the name of its defaults section; empty if it has none.
     pub from: Box<str>,
-    /// Its lines, in their order.
+    /// Its lines, in order.
     pub lines: Vec<SourceLine>,
 }
 
@@ -18,12 +18,12 @@ pub struct SourceSection {
 pub struct SourceLine {
     /// The keyword: `timeout server`, `http-request` …
     pub keyword: &'static str,
-    /// The whole line, words in quotes where they need them, without what stood around them.
+    /// The whole line with quoted words if necessary, without surrounding blanks and comments.
     pub text: Box<str>,
 }
 
 impl SourceSection {
-    /// Its kind and name.
+    /// Returns its kind and name.
     pub fn title(&self) -> String {
         let blank = if self.name.is_empty() { "" } else { " " };
         format!("{}{blank}{}", self.kind, self.name)

@@ -11,7 +11,7 @@ use sample::vars::Var;
 use crate::ProxyIndex;
 use crate::log::Logger;
 
-/// When messages are sent.
+/// The events on which messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageEvent {
     /// A stream begins.
@@ -24,7 +24,7 @@ pub enum MessageEvent {
     FrontendHttpRequest,
     /// Before `http-request` of the backend.
     BackendHttpRequest,
-    /// The connection to the server stands.
+    /// The connection to the server is established.
     ServerSession,
     /// Before `tcp-response content`.
     TcpResponse,
@@ -45,7 +45,7 @@ impl MessageEvent {
         Self::HttpResponse,
     ];
 
-    /// What the configuration calls it.
+    /// Returns its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClientSession => "on-client-session",
@@ -59,33 +59,33 @@ impl MessageEvent {
         }
     }
 
-    /// Whether it is about the response.
+    /// Whether it concerns the response.
     pub fn is_of_response(self) -> bool {
         matches!(self, Self::ServerSession | Self::TcpResponse | Self::HttpResponse)
     }
 }
 
-/// An engine: what one `filter spoe` asks its agent.
+/// An engine: the queries of one `filter spoe`.
 #[derive(Debug)]
 pub struct SpoeEngine {
-    /// Its name, by which rules call it.
+    /// Its name in rules.
     pub name: Box<str>,
-    /// Whom it asks, and how.
+    /// Its agent.
     pub agent: Agent,
-    /// The messages of each event, by its number.
+    /// The messages of each event, by number.
     pub events: [Vec<SpoeMessage>; MessageEvent::ALL.len()],
-    /// What the workers count.
+    /// The workers' counters.
     pub counts: Sharded<SpoeCounts>,
 }
 
 impl SpoeEngine {
-    /// The messages of an event.
+    /// Returns the messages of an event.
     pub fn messages(&self, event: MessageEvent) -> &[SpoeMessage] {
         &self.events[event as usize]
     }
 }
 
-/// What one worker counts of an engine.
+/// One worker's counters of an engine.
 #[derive(Debug, Default)]
 pub struct SpoeCounts {
     /// Events and groups that failed.
@@ -99,13 +99,13 @@ pub struct SpoeCounts {
 pub struct Agent {
     /// Its name.
     pub name: Box<str>,
-    /// What agents know the engine by: no other has it.
+    /// The unique id by which agents identify the engine.
     pub engine_id: Box<str>,
     /// `use-backend`.
     pub backend: ProxyIndex,
-    /// The frontend that questions come from, as rules of their backend see them: named as the agent.
+    /// The frontend of queries, as seen by rules of their backend: it has the agent's name.
     pub frontend: Arc<state::Proxy>,
-    /// Its listener: nobody's.
+    /// Its listener, which accepts nothing.
     pub listener: Arc<state::Listener>,
     /// `timeout processing`.
     pub timeout: Option<Duration>,
@@ -121,7 +121,7 @@ pub struct Agent {
     pub only_errors: bool,
     /// `log`.
     pub loggers: Vec<Logger>,
-    /// What names of variables begin with.
+    /// The prefix of variable names.
     pub prefix: Box<str>,
     /// `option set-on-error`.
     pub on_error: Option<Var>,
@@ -131,18 +131,18 @@ pub struct Agent {
     pub total_time: Option<Var>,
 }
 
-/// A `spoe-message` section, compiled for where it is sent.
+/// A `spoe-message` section, compiled for its events.
 #[derive(Debug)]
 pub struct SpoeMessage {
     /// Its name.
     pub name: Box<str>,
-    /// When it is sent; always where there is none.
+    /// The condition for sending it; `None` for always.
     pub condition: Option<Condition>,
-    /// `args`: names, empty for those that have none, and what is told.
+    /// `args`: names, possibly empty, and values.
     pub arguments: Vec<(Box<str>, Expression)>,
 }
 
-/// A `spoe-group` as a rule sends it.
+/// A `spoe-group` as sent by a rule.
 #[derive(Debug)]
 pub struct Sending {
     /// The engine.

@@ -1,5 +1,5 @@
-//! Socket options of connections to servers. In a crate of its own because the parser that makes
-//! the plan links the library without `cfg(test)`.
+//! Socket options of connections to servers. This is an integration test because the parser that creates the plan links the library
+//! without `cfg(test)`.
 
 #![allow(missing_docs)]
 
@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use net::{Dial, Target};
 use plan::dial::to_server;
 
-/// The address, a range of ports, and whether the address may be foreign.
+/// The source address, a range of ports, and whether the address may be foreign.
 type Seen = (SocketAddr, Option<(u16, u16)>, bool);
 
-/// What `see` sees of the options for a server line behind some lines of `global`.
+/// Calls `see` with the options for a server line, given some lines of `global`.
 fn options<T>(global: &str, line: &str, see: impl FnOnce(&Dial<'_>) -> T) -> T {
     let text = format!("global\n {global}\nbackend b\n mode tcp\n server s 192.0.2.1:80 {line}\n");
     let loaded = config::load_text("test.cfg", &text, &config::Boot::default());
@@ -26,7 +26,7 @@ fn source(line: &str) -> Option<Seen> {
 }
 
 #[test]
-fn the_buffers_of_the_process_are_those_of_the_socket() {
+fn socket_buffers_come_from_the_global_tune_settings() {
     let sizes =
         |global: &str| options(global, "", |dial| (dial.receive_buffer, dial.send_buffer, dial.notsent));
     assert_eq!(sizes(""), (0, 0, 0));
@@ -35,7 +35,7 @@ fn the_buffers_of_the_process_are_those_of_the_socket() {
 }
 
 #[test]
-fn the_source_of_a_line_is_that_of_the_socket() {
+fn the_source_setting_sets_the_local_address() {
     let own = |port: u16| SocketAddr::from(([127, 0, 0, 2], port));
     assert_eq!(source(""), None);
     assert_eq!(source("source 127.0.0.2"), Some((own(0), None, false)));

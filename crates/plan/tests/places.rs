@@ -1,5 +1,5 @@
-//! Places of servers that come and go at run time. Apart from the crate, because the parser that
-//! makes the servers is linked to the crate as others see it.
+//! Indexes of servers that come and go at run time. This is an integration test because the parser that creates the servers links
+//! the library without `cfg(test)`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -16,7 +16,7 @@ fn server(name: &str) -> ServerSettings {
 }
 
 #[test]
-fn the_place_of_a_removed_server_is_given_away_once_nobody_holds_it() {
+fn a_removed_servers_index_is_reused_once_unreferenced() {
     let servers = Servers::from(vec![Arc::new(server("s"))]);
     let add = |name: &str| servers.add(server(name)).unwrap();
     let first = add("a");

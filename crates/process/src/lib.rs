@@ -1,8 +1,6 @@
-//! The process itself: starting others, giving up rights, signals, limits, descriptors that were
-//! inherited.
+//! Process management: starting child processes, dropping privileges, signals, limits, and inherited descriptors.
 //!
-//! `unsafe` only in [`sys`]. Called by the binary and, around the programs that it starts, by
-//! `health`.
+//! `unsafe` only in [`sys`]. Called by the binary and, for the programs that it starts, by `health`.
 
 #![deny(unsafe_code)]
 

@@ -9,7 +9,7 @@ use crate::message::{request, response, splice};
 use crate::routing::connect_error;
 use crate::serve::{accept, datagrams, obtain};
 
-/// All of them, and those of HTTP/2.
+/// All of them, including those of HTTP/2.
 pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
     let all = [
         &request::LET_PASS,

@@ -1,31 +1,30 @@
-//! What can go wrong on the data path: one type, mapped in one place to a status, the termination
-//! state and the conditions of `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
+//! The faults of the data path: one type, mapped in one place to a status, the termination state and the conditions of `retry-on`
+//! (configuration manual, 8.5 and 4.2 `retry-on`).
 
 use http::ErrorKind;
 use sample::{Cause, ConnectionError, Phase};
 use state::sessions::Kill;
 
-/// Why a request or stream did not go the usual way.
+/// Why a request or stream failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The client's bytes are no request.
+    /// The client's bytes are not a valid request.
     BadRequest(ErrorKind),
-    /// The request's body is badly coded.
+    /// The request's body is malformed.
     BadRequestBody,
-    /// The head did not come in time (`timeout http-request`).
+    /// The head did not arrive in time (`timeout http-request`).
     RequestTimeout,
     /// The client closed before its request was complete.
     RequestAborted,
-    /// The client ended its side within the head of its request; it may still read.
+    /// The client closed its side within the head of its request; it may still read.
     RequestCut,
     /// The client closed while its request was being served.
     ClientAborted,
-    /// The client closed its side while the server thought about a request that it had whole; the
-    /// client may still read.
+    /// The client closed its side while the server processed a complete request; the client may still read.
     ClientLeft,
-    /// The client's connection broke then.
+    /// The client's connection broke in that phase.
     ClientReset,
-    /// The client closed within the body of its request, before there was a response.
+    /// The client closed within the body of its request, before the response began.
     ClientCut,
     /// The client sent or took nothing for too long.
     ClientTimeout,
@@ -39,44 +38,43 @@ pub(crate) enum Fault {
     QueueTimeout,
     /// The connection was refused, or failed otherwise.
     ConnectFailed(ConnectionError),
-    /// Clients bring the server's connections (`rhttp@`), and none has one to spare.
+    /// Clients provide the server's connections (`rhttp@`), and none is available.
     NoConnection,
-    /// Nobody answered in time (`timeout connect`).
+    /// Connecting timed out (`timeout connect`).
     ConnectTimeout,
     /// Descriptors, ports or memory ran out while connecting.
     Resource(ConnectionError),
-    /// The server closed or reset before any byte of the response; whether the connection had
-    /// served before.
+    /// The server closed or reset before any byte of the response, on a new or a reused connection.
     EmptyResponse,
-    /// The server says that it has not looked at the request (RFC 9113, 8.7).
+    /// The server reports that it has not processed the request (RFC 9113, 8.7).
     Unprocessed,
     /// The server closed or reset within the head of its response.
     ResponseCut,
-    /// The server's bytes are no response.
+    /// The server's bytes are not a valid response.
     BadResponse(ErrorKind),
-    /// No head came in time (`timeout server`).
+    /// The response's head did not arrive in time (`timeout server`).
     ResponseTimeout,
     /// The server closed within the body.
     Truncated,
-    /// The server's body is badly coded.
+    /// The server's body is malformed.
     BadResponseBody,
     /// The server sent or took nothing for too long, within the body.
     ServerTimeout,
     /// Writing the request failed.
     SendFailed,
-    /// The server refused a request that it was sent before the end of the handshake, unseen.
+    /// The server rejected early data without processing the request.
     EarlyRefused,
-    /// A status that `retry-on` names.
+    /// A status listed in `retry-on`.
     RetryStatus(u16),
-    /// A call of gRPC that its server could not serve (`retry-on grpc-unavailable`).
+    /// A gRPC call that its server could not serve (`retry-on grpc-unavailable`).
     Unavailable,
-    /// Something inside the proxy: a rewrite without room, a panic.
+    /// An internal error: a rewrite without room, a panic.
     Internal,
     /// An administrator or a failing server ended it.
     Killed(Cause),
 }
 
-/// The conditions of `retry-on` that a fault may be retried under.
+/// The `retry-on` conditions under which a fault may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetryKind {
     Connection,
@@ -89,7 +87,7 @@ pub(crate) enum RetryKind {
 }
 
 impl Fault {
-    /// What a stream that is ended from outside ends with.
+    /// Returns the fault for a stream that was killed.
     pub(crate) fn of_kill(why: Kill) -> Self {
         Self::Killed(match why {
             Kill::Operator => Cause::Killed,
@@ -98,14 +96,14 @@ impl Fault {
         })
     }
 
-    /// The status sent to the client if nothing was sent yet; `None` when nobody reads it.
+    /// Returns the status to send to the client if no response was sent yet; `None` if it could not be read.
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest(kind) => kind.status(),
             Self::BadRequestBody | Self::RequestCut | Self::ClientLeft | Self::ClientTimeout => 400,
             Self::RequestTimeout => 408,
             Self::RequestAborted | Self::ClientAborted | Self::ClientReset | Self::ClientCut => return None,
-            // Whoever ends a session from outside wants it closed at once.
+            // A killed session is closed at once.
             Self::Killed(_) => return None,
             Self::NoBackend
             | Self::NoServer
@@ -130,7 +128,7 @@ impl Fault {
         })
     }
 
-    /// The status that is logged where nothing is sent: what the client would have been told.
+    /// Returns the status to log if none is sent: the one the client would have received.
     pub(crate) fn untold_status(self) -> Option<u16> {
         match self {
             Self::RequestAborted | Self::ClientReset | Self::ClientCut => Some(400),
@@ -139,7 +137,7 @@ impl Fault {
         }
     }
 
-    /// Who and when, as logs tell it; `phase` is where the stream was.
+    /// Returns the cause and the phase for logs; `phase` is the stream's phase.
     pub(crate) fn termination(self, phase: Phase) -> (Cause, Phase) {
         match self {
             Self::BadRequest(_) => (Cause::Proxy, Phase::Request),
@@ -168,12 +166,12 @@ impl Fault {
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
             Self::Internal => (Cause::Internal, phase),
             Self::Killed(cause) if phase == Phase::Request => (cause, phase),
-            // As HAProxy logs it, wherever the stream was.
+            // Logged as in HAProxy, whatever the stream's phase.
             Self::Killed(cause) => (cause, Phase::Connect),
         }
     }
 
-    /// Why connecting failed, as `bc_err` tells it.
+    /// Returns the reason for a failed connection, as in `bc_err`.
     pub(crate) fn connection_error(self) -> ConnectionError {
         match self {
             Self::ConnectFailed(error) | Self::Resource(error) => error,
@@ -181,10 +179,10 @@ impl Fault {
         }
     }
 
-    /// Under which condition the request may be tried again; `None` for never.
+    /// Returns the condition under which the request may be retried; `None` for never.
     pub(crate) fn retry_kind(self) -> Option<RetryKind> {
         Some(match self {
-            // What the server did not look at is as good as never sent.
+            // An unprocessed request is as good as never sent.
             Self::ConnectFailed(_) | Self::ConnectTimeout | Self::Unprocessed => RetryKind::Connection,
             Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
             Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,
@@ -196,7 +194,7 @@ impl Fault {
         })
     }
 
-    /// Whether the fault tells something against the server.
+    /// Whether the fault counts against the server.
     pub(crate) fn blames_server(self) -> bool {
         matches!(
             self,

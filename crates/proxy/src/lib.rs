@@ -1,28 +1,27 @@
-//! What is done with a connection, from accept to its last byte.
+//! The data path of a connection, from accept to its last byte.
 //!
-//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or
-//! `serve::tcp`, and the steps that these call. Calls go down this list, which
-//! `cargo run -p xtask -- imports` checks:
+//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or `serve::tcp`, and the steps that
+//! these call. Calls go down this list, which `cargo run -p xtask -- imports` checks:
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `serve` | accept, sessions, requests, streams, sending answers made here |
-//! | `evaluate` | running rule sets, and what their verdicts make of a message |
-//! | `message` | receiving a request and a response and sending them on |
-//! | `routing` | which backend and server, connecting, retries |
-//! | `answers` | error pages, replies of rules, services |
-//! | `exchange` | what is known of one request or stream, and what is told of it |
+//! | `serve` | accept, sessions, requests, streams, sending generated responses |
+//! | `evaluate` | running rule sets, and applying their verdicts to a message |
+//! | `message` | receiving and forwarding a request and a response |
+//! | `routing` | choice of backend and server, connecting, retries |
+//! | `answers` | error pages, rule replies, services |
+//! | `exchange` | the state of one request or stream, and its views |
 //! | `client` | the client's side: connection, request, protocol |
-//! | `worker` | what one worker's tasks share |
-//! | `log` | log lines on their way out |
+//! | `worker` | state shared by one worker's tasks |
+//! | `log` | sending log lines |
 //! | `server` | the server's side: connections, idle ones, servers |
-//! | `shared` | what all workers share |
+//! | `shared` | state shared by all workers |
 //! | `flow` | one direction of bytes |
-//! | `stream` | one stream of a connection that carries many |
+//! | `stream` | one stream of a multiplexed connection |
 //! | `points` | trace points of the modules above it; the others are in `exchange::trace` |
 //! | `fault`, `violation` | faults of an exchange, and tolerated protocol violations |
 //!
-//! Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
+//! Never calls `control`; both meet in `state`. The binary starts one [`Worker`] per thread.
 
 #![forbid(unsafe_code)]
 

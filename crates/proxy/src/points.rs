@@ -1,15 +1,15 @@
-//! Points of traces that know neither clients nor requests, for the modules below these: sessions
-//! that end, connections to servers, frames of HTTP/2, questions to agents.
+//! Trace points without access to clients or requests, for lower-level modules: the end of sessions, server connections, HTTP/2
+//! frames, queries to agents.
 //!
-//! Where nobody listens, each costs a look at one word. Called by `client` and `server`, and by
-//! `exchange::trace::events` for all the others.
+//! A disabled trace point costs a test of one word. Called by `client` and `server`, and by `exchange::trace::events` for all the
+//! others.
 
 use std::fmt::Write;
 
 use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, session, spop};
 use sample::Session;
 
-/// A number of something that lives in one place.
+/// Derives a number from an object's address.
 pub(crate) fn number<T>(of: &T) -> u64 {
     std::ptr::from_ref(of) as u64
 }
@@ -28,7 +28,7 @@ pub(crate) fn of_server(server: &state::Server, connection: u64) -> Keys {
     Keys { connection, server: number(server), ..Keys::default() }
 }
 
-/// A session ends, and what its connection carried with it.
+/// A session ends, with the totals of its connection.
 #[inline]
 #[track_caller]
 pub(crate) fn session_ends(session: &Session) {
@@ -80,7 +80,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
         TraceSource::Fcgi => fcgi::CONNECTION_END,
         TraceSource::Spop => spop::CONNECTION_END,
         TraceSource::H1 => h1::CONNECTION_END,
-        // These are not protocols of servers.
+        // These sources are not server protocols.
         TraceSource::Acme
         | TraceSource::Ssl
         | TraceSource::Stream
@@ -103,7 +103,7 @@ fn server_connection(source: TraceSource, server: &state::Server) {
     );
 }
 
-/// Frames that came and were made on a connection, as whoever owns it has noted them.
+/// Reports the frames received and sent on a connection, as recorded by its owner.
 #[cold]
 #[track_caller]
 pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::WatchedFrame>, owner: &dyn Fn(&mut String)) {
@@ -123,7 +123,7 @@ pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::WatchedFrame>, owner: &dyn F
     }
 }
 
-/// Something happens on a connection to an agent, or to a question on it.
+/// Reports an event of an agent's connection, or of a query on it.
 #[inline]
 #[track_caller]
 pub(crate) fn agent(

@@ -1,5 +1,4 @@
-//! What all workers share: the plan, what was prepared from it once, and what other crates do for
-//! requests.
+//! The state shared by all workers: the plan, data prepared from it once, and services of other crates for requests.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,60 +20,57 @@ use plan::{Grown, Plan, Proxy};
 use state::Process;
 use state::resolvers::ResolversSection;
 
-/// An answer made by a service of another crate (the statistics page).
+/// A response from a service of another crate (the statistics page).
 pub struct ServiceReply {
     /// The status.
     pub status: u16,
-    /// Fields.
+    /// The header fields.
     pub headers: Vec<(String, String)>,
-    /// The body, in pieces that each take little time to make; a piece may be empty.
+    /// The body, in pieces that each take little time to generate; a piece may be empty.
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
-/// What a service is asked.
+/// A request to a service.
 #[derive(Debug)]
 pub struct ServiceRequest<'a> {
     /// The method.
     pub method: &'a [u8],
     /// The target as the client sent it.
     pub target: &'a [u8],
-    /// The body of a POST, as far as it fits a buffer.
+    /// The body of a POST, up to a buffer's size.
     pub body: &'a [u8],
     /// Whether the conditions of `stats admin` hold.
     pub admin: bool,
 }
 
-/// A statistics page: the proxy it stands in, its settings, what is asked.
+/// Renders a statistics page: the proxy it is configured in, its settings, the request.
 pub type StatisticsPage =
     dyn Fn(&Proxy, &plan::proxy::StatsPage, &ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
-/// Metrics for a request.
+/// Renders metrics for a request.
 pub type Metrics = dyn Fn(&ServiceRequest<'_>) -> ServiceReply + Send + Sync;
 
-/// Finds an address; from any worker.
+/// Starts an address lookup; callable from any worker.
 pub type Resolve = dyn Fn(&Arc<ResolversSection>, Box<str>, Option<Family>) -> AddressLookup + Send + Sync;
-/// An address that is being looked for.
+/// A running address lookup.
 pub type AddressLookup = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
 
-/// Serves a connection of a peer: the place of its section's proxy, the connection, and what was read
-/// of it already.
+/// Serves a peer's connection: the index of its section's proxy, the connection, and the bytes already read from it.
 pub type ServePeer = dyn Fn(usize, net::Stream, Vec<u8>) -> ServedConnection + Send + Sync;
 /// A connection that is being served.
 pub type ServedConnection = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What other crates do for requests; wired by the binary, since `proxy` and `control` do not know
-/// each other.
+/// Services of other crates for requests; wired by the binary, since `proxy` and `control` do not depend on each other.
 pub struct Services {
     /// The statistics page.
     pub statistics: Box<StatisticsPage>,
     /// The metrics of `use-service prometheus-exporter`.
     pub metrics: Box<Metrics>,
-    /// Finds an address of a name for `do-resolve`, asking the name servers of a section for one
-    /// family before the other.
+    /// Looks up the address of a name for `do-resolve`, asking the name servers of a section for one family before the other.
     pub resolve: Box<Resolve>,
-    /// Serves connections of peers.
+    /// Serves peers' connections.
     pub serve_peer: Box<ServePeer>,
-    /// Does what scripts wait for that is not of their request.
+    /// Performs operations that scripts wait for outside of their request.
     pub perform: Box<Perform>,
     /// Writes an alert to standard error.
     pub alert: Box<Alert>,
@@ -83,40 +79,40 @@ pub struct Services {
 /// Writes an alert to standard error.
 pub type Alert = dyn Fn(&str) + Send + Sync;
 
-/// Does what a script waits for.
+/// Performs the operation that a script waits for.
 pub type Perform = dyn Fn(lua::Wait) -> Performed + Send + Sync;
-/// What a script waits for, being done.
+/// A running operation of a script.
 pub type Performed = Pin<Box<dyn Future<Output = lua::WaitAnswer>>>;
 
-/// A proxy with what is worked out once from its settings.
+/// A proxy with data precomputed from its settings.
 pub struct PreparedProxy {
     /// Its settings.
     pub plan: Arc<Proxy>,
-    /// The choice among the servers of the configuration.
+    /// The balancer over the configured servers.
     picker: Picker,
-    /// The choice once servers were added.
+    /// The balancer including servers added later.
     renewed: ArcSwapOption<Picker>,
-    /// Whether servers were: looked at first, since mostly none were.
+    /// Whether servers were added: checked first, as usually none were.
     is_renewed: AtomicBool,
-    /// How strict its requests are read.
+    /// How strictly its requests are parsed.
     pub request_options: ParseOptions,
-    /// How strict its servers' responses are read.
+    /// How strictly its servers' responses are parsed.
     pub response_options: ParseOptions,
-    /// What HTTP/2 is told on connections of its clients and to its servers.
+    /// The HTTP/2 settings for its clients and servers.
     pub(crate) h2: Multiplexing,
-    /// Whether a log line may be written for its connections.
+    /// Whether log lines may be written for its connections.
     pub logs: bool,
     /// Servers by cookie value.
     pub by_cookie: HashMap<Box<[u8]>, usize>,
-    /// Whether anything in it looks at questions to agents (SPOE), a server that was added too.
+    /// Whether anything in it can see queries to agents (SPOE), including servers added later.
     sees_questions: AtomicBool,
 }
 
-/// What HTTP/2 is told on either side.
+/// The HTTP/2 settings for both sides.
 pub(crate) struct Multiplexing {
-    /// Towards clients.
+    /// For clients.
     pub(crate) front: Arc<h2::Config>,
-    /// Towards servers.
+    /// For servers.
     pub(crate) back: Arc<h2::Config>,
 }
 
@@ -130,13 +126,12 @@ impl Multiplexing {
     }
 }
 
-/// Plans that were in use so far.
+/// The number of plans used so far.
 static PLANS: AtomicU64 = AtomicU64::new(0);
 
-/// What all workers share: read only, but for what is atomic inside.
+/// The state shared by all workers: read-only, except for atomics inside.
 pub struct Shared {
-    /// Which of the plans that this process uses one after the other it is: places mean something
-    /// with the plan alone that they are of.
+    /// The number of this plan among those used by the process: indexes are only valid within their own plan.
     pub generation: u64,
     /// The plan.
     pub plan: Arc<Plan>,
@@ -144,7 +139,7 @@ pub struct Shared {
     pub process: Arc<Process>,
     /// All proxies, by [`plan::ProxyIndex`].
     pub proxies: Grown<PreparedProxy>,
-    /// What other crates do for requests.
+    /// Services of other crates for requests.
     pub services: Services,
 }
 
@@ -156,8 +151,8 @@ impl Shared {
         Self { generation, plan, process, proxies: prepared.into(), services }
     }
 
-    /// Takes in a backend added at run time: nobody knows its name yet. For one at a time. `None`
-    /// when there is no place left.
+    /// Adds a backend created at run time, which cannot be found by name yet. Calls must not overlap. `None` if there is no room
+    /// left.
     pub fn add(&self, backend: Proxy) -> Option<&Arc<Proxy>> {
         let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
         self.proxies.add(|index| {
@@ -182,7 +177,7 @@ impl PreparedProxy {
         let mut by_cookie: HashMap<Box<[u8]>, usize> = HashMap::new();
         for server in proxy.servers.fixed() {
             if let Some(value) = &server.cookie {
-                // Of several with one value the first is meant.
+                // If several share a value, the first wins.
                 by_cookie.entry(value.as_bytes().into()).or_insert(server.index);
             }
         }
@@ -190,8 +185,8 @@ impl PreparedProxy {
             picker: Picker::new(&proxy.balance, members(proxy)),
             renewed: ArcSwapOption::empty(),
             is_renewed: AtomicBool::new(false),
-            // What two readers may read in two ways is refused in requests: that is what smuggling
-            // is made of. Responses come from servers of our own, some of them old.
+            // Ambiguous requests are rejected, since they enable request smuggling. Responses come from our own servers, some of
+            // them old.
             request_options: ParseOptions {
                 lone_lf: proxy.options.accept_unsafe_request,
                 folding: proxy.options.accept_unsafe_request,
@@ -207,8 +202,8 @@ impl PreparedProxy {
     }
 }
 
-/// Whether what becomes of a stream of TCP in this backend depends on what it is: its rules, which
-/// server it is for, what that server is told.
+/// Whether a TCP stream in this backend is affected by its properties: through rules, the choice of the server, or the data sent to
+/// the server.
 fn sees_streams(proxy: &Proxy) -> bool {
     use balance::Algorithm::{Hash, RdpCookie, Source};
     let tells_of_them = |server: ServerAt<'_>| {
@@ -231,10 +226,10 @@ fn sees_streams(proxy: &Proxy) -> bool {
         || proxy.servers.iter().any(tells_of_them)
 }
 
-/// The choice among a backend's servers, as it is now.
+/// The current balancer of a backend.
 pub(crate) enum CurrentPicker<'a> {
     Own(&'a Picker),
-    /// A guard of the worker's own: a count would be everybody's.
+    /// The worker's own guard: a reference count would be shared by all workers.
     Renewed(Guard<Option<Arc<Picker>>>, &'a Picker),
 }
 
@@ -251,7 +246,7 @@ impl std::ops::Deref for CurrentPicker<'_> {
 }
 
 impl PreparedProxy {
-    /// The choice among its servers.
+    /// Returns the balancer over its servers.
     #[inline]
     pub(crate) fn picker(&self) -> CurrentPicker<'_> {
         if !self.is_renewed.load(Acquire) {
@@ -260,8 +255,7 @@ impl PreparedProxy {
         CurrentPicker::Renewed(self.renewed.load(), &self.picker)
     }
 
-    /// Lets time pass for outliers among its servers; gives what happened since the last call
-    /// ([`Picker::judge`]).
+    /// Advances outlier detection for its servers; returns the events since the last call ([`Picker::judge`]).
     pub fn judge(&self, now_ms: u64) -> Vec<EjectionEvent> {
         self.picker().judge(now_ms)
     }
@@ -271,7 +265,7 @@ impl PreparedProxy {
         self.picker.is_dynamic()
     }
 
-    /// Chooses among all servers there are now, after one was added.
+    /// Rebuilds the balancer after a server was added.
     pub fn renew(&self) {
         let renewed = self.picker().renewed(&self.plan.balance, members(&self.plan));
         self.renewed.store(Some(Arc::new(renewed)));
@@ -279,7 +273,7 @@ impl PreparedProxy {
         self.sees_questions.store(sees_streams(&self.plan), Relaxed);
     }
 
-    /// Whether anything in it looks at questions to agents (SPOE): each is a stream of its own then.
+    /// Whether anything in it can see queries to agents (SPOE), so that each needs its own stream.
     pub(crate) fn sees_questions(&self) -> bool {
         self.sees_questions.load(Relaxed)
     }
@@ -291,6 +285,6 @@ fn members(proxy: &Proxy) -> Vec<Member> {
         hash_key: server.hash_key,
         guid: server.guid.clone(),
     };
-    // A removed one stands in its place, in maintenance, until another has it.
+    // A removed server keeps its index, in maintenance, until another takes it.
     proxy.servers.iter().map(member).collect()
 }

@@ -1,16 +1,15 @@
-//! When connections end for odd messages: breaches of the rules that
-//! `option accept-unsafe-violations-in-http-request` and `-response` let pass are counted per
-//! connection (manual, `tune.h1.fe.glitches-threshold`). Called by the steps that read heads.
+//! Ends connections with too many malformed messages: violations that `option accept-unsafe-violations-in-http-request` and
+//! `-response` tolerate are counted per connection (manual, `tune.h1.fe.glitches-threshold`). Called by the steps that read heads.
 
 use runtime::usage::{self, Of};
 
-/// Whether a connection with so many is to end at once. `most` is 0 where none is too many; `busy`
-/// is how busy this thread has to be for it, in percent.
+/// Whether a connection with this many glitches must end at once. `most` is the limit, 0 for none; `busy` is the CPU usage of this
+/// thread, in percent, from which it applies.
 pub(crate) fn is_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && count >= most && is_busy(busy)
 }
 
-/// Whether it is to end after this message, which is at three quarters of that.
+/// Whether it must end after this message, at three quarters of the limit.
 pub(crate) fn is_nearly_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && u64::from(count) * 4 >= u64::from(most) * 3 && is_busy(busy)
 }
@@ -25,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_ends_in_good_order_at_three_quarters_and_at_once_when_full() {
+    fn connections_end_gracefully_at_three_quarters_and_at_once_at_the_limit() {
         for (most, orderly, at_once) in [(1, 1, 1), (2, 2, 2), (4, 3, 4), (8, 6, 8), (100, 75, 100)] {
             for count in 0..=most {
                 assert_eq!(is_nearly_enough(count, most, 0), count >= orderly, "{count} of {most}");

@@ -1,4 +1,4 @@
-//! What one worker holds for its tasks: proxies and servers, idle connections, log lines.
+//! One worker's state: proxies and servers, idle connections, log lines.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
                 worker.applications.look(&server);
                 worker.agents.look(&server);
             }
-            // Who asked may be gone.
+            // The requester may be gone.
             let _ = send.send(());
         });
         // A worker that no longer answers has no connection either.
@@ -38,11 +38,10 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
     }
 }
 
-/// Lets all workers go of a server of a plan that was removed, so that its place may become
-/// another's.
+/// Drops all workers' references to a server that was removed from a plan, so that its index can be reused.
 pub fn forget(generation: u64, backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
-        // A worker that no longer listens ends with all that it holds.
+        // A worker that no longer responds is ending with all its state.
         runtime::worker::post(index, move || {
             if let Some(worker) = current_of(generation)
                 && let Some(removed) = worker.locals.forget(backend, server)
@@ -53,14 +52,13 @@ pub fn forget(generation: u64, backend: usize, server: usize) {
     }
 }
 
-/// What a worker does beside serving: watches its idle connections. Runs as long as the worker.
+/// A worker's background task: watches its idle connections. Runs for the worker's lifetime.
 pub async fn background(worker: Rc<Worker>) {
     let (timer, mut places) = (runtime::timer::Timer::new(), Vec::new());
     poll_fn(|context| worker.pools.poll_sweep(context, &worker.locals, &timer, &mut places)).await;
 }
 
-/// The calling thread's worker of the plan in use, and of the one before as long as other threads
-/// may mean that.
+/// The calling thread's worker for the current plan, and for the previous one while other threads may refer to it.
 #[derive(Default)]
 struct CurrentWorkers {
     now: Option<Rc<Worker>>,
@@ -71,22 +69,22 @@ thread_local! {
     static CURRENT: RefCell<CurrentWorkers> = RefCell::default();
 }
 
-/// The calling thread's worker, for messages that come from other threads.
+/// Returns the calling thread's worker, for messages from other threads.
 pub(crate) fn current() -> Option<Rc<Worker>> {
     CURRENT.with_borrow(|current| current.now.clone())
 }
 
-/// The calling thread's worker, for the binary.
+/// Returns the calling thread's worker, for the binary.
 pub fn now() -> Option<Rc<Worker>> {
     current()
 }
 
-/// The same if the plan in use is that one, which places in a message are of.
+/// The same, if the current plan has this generation, which the indexes in a message belong to.
 pub(crate) fn current_of(generation: u64) -> Option<Rc<Worker>> {
     current().filter(|worker| worker.shared.generation == generation)
 }
 
-/// The calling thread's worker of that plan, which may be the one before.
+/// Returns the calling thread's worker for that plan, which may be the previous one.
 pub(crate) fn of_plan(generation: u64) -> Option<Rc<Worker>> {
     CURRENT.with_borrow(|current| {
         let all = current.now.iter().chain(&current.before);
@@ -94,9 +92,9 @@ pub(crate) fn of_plan(generation: u64) -> Option<Rc<Worker>> {
     })
 }
 
-/// Has the calling thread serve by another plan from now on. Connections between requests go over to
-/// it, with idle connections to servers that it has too; requests end as they began. `closing` are
-/// the sockets, by frontend and bind line, that are to close once what waits in them is accepted.
+/// Switches the calling thread to another plan. Connections between requests move to it, with idle connections to servers that it
+/// also has; requests finish with the old plan. `closing` are the sockets, by frontend and bind line, to close once their pending
+/// connections are accepted.
 pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Option<Rc<Worker>> {
     let old = current()?;
     let new = Worker::make(shared, old.group.clone(), Some(&old));
@@ -119,7 +117,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
     old.applications.retire();
     old.agents.retire();
     old.pools.retire(Box::new(|mut connection| {
-        // Another plan may be in use again by the time that the request ends.
+        // Yet another plan may be in use when the request ends.
         let Some(now) = current() else { return Some(connection) };
         let Some(server) = now.same_server(&connection.open.server) else { return Some(connection) };
         connection.open.server = server;
@@ -129,8 +127,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
     Some(new)
 }
 
-/// Wakes whoever of the calling thread goes by a plan that is in use no more. Once all threads serve
-/// by the new one.
+/// Wakes the calling thread's tasks that use an old plan. Called once all threads use the new one.
 pub fn wake_old() {
     sessions::wake_all();
     if let Some(before) = CURRENT.with_borrow(|current| current.before.clone()) {
@@ -141,45 +138,45 @@ pub fn wake_old() {
     }
 }
 
-/// Lets the calling thread go of the plan before: no message is on its way that means it.
+/// Drops the calling thread's previous plan, once no message can refer to it.
 pub fn release_old() {
     let before = CURRENT.with_borrow_mut(|current| current.before.take());
     drop(before);
 }
 
-/// One worker's own things. Lives as long as its thread.
+/// One worker's state. Lives as long as its thread.
 pub struct Worker {
-    /// Its number.
+    /// Its index.
     pub index: usize,
-    /// What all workers share.
+    /// The state shared by all workers.
     pub shared: Arc<Shared>,
-    /// The proxies and servers that it had to do with.
+    /// The proxies and servers it has used.
     pub(crate) locals: Locals,
     /// Idle connections to servers.
     pub(crate) pools: Pools,
-    /// Connections to servers that requests share (HTTP/2).
+    /// Shared HTTP/2 connections to servers.
     pub(crate) carriers: Rc<Carriers>,
-    /// Connections to servers that speak FastCGI.
+    /// FastCGI connections to servers.
     pub(crate) applications: Rc<Applications>,
     /// Connections to agents (SPOE).
     pub(crate) agents: Rc<Agents>,
-    /// Log lines on their way out.
+    /// The output for log lines.
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
     pub(crate) group: std::ops::Range<usize>,
-    /// The next session's number, and the next stream's where nothing reads those: workers count
-    /// apart, in steps of the number of workers.
+    /// The next session's number, and the next stream's if nothing reads those: workers count separately, in steps of the number of
+    /// workers.
     next_number: Rc<Cell<u64>>,
     /// Whether another plan is in use.
     is_old: Cell<bool>,
-    /// Which sockets that one does not have, by frontend and bind line.
+    /// The sockets missing in the new plan, by frontend and bind line.
     closing: RefCell<Arc<HashSet<(usize, usize)>>>,
-    /// Whether something reads the numbers of streams.
+    /// Whether anything reads the numbers of streams.
     numbers_streams: bool,
 }
 
 impl Worker {
-    /// The calling thread's worker.
+    /// Creates the calling thread's worker.
     pub fn new(shared: Arc<Shared>, group: std::ops::Range<usize>) -> Rc<Self> {
         let worker = Self::make(shared, group, None);
         CURRENT.with_borrow_mut(|current| current.now = Some(worker.clone()));
@@ -197,7 +194,7 @@ impl Worker {
             group,
             locals: Locals::new(shared.clone()),
             pools: Pools::new(&shared),
-            // Those of before are found by the servers that they lead to.
+            // The previous worker's connections are found through their servers.
             carriers: before.map_or_else(
                 || Carriers::new(shared.plan.global.tune.glitches.cpu_usage),
                 |before| before.carriers.clone(),
@@ -220,23 +217,23 @@ impl Worker {
         self.is_old.get()
     }
 
-    /// Whether the plan that is in use instead does not have this socket.
+    /// Whether the current plan lacks this socket.
     pub(crate) fn closes(&self, frontend: usize, bind: usize) -> bool {
         self.closing.borrow().contains(&(frontend, bind))
     }
 
-    /// The frontend of an older plan, if this one has it too.
+    /// Returns this plan's counterpart of an older plan's frontend, if it has one.
     pub(crate) fn same_frontend(&self, old: &LocalProxy) -> Option<Rc<LocalProxy>> {
         let plan = &self.shared.plan;
         let same = plan.frontend(&old.state.name).filter(|own| Arc::ptr_eq(&own.state, &old.state));
-        // A `log-forward` section is no frontend by name.
+        // A `log-forward` section cannot be found by name.
         let hidden = || plan.proxies.iter().find(|own| Arc::ptr_eq(&own.state, &old.state));
         let same = same.or_else(|| hidden().filter(|_| old.is_hidden()))?;
         Some(self.local(same.index))
     }
 
-    /// The server of an older plan, if this one has it too and nothing has changed that connections
-    /// to it depend on.
+    /// Returns this plan's counterpart of an older plan's server, if it has one and no setting that connections depend on has
+    /// changed.
     pub(crate) fn same_server(&self, old: &LocalServer) -> Option<Rc<LocalServer>> {
         let plan = &self.shared.plan;
         let backend = plan.backend(&old.state.proxy)?;
@@ -248,7 +245,7 @@ impl Worker {
         self.local(backend.index).server(place)
     }
 
-    /// The number of a new stream, unique in the process.
+    /// Returns the number for a new stream, unique in the process.
     #[inline]
     pub(crate) fn stream_id(&self) -> u64 {
         if self.numbers_streams {
@@ -258,7 +255,7 @@ impl Worker {
         }
     }
 
-    /// The number of a new session, unique in the process.
+    /// Returns the number for a new session, unique in the process.
     #[inline]
     pub(crate) fn session_id(&self) -> u64 {
         let id = self.next_number.get();
@@ -266,7 +263,7 @@ impl Worker {
         id
     }
 
-    /// The proxy `index`, to be kept by a task.
+    /// Returns the proxy `index`, to be held by a task.
     #[inline]
     pub(crate) fn local(&self, index: usize) -> Rc<LocalProxy> {
         self.locals.proxy(index)
@@ -278,8 +275,8 @@ impl Worker {
         &self.shared.proxies[index]
     }
 
-    /// Whether a soft stop wants this connection to end with its current request: all of them, or
-    /// while `close-spread-time` lasts more and more of them.
+    /// Whether a soft stop requires this connection to end with its current request: all connections do, or a growing share of them
+    /// during `close-spread-time`.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         let process = &self.shared.process;

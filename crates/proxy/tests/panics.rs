@@ -1,4 +1,4 @@
-//! A mistake of ours in one stream ends that stream, and nothing else that its worker serves.
+//! A panic in one stream ends only that stream; its worker keeps serving.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
@@ -17,12 +17,12 @@ fn a_panic_in_one_stream_ends_that_stream_only() {
     )))[0];
     let mut other = common::connect(address);
     common::exchange(&mut other, 10);
-    // More often than there are places: each gives its own back.
+    // More often than there are slots: each panic must release its own.
     for _ in 0..5 {
         let mut client = common::connect(address);
         client.write_all(b"GET /panic HTTP/1.1\r\nHost: h\r\n\r\n").expect("the frontend reads");
         let mut answer = Vec::new();
-        // Without an answer, by an end or a reset.
+        // There is no response, only a close or a reset.
         let _ = client.read_to_end(&mut answer);
         assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
         common::exchange(&mut other, 10);

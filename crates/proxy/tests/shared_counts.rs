@@ -1,6 +1,5 @@
-//! What all workers share is held by each worker once, and not by each connection and request:
-//! whoever counted itself among the users of a proxy or a listener would write a line that all
-//! cores write.
+//! Shared objects are referenced by each worker once, and not by each connection and request: per-connection reference counts of a
+//! proxy or a listener would make all cores write the same cache line.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;
@@ -13,7 +12,7 @@ const WORKERS: usize = 2;
 const CLIENTS: usize = 24;
 
 #[test]
-fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan() {
+fn connections_and_requests_hold_no_references_to_the_plan() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let origin = listener.local_addr().expect("a bound socket has an address");
     let plan = common::plan(&format!(
@@ -32,7 +31,7 @@ fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan(
         proxies.iter().flat_map(of_proxy).chain(listeners).chain(servers).collect()
     };
     let address = common::serve(plan)[0];
-    // One request, so that the listener's own tasks hold what they hold.
+    // The first request makes the listener's own tasks take their references.
     let mut connections = vec![request(address, &listener)];
     let before = counts();
     connections.extend((1..CLIENTS).map(|_| request(address, &listener)));
@@ -41,7 +40,7 @@ fn connections_and_requests_do_not_count_themselves_among_the_users_of_the_plan(
     }
 }
 
-/// A client's request on its way, and the origin's end of it, which does not answer.
+/// Starts a client's request; returns its connection and the origin's end of it, which does not answer.
 fn request(address: std::net::SocketAddr, origin: &TcpListener) -> (TcpStream, TcpStream) {
     let mut client = common::connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("the frontend reads");

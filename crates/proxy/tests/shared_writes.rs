@@ -1,10 +1,8 @@
-//! How often a warm request writes to what other workers write too, for each way of balancing:
-//! counted by debug builds.
+//! Counts, in debug builds, how often a warm request writes to state shared between workers, for each balancing algorithm.
 //!
-//! Each such write may cost the transfer of a cache line from another core, and those of one line
-//! follow one another; so their number, and not the number of threads, is what a request costs.
-//! Counts of references to what workers share are among them (`runtime::Local`). A process counts
-//! them as a whole: one test.
+//! Each such write may transfer a cache line from another core, and writes to one line are serialized, so the number of writes,
+//! rather than the number of threads, determines the cost of a request. Reference counts of shared objects are included
+//! (`runtime::Local`). The count is per process, hence a single test.
 
 mod common;
 
@@ -14,19 +12,19 @@ use std::time::Instant;
 
 use runtime::shared;
 
-/// So many that rates of a second stand where few of the following requests are written.
+/// Enough requests that the per-second rates are rarely written by the ones that follow.
 const WARM_UP: usize = 2_000;
 const COUNTED: usize = 1_000;
 
-/// What a balancer may write.
+/// The writes allowed for a balancer.
 struct Limit {
     balance: &'static str,
-    /// What the backend says besides.
+    /// Additional settings of the backend.
     more: &'static str,
     servers: usize,
-    /// On each request.
+    /// Per request.
     each: u64,
-    /// Beside that for each server, within a second, however many requests there are.
+    /// Additionally per server and second, independent of the number of requests.
     a_second: u64,
 }
 
@@ -34,8 +32,8 @@ const fn limit(balance: &'static str, each: u64) -> Limit {
     Limit { balance, more: "", servers: 2, each, a_second: 0 }
 }
 
-/// Where servers are compared, taking and leaving a place are two. Where they are not, or there is
-/// no key, the next turn is one.
+/// If servers are compared, taking and releasing a slot are two writes. Otherwise, or if there is no key, advancing the turn is
+/// one.
 const LIMITS: &[Limit] = &[
     limit("source", 0),
     limit("uri", 0),
@@ -48,28 +46,27 @@ const LIMITS: &[Limit] = &[
     Limit { more: "hash-type consistent\n hash-balance-factor 150", ..limit("uri", 2) },
     Limit { a_second: 256, ..limit("random", 2) },
     Limit { a_second: 2_000, ..limit("peak-ewma", 2) },
-    // A worker keeps a place of the limit, which all keep to together, for its next request.
+    // A worker keeps a slot of the shared limit for its next request.
     Limit { more: "default-server maxconn 100", ..limit("roundrobin", 1) },
     Limit { more: "default-server maxconn 100", ..limit("static-rr", 1) },
     Limit { more: "default-server maxconn 100", ..limit("source", 0) },
     Limit { more: "default-server maxconn 100", ..limit("leastconn", 2) },
     Limit { more: "default-server maxconn 100", ..limit("first", 2) },
-    // Counted where many servers are ordered, and nowhere else.
+    // Only counted when many servers are ordered.
     Limit { servers: 20, ..limit("leastconn", 2) },
     Limit { servers: 20, more: "default-server maxconn 100", ..limit("leastconn", 2) },
     Limit { servers: 20, ..limit("first", 2) },
     Limit { servers: 20, more: "default-server maxconn 100", ..limit("first", 2) },
 ];
 
-/// What a client's connection may write with one request, whose server connection is opened and
-/// closed for it alone: a place of the process, the frontend and the listener, and the worker's
-/// load, each when it comes and when it goes; a message to the worker; the server connection,
-/// counted by process and server when it is opened and when it is closed.
+/// Writes allowed for a client connection with one request, with a server connection opened and closed for it: a slot of the
+/// process, the frontend and the listener, and the worker's load, each when it begins and when it ends; a message to the worker;
+/// the server connection, counted by process and server when it is opened and when it is closed.
 const EACH_CONNECTION: u64 = 4 * 2 + 1 + 2 * 2;
 const CONNECTIONS: usize = 400;
 
 #[test]
-fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of_threads() {
+fn shared_writes_per_warm_request_are_few_and_independent_of_threads() {
     if !cfg!(debug_assertions) {
         return; // only debug builds count
     }
@@ -99,11 +96,10 @@ fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of
             "{balance} {more:?}, {servers} servers: {:.2} a request, in {seconds:.2} s",
             writes as f64 / COUNTED as f64
         );
-        // When a second begins meanwhile, the first requests of it at each server are written one
-        // by one.
+        // When a new second begins during the test, its first requests at each server are written individually.
         let first = if *a_second > 0 { 100 } else { 0 };
         let by_time = (*a_second as f64 * seconds + f64::from(first)) * *servers as f64;
-        // Once a second something is noted anew, and idle connections of workers are looked after.
+        // Once per second rates are recorded, and idle connections of workers are checked.
         let allowed = (*each as f64 + 0.1) * COUNTED as f64 + by_time;
         assert!(
             writes as f64 <= allowed,
@@ -115,7 +111,7 @@ fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of
     (0..CONNECTIONS).for_each(|_| one());
     let before = shared::writes();
     (0..CONNECTIONS).for_each(|_| one());
-    // What begins or ends at the edges evens out.
+    // Work that begins or ends at the edges averages out.
     let writes = (shared::writes() - before) as f64 / CONNECTIONS as f64;
     println!("a connection with one request: {writes:.2}");
     assert!(writes <= EACH_CONNECTION as f64, "{writes:.2} writes for each connection");

@@ -1,9 +1,7 @@
-//! The warm path of HTTP/1 makes no heap allocation: requests on one connection that go to one idle
-//! server connection.
+//! The warm HTTP/1 path makes no heap allocation: requests from one connection to one idle server connection.
 //!
-//! One worker runs here as in the program, with neither log nor rules. Allocations are counted in
-//! the whole process, so client and origin use only buffers on their stacks while it counts; that
-//! is also why this file holds a single test.
+//! One worker runs as in the program, with neither log nor rules. Allocations are counted for the whole process, so client and
+//! origin use only stack buffers while it counts; that is also why this file holds a single test.
 
 mod common;
 #[path = "common/warm.rs"]

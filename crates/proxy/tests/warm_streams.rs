@@ -1,7 +1,7 @@
-//! Warm streams of HTTP/2 make no heap allocation, towards clients, towards servers, and both.
+//! Warm HTTP/2 streams make no heap allocation, towards clients, towards servers, and both.
 //!
-//! As `warm_path`, with ten requests at a time: client and origin use only buffers on their stacks
-//! while allocations are counted, and this file holds a single test.
+//! As `warm_path`, with ten requests at a time: client and origin use only stack buffers while allocations are counted, and this
+//! file holds a single test.
 
 mod common;
 
@@ -27,12 +27,12 @@ const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// `GET http://example.test/`, without anything that is kept for later requests.
+/// `GET http://example.test/`, without dynamic table entries.
 const GET: &[u8] = b"\x82\x86\x84\x01\x0cexample.test";
 /// 200, with a length.
 const OK: &[u8] = b"\x88\x0f\x0d\x03100";
 
-/// Appends a frame to what `out` holds.
+/// Appends a frame to the content of `out`.
 fn put(out: &mut [u8], at: &mut usize, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = (payload.len() as u32).to_be_bytes();
     let header = [&length[1..], &[kind, flags], &stream.to_be_bytes()];
@@ -42,7 +42,7 @@ fn put(out: &mut [u8], at: &mut usize, kind: u8, flags: u8, stream: u32, payload
     }
 }
 
-/// A connection whose frames are read one by one.
+/// A connection read frame by frame.
 struct Frames {
     stream: TcpStream,
     buffer: [u8; 32 * 1024],
@@ -54,7 +54,7 @@ impl Frames {
         Self { stream, buffer: [0; 32 * 1024], filled: 0 }
     }
 
-    /// The type, flags and stream of each frame that the next read completes. False at the end.
+    /// Calls `each` with the type, flags and stream of each frame that the next read completes. Returns false at the end.
     fn read(&mut self, mut each: impl FnMut(u8, u8, u32)) -> bool {
         match self.stream.read(&mut self.buffer[self.filled..]) {
             Ok(0) | Err(_) => return false,
@@ -75,13 +75,13 @@ impl Frames {
     }
 }
 
-/// What both ends say first: settings, and that the connection's window is no matter.
+/// The first frames of both ends: settings, and a practically unlimited connection window.
 fn opening(out: &mut [u8], at: &mut usize) {
     put(out, at, SETTINGS, 0, 0, b"");
     put(out, at, WINDOW_UPDATE, 0, 0, &0x7000_0000u32.to_be_bytes());
 }
 
-/// Answers every request alike.
+/// Sends the same response to every request.
 fn origin() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -112,7 +112,7 @@ fn origin() -> SocketAddr {
     address
 }
 
-/// A client whose next stream has this number.
+/// A client, with the number of its next stream.
 struct Client(Frames, u32);
 
 impl Client {
@@ -125,7 +125,7 @@ impl Client {
         client
     }
 
-    /// Makes so many requests at a time, so often.
+    /// Makes `at_once` concurrent requests, `times` times.
     fn exchange(&mut self, times: usize, at_once: usize) {
         for _ in 0..times {
             let (mut out, mut length) = ([0; 4096], 0);
@@ -147,7 +147,7 @@ impl Client {
     }
 }
 
-/// Counts what `exchange` allocates once it was called often.
+/// Counts the allocations of `exchange` after a warm-up.
 fn counted(name: &str, mut exchange: impl FnMut(usize)) {
     exchange(WARM_UP);
     let region = Region::new(ALLOCATOR);
@@ -172,10 +172,10 @@ fn warm_streams_allocate_nothing() {
     let addresses = common::serve(common::plan(&text));
     let [f, g, h] = addresses[..] else { panic!("three frontends") };
     let mut client = Client::connect(f);
-    // How many responses leave together is chance: more than are to come have made their room before.
+    // The number of responses sent together varies, so the warm-up uses more than will be needed.
     client.exchange(WARM_UP, 2 * AT_ONCE);
     counted("HTTP/2 to HTTP/1", |times| client.exchange(times, AT_ONCE));
-    // It would come to rest meanwhile, and give memory back.
+    // Otherwise it would become idle and free its memory.
     drop(client);
     let mut client = Client::connect(g);
     client.exchange(WARM_UP, 2 * AT_ONCE);

@@ -1,7 +1,6 @@
-//! A warm request that is tracked in stick tables, and kept at its server by one, makes no heap
-//! allocation either.
+//! A warm request tracked in stick tables, with persistence by one of them, makes no heap allocation either.
 //!
-//! As in `warm_path`, allocations are counted in the whole process: this file holds a single test.
+//! As in `warm_path`, allocations are counted for the whole process: this file holds a single test.
 
 mod common;
 #[path = "common/warm.rs"]

@@ -1,33 +1,30 @@
-//! Which of the addresses of a name a server takes (manual, 5.2 `resolve-prefer`, `resolve-net`,
-//! `resolve-opts`).
+//! The choice of a server's address among those of its name (manual, 5.2 `resolve-prefer`, `resolve-net`, `resolve-opts`).
 
 use std::net::IpAddr;
 
 use base::address::Family;
 use plan::resolvers::Wishes;
 
-/// What became of the choice.
+/// The result of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The server's own address is still the best.
+    /// The server's current address is still the best.
     Keep,
-    /// Another one is.
+    /// Another address is better.
     Take(IpAddr),
-    /// There is none for it.
+    /// No address is available for the server.
     Nothing,
 }
 
-/// How much an address is wanted whoever has it: the family preferred counts more than the networks
-/// preferred.
+/// Ranks an address, whichever servers use it: the preferred family counts more than the preferred networks.
 pub(crate) fn class(address: IpAddr, wishes: &Wishes) -> u8 {
     let preferred = address.is_ipv4() == (wishes.prefer.unwrap_or(Family::V6) == Family::V4);
     let near = wishes.networks.iter().any(|network| network.contains(address));
     u8::from(preferred) << 1 | u8::from(near)
 }
 
-/// Chooses among `addresses`: the family preferred counts most, then the networks preferred, then
-/// that no other server has the address, then that it is the server's own. Of equals the first is
-/// taken.
+/// Chooses among `addresses`: the preferred family counts most, then the preferred networks, then that no other server uses the
+/// address, then that it is the server's current one. Among equals the first wins.
 pub(crate) fn choose(
     addresses: impl Iterator<Item = IpAddr>,
     wishes: &Wishes,
@@ -59,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_address_is_the_preferred_near_free_and_own_one_in_that_order() {
+    fn choice_ranks_family_network_free_and_current_address() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let v4 = Wishes { prefer: Some(Family::V4), ..Wishes::default() };
         let near = Wishes { networks: vec![Network::parse("10.0.0.0/8").unwrap()], ..v4.clone() };

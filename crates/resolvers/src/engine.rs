@@ -1,10 +1,9 @@
-//! One `resolvers` section as a machine without sockets or clock (manual, section 5.3.2): names
-//! come in, questions to be sent come out, answers and instants come in, ended resolutions come
-//! out. `task` moves the bytes.
+//! The state machine of one `resolvers` section, without sockets or clock (manual, section 5.3.2). Its inputs are names, answers
+//! and the time; its outputs are queries to send and finished resolutions. `task` does the I/O.
 //!
-//! Every name server is asked at once, and the first valid answer counts. When all have answered
-//! with an error, the other family of addresses is asked for; then, and when answers are missing,
-//! the question is asked again after `timeout retry`, `resolve_retries` times in all.
+//! All name servers are queried at once, and the first valid answer counts. When all have answered with an error, the other address
+//! family is queried; after that, or if answers are missing, the query is repeated after `timeout retry`, `resolve_retries` times
+//! in all.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,18 +18,18 @@ use state::resolvers::Counters;
 
 use crate::message::{self, Data, DnsAnswer, DnsQuestion, Flaw};
 
-/// How many questions there may be at once. Their numbers have 16 bits, and a free one must be found
-/// soon: clients steer how many names `do-resolve` asks for.
+/// Maximum number of queries in flight. Their ids have 16 bits, and a free one must be found quickly: clients control how many
+/// names `do-resolve` queries.
 const MOST_QUESTIONS: usize = 1 << 15;
 
-/// What a resolution is about: the name in lower case.
+/// The key of a resolution: the name in lower case and the kind of query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct NameKey {
     pub(crate) name: Box<str>,
     pub(crate) kind: QueryKind,
 }
 
-/// Addresses, those of a family first, or SRV records.
+/// Addresses, with the preferred family, or SRV records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum QueryKind {
     Address(Family),
@@ -43,7 +42,7 @@ impl NameKey {
     }
 }
 
-/// Which families may be asked for (`dns-accept-family`).
+/// The address families to query (`dns-accept-family`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Families {
     pub(crate) v4: bool,
@@ -51,7 +50,7 @@ pub(crate) struct Families {
 }
 
 impl Families {
-    /// What is asked for first, and then.
+    /// Returns the first question, and the second one if there is one.
     fn questions(self, kind: QueryKind) -> (DnsQuestion, Option<DnsQuestion>) {
         match (kind, self.v4, self.v6) {
             (QueryKind::Service, ..) => (DnsQuestion::Srv, None),
@@ -63,67 +62,67 @@ impl Families {
     }
 }
 
-/// How the last resolution of a name ended.
+/// The status of the last resolution of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResolutionStatus {
-    /// There was none yet.
+    /// Not resolved yet.
     Unknown,
-    /// With an answer.
+    /// Valid answer.
     Valid,
     /// The name does not exist.
     NoName,
-    /// Nobody answered.
+    /// No server answered.
     Timeout,
-    /// Nobody wanted to answer.
+    /// All servers refused.
     Refused,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// What is to be done outside.
+/// An action for the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EngineOutput {
-    /// Send a question to a name server, over a connection of its own if `stream`.
+    /// Send a query to a name server, over a stream connection if `stream`.
     Send { nameserver: usize, id: u16, bytes: Arc<[u8]>, stream: bool },
-    /// A resolution ended; with the name server whose answer it was.
+    /// A resolution ended; `by` is the name server that answered.
     Ended { resolution: usize, by: Option<usize> },
 }
 
-/// A record as answers brought it.
+/// A record from an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CachedRecord {
     pub(crate) data: Data,
-    /// When an answer last had it.
+    /// When an answer last contained it.
     seen: u64,
 }
 
-/// A name and what is known of it.
+/// A name and its cached records.
 #[derive(Debug)]
 pub(crate) struct Resolution {
     pub(crate) key: NameKey,
     pub(crate) status: ResolutionStatus,
-    /// When the last valid answer came.
+    /// When the last valid answer arrived.
     pub(crate) last_valid: Option<u64>,
     pub(crate) records: Vec<CachedRecord>,
     wire: Name,
-    /// Those for whom it is resolved again and again.
+    /// Number of followers, for which the name is resolved periodically.
     followers: usize,
     asking: Option<Asking>,
-    /// When it was last resolved, whatever came of it.
+    /// When the last resolution ended, successful or not.
     ended: u64,
-    /// When it is looked at next.
+    /// When the resolution needs attention next.
     due: u64,
 }
 
-/// A question that is being asked.
+/// A query in progress.
 #[derive(Debug)]
 struct Asking {
-    /// The number of its question, once it is sent.
+    /// The query id, once it is sent.
     id: Option<u16>,
     asked: DnsQuestion,
     preferred: DnsQuestion,
     other: Option<DnsQuestion>,
-    /// How often it may be asked again.
+    /// How many retries are left.
     tries: u32,
     /// Which name servers have not answered yet.
     open: Vec<bool>,
@@ -131,16 +130,16 @@ struct Asking {
     status: ResolutionStatus,
 }
 
-/// A section at work.
+/// The engine of a section.
 pub(crate) struct ResolverEngine {
     settings: Arc<Resolvers>,
     pub(crate) families: Families,
-    /// Whether names are still resolved again and again: not in a process that stops.
+    /// Whether names are resolved periodically; not in a stopping process.
     pub(crate) refresh: bool,
     resolutions: Slab<Resolution>,
     known: HashMap<NameKey, usize>,
     questions: HashMap<u16, usize>,
-    /// When to look at which resolution; entries that no longer say its `due` are stale.
+    /// When each resolution needs attention; entries that differ from its `due` are stale.
     agenda: BinaryHeap<Reverse<(u64, usize)>>,
     random: fn() -> u16,
 }
@@ -150,7 +149,7 @@ fn ms(duration: Duration) -> u64 {
 }
 
 impl ResolverEngine {
-    /// A section that knows nothing; `random` gives the numbers of questions.
+    /// Returns an engine without any names; `random` generates query ids.
     pub(crate) fn new(settings: Arc<Resolvers>, families: Families, random: fn() -> u16) -> Self {
         Self {
             settings,
@@ -164,12 +163,12 @@ impl ResolverEngine {
         }
     }
 
-    /// A resolution that is known.
+    /// Returns a resolution, if it exists.
     pub(crate) fn get(&self, resolution: usize) -> Option<&Resolution> {
         self.resolutions.get(resolution)
     }
 
-    /// Resolves a name from now on, again and again. `None` for what can be no name.
+    /// Starts resolving a name periodically. Returns `None` if the name is invalid.
     pub(crate) fn follow(&mut self, key: NameKey, now: u64, out: &mut Vec<EngineOutput>) -> Option<usize> {
         let index = self.enter(key)?;
         self.resolutions[index].followers += 1;
@@ -180,15 +179,14 @@ impl ResolverEngine {
         Some(index)
     }
 
-    /// One follower less.
+    /// Removes a follower.
     pub(crate) fn leave(&mut self, index: usize, now: u64) {
         let Some(resolution) = self.resolutions.get_mut(index) else { return };
         resolution.followers = resolution.followers.saturating_sub(1);
         self.schedule(index, now);
     }
 
-    /// Resolves a name now that is followed, unless it is being resolved or was within
-    /// `hold valid`.
+    /// Resolves a followed name now, unless a query is in progress or the last valid answer is more recent than `hold valid`.
     pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let fresh = ms(self.settings.hold.valid);
         if self.resolutions.get(index).is_some_and(|known| now >= known.ended + fresh) {
@@ -196,9 +194,8 @@ impl ResolverEngine {
         }
     }
 
-    /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh
-    /// (`hold valid`), which the second value says. `None` for what can be no name, and for another name
-    /// while as many are asked for as can be.
+    /// Resolves a name once. The second value is true if the cached answer is fresh (`hold valid`); otherwise the caller waits
+    /// for `Ended`. Returns `None` if the name is invalid, or if it is new and the maximum number of queries is in flight.
     pub(crate) fn once(
         &mut self,
         key: NameKey,
@@ -260,7 +257,7 @@ impl ResolverEngine {
         self.send(index, now, out);
     }
 
-    /// Asks every name server what is to be asked now.
+    /// Sends the current question to all name servers.
     fn send(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let mut id = (self.random)();
         while self.questions.contains_key(&id) {
@@ -285,8 +282,7 @@ impl ResolverEngine {
         self.agenda.push(Reverse((due, index)));
     }
 
-    /// Says when an idle resolution is looked at next: asked again, or forgotten when nobody wants
-    /// it.
+    /// Schedules the next event of an idle resolution: its refresh, or its removal if it has no followers.
     fn schedule(&mut self, index: usize, now: u64) {
         let resolution = &mut self.resolutions[index];
         if resolution.asking.is_some() {
@@ -297,12 +293,12 @@ impl ResolverEngine {
         self.agenda.push(Reverse((resolution.due, index)));
     }
 
-    /// When [`tick`](Self::tick) is to be called next.
+    /// Returns when [`tick`](Self::tick) must be called next.
     pub(crate) fn next(&self) -> Option<u64> {
         self.agenda.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Does what is due at `now`.
+    /// Handles everything that is due at `now`.
     pub(crate) fn tick(&mut self, now: u64, out: &mut Vec<EngineOutput>) {
         while let Some(&Reverse((due, index))) = self.agenda.peek() {
             if due > now {
@@ -328,7 +324,7 @@ impl ResolverEngine {
         }
     }
 
-    /// `timeout retry` has passed since the question was asked.
+    /// Handles the expiry of `timeout retry` after a query.
     fn overdue(&mut self, index: usize, now: u64, out: &mut Vec<EngineOutput>) {
         let Some(asking) = &mut self.resolutions[index].asking else { return };
         for (nameserver, open) in asking.open.iter().enumerate() {
@@ -336,7 +332,7 @@ impl ResolverEngine {
                 self.settings.state.nameservers[nameserver].counters.timeout.add(1);
             }
         }
-        // Nobody answered, or both families were asked for: from the beginning.
+        // No server answered, or both families were queried: start over.
         if asking.answers == 0 || asking.asked != asking.preferred || asking.other.is_none() {
             if asking.tries == 0 {
                 let status = if asking.answers == 0 { ResolutionStatus::Timeout } else { asking.status };
@@ -351,7 +347,7 @@ impl ResolverEngine {
         self.send(index, now, out);
     }
 
-    /// A question could not be sent.
+    /// Handles a query that could not be sent.
     pub(crate) fn not_sent(&mut self, nameserver: usize, id: u16) {
         self.counters(nameserver).send_errors.add(1);
         let asking = self.questions.get(&id).and_then(|index| self.resolutions[*index].asking.as_mut());
@@ -364,7 +360,7 @@ impl ResolverEngine {
         &self.settings.state.nameservers[nameserver].counters
     }
 
-    /// Bytes came from a name server, over a connection if `stream`.
+    /// Handles an answer from a name server, received over a stream connection if `stream`.
     pub(crate) fn receive(
         &mut self,
         nameserver: usize,
@@ -428,7 +424,7 @@ impl ResolverEngine {
         }
     }
 
-    /// A name server answered with an error.
+    /// Handles an error answer of a name server.
     fn flawed(
         &mut self,
         index: usize,
@@ -448,7 +444,7 @@ impl ResolverEngine {
                 self.send(index, now, out);
             }
             _ if asking.tries == 0 => self.fail(index, status, Some(nameserver), now, out),
-            // It is asked again when the time of answers is over.
+            // The query is repeated after `timeout retry`.
             _ => {}
         }
     }
@@ -500,15 +496,14 @@ impl ResolverEngine {
         self.schedule(index, now);
     }
 
-    /// Forgets what earlier answers said of a name: its last valid answer is too old to stand
-    /// against the error.
+    /// Drops the cached records of a name: its last valid answer is too old to outweigh the error.
     pub(crate) fn forget_records(&mut self, index: usize) {
         if let Some(resolution) = self.resolutions.get_mut(index) {
             resolution.records.clear();
         }
     }
 
-    /// Whether the last valid answer still outweighs the present status (`hold`).
+    /// Returns whether the last valid answer still outweighs the current status (`hold`).
     pub(crate) fn is_held(&self, resolution: &Resolution, now: u64) -> bool {
         let hold = &self.settings.hold;
         let period = match resolution.status {

@@ -1,4 +1,4 @@
-//! Which families of addresses are asked for (`dns-accept-family`; manual, section 3.1).
+//! The address families to query (`dns-accept-family`; manual, section 3.1).
 
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -6,10 +6,10 @@ use plan::resolvers::AcceptFamily;
 
 use crate::engine::Families;
 
-/// How long the answer is good, in ms.
+/// How long the result of the check is cached, in ms.
 pub(crate) const GOOD_FOR: u64 = 30_000;
 
-/// The families that are accepted now.
+/// Returns the families accepted now.
 pub(crate) fn accepted(accept: AcceptFamily) -> Families {
     match accept {
         AcceptFamily::V4 => Families { v4: true, v6: false },
@@ -19,10 +19,9 @@ pub(crate) fn accepted(accept: AcceptFamily) -> Families {
     }
 }
 
-/// Whether the system has a way to the IPv6 internet: nothing is sent, the kernel only looks for a
-/// route.
+/// Returns whether the system has a route to the IPv6 internet. Nothing is sent; the kernel only looks up a route.
 fn has_ipv6_route() -> bool {
-    // An address of a root name server, which is as public as can be.
+    // The address of a root name server, certain to be public.
     let far = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
     let socket = UdpSocket::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
     socket.and_then(|socket| socket.connect((far, 53))).is_ok()

@@ -1,12 +1,12 @@
-//! Reading answers of name servers apart from everything else, for the fuzz target `dns_answer`.
+//! Parsing of answers in isolation, for the fuzz target `dns_answer`.
 
 use crate::message::{self, Data, DnsQuestion};
 
-/// What stands in a record: an address, or a host with its port.
+/// The data of a record as text: an address, or a host with its port.
 pub type RecordData = String;
 
-/// Reads `bytes` as the answer to a question for the A, the AAAA and the SRV records of `name`: what each
-/// of them brings, `None` where it is refused. Of a `name` that can be none nothing is read.
+/// Parses `bytes` as the answer to an A, an AAAA and an SRV query for `name`. Returns the records of each, or `None` if the answer
+/// is refused; nothing is parsed if `name` is invalid.
 pub fn read_answer(bytes: &[u8], name: &str) -> [Option<Vec<RecordData>>; 3] {
     let Some(name) = message::parse_name(name) else { return [None, None, None] };
     [DnsQuestion::A, DnsQuestion::Aaaa, DnsQuestion::Srv].map(|asked| {

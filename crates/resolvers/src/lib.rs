@@ -1,11 +1,9 @@
-//! Names resolved at run time: `resolvers` sections (manual, section 5.3), the servers that follow
-//! them, and `do-resolve`.
+//! Name resolution at run time: `resolvers` sections (manual, section 5.3), the servers that follow them, and `do-resolve`.
 //!
-//! Each section lives on one worker: [`Sections::start`] is called on every worker and takes those
-//! that fall to it. What is asked, when, and what answers mean is `engine`, without socket or
-//! clock; `transport` holds the sockets; `servers` does to [`state::Server`] what follows. Others
-//! ask through [`Sections::lookup`] and [`Sections::rename`], from any worker. The system's own
-//! resolver is not used here: that is `config`'s affair, at the start.
+//! Each section lives on one worker: [`Sections::start`] is called on every worker and takes the sections assigned to it. `engine`
+//! decides which queries to send and evaluates the answers, without socket or clock; `transport` holds the sockets; `servers`
+//! applies the results to [`state::Server`]. [`Sections::lookup`] and [`Sections::rename`] can be called from any worker. The
+//! system's own resolver is not used here; `config` uses it at startup.
 
 #![forbid(unsafe_code)]
 
@@ -28,19 +26,19 @@ use state::Process;
 use state::resolvers::ResolversSection;
 use tokio::sync::oneshot;
 
-/// Takes a message: the backend it is about, its syslog level, its text.
+/// Receives messages: the backend concerned, the syslog level, the text.
 pub type NotifyFn = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
-/// Who is told what happens.
+/// Callbacks for events.
 #[derive(Clone)]
 pub struct ResolverCallbacks {
     /// Takes messages.
     pub notify: NotifyFn,
-    /// A server has another address: the places of its backend and of the server in it.
+    /// Called when a server's address has changed, with the index of its backend and its index in that.
     pub moved: Arc<dyn Fn(usize, usize) + Send + Sync>,
 }
 
-/// The sections of a plan.
+/// The `resolvers` sections of a plan.
 #[derive(Clone)]
 pub struct Sections {
     plan: Arc<Plan>,
@@ -49,12 +47,12 @@ pub struct Sections {
 }
 
 impl Sections {
-    /// The sections of `plan`, not at work yet.
+    /// Returns the sections of `plan`, not yet started.
     pub fn new(plan: Arc<Plan>, process: Arc<Process>, tell: ResolverCallbacks) -> Self {
         Self { plan, process, tell }
     }
 
-    /// Begins the work of the sections that fall to the calling worker. Called once on each.
+    /// Starts the sections assigned to the calling worker. Called once on each worker.
     pub fn start(&self) {
         for (place, section) in self.plan.resolvers.iter().enumerate() {
             if worker_of(place) == runtime::current_worker() {
@@ -63,7 +61,7 @@ impl Sections {
         }
     }
 
-    /// Ends the work of the sections that fall to the calling worker: another plan is in use.
+    /// Stops the sections assigned to the calling worker because another plan is in use.
     pub fn stop(&self) {
         for place in 0..self.plan.resolvers.len() {
             if worker_of(place) == runtime::current_worker() {
@@ -72,8 +70,8 @@ impl Sections {
         }
     }
 
-    /// The address of `name` as `section`, one of the plan's, knows or finds it; `None` when it has
-    /// none. For one family rather than the other if `prefer` says so.
+    /// Returns the address of `name`, cached or resolved by `section`, which must be one of the plan's; `None` if it has none.
+    /// `prefer` selects the preferred address family.
     pub async fn lookup(
         &self,
         section: &Arc<ResolversSection>,
@@ -87,7 +85,7 @@ impl Sections {
         receive.await.ok().flatten()
     }
 
-    /// Gives a server of the plan another host name, which is resolved from now on.
+    /// Gives a server of the plan another host name and starts resolving that.
     pub fn rename(&self, backend: &str, server: &Arc<state::Server>, name: &str) {
         let found = self.plan.backend(backend).and_then(|backend| {
             let own = backend.servers.iter().find(|own| Arc::ptr_eq(&own.state, server))?;
@@ -100,7 +98,7 @@ impl Sections {
     }
 }
 
-/// The worker that a section falls to.
+/// Returns the worker that a section is assigned to.
 fn worker_of(place: usize) -> usize {
     place % runtime::shard::workers()
 }

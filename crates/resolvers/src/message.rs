@@ -1,12 +1,12 @@
-//! Questions and answers on the wire (RFC 1035, RFC 2782 for SRV, RFC 6891 for the announced size):
-//! hickory-proto reads and writes them, what they mean here is decided below. No socket, no clock.
+//! DNS messages (RFC 1035, RFC 2782 for SRV, RFC 6891 for the payload size): hickory-proto encodes and decodes them, and this
+//! module interprets them. No socket, no clock.
 
 use std::net::IpAddr;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
-/// What is asked for.
+/// The type of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum DnsQuestion {
     /// IPv4 addresses.
@@ -27,30 +27,29 @@ impl DnsQuestion {
     }
 }
 
-/// A record of an answer.
+/// The data of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Data {
     /// An address.
     Address(IpAddr),
-    /// An SRV record. Its priority is of no account, as in HAProxy.
+    /// An SRV record. Its priority is ignored, as in HAProxy.
     Service(ServiceRecord),
 }
 
 /// An SRV record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceRecord {
-    /// The host, without the last dot.
+    /// The host, without the trailing dot.
     pub(crate) target: Box<str>,
     /// Its port.
     pub(crate) port: u16,
-    /// 0 to 65535.
+    /// Its weight, 0 to 65535.
     pub(crate) weight: u16,
-    /// The host's address, where the answer tells it too.
+    /// The host's address, if the answer includes it.
     pub(crate) address: Option<IpAddr>,
 }
 
-/// What a record is about, whatever else it tells: an address, or a host in lower case and its
-/// port.
+/// The identity of a record, ignoring its other data: an address, or a host in lower case and its port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     Address(IpAddr),
@@ -58,7 +57,7 @@ pub(crate) enum Subject {
 }
 
 impl Data {
-    /// What it is about.
+    /// Returns the identity of the record.
     pub(crate) fn subject(&self) -> Subject {
         match self {
             Self::Address(address) => Subject::Address(*address),
@@ -76,36 +75,36 @@ pub(crate) struct DnsAnswer {
     pub(crate) alias: bool,
 }
 
-/// What is wrong with an answer.
+/// Why an answer is not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// No message, or no answer to this question.
+    /// Not a DNS message, or not an answer to this query.
     Invalid,
     /// The name does not exist.
     NoName,
-    /// The server does not want to answer.
+    /// The server refused the query.
     Refused,
-    /// No record at all.
+    /// The answer has no records.
     Empty,
-    /// An alias that leads nowhere.
+    /// An alias without a target record.
     Alias,
-    /// Cut short by the server.
+    /// Truncated by the server.
     Truncated,
-    /// Any other error, or no record that was asked for.
+    /// Any other error, or no record of the requested type.
     Other,
 }
 
-/// How many aliases are followed, one to the next: resolvers themselves give up before.
+/// Maximum length of an alias chain; resolvers themselves give up earlier.
 const MOST_ALIASES: usize = 16;
 
-/// A name as the wire has it; `None` for what can be none.
+/// Parses a name; `None` if it is invalid.
 pub(crate) fn parse_name(text: &str) -> Option<Name> {
     let mut name = Name::from_ascii(text).ok()?;
     name.set_fqdn(true);
     (!name.is_root()).then_some(name)
 }
 
-/// The bytes of a question; `payload_size` is the largest answer taken.
+/// Encodes a query; `payload_size` is the largest answer accepted.
 pub(crate) fn question(id: u16, name: &Name, asked: DnsQuestion, payload_size: u16) -> Vec<u8> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
@@ -114,18 +113,18 @@ pub(crate) fn question(id: u16, name: &Name, asked: DnsQuestion, payload_size: u
     let mut edns = Edns::new();
     edns.set_max_payload(payload_size);
     message.set_edns(edns);
-    // Names that were parsed can be written; an empty question is answered by nobody.
+    // Parsed names can always be encoded; an empty query would simply get no answer.
     message.to_vec().unwrap_or_default()
 }
 
-/// The number of the question that `bytes` answer.
+/// Returns the query id in an answer.
 pub(crate) fn answer_id(bytes: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]))
 }
 
-/// Reads an answer to the question for `asked` of `name`.
+/// Parses the answer to a query for `asked` of `name`.
 pub(crate) fn read(bytes: &[u8], name: &Name, asked: DnsQuestion) -> Result<DnsAnswer, Flaw> {
-    // The header alone may be all that a cut answer can be read of.
+    // Perhaps only the header of a truncated answer can be parsed.
     let flags = bytes.get(2).copied().ok_or(Flaw::Invalid)?;
     if flags & 0x80 != 0 && flags & 0x02 != 0 {
         return Err(Flaw::Truncated);
@@ -157,7 +156,7 @@ pub(crate) fn read(bytes: &[u8], name: &Name, asked: DnsQuestion) -> Result<DnsA
     }
 }
 
-/// The name that the answer is about once its aliases are followed, and whether there are any.
+/// Returns the name at the end of the alias chain, and whether there were aliases.
 fn follow(answers: &[Record], name: &Name) -> Result<(Name, bool), Flaw> {
     let mut owner = name.clone();
     let target = |owner: &Name| {
@@ -166,7 +165,7 @@ fn follow(answers: &[Record], name: &Name) -> Result<(Name, bool), Flaw> {
             _ => None,
         })
     };
-    // Each is looked for in the whole answer; a circle of them has no end.
+    // Each alias is looked up in the whole answer; a cycle would never end.
     for _ in 0..=MOST_ALIASES {
         match target(&owner) {
             Some(next) => owner = next,
@@ -191,7 +190,7 @@ fn data(record: &Record, asked: DnsQuestion, additionals: &[Record]) -> Option<D
             });
             let target = srv.target.to_ascii();
             let target = target.strip_suffix('.').unwrap_or(&target);
-            // A lone dot says that the service does not exist.
+            // A single dot means that the service does not exist.
             (!target.is_empty()).then(|| {
                 Data::Service(ServiceRecord {
                     target: target.into(),
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_what_is_asked_and_how_much_is_taken() {
+    fn query_has_the_type_and_the_payload_size() {
         let message =
             Message::from_vec(&question(513, &name("www.example.com"), DnsQuestion::Aaaa, 4096)).unwrap();
         assert_eq!(message.metadata.id, 513);
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_found_behind_aliases_in_any_order() {
+    fn aliases_are_followed_in_any_order() {
         let (one, two) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
         let bytes = answer(
             DnsQuestion::A,
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn srv_records_bring_the_addresses_of_their_hosts() {
+    fn srv_records_include_addresses_of_their_hosts() {
         let target = name("a.example.com");
         let bytes = answer(
             DnsQuestion::Srv,
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_apart() {
+    fn unusable_answers_are_classified() {
         let coded = |code| {
             let mut message = Message::new(7, MessageType::Response, OpCode::Query);
             message.metadata.response_code = code;
@@ -324,7 +323,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_reading_fail_otherwise_than_with_a_flaw(
+        fn arbitrary_bytes_are_refused_without_panic(
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)
         ) {
             for asked in [DnsQuestion::A, DnsQuestion::Aaaa, DnsQuestion::Srv] {
@@ -333,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_answers_are_read_or_refused(
+        fn damaged_answers_are_parsed_or_refused(
             at in 0..400usize, value in proptest::prelude::any::<u8>(), length in 0..400usize
         ) {
             let target = name("a.example.com");

@@ -1,5 +1,4 @@
-//! Connections to name servers that speak TLS (`nameserver … tcp@… ssl`): the transport of plain
-//! ones, with the handshake before it.
+//! TLS connections to name servers (`nameserver … tcp@… ssl`): the plain transport with a handshake before it.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,16 +12,16 @@ use runtime::timer;
 use tls::Keep;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How long a connection with its handshake may take.
+/// Limit for connecting and the handshake.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A stream in the terms of those who read and write others.
+/// Adapts a TLS stream to Tokio's read and write traits.
 pub(crate) struct Secured(Stream);
 
 /// Connects to a name server.
 ///
 /// # Errors
-/// No connection, or no handshake in time.
+/// The connection or the handshake failed or timed out.
 pub(crate) async fn connect(address: &NameServerAddress, server: &NameServer) -> io::Result<Secured> {
     let target = match address {
         NameServerAddress::Ip(address) => Target::Ip(*address),

@@ -1,6 +1,5 @@
-//! The servers whose names a section resolves: what becomes of their addresses, ports, weights and
-//! states when a resolution ends (manual, section 5.3). Called by `task`, on the section's worker
-//! alone.
+//! The servers whose names a section resolves: updates their addresses, ports, weights and states when a resolution ends (manual,
+//! section 5.3). Called by `task`, on the section's worker only.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +19,7 @@ use crate::choose::{Choice, choose, class};
 use crate::engine::{EngineOutput, NameKey, QueryKind, Resolution, ResolutionStatus, ResolverEngine};
 use crate::message::{Data, ServiceRecord};
 
-/// A server of a plan, with what is known of its name.
+/// A server of a plan, with its resolutions.
 struct Follower {
     backend: Arc<Proxy>,
     index: usize,
@@ -28,15 +27,14 @@ struct Follower {
     host: Option<usize>,
     /// The resolution of its SRV records.
     records: Option<usize>,
-    /// The address that it has of that: no other server of its backend is to have it too.
+    /// The address it has taken from that; no other server of its backend should take it too.
     taken: Option<IpAddr>,
-    /// The record that it stands for: host and port.
+    /// The SRV record assigned to it: host and port.
     record: Option<(Box<str>, u16)>,
 }
 
 impl Follower {
-    /// A server for whom nothing is asked yet. One that stood for a record in an earlier process
-    /// still does.
+    /// Returns a follower without resolutions. A server that had an SRV record in an earlier process keeps it.
     fn new(backend: Arc<Proxy>, index: usize) -> Self {
         let server = &backend.servers.fixed()[index].state;
         let record = server.srv_record.get().and_then(|_| {
@@ -62,23 +60,23 @@ impl Follower {
     }
 }
 
-/// Everything the followers of a section need.
+/// The followers of a section.
 pub(crate) struct Followers {
     section: Arc<Resolvers>,
     tell: ResolverCallbacks,
     list: Vec<Follower>,
-    /// Those of each host's resolution, in the order of their lines.
+    /// The followers of each host's resolution, in configuration order.
     by_host: HashMap<usize, Vec<usize>>,
 }
 
-/// What is known of a host while its servers choose.
+/// Addresses of a host while its servers choose among them.
 struct HostAddresses {
     addresses: Vec<IpAddr>,
     set: HashSet<IpAddr>,
-    /// How many servers of a backend have an address. One that a server only has from the start
-    /// counts once an answer has it too.
+    /// How many servers of a backend use an address. An address that a server has only from startup counts once an answer contains
+    /// it.
     taken: HashMap<(usize, IpAddr), u32>,
-    /// The best class there is, for the wishes last looked at: most servers of a host wish alike.
+    /// The best class of any address, for the wishes last looked at: most servers of a host share them.
     best: Option<(Wishes, u8)>,
 }
 
@@ -95,7 +93,7 @@ impl HostAddresses {
     }
 }
 
-/// What an engine is asked within one turn.
+/// Access to the engine within one turn.
 pub(crate) struct EngineTurn<'a> {
     pub(crate) engine: &'a mut ResolverEngine,
     pub(crate) now: u64,
@@ -103,7 +101,7 @@ pub(crate) struct EngineTurn<'a> {
 }
 
 impl Followers {
-    /// The servers of `plan` that `section` resolves; nothing is asked yet.
+    /// Returns the servers of `plan` that `section` resolves; no resolution is started yet.
     pub(crate) fn new(section: &Arc<Resolvers>, plan: &Arc<Plan>, tell: &ResolverCallbacks) -> Self {
         let mut list = Vec::new();
         for backend in plan.proxies.iter().filter(|backend| !backend.disabled) {
@@ -121,7 +119,7 @@ impl Followers {
         self.list.is_empty()
     }
 
-    /// Begins to resolve all names.
+    /// Starts resolving all names.
     pub(crate) fn begin(&mut self, turn: &mut EngineTurn<'_>) {
         for at in 0..self.list.len() {
             let server = self.list[at].server().clone();
@@ -147,14 +145,14 @@ impl Followers {
         }
     }
 
-    /// Nothing answers at a server's address: its name is resolved sooner.
+    /// Handles an unreachable server: its name is resolved sooner.
     pub(crate) fn doubt(&self, at: usize, turn: &mut EngineTurn<'_>) {
         if let Some(host) = self.list.get(at).and_then(|follower| follower.host) {
             turn.engine.sooner(host, turn.now, turn.out);
         }
     }
 
-    /// The servers, by their place here.
+    /// Iterates over the servers in order.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.list.iter().map(Follower::server)
     }
@@ -187,7 +185,7 @@ impl Followers {
         self.follow_host(at, name, turn);
     }
 
-    /// A resolution ended; `by` is the name server that answered.
+    /// Handles the end of a resolution; `by` is the name server that answered.
     pub(crate) fn ended(&mut self, resolution: usize, by: Option<usize>, turn: &mut EngineTurn<'_>) {
         let Some(ended) = turn.engine.get(resolution) else { return };
         let valid = ended.status == ResolutionStatus::Valid;
@@ -229,7 +227,7 @@ impl Followers {
         HostAddresses { set: addresses.iter().copied().collect(), addresses, taken, best: None }
     }
 
-    /// Gives a server the best of the addresses that are known of its name.
+    /// Gives a server the best of the addresses found for its name.
     fn take_address(
         &mut self,
         at: usize,
@@ -244,11 +242,11 @@ impl Followers {
             let all = found.taken.get(&(backend, address)).copied().unwrap_or(0);
             all - u32::from(mine == Some(address) && all > 0)
         };
-        // An address set by hand stays as long as the name has the one that it took the place of.
+        // An address set by hand stays as long as the name still has the one it replaced.
         if own.is_some() && own != mine && mine.is_some_and(|mine| found.set.contains(&mine)) {
             return;
         }
-        // Nearly always the server has what is best for it, and nothing need be compared.
+        // Nearly always the server has the best address already, and no comparison is needed.
         if let Some(own) = own.filter(|own| mine == Some(*own) && found.set.contains(own))
             && others(found, own) == 0
             && class(own, &settings.wishes) == found.best_class(&settings.wishes)
@@ -309,7 +307,7 @@ impl Followers {
         }
     }
 
-    /// Ends the maintenance that came of a name without an address.
+    /// Ends the maintenance caused by a name without an address.
     fn bring_back(&self, follower: &Follower) {
         let (server, proxy) = (follower.server(), &follower.backend.state);
         if server.admin().0 & Admin::RESOLUTION_MAINT == 0 {
@@ -318,7 +316,7 @@ impl Followers {
         let now = base::clock::now_ms();
         server.change_admin(0, Admin::RESOLUTION_MAINT, now);
         if !server.admin().in_maintenance() {
-            // Up until the next check says otherwise, unless `init-state` says what it begins with.
+            // The server is up until the next check, unless `init-state` sets its initial state.
             if server.health.initial().is_none() || !server.checked.load(Relaxed) {
                 server.health.level.store(server.health.rise.load(Relaxed), Relaxed);
                 server.come_up(now);
@@ -334,8 +332,7 @@ impl Followers {
         self.inherit(follower);
     }
 
-    /// A server's name has no address any more: it goes into maintenance, with the status as the
-    /// cause.
+    /// Puts a server into maintenance because its name has no address any more, with the status as the cause.
     fn lose_address(&mut self, at: usize, turn: &EngineTurn<'_>) {
         self.list[at].taken = None;
         let follower = &self.list[at];
@@ -356,8 +353,7 @@ impl Followers {
         if before.0 & Admin::RESOLUTION_MAINT != 0 {
             return;
         }
-        // Nobody is sent there any more once it is in maintenance; only then does it lose its
-        // address.
+        // The server loses its address only after maintenance has begun, when it gets no more requests.
         let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
         let via = format!(" ({cause})");
         transition::administer(proxy, server, Admin::RESOLUTION_MAINT, 0, &via, base::clock::now_ms(), &tell);
@@ -373,15 +369,14 @@ impl Followers {
         }
     }
 
-    /// Servers that track this one are in maintenance as long as it is.
+    /// Propagates the maintenance to the servers that track this one.
     fn inherit(&self, follower: &Follower) {
         let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
         transition::inherit(&follower.backend.state, follower.server(), base::clock::now_ms(), &tell);
     }
 
-    /// Brings the servers of an SRV name in line with its records, each backend for itself: servers
-    /// whose record is gone are freed, records without a server get one as long as there are free
-    /// ones.
+    /// Assigns the records of an SRV name to servers, separately in each backend: servers whose record is gone are freed, and
+    /// records without a server get a free one while there are any.
     fn take_services(&mut self, records: usize, services: &[ServiceRecord], turn: &mut EngineTurn<'_>) {
         let key = |host: &str, port: u16| (host.to_ascii_lowercase(), port);
         let wanted: HashSet<_> = services.iter().map(|service| key(&service.target, service.port)).collect();
@@ -415,7 +410,7 @@ impl Followers {
         }
     }
 
-    /// A server stands for a record from now on, or goes on to.
+    /// Assigns a record to a server, or updates the server of a record.
     fn stand_for(&mut self, at: usize, service: &ServiceRecord, turn: &mut EngineTurn<'_>) {
         let server = self.list[at].server().clone();
         let new = self.list[at].record.is_none();
@@ -423,7 +418,7 @@ impl Followers {
             self.list[at].record = Some((service.target.clone(), service.port));
         }
         let ignore = self.list[at].settings().is_some_and(|own| own.wishes.ignore_weight);
-        // 0 to 65535 become 0 to 256, and only 0 becomes 0.
+        // Scales 0..=65535 to 0..=256, where only 0 becomes 0.
         let weight = u32::from(service.weight).div_ceil(256).min(256);
         if !ignore && server.user_weight() != weight {
             server.set_weight(weight);
@@ -437,7 +432,7 @@ impl Followers {
             return;
         }
         self.name_by_record(at, new, &service.target);
-        // Whatever was set by hand, the record says the port.
+        // The port is always that of the record, even if it was set by hand.
         match self.list[at].address().filter(|_| server.port() != service.port) {
             Some(own) => server.set_address(ServerAddress::Ip(SocketAddr::new(own, service.port))),
             None => server.service_port.store(service.port.into(), Relaxed),
@@ -447,7 +442,7 @@ impl Followers {
         }
     }
 
-    /// A server that stands for a `new` record has the name that the record says.
+    /// Gives a server the host name of its record, if the record is `new` to it.
     fn name_by_record(&self, at: usize, new: bool, name: &str) {
         if !new {
             return;
@@ -462,7 +457,7 @@ impl Followers {
         (self.tell.notify)(proxy, NOTICE, &text);
     }
 
-    /// A server's record is gone: it waits for another one.
+    /// Takes a server without a record out of use until it gets another one.
     fn free(&mut self, at: usize, turn: &mut EngineTurn<'_>) {
         self.leave_host(at, turn);
         self.list[at].record = None;

@@ -1,5 +1,4 @@
-//! A section at work on its worker: the engine between its sockets, its clock, its servers and
-//! those who wait for one answer.
+//! A section running on its worker: connects the engine to its sockets, its clock, its servers and the callers of single lookups.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -26,21 +25,21 @@ use crate::servers::{EngineTurn, Followers};
 use crate::transport::{Hear, OutgoingQuestion, Ways};
 
 thread_local! {
-    /// The sections of the calling worker, by their place in the plan.
+    /// The sections of the calling worker, by their index in the plan.
     static DESKS: RefCell<HashMap<usize, Rc<ResolverMailbox>>> = RefCell::default();
 }
 
-/// Where the answer to one question goes.
+/// Receives the answer of a single lookup.
 type PendingReply = oneshot::Sender<Option<IpAddr>>;
 
-/// A section's desk.
+/// The entry point of a section.
 struct ResolverMailbox {
     accept: AcceptFamily,
     process: Arc<Process>,
     work: RefCell<ResolverWork>,
-    /// Whether another plan is in use.
+    /// Set when another plan is in use.
     is_over: Cell<bool>,
-    /// Told when the next instant to look at the engine may have changed.
+    /// Notified when the time of the next engine event may have changed.
     changed: Notify,
 }
 
@@ -49,11 +48,11 @@ struct ResolverWork {
     followers: Followers,
     ways: Vec<Ways>,
     waiting: HashMap<usize, Vec<(Option<Family>, PendingReply)>>,
-    /// Until when the families accepted are known.
+    /// Until when the accepted families are cached.
     families_until: u64,
 }
 
-/// Begins the work of the section at `place` of `plan`.
+/// Starts the section at `place` of `plan`.
 pub(crate) fn begin(
     place: usize,
     section: &Arc<Resolvers>,
@@ -92,7 +91,7 @@ pub(crate) fn begin(
     tokio::task::spawn_local(desk.watch());
 }
 
-/// A number that nobody can foresee, so that nobody can answer who did not see the question.
+/// Returns an unpredictable id, so that an attacker who does not see the query cannot answer it.
 fn random() -> u16 {
     use aws_lc_rs::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 2];
@@ -102,7 +101,7 @@ fn random() -> u16 {
     }
 }
 
-/// Ends the work of the section at `place`; who waits for an answer gets none.
+/// Stops the section at `place`; pending lookups get no answer.
 pub(crate) fn end(place: usize) {
     let Some(desk) = DESKS.with_borrow_mut(|desks| desks.remove(&place)) else { return };
     desk.is_over.set(true);
@@ -113,7 +112,7 @@ pub(crate) fn end(place: usize) {
     desk.changed.notify_one();
 }
 
-/// Finds one address for `name`.
+/// Looks up one address of `name`.
 pub(crate) fn lookup(place: usize, name: &str, prefer: Option<Family>, send: PendingReply) {
     let Some(desk) = desk(place) else { return };
     desk.turn(|work, out| work.lookup(name, prefer, send, out));
@@ -142,7 +141,7 @@ fn desk(place: usize) -> Option<Rc<ResolverMailbox>> {
 }
 
 impl ResolverMailbox {
-    /// Does something to the engine, and what comes of it.
+    /// Calls `act` with the engine and carries out the resulting output.
     fn turn(&self, act: impl FnOnce(&mut ResolverWork, &mut Vec<EngineOutput>)) {
         let work = &mut *self.work.borrow_mut();
         let mut out = Vec::new();
@@ -156,7 +155,7 @@ impl ResolverMailbox {
         self.changed.notify_one();
     }
 
-    /// Looks at the engine whenever it wants to be looked at.
+    /// Calls the engine whenever it has something due.
     async fn watch(self: Rc<Self>) {
         let timer = Timer::new();
         loop {
@@ -201,7 +200,7 @@ impl ResolverWork {
             Some((resolution, false)) => {
                 self.waiting.entry(resolution).or_default().push((prefer, send));
             }
-            // Dropped without an answer, which says that there is none.
+            // Dropping the sender means that there is no address.
             None => {}
         }
     }
@@ -218,19 +217,18 @@ impl ResolverWork {
                 Choice::Keep | Choice::Nothing => None,
             }
         });
-        // Who asked may be gone.
+        // The caller may have gone away.
         let _ = send.send(address);
     }
 
-    /// Sends what is to be sent, and lets those who follow a resolution that ended have what came
-    /// of it, which may lead to more.
+    /// Sends queries and passes finished resolutions to the servers and lookups that wait for them, which may produce more output.
     fn carry_out(&mut self, mut out: Vec<EngineOutput>) {
         while !out.is_empty() {
             let mut more = Vec::new();
             for output in out {
                 match output {
                     EngineOutput::Send { nameserver, id, bytes, stream } => {
-                        // At the end there is no way any more.
+                        // The transports may be gone during shutdown.
                         if let Some(way) = self.ways.get_mut(nameserver) {
                             way.send(OutgoingQuestion { id, bytes }, stream);
                         }

@@ -1,7 +1,6 @@
-//! The sockets to one name server: questions go out, answers come in. Datagrams over one connected
-//! socket; a connection, of TCP or of a socket of the system, where the section says so, and for
-//! answers that did not fit into a datagram. Both are opened when the first question comes; an idle
-//! connection is closed.
+//! The sockets of one name server. Queries use one connected datagram socket; a stream connection, over TCP or a Unix socket, is
+//! used if configured, and for answers that do not fit into a datagram. Both are opened for the first query; an idle connection is
+//! closed.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,28 +16,28 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::secure;
 
-/// A question on its way out.
+/// An outgoing query.
 pub(crate) struct OutgoingQuestion {
     pub(crate) id: u16,
     pub(crate) bytes: Arc<[u8]>,
 }
 
-/// Who hears of answers, and of questions that could not be sent.
+/// Receives answers, and queries that could not be sent.
 pub(crate) trait Hear {
-    /// Bytes came, over a connection if `stream`.
+    /// Called with received bytes; `stream` if they came over a stream connection.
     fn received(&self, nameserver: usize, bytes: &[u8], stream: bool);
-    /// A question was not sent.
+    /// Called for a query that was not sent.
     fn not_sent(&self, nameserver: usize, id: u16);
 }
 
-/// The ways to one name server.
+/// The transports of one name server.
 pub(crate) struct Ways {
     datagrams: UnboundedSender<OutgoingQuestion>,
     stream: UnboundedSender<OutgoingQuestion>,
 }
 
 impl Ways {
-    /// Ways that open when they are first used; what comes back is told to `hear`.
+    /// Returns transports that open on first use and report to `hear`.
     pub(crate) fn new<H: Hear + 'static>(
         nameserver: usize,
         server: &NameServer,
@@ -48,7 +47,7 @@ impl Ways {
         let (stream, questions) = unbounded_channel();
         tokio::task::spawn_local(stream_way(nameserver, server.clone(), hear.clone(), questions));
         let NameServerAddress::Ip(address) = server.address else {
-            // A name server of the system's sockets is asked over connections alone.
+            // A name server at a Unix socket is only queried over stream connections.
             return Self { datagrams: stream.clone(), stream };
         };
         let (datagrams, questions) = unbounded_channel();
@@ -56,9 +55,9 @@ impl Ways {
         Self { datagrams, stream }
     }
 
-    /// Sends a question.
+    /// Sends a query.
     pub(crate) fn send(&self, question: OutgoingQuestion, stream: bool) {
-        // The tasks live as long as the thread.
+        // The tasks live as long as the thread, so this cannot fail before its end.
         let _ = if stream { self.stream.send(question) } else { self.datagrams.send(question) };
     }
 }
@@ -80,7 +79,7 @@ async fn datagram_way<H: Hear>(
     hear: Rc<H>,
     mut questions: UnboundedReceiver<OutgoingQuestion>,
 ) {
-    // One byte more shows an answer that is too big.
+    // One extra byte reveals an answer that is too big.
     let mut buffer = vec![0; usize::from(size) + 1];
     let mut socket = None;
     loop {
@@ -92,7 +91,7 @@ async fn datagram_way<H: Hear>(
                     hear.received(nameserver, &buffer[..length], false);
                     continue;
                 }
-                // Nobody listens there now. The question's time runs out; the socket stays good.
+                // Nothing is listening there. The query times out; the socket remains usable.
                 TransportEvent::Answer(Err(_)) => continue,
             },
         };
@@ -111,8 +110,7 @@ async fn datagram_way<H: Hear>(
     }
 }
 
-/// A refusal that an earlier datagram met is told to the next one, which is then not sent: that one
-/// is tried again.
+/// Sends a datagram. The kernel reports the refusal of an earlier datagram on the next send, which is then not done; it is retried.
 async fn send_datagram(socket: &UdpSocket, bytes: &[u8]) -> bool {
     match socket.send(bytes).await {
         Ok(_) => true,
@@ -158,7 +156,7 @@ async fn stream_way<H: Hear + 'static>(
             },
             NameServerAddress::Ip(address) => match TcpStream::connect(address).await {
                 Ok(stream) => {
-                    // A delay of small writes is no reason not to ask.
+                    // Works without TCP_NODELAY too.
                     let _ = stream.set_nodelay(true);
                     converse(nameserver, stream, first, &hear, &mut questions).await;
                     true
@@ -179,8 +177,7 @@ async fn stream_way<H: Hear + 'static>(
     }
 }
 
-/// One connection's life: questions as they come, answers as they come, until it breaks or nothing
-/// is asked for a while.
+/// Runs one connection: sends queries and receives answers until it breaks or is idle for too long.
 async fn converse<H: Hear + 'static, S: AsyncRead + AsyncWrite + 'static>(
     nameserver: usize,
     stream: S,
@@ -210,7 +207,7 @@ async fn write_question(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> 
     framed.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
     framed.extend_from_slice(bytes);
     write.write_all(&framed).await?;
-    // What is sealed may not have left yet.
+    // Encrypted bytes may still be buffered.
     write.flush().await
 }
 

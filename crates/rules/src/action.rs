@@ -1,4 +1,4 @@
-//! What rules do, compiled.
+//! Compiled actions.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::reply::Reply;
 use crate::stage::Spoken;
 use crate::stage::{ScriptCall, Service};
 
-/// A number known now, or made at run time.
+/// A constant number, or an expression for one.
 #[derive(Debug)]
 pub(crate) enum Number {
     Fixed(i64),
@@ -37,7 +37,7 @@ pub(crate) enum RequestLinePart {
     Uri,
 }
 
-/// An end of the connection that a rule changes.
+/// The end of the connection changed by a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionEnd {
     Source,
@@ -46,7 +46,7 @@ pub(crate) enum ConnectionEnd {
     DestinationPort,
 }
 
-/// How `del-header` compares names.
+/// How `del-header` matches names.
 #[derive(Debug)]
 pub(crate) enum NameMatch {
     Exact(Name),
@@ -56,18 +56,18 @@ pub(crate) enum NameMatch {
     Regex(Regex),
 }
 
-/// What is done with the headers of a value.
+/// The operation on the headers in a binary value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BinaryHeaders {
-    /// Added, if the name begins so.
+    /// Adds headers with this name prefix.
     Add { prefix: Box<[u8]> },
-    /// Put in the place of others of the name, if the name begins so.
+    /// Replaces headers, with this name prefix.
     Set { prefix: Box<[u8]> },
-    /// Removed, where a name matches one of the value's so.
+    /// Removes headers whose name matches one in the value.
     Remove(NamesMatch),
 }
 
-/// How a name is compared with those of the value.
+/// How a name is matched against those in the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamesMatch {
     Exact,
@@ -84,7 +84,7 @@ pub(crate) enum ListChange {
     Set,
 }
 
-/// By what objects of a cache are purged.
+/// The selection of cached objects to purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PurgeBy {
     Key,
@@ -92,7 +92,7 @@ pub(crate) enum PurgeBy {
     Tag,
 }
 
-/// How a URI is brought into one form.
+/// A URI normalization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Normalizer {
     FragmentEncode,
@@ -105,7 +105,7 @@ pub(crate) enum Normalizer {
     QuerySortByName,
 }
 
-/// What is done with an entry of a stick table.
+/// A change of a stick table entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableChange {
     /// Adds to a counter.
@@ -114,17 +114,16 @@ pub(crate) enum TableChange {
     Tag,
 }
 
-/// Which counter or tag, of what is tracked with which number.
+/// A counter or tag of a tracked entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TrackedCounter {
     pub(crate) element: u8,
-    /// Whether it is `gpc0`, `gpc1` or `gpt0`, and not just that element of the array.
+    /// Whether it is `gpc0`, `gpc1` or `gpt0`, rather than just that element of the array.
     pub(crate) is_named: bool,
     pub(crate) counter: u8,
 }
 
-/// What a rule does. Rules are read one after the other, so what would make all of them large
-/// stands behind a pointer.
+/// A rule's action. Rules are scanned sequentially, so large variants are boxed to keep them all small.
 #[derive(Debug)]
 pub(crate) enum Action {
     Accept,
@@ -221,7 +220,7 @@ pub(crate) enum Action {
         timeout_ms: u64,
         in_large: bool,
     },
-    /// Waits until the client's TLS handshake is over (`wait-for-handshake`).
+    /// Waits for the end of the client's TLS handshake (`wait-for-handshake`).
     WaitForHandshake,
     Pause(Number),
     EarlyHint {
@@ -239,7 +238,7 @@ pub(crate) enum Action {
         filter: Arc<BandwidthFilter>,
         limit: Option<Box<Number>>,
         period: Option<Box<Number>>,
-        /// The key of a limit that is shared, and its table.
+        /// The key of a shared limit, and its table.
         shared: Option<Box<(Expression, Arc<Table>)>>,
     },
     Resolve {
@@ -251,12 +250,12 @@ pub(crate) enum Action {
     /// `lua.name`.
     Script(Arc<ScriptCall>),
     UseService(Service),
-    /// `send-spoe-group`: the number of what is sent among those of its proxy.
+    /// `send-spoe-group`: the number of the request among those of its proxy.
     SendSpoeGroup(usize),
     /// `mirror`.
     Mirror {
         backend: Arc<state::Proxy>,
-        /// The share of requests that are copied.
+        /// The percentage of requests that are copied.
         percent: u8,
     },
     /// `cache-use`.
@@ -279,7 +278,7 @@ pub(crate) enum Action {
         key: Box<Expression>,
         table: Arc<Table>,
     },
-    /// Changes what is tracked.
+    /// Changes a tracked entry.
     ChangeEntry {
         change: TableChange,
         counted: TrackedCounter,

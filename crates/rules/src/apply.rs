@@ -1,4 +1,4 @@
-//! Doing what an action says.
+//! Executes actions.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,34 +15,33 @@ use crate::reply::{Content, Reply};
 use crate::stage::{Final, Hold, Stage};
 use crate::tables::{self, Tracking};
 
-/// What came of an action.
+/// The result of an action.
 pub(crate) enum Applied {
-    /// Done: the next rule.
+    /// Done; continue with the next rule.
     Next,
-    /// A rewrite that could not be made.
+    /// A rewrite failed.
     Failed,
     /// `strict-mode`.
     Strict(bool),
-    /// Its expression needs more bytes.
+    /// The action's expression needs more bytes.
     Wait,
     Accept,
     Hold(Hold),
     Final(Final),
 }
 
-/// Takes the action if all that it changes is a variable, and says whether it did: that needs no
-/// stage to itself, so a row of such rules shares one view.
+/// Executes the action if it only changes a variable, and returns whether it did: such actions need no exclusive access to the
+/// stage, so that a sequence of them shares one view.
 #[inline]
 pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     match action {
         Action::SetVar { var, conditions, value } => {
-            // Looked at where it lies: a value that is moved costs more than setting the variable.
+            // Used in place: moving a value costs more than setting the variable.
             match &value.eval(env) {
                 Some(value) if conditions.allow(env, var, value) => {
                     var.set(env, value);
                 }
-                // As in HAProxy what may still come is not waited for here: another rule may ask
-                // for that.
+                // As in HAProxy this does not wait for bytes that may still arrive: another rule may do that.
                 Some(_) | None => {}
             }
         }
@@ -60,7 +59,7 @@ pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     true
 }
 
-/// Takes any other action.
+/// Executes any other action.
 pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
     match action {
         Action::Accept => return Applied::Accept,
@@ -88,7 +87,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::PurgeCache { store, by, what } => {
             let mut text = Scratch::new();
             what.render(&stage.env(), &mut text);
-            // Without a name nothing is meant, least of all everything.
+            // An empty name selects nothing, rather than everything.
             if !text.is_empty() {
                 store.purge(&match by {
                     PurgeBy::Key => cache::Purge::Key(&text),
@@ -175,7 +174,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             if let Some(shared) = shared {
                 entry = tables::shared_entry(stage, &shared.0, &shared.1);
                 if entry.is_none() {
-                    // Without a key, or room for it, there is nothing to share.
+                    // Without a key, or room for it, the limit is not shared.
                     return Applied::Next;
                 }
             }
@@ -208,7 +207,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
             Some(made)
         }
         Action::BinaryHeaders { value, .. } => {
-            // Nothing is changed by a value that is not there.
+            // A missing value changes nothing.
             match value.eval(&stage.env()).and_then(Value::into_bin) {
                 Some(bytes) => Some(bytes.into_scratch()),
                 None => return Applied::Next,
@@ -314,7 +313,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
                     None => transaction.request.set_target(&target),
                 },
                 Ok(None) => true,
-                // A target that cannot be understood is the client's fault.
+                // An unintelligible target is the client's fault.
                 Err(()) => return Applied::Final(Final::Deny(Arc::new(Reply::page(400)))),
             }
         }
@@ -326,7 +325,7 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
     if done { Applied::Next } else { Applied::Failed }
 }
 
-/// A rule that wrote the request's authority or its `Host` wrote both.
+/// Keeps the request's authority and `Host` in sync after a rule changed either.
 fn keep_host(request: &mut Head, action: &Action, bytes: &[u8]) {
     match action {
         Action::AddHeader { name, .. } => authority::target_follows(request, name, bytes),
@@ -463,7 +462,7 @@ pub(crate) fn replace_header(
     done
 }
 
-/// Replaces the values of a comma-separated line one by one; says whether any matched.
+/// Replaces the matching values of a comma-separated line; returns whether any matched.
 fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>) -> bool {
     let mut changed = false;
     let base = line.as_ptr() as usize;
@@ -476,7 +475,7 @@ fn replace_values(line: &[u8], regex: &Regex, template: &[u8], out: &mut Vec<u8>
         out.extend_from_slice(before.trim_ascii_end());
         if regex.expand(value, template, out) {
             changed = true;
-            // The blanks around a value go with it.
+            // Blanks around a value belong to it.
             copied += line[copied..].len() - line[copied..].trim_ascii_start().len();
         } else {
             out.truncate(length);

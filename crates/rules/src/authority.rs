@@ -1,10 +1,9 @@
-//! Keeps a request's two words about its host the same: the authority of a target in absolute form,
-//! and `Host` (RFC 9112, 3.2.2). Whichever a rule writes, the other follows, as in HAProxy: a
-//! server behind us may read either.
+//! Keeps the authority of a target in absolute form and `Host` equal (RFC 9112, 3.2.2). When a rule changes one, the other is
+//! updated, as in HAProxy, since a server may read either.
 
 use http::{Head, KnownName, uri};
 
-/// The target was written: `Host` follows its authority, if it has one.
+/// Updates `Host` after a change of the target, if that has an authority.
 pub(crate) fn host_follows(head: &mut Head) {
     let authority = uri::split(head.target()).host_port().to_vec();
     let first = head.indices(&KnownName::Host.into()).next();
@@ -14,8 +13,7 @@ pub(crate) fn host_follows(head: &mut Head) {
     }
 }
 
-/// The header `name` was given `value`: if that is `Host`, the authority of the target follows, if
-/// it has one.
+/// Updates the target's authority, if it has one, after the header `name` was set to `value`, if that is `Host`.
 pub(crate) fn target_follows(head: &mut Head, name: &[u8], value: &[u8]) {
     if !name.eq_ignore_ascii_case(b"host") {
         return;

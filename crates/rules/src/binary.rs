@@ -1,6 +1,5 @@
-//! Headers by the dozen, from one binary value: `add-headers-bin`, `set-headers-bin`,
-//! `del-headers-bin` (manual, 4.3). The value has names and values, or names alone, each behind its
-//! length, up to an empty name or its end.
+//! Bulk changes of headers from one binary value: `add-headers-bin`, `set-headers-bin`, `del-headers-bin` (manual, 4.3). The value
+//! contains names and values, or only names, each preceded by its length, and ends with an empty name or at its end.
 
 use diag::Diagnostic;
 use http::{Head, Name};
@@ -17,7 +16,7 @@ const METHODS: [(&str, NamesMatch); 4] = [
     ("sub", NamesMatch::Within),
 ];
 
-/// Reads the arguments of the three actions.
+/// Parses the arguments of the three actions.
 pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnostic> {
     let value = context.expression()?;
     let change = if context.row.name == "del-headers-bin" {
@@ -42,8 +41,7 @@ pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnos
     Ok(Action::BinaryHeaders { change, value: Box::new(value) })
 }
 
-/// Changes `head` as `packed` says, within `limit` bytes; says whether all of it could be done.
-/// What cannot be read ends it there.
+/// Applies `packed` to `head`, within `limit` bytes; returns whether everything could be applied. Stops at malformed data.
 pub(crate) fn apply(change: &BinaryHeaders, head: &mut Head, mut packed: &[u8], limit: usize) -> bool {
     let mut done = true;
     while let Some(name) = take_text(&mut packed).filter(|name| !name.is_empty()) {
@@ -62,7 +60,7 @@ pub(crate) fn apply(change: &BinaryHeaders, head: &mut Head, mut packed: &[u8], 
         let (added, replaces) = (name.len() + value.len() + 4, matches!(change, BinaryHeaders::Set { .. }));
         let known = Name::new(name);
         let fits = head.fits(limit, added, |head| if replaces { head.lines_len(&known) } else { 0 });
-        // A name that is no token would tear the message apart.
+        // A name that is not a token would corrupt the message.
         if !fits || !http::is_token(name) {
             done = false;
             continue;

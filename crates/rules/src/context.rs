@@ -1,4 +1,4 @@
-//! What the table of actions is made of: rule sets, rows, and what the parser of a row sees.
+//! The building blocks of the action table: rule sets, rows, and the context of a row's parser.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub enum Ruleset {
 }
 
 impl Ruleset {
-    /// The words that begin its rules.
+    /// The keyword that begins its rules.
     pub fn name(self) -> &'static str {
         match self {
             Self::TcpConnection => "tcp-request connection",
@@ -40,12 +40,12 @@ impl Ruleset {
         }
     }
 
-    /// Whether its rules look at HTTP messages.
+    /// Whether its rules process HTTP messages.
     pub fn is_http(self) -> bool {
         matches!(self, Self::HttpRequest | Self::HttpResponse | Self::HttpAfterResponse)
     }
 
-    /// Where the expressions of its rules stand.
+    /// The place of expressions in its rules.
     pub fn place(self) -> Place {
         match self {
             Self::TcpConnection => Place::TcpConnection,
@@ -57,7 +57,7 @@ impl Ruleset {
         }
     }
 
-    /// All of them.
+    /// All rule sets.
     pub const ALL: [Self; 7] = [
         Self::TcpConnection,
         Self::TcpSession,
@@ -69,35 +69,35 @@ impl Ruleset {
     ];
 }
 
-/// One action.
+/// A row of the action table.
 pub struct ActionRow {
-    /// Its name, without what stands in parentheses.
+    /// The name, without parentheses.
     pub name: &'static str,
-    /// What follows the name.
+    /// The arguments.
     pub arguments: &'static str,
-    /// The sets it may stand in, a bit each.
+    /// The rule sets that allow it, one bit each.
     pub sets: u8,
-    /// What it does.
+    /// A one-line description.
     pub doc: &'static str,
-    /// Reads its arguments.
+    /// Parses its arguments.
     pub(crate) parse: Parse,
-    /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
+    /// Whether more characters may follow the name (`track-sc0`, `lua.name`).
     pub prefix: bool,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
 }
 
-/// What an action's parser sees.
+/// The context of an action's parser.
 pub(crate) struct Context<'c, 'w, 's> {
     pub(crate) set: Ruleset,
     pub(crate) row: &'static ActionRow,
-    /// The action's own word, parentheses included.
+    /// The action's word, including parentheses.
     pub(crate) word: Word<'w>,
     pub(crate) words: &'c mut Words<'w>,
     pub(crate) scope: &'c Scope<'s>,
 }
 
-/// What an action's parser gives.
+/// The result of an action's parser.
 pub(crate) type Parsed = Result<Action, Diagnostic>;
 
 /// An action's parser.
@@ -120,7 +120,7 @@ impl<'w> Context<'_, 'w, '_> {
         format!("usage: {} {name}{gap}{arguments}", self.set.name())
     }
 
-    /// The next word, unless it begins the condition.
+    /// Takes the next word, unless it begins the condition.
     pub(crate) fn need(&mut self, what: &str) -> Result<Word<'w>, Diagnostic> {
         match self.words.peek() {
             Some(word) if !matches!(word.text, "if" | "unless") => {
@@ -143,7 +143,7 @@ impl<'w> Context<'_, 'w, '_> {
         Expression::compile(self.words, self.scope)
     }
 
-    /// What stands in the parentheses of the action's word, and where.
+    /// The text in the parentheses of the action's word, and its location.
     pub(crate) fn parenthesised(&self) -> Result<(&'w str, Span), Diagnostic> {
         let text = self.word.text;
         let inner =
@@ -165,7 +165,7 @@ impl<'w> Context<'_, 'w, '_> {
             .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))
     }
 
-    /// A time, or an expression that gives milliseconds.
+    /// Takes a time, or an expression for milliseconds.
     pub(crate) fn time_or_expression(&mut self) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a time or an expression")) };
         if word.text.starts_with(|first: char| first.is_ascii_digit()) {
@@ -175,7 +175,7 @@ impl<'w> Context<'_, 'w, '_> {
         Ok(Number::Made(self.expression()?))
     }
 
-    /// A time above 0, or an expression that gives milliseconds.
+    /// Takes a time above 0, or an expression for milliseconds.
     pub(crate) fn positive_time_or_expression(&mut self, rule: &str) -> Result<Number, Diagnostic> {
         let span = self.words.span();
         match self.time_or_expression()? {
@@ -186,7 +186,7 @@ impl<'w> Context<'_, 'w, '_> {
         }
     }
 
-    /// A size, or an expression that gives bytes.
+    /// Takes a size, or an expression for bytes.
     pub(crate) fn size_or_expression(&mut self) -> Result<Number, Diagnostic> {
         let Some(word) = self.words.peek() else { return Err(self.usage("a size or an expression")) };
         if word.text.starts_with(|first: char| first.is_ascii_digit()) {
@@ -225,7 +225,7 @@ impl<'w> Context<'_, 'w, '_> {
     }
 }
 
-/// HAProxy's text for missing arguments of an action, if it has one.
+/// HAProxy's message for missing arguments of an action, if there is one.
 fn missing_arguments(set: Ruleset, action: &str) -> Option<&'static str> {
     Some(match action {
         "add-acl" | "del-acl" | "del-map" | "strict-mode" => "expects exactly 1 arguments",

@@ -1,6 +1,6 @@
-//! Edits of a head that rules make by other words than actions do: those of scripts.
+//! Edits of a head by scripts.
 //!
-//! They are the actions' own edits, with the actions' limits. Called by `proxy`.
+//! They are the same edits as those of actions, with the same limits. Called by `proxy`.
 
 use http::Name;
 use sample::Transaction;
@@ -15,32 +15,32 @@ use crate::authority;
 pub enum Edit<'a> {
     /// Adds a line.
     Add(Side, &'a [u8], &'a [u8]),
-    /// Puts a line in the place of all of its name.
+    /// Replaces all lines of a name by one.
     Set(Side, &'a [u8], &'a [u8]),
     /// Removes all lines of a name.
     Remove(Side, &'a [u8]),
-    /// Replaces what an expression matches in the lines of a name, or in each of their values.
+    /// Replaces the matches of an expression in the lines of a name, or in each of their values.
     Replace {
-        /// Of which message.
+        /// The message to change.
         side: Side,
-        /// The lines' name.
+        /// The name of the lines.
         name: &'a [u8],
-        /// What is looked for.
+        /// The expression to search for.
         regex: &'a Regex,
-        /// What is put in its place, with `\1` and so on.
+        /// The replacement, with `\1` and so on.
         with: &'a [u8],
-        /// Whether values between commas are looked at one by one.
+        /// Whether comma-separated values are matched individually.
         each_value: bool,
     },
     /// The request's method.
     Method(&'a [u8]),
     /// The request's path.
     Path(&'a [u8]),
-    /// What stands behind `?`.
+    /// The query string.
     Query(&'a [u8]),
     /// The request's target.
     Uri(&'a [u8]),
-    /// The response's status, and the words behind it.
+    /// The response's status and reason.
     Status(u16, Option<&'a [u8]>),
 }
 
@@ -53,7 +53,7 @@ pub enum Side {
 }
 
 impl Edit<'_> {
-    /// Of which message the head is changed.
+    /// The message whose head is changed.
     pub fn side(&self) -> Side {
         match self {
             Self::Add(side, ..)
@@ -65,7 +65,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Makes it, if the head stays within `limit` bytes; says whether it did.
+    /// Applies the edit if the head stays within `limit` bytes; returns whether it did.
     pub fn make(&self, transaction: &mut Transaction, limit: usize) -> bool {
         let side = self.side();
         let head = match side {
@@ -108,7 +108,7 @@ impl Edit<'_> {
         done
     }
 
-    /// Whoever wrote the request's authority or its `Host` wrote both.
+    /// Keeps the request's authority and `Host` in sync after either was changed.
     fn keep_host(&self, transaction: &mut Transaction) {
         let request = &mut transaction.request;
         match self {

@@ -1,6 +1,6 @@
-//! Texts of the configuration that are kept for as long as the process lives.
+//! Interned strings of the configuration.
 
-/// One copy of a text for as long as the process lives: for names of the configuration, which are few.
+/// Interns a string for the lifetime of the process: for names in the configuration, which are few.
 pub(crate) fn intern(file: String) -> &'static str {
     use std::collections::HashSet;
     use std::sync::Mutex;

@@ -1,9 +1,8 @@
 //! Actions and the evaluation of rule sets (configuration manual, 4.3 and 4.4).
 //!
-//! A rule is an action with a condition, compiled once ([`compile`]). Running a set changes the
-//! session and the transaction; whatever needs a socket or time is handed back to the caller
-//! ([`RuleOutcome`]), who does it and goes on with the next rule. Called by `proxy`; compiled by
-//! `config`.
+//! A rule is an action with a condition, compiled once ([`compile`]). Running a set changes the session and the transaction;
+//! actions that need a socket or time are returned to the caller ([`RuleOutcome`]), which performs them and continues with the next
+//! rule. Called by `proxy`; compiled by `config`.
 
 #![forbid(unsafe_code)]
 

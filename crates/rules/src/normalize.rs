@@ -1,12 +1,10 @@
-//! `normalize-uri` (configuration manual, 4.4): bringing equivalent URIs into one form (RFC 3986,
-//! section 6).
+//! `normalize-uri` (configuration manual, 4.4): normalization of URIs (RFC 3986, section 6).
 
 use http::uri;
 
 use crate::action::Normalizer;
 
-/// The target in its normal form: `None` when it is that already; an error when it is malformed and
-/// the normalizer is strict.
+/// Normalizes the target: returns `None` if it is already normalized; an error if it is malformed and the normalizer is strict.
 pub(crate) fn normalize(target: &[u8], normalizer: Normalizer) -> Result<Option<Vec<u8>>, ()> {
     let parts = uri::split(target);
     let Some(pathq) = parts.pathq() else { return Ok(None) };
@@ -64,8 +62,7 @@ fn strip_dots(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Takes each `..` off with the segment before it; those that would leave the root stay unless
-/// `full`.
+/// Removes each `..` together with the segment before it; those that would leave the root stay unless `full` is set.
 fn strip_dotdots(path: &[u8], full: bool) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = path.split(|&byte| byte == b'/').peekable();
@@ -92,7 +89,7 @@ fn hex(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Rewrites percent-encodings: decodes unreserved characters, or writes the digits in upper case.
+/// Rewrites percent-encodings: decodes unreserved characters, or converts the digits to upper case.
 fn percent(text: &[u8], strict: bool, decode: bool) -> Result<Vec<u8>, ()> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -128,7 +125,7 @@ fn percent(text: &[u8], strict: bool, decode: bool) -> Result<Vec<u8>, ()> {
 
 fn sort_query(query: &[u8]) -> Vec<u8> {
     let Some(pairs) = query.strip_prefix(b"?") else { return query.to_vec() };
-    // A trailing `&` ends the last parameter.
+    // A trailing `&` terminates the last parameter.
     let pairs = pairs.strip_suffix(b"&").unwrap_or(pairs);
     let mut pairs: Vec<&[u8]> = pairs.split(|&byte| byte == b'&').collect();
     let name = |pair: &&[u8]| pair.split(|&byte| byte == b'=').next().unwrap_or_default().to_vec();

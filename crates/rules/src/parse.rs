@@ -1,4 +1,4 @@
-//! Reading the arguments of actions. Each function stands in a row of the table.
+//! Parses the arguments of actions. Each function belongs to a row of the table.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(crate) fn redirect(context: &mut Context<'_, '_, '_>) -> Parsed {
     let start = context.words.span();
     let redirect = Redirect::compile(context.words, context.scope, true)?;
     if context.set == Ruleset::HttpResponse && !redirect.is_location() {
-        // What the others are made from is the request.
+        // The other types are derived from the request.
         return Err(Diagnostic::alert("a redirect in a response takes `location` only")
             .at(start)
             .haproxy("response only supports redirect type 'location'."));
@@ -96,9 +96,8 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SilentDrop { rst_ttl })
 }
 
-/// Refuses a variable of a parent stream, which cannot be changed, and warns of one of a request
-/// where there is none yet: HAProxy takes such rules (as the example at `concat` of its manual has
-/// them), and they set nothing.
+/// Refuses a variable of a parent stream, which cannot be changed, and warns about a request variable before there is a request:
+/// HAProxy accepts such rules (as in the example at `concat` in its manual), and they have no effect.
 fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span) -> Result<(), Diagnostic> {
     match var {
         Var::Parent => {
@@ -248,8 +247,8 @@ pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {
-    // Tasks of a worker take turns; there is no order among them that this could change. HAProxy
-    // itself only promises an effect "against the other requests being processed at the same time".
+    // The tasks of a worker run in turn, in an order that this could not change. HAProxy itself only promises an effect "against
+    // the other requests being processed at the same time".
     context.number_or_expression(-1024, 1024)?;
     Ok(Action::Nothing)
 }
@@ -403,7 +402,7 @@ pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = rewrite::header_name(context)?;
     let value = context.format("a value", FormatFor::Header)?;
     if ["content-length", "transfer-encoding"].iter().any(|known| name.text.eq_ignore_ascii_case(known)) {
-        // HAProxy is silent and sends it, which RFC 9110 (15.2) rules out: behaviour differs.
+        // HAProxy sends it silently, although RFC 9110 (15.2) rules it out: behaviour differs.
         let warning =
             Diagnostic::warning(format!("`{}` is not sent in a 103 response", name.text)).tolerated();
         context.scope.names.warn(warning.at(name.span).label("such a response has no body"));
@@ -420,7 +419,7 @@ pub(crate) fn expect_netscaler(context: &mut Context<'_, '_, '_>) -> Parsed {
     layer4(context).map(|()| Action::ExpectNetscaler)
 }
 
-/// The one layer at which headers of proxies are expected.
+/// The only layer at which PROXY headers are expected.
 fn layer4(context: &mut Context<'_, '_, '_>) -> Result<(), Diagnostic> {
     let word = context.need("`layer4`")?;
     if word.text == "layer4" { Ok(()) } else { Err(wrong(word, "layer", &["layer4"])) }

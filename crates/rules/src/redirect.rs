@@ -5,7 +5,7 @@ use http::{Head, KnownName, uri};
 use sample::format::{Format, FormatFor};
 use sample::{Env, Scope, Scratch, Word, Words};
 
-/// How the location is made.
+/// How the location is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocationForm {
     Location,
@@ -13,7 +13,7 @@ enum LocationForm {
     Scheme,
 }
 
-/// A redirect, compiled.
+/// A compiled redirect.
 #[derive(Debug)]
 pub struct Redirect {
     form: LocationForm,
@@ -35,16 +35,15 @@ enum Cookie {
 const CODES: [u16; 5] = [301, 302, 303, 307, 308];
 
 impl Redirect {
-    /// Whether it names the whole location by itself.
+    /// Whether it gives the whole location.
     pub(crate) fn is_location(&self) -> bool {
         self.form == LocationForm::Location
     }
 
-    /// Compiles the words behind `redirect`. The proxy keyword takes plain text, the rule
-    /// (`formats`) log formats.
+    /// Compiles the words after `redirect`. The proxy keyword takes plain text, the rule (`formats`) log formats.
     ///
     /// # Errors
-    /// A form, code or option that is not known; nothing to redirect to.
+    /// An unknown form, code or option; no target.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>, formats: bool) -> Result<Self, Diagnostic> {
         let start = words.span();
         let (mut target, mut code, mut cookie) = (None, 302, None);
@@ -109,7 +108,7 @@ impl Redirect {
         self.ignore_empty
     }
 
-    /// Whether its rule is to be skipped, because the location is empty (`ignore-empty`).
+    /// Whether its rule is skipped because the location is empty (`ignore-empty`).
     pub(crate) fn is_void(&self, env: &Env<'_>) -> bool {
         if !self.ignore_empty || self.form != LocationForm::Location {
             return false;
@@ -119,7 +118,7 @@ impl Redirect {
         location.is_empty()
     }
 
-    /// Makes the answer.
+    /// Builds the response.
     pub(crate) fn render(&self, env: &Env<'_>, head: &mut Head) {
         let mut location = Scratch::new();
         let request = env.transaction.map(|transaction| &transaction.request);
@@ -177,7 +176,7 @@ impl Redirect {
             location.push(b'?');
             location.extend_from_slice(query);
         }
-        // Behind a query too, as HAProxy does: the option is meant to stand beside `drop-query`.
+        // Even after a query, as in HAProxy: the option is meant to be combined with `drop-query`.
         if self.append_slash && location.last() != Some(&b'/') {
             location.push(b'/');
         }

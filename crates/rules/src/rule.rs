@@ -1,4 +1,4 @@
-//! Rules, sets of them, and running a set.
+//! Rules, rule sets, and their evaluation.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::stage::{Final, RuleOutcome, Stage};
 use crate::table::{find, unknown as unknown_action};
 use crate::wording;
 
-/// An action and when it is taken.
+/// An action with its condition.
 #[derive(Debug)]
 pub struct Rule {
     step: RuleStep,
     position: Position,
 }
 
-/// What of a rule is looked at whenever its set is run.
+/// The part of a rule needed for every evaluation.
 #[derive(Debug)]
 struct RuleStep {
     condition: Option<Condition>,
@@ -35,7 +35,7 @@ struct RuleStep {
 type Position = (&'static str, u32);
 
 impl Rule {
-    /// Whether no rule behind it is ever looked at: it ends the evaluation and has no condition.
+    /// Whether no rule after it is ever evaluated: it ends the evaluation and has no condition.
     pub fn ends_unconditionally(&self) -> bool {
         let ends = match &self.step.action {
             Action::Accept | Action::Deny(_) | Action::Tarpit(_) | Action::Return(_) | Action::Auth(_) => {
@@ -47,7 +47,7 @@ impl Rule {
         self.step.condition.is_none() && ends
     }
 
-    /// The slot that it captures into.
+    /// The capture slot that it fills.
     pub fn capture_slot(&self) -> Option<CaptureSlot> {
         match self.step.action {
             Action::Capture { slot, .. } => Some(slot),
@@ -60,12 +60,12 @@ impl Rule {
 #[derive(Debug, Default)]
 pub struct RuleSet {
     steps: Vec<RuleStep>,
-    /// Where each stands.
+    /// The location of each rule.
     positions: Vec<Position>,
 }
 
 impl RuleSet {
-    /// A set of these rules.
+    /// Creates a set of these rules.
     pub fn new(rules: Vec<Rule>) -> Self {
         let (steps, positions) = rules.into_iter().map(|rule| (rule.step, rule.position)).unzip();
         Self { steps, positions }
@@ -77,29 +77,28 @@ impl RuleSet {
         self.positions.push(rule.position);
     }
 
-    /// Whether there is no rule.
+    /// Whether the set has no rules.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether one of them goes on in HTTP mode (`switch-mode`).
+    /// Whether any rule switches to HTTP mode (`switch-mode`).
     pub fn switches_mode(&self) -> bool {
         self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode(_)))
     }
 
-    /// Whether one of them marks packets (`set-fc-mark`, `set-bc-mark`), which takes a right of its
-    /// own.
+    /// Whether any rule marks packets (`set-fc-mark`, `set-bc-mark`), which requires a capability.
     pub fn sets_marks(&self) -> bool {
         self.steps.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Runs the rules from number `start` on. The number returned is where to go on afterwards.
+    /// Runs the rules from number `start` on. The returned number is where to continue.
     pub fn run(&self, stage: &mut Stage<'_>, start: usize) -> (RuleOutcome, usize) {
         let mut strict = true;
         if let Some(transaction) = &mut stage.transaction {
@@ -117,7 +116,7 @@ impl RuleSet {
                 Ok(None) => return (RuleOutcome::Done, self.steps.len()),
                 Err(number) => {
                     self.wait_for(number, stage);
-                    // From the beginning: what rules before it looked for may be there by then.
+                    // Starts over: the data that earlier rules looked for may have arrived by then.
                     return (RuleOutcome::Wait, 0);
                 }
             };
@@ -154,16 +153,16 @@ impl RuleSet {
         }
     }
 
-    /// Notes the rule that the caller waits for before it goes on.
+    /// Records the rule that the caller waits for.
     fn wait_for(&self, number: usize, stage: &mut Stage<'_>) {
         if let Some(transaction) = &mut stage.transaction {
             transaction.waiting_rule = Some(self.positions[number]);
         }
     }
 
-    /// The first rule from number `start` on whose condition holds and which does more than change
-    /// a variable; an error is the number of one that must wait. Conditions change nothing, and
-    /// variables change without the view being given up, so one view serves all of these rules.
+    /// The first rule from number `start` on with a matching condition and an action that is not just a variable change; an error
+    /// is the number of a rule that must wait. Conditions change nothing, and variables can be set through the view, so one view
+    /// serves all of these rules.
     fn next_beyond_variables(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
         let env = stage.env();
         for (number, rule) in self.steps.iter().enumerate().skip(start) {
@@ -180,7 +179,7 @@ impl RuleSet {
     }
 }
 
-/// Counts it for the frontend and its listener, and for the backend and server if they are known.
+/// Counts a failed rewrite for the frontend and its listener, and for the backend and server if known.
 fn count_failed_rewrite(stage: &Stage<'_>) {
     stage.session.frontend.frontend.mine().traffic.failed_rewrites.add(1);
     if let Some(listener) = stage.session.listener.mine() {
@@ -195,10 +194,10 @@ fn count_failed_rewrite(stage: &Stage<'_>) {
     }
 }
 
-/// Compiles the words of one rule that stand behind the set's name: action, arguments, condition.
+/// Compiles the words of a rule after the set's name: action, arguments, condition.
 ///
 /// # Errors
-/// An unknown action (with the nearest known one), one that is not allowed in this set, and whatever is wrong with its arguments or condition.
+/// An unknown action (with the most similar one), an action not allowed in this set, and errors in its arguments or condition.
 pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let Some(word) = words.next() else {
         return Err(Diagnostic::alert(format!("`{0}` expects an action", set.name()))
@@ -222,10 +221,10 @@ pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result
     Ok(finish(action, condition, scope, word.span))
 }
 
-/// Compiles the words behind the proxy keyword `redirect`.
+/// Compiles the words after the proxy keyword `redirect`.
 ///
 /// # Errors
-/// Whatever is wrong with its arguments or condition.
+/// Errors in its arguments or condition.
 pub fn compile_redirect(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let span = words.span();
     let before = format!("error detected in {} while parsing redirect rule : ", wording::owner(scope));
@@ -237,8 +236,7 @@ pub fn compile_redirect(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule
 
 fn finish(action: Action, condition: Option<Condition>, scope: &Scope<'_>, span: diag::Span) -> Rule {
     let (file, line) = scope.names.position(span);
-    // A plan lives as long as the process, give or take a reload: its file names are few and never
-    // freed.
+    // File names are few and a plan lives about as long as the process, so they are never freed.
     let position = (intern(file), line);
     Rule { step: RuleStep { condition, action }, position }
 }

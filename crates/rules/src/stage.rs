@@ -1,4 +1,4 @@
-//! What rules are run on, and what comes of it.
+//! The input of a rule set's evaluation, and its outcome.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use state::resolvers::ResolversSection;
 
 use crate::reply::Reply;
 
-/// What a set of rules is run on.
+/// The input of a rule set's evaluation.
 pub struct Stage<'a> {
     /// The process.
     pub process: &'a Process,
-    /// The client's connection.
+    /// The client connection.
     pub session: &'a Session,
     /// The request; `None` before there is one.
     pub transaction: Option<&'a mut Transaction>,
@@ -22,22 +22,20 @@ pub struct Stage<'a> {
     pub request_bytes: &'a [u8],
     /// See [`Env::response_bytes`].
     pub response_bytes: &'a [u8],
-    /// The longest that a head may become by rewriting: what its body leaves of a buffer
-    /// (`tune.bufsize`).
+    /// The maximum size of a head after rewriting: the part of a buffer that its body leaves (`tune.bufsize`).
     pub longest_head: usize,
     /// See [`Env::sockets`].
     pub sockets: Option<&'a dyn sample::Sockets>,
     /// See [`Env::complete`].
     pub complete: bool,
-    /// Whether an entry that a rule begins to track counts the request at once. Rules on content
-    /// count it when they have let it pass.
+    /// Whether an entry counts the request as soon as a rule tracks it. For content rules it is counted once they have accepted it.
     pub counts_requests: bool,
-    /// Milliseconds of the monotonic clock.
+    /// The monotonic clock in milliseconds.
     pub now_ms: u64,
 }
 
 impl Stage<'_> {
-    /// The view that expressions get.
+    /// The environment for expressions.
     pub(crate) fn env(&self) -> Env<'_> {
         Env {
             session: Some(self.session),
@@ -51,122 +49,120 @@ impl Stage<'_> {
     }
 }
 
-/// How running a set ended.
+/// The outcome of running a set.
 #[derive(Debug)]
 pub enum RuleOutcome {
-    /// All rules were looked at.
+    /// All rules were evaluated.
     Done,
-    /// A rule let it pass: the rest of the set is not looked at.
+    /// A rule accepted the message: the rest of the set is skipped.
     Accept,
-    /// A condition needs bytes that are not here yet: run again from the same rule.
+    /// A condition needs more bytes: run again from the same rule.
     Wait,
-    /// Something is to be done before the next rule.
+    /// The caller must do something before the next rule.
     Hold(Hold),
     /// A rule ended it.
     Final(Final),
 }
 
-/// What the caller does before it goes on.
+/// An operation that the caller performs before continuing.
 #[derive(Debug, Clone)]
 pub enum Hold {
-    /// Waits for this many bytes of the body (0: for all of it), at most so long.
+    /// Waits for this many bytes of the body (0: all of it), up to a time limit.
     Body {
         /// Bytes.
         at_least: usize,
         /// Milliseconds.
         timeout_ms: u64,
-        /// Whether a large buffer holds what a usual one does not (`tune.bufsize.large`).
+        /// Whether to use a large buffer if a regular one is too small (`tune.bufsize.large`).
         in_large: bool,
     },
-    /// Waits until the client's TLS handshake is over.
+    /// Waits for the end of the client's TLS handshake.
     Handshake,
-    /// Waits so many milliseconds.
+    /// Pauses for that many milliseconds.
     Pause(u64),
-    /// Sends these bytes, a whole interim response.
+    /// Sends these bytes, a complete interim response.
     EarlyHint(Box<[u8]>),
     /// Expects a PROXY header first (`tcp-request connection expect-proxy layer4`).
     ExpectProxy,
     /// Expects a NetScaler Client IP header first
     /// (`tcp-request connection expect-netscaler-cip layer4`).
     ExpectNetscaler,
-    /// The connection is to become one of this server's, once what comes before the first request is
-    /// over (`attach-srv`).
+    /// Turns the connection into one of this server's, after the preamble and before the first request (`attach-srv`).
     Attach {
         /// The server.
         server: Arc<state::Server>,
-        /// The name that requests ask for; empty for none.
+        /// The name for selecting the connection; empty for none.
         name: Box<[u8]>,
     },
-    /// Sets the type of service of what goes to the client.
+    /// Sets the type of service of packets to the client.
     Tos(u32),
-    /// Sets the firewall mark of what goes to the client.
+    /// Sets the firewall mark of packets to the client.
     Mark(u32),
-    /// Writes a log line now (`do-log`).
+    /// Writes a log line (`do-log`).
     Log {
         /// The rule set.
         origin: LogOrigin,
-        /// `profile`: instead of those of the loggers.
+        /// `profile`: used instead of the loggers' profiles.
         profile: Option<Arc<LogProfile>>,
     },
-    /// Runs a function of a script (`lua.name`).
+    /// Runs a script function (`lua.name`).
     Script(Arc<ScriptCall>),
-    /// Looks for what answers the request in a cache (`cache-use`).
+    /// Looks up a response in a cache (`cache-use`).
     UseCache {
-        /// Where.
+        /// The cache's store.
         store: Arc<cache::Store>,
-        /// Whether hints that are known may be sent.
+        /// Whether known hints may be sent.
         hints: bool,
     },
-    /// Keeps the response in a cache, if that may be (`cache-store`).
+    /// Stores the response in a cache, if permitted (`cache-store`).
     StoreInCache(Arc<cache::Store>),
-    /// Sends a copy of so many requests of a hundred to another backend (`mirror`), once this one is
-    /// ready to leave.
+    /// Sends copies of a percentage of the requests to another backend (`mirror`), once the request is ready to be sent.
     Mirror {
         /// The backend.
         backend: Arc<state::Proxy>,
-        /// The share of requests.
+        /// The percentage of requests.
         percent: u8,
     },
-    /// Sends messages to an agent and waits for its answer (`send-spoe-group`): the number of what is
-    /// sent among those of the rule's proxy.
+    /// Sends messages to an SPOE agent and waits for its response (`send-spoe-group`): the number of the request among those of the
+    /// rule's proxy.
     SendSpoeGroup(usize),
-    /// Finds the address of a name and puts it into a variable (`do-resolve`).
+    /// Resolves a name and stores the address in a variable (`do-resolve`).
     Resolve {
-        /// Whose name servers are asked.
+        /// The section with the name servers.
         section: Arc<ResolversSection>,
         /// The host.
         name: Box<str>,
-        /// The family that is asked for first.
+        /// The preferred address family.
         prefer: Option<Family>,
-        /// Where the address goes; it stays as it is when there is none.
+        /// The variable, which is unchanged if there is no address.
         var: Var,
     },
 }
 
-/// A function of a script, and the words behind its name.
+/// A script function with its argument words.
 #[derive(Debug)]
 pub struct ScriptCall {
     /// The function.
     pub function: Arc<dyn sample::script::Function>,
     /// The words.
     pub words: Vec<Box<str>>,
-    /// How logs name it.
+    /// Its name in logs.
     pub shown: &'static str,
 }
 
-/// A service that answers requests (`use-service`).
+/// A service that responds to requests (`use-service`).
 #[derive(Debug, Clone)]
 pub enum Service {
-    /// A function of a script.
+    /// A script function.
     Script(Arc<ScriptCall>),
     /// `prometheus-exporter`.
     PrometheusExporter,
 }
 
-/// What a stream of TCP goes on as (`switch-mode http [proto <name>]`).
+/// The protocol for a TCP stream after `switch-mode http [proto <name>]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spoken {
-    /// HTTP/2 where its preface is found, else HTTP/1.
+    /// HTTP/2 if its preface is found, otherwise HTTP/1.
     #[default]
     Found,
     /// HTTP/1.
@@ -178,24 +174,24 @@ pub enum Spoken {
 /// How a rule ended the message or connection.
 #[derive(Debug, Clone)]
 pub enum Final {
-    /// Refused, with this answer.
+    /// Refused, with this response.
     Deny(Arc<Reply>),
     /// Refused after `timeout tarpit`.
     Tarpit(Arc<Reply>),
     /// Answered (`return`, `redirect`, `auth`).
     Reply(Arc<Reply>),
-    /// Closed without an answer.
+    /// Closed without a response.
     Reject,
     /// The connection to the server is closed (`tcp-response content close`).
     CloseServer,
-    /// Dropped so that the client does not learn of it.
+    /// Dropped without notifying the client.
     SilentDrop {
-        /// The TTL of the reset that is sent, if one is.
+        /// The TTL of the reset, if one is sent.
         rst_ttl: Option<u8>,
     },
-    /// Answered by a service (`use-service`).
+    /// Handled by a service (`use-service`).
     Service(Service),
-    /// The stream goes on in HTTP mode (`switch-mode http`).
+    /// The stream continues in HTTP mode (`switch-mode http`).
     SwitchMode(Spoken),
     /// A rewrite failed under `strict-mode on`.
     Internal,

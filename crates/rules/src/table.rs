@@ -1,4 +1,4 @@
-//! The actions: one table, a row each. Parsing, errors, suggestions and dumps come from it.
+//! The table of actions, one row each. Parsing, errors, suggestions and dumps use it.
 
 use base::keyword_support::Support;
 use diag::{Diagnostic, suggest};
@@ -30,16 +30,16 @@ const fn row(
 }
 
 impl ActionRow {
-    /// It is read and has no effect.
+    /// Parsed, but without effect.
     const fn without_effect(self, reason: &'static str) -> Self {
         Self { support: Support::None(reason), ..self }
     }
 }
 
-/// Every action of HAProxy 3.5, and those of Weir's own.
+/// All actions of HAProxy 3.5, and Weir's own.
 #[rustfmt::skip]
 pub static ACTIONS: &[ActionRow] = &[
-    // name arguments sets what it does
+    // name arguments sets description
     row("accept",              "",                                    TCP,               "lets it pass", parse::accept),
     row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to a pattern list", parse::pattern_change),
     row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header line", parse::header_format),
@@ -122,7 +122,7 @@ pub static ACTIONS: &[ActionRow] = &[
 
 ];
 
-/// The row of the action that `word` names, if `set` may have it.
+/// The row of the action named by `word`, if `set` allows it.
 pub(crate) fn find(
     set: Ruleset,
     word: Word<'_>,
@@ -153,9 +153,9 @@ pub(crate) fn find(
     Ok(row)
 }
 
-/// The text for an action that `set` does not know; `got` is empty if none was given.
+/// The message for an action unknown in `set`; `got` is empty if none was given.
 pub(crate) fn unknown(set: Ruleset, got: &str, near: Option<&str>, scope: &Scope<'_>) -> String {
-    // Scripts add to the actions whatever they like; HAProxy lists those alone that it has.
+    // Scripts may add any actions; HAProxy's message lists only the built-in ones.
     let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0 && row.name != "lua.");
     let known: Vec<String> = allowed
         .map(|row| match (row.arguments.starts_with('('), row.prefix) {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_action_is_listed_once_and_stands_somewhere() {
+    fn actions_are_unique_and_allowed_somewhere() {
         let mut names: Vec<&str> = ACTIONS.iter().map(|row| row.name).collect();
         names.sort_unstable();
         let before = names.len();

@@ -1,4 +1,4 @@
-//! What actions do with stick tables: tracking, counters, tags.
+//! Actions on stick tables: tracking, counters, tags.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use state::table::{Table, Tracked};
 use crate::action::{TableChange, TrackedCounter};
 use crate::stage::Stage;
 
-/// What came of a rule that tracks.
+/// The result of a tracking rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tracking {
-    /// Nothing is left to be done.
+    /// Finished.
     Done,
-    /// Its key may still come.
+    /// The key may still arrive.
     Early,
 }
 
-/// The entry that a limit of bandwidth is shared by.
+/// The stick table entry for a shared bandwidth limit.
 pub(crate) fn shared_entry(stage: &Stage<'_>, key: &Expression, table: &Arc<Table>) -> Option<Rc<Tracked>> {
     let env = stage.env();
     let tracked =
@@ -30,8 +30,8 @@ pub(crate) fn shared_entry(stage: &Stage<'_>, key: &Expression, table: &Arc<Tabl
     Some(Rc::new(tracked))
 }
 
-/// Tracks the entry of a key, unless the request or its connection tracks something with that number
-/// already: for the request, or for the connection where there is no request yet.
+/// Tracks the entry of a key, unless that counter is already in use by the request or its connection: for the request, or for the
+/// connection if there is no request yet.
 pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table: &Arc<Table>) -> Tracking {
     let number = usize::from(counter);
     let of_request = stage.transaction.as_ref().is_some_and(|own| own.trackers.get(number).is_some());
@@ -74,7 +74,7 @@ pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table:
     Tracking::Done
 }
 
-/// Changes a counter or a tag of what is tracked, if anything is.
+/// Changes a counter or tag of the tracked entry, if there is one.
 pub(crate) fn change(stage: &Stage<'_>, change: TableChange, counted: TrackedCounter, value: i64) {
     let element = match counted.is_named {
         true => Element::Named(counted.element.into()),

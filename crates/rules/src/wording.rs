@@ -1,5 +1,5 @@
-//! HAProxy's wording of errors in rules for the one-line form: it names the proxy and the rule.
-//! `rule::compile` applies it; the texts themselves are made by the parsers.
+//! HAProxy's wording of rule errors for the one-line form, which names the proxy and the rule. `rule::compile` applies it; the
+//! parsers create the texts.
 
 use diag::{Diagnostic, suggest};
 use sample::{Scope, Word};
@@ -7,11 +7,11 @@ use sample::{Scope, Word};
 use crate::context::Ruleset;
 use crate::reply::WORDS;
 
-/// The rule in which an error was found.
+/// The rule that contains an error.
 pub(crate) struct RulePlace<'a> {
     /// Its rule set.
     pub(crate) set: Ruleset,
-    /// Its action with parentheses, such as `set-var(txn.a)`.
+    /// Its action, including parentheses, such as `set-var(txn.a)`.
     pub(crate) action: &'a str,
     /// Its proxy.
     pub(crate) scope: &'a Scope<'a>,
@@ -68,7 +68,7 @@ impl RulePlace<'_> {
     }
 }
 
-/// The proxy as HAProxy names it: `frontend 'web'`.
+/// The proxy in HAProxy's notation: `frontend 'web'`.
 pub(crate) fn owner(scope: &Scope<'_>) -> String {
     let Some(proxy) = scope.proxy else { return "section".to_owned() };
     let kind = match (proxy.is_frontend, proxy.is_backend) {

@@ -1,4 +1,4 @@
-//! Rules over a request: the text of each and what it leaves behind.
+//! Rules applied to a request, with their effects.
 
 #[path = "../../sample/tests/common/mod.rs"]
 mod common;
@@ -10,7 +10,7 @@ use diag::Span;
 use rules::{Final, Hold, RuleOutcome, RuleSet, Ruleset, Stage};
 use sample::{Env, Scope, Words};
 
-/// Compiles lines of one set; `at` is where their proxy stands.
+/// Compiles lines of one set; `at` is the kind of their proxy.
 fn compile(world: &World, set: Ruleset, lines: &[&str]) -> Result<RuleSet, String> {
     let mut rules = RuleSet::default();
     for line in lines {
@@ -52,7 +52,7 @@ fn head(world: &World, of_response: bool) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The answer of a final outcome as one text.
+/// The response of a final outcome as one text.
 fn answer(world: &World, outcome: &RuleOutcome) -> String {
     let RuleOutcome::Final(Final::Reply(reply) | Final::Deny(reply) | Final::Tarpit(reply)) = outcome else {
         return format!("{outcome:?}");
@@ -67,7 +67,7 @@ fn answer(world: &World, outcome: &RuleOutcome) -> String {
 }
 
 #[test]
-fn header_actions_change_the_head_they_are_about() {
+fn header_actions_change_their_head() {
     let request: &[(&[&str], &[&str], &[&str])] = &[
         (&["set-header X-A %[src]"], &["X-A: 192.0.2.7\r\n"], &[]),
         (&["set-header X-A one", "add-header x-a two"], &["X-A: one\r\n", "x-a: two\r\n"], &[]),
@@ -136,7 +136,7 @@ fn header_actions_change_the_head_they_are_about() {
 }
 
 #[test]
-fn answers_are_what_their_arguments_say() {
+fn replies_match_their_arguments() {
     let cases: &[(&str, &[&str], &[&str])] = &[
         ("return", &["HTTP/1.1 200 OK\r\n", "content-length: 0\r\n"], &["content-type"]),
         ("return status 204", &["HTTP/1.1 204 No Content"], &[]),
@@ -230,7 +230,7 @@ fn answers_are_what_their_arguments_say() {
 }
 
 #[test]
-fn a_rule_that_ends_the_set_skips_the_rest_and_is_remembered() {
+fn final_rules_skip_the_rest_and_are_recorded() {
     let mut world = World::new();
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &["set-header X-A a", "allow", "deny"], 0);
     assert!(matches!(outcome, RuleOutcome::Accept), "{outcome:?}");
@@ -248,7 +248,7 @@ fn a_rule_that_ends_the_set_skips_the_rest_and_is_remembered() {
 }
 
 #[test]
-fn what_takes_time_is_handed_to_the_caller_who_resumes_behind_it() {
+fn slow_actions_are_returned_to_the_caller() {
     let lines = ["wait-for-body time 1s at-least 1k", "pause 20ms", "set-header X-A a"];
     let mut world = World::new();
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, 0);
@@ -264,8 +264,8 @@ fn what_takes_time_is_handed_to_the_caller_who_resumes_behind_it() {
 }
 
 #[test]
-fn a_failed_rewrite_is_an_error_unless_the_mode_says_otherwise() {
-    // A method that is no token cannot be set.
+fn failed_rewrites_are_errors_in_strict_mode() {
+    // A method that is not a token cannot be set.
     let outcome =
         run(&mut World::new(), Ruleset::HttpRequest, &["set-method %[str(a@b)]", "set-header X-A a"]);
     assert!(matches!(outcome, RuleOutcome::Final(Final::Internal)), "{outcome:?}");
@@ -279,9 +279,9 @@ fn a_failed_rewrite_is_an_error_unless_the_mode_says_otherwise() {
 }
 
 #[test]
-fn a_head_grows_no_longer_than_its_room_and_failing_leaves_it_as_it_was() {
+fn heads_stay_within_their_room_and_failures_change_nothing() {
     let value = "x".repeat(50);
-    // What each would add beyond the room; the last ones shrink or replace what is there.
+    // The growth that each would cause beyond the room; the last ones shrink or replace existing lines.
     let cases = [
         (format!("add-header X-New {value}"), false),
         (format!("set-header X-New {value}"), false),
@@ -311,7 +311,7 @@ fn a_head_grows_no_longer_than_its_room_and_failing_leaves_it_as_it_was() {
 }
 
 #[test]
-fn the_request_s_settings_are_those_of_its_rules() {
+fn rules_change_the_request_settings() {
     let mut world = World::new();
     world.frontend = Arc::clone(&world.backend);
     let lines = [
@@ -340,7 +340,7 @@ fn the_request_s_settings_are_those_of_its_rules() {
 }
 
 #[test]
-fn maps_and_lists_change_as_rules_say() {
+fn rules_change_maps_and_lists() {
     let mut world = World::new();
     world.files.insert("m", "a 1\n");
     let lines = [
@@ -384,7 +384,7 @@ fn content_rules_wait_until_the_delay_is_over() {
 }
 
 #[test]
-fn a_name_to_be_resolved_is_made_of_the_request() {
+fn do_resolve_takes_the_name_from_the_request() {
     let mut world = World::new();
     let line = "do-resolve(txn.ip,dns,ipv6) str(App.test)";
     let RuleOutcome::Hold(Hold::Resolve { section, name, prefer, .. }) =
@@ -398,7 +398,7 @@ fn a_name_to_be_resolved_is_made_of_the_request() {
 }
 
 #[test]
-fn wrong_rules_are_refused_with_the_reason() {
+fn invalid_rules_are_refused_with_the_reason() {
     let world = World::new();
     let cases = [
         (Ruleset::HttpRequest, "", "expects an action"),
@@ -445,7 +445,7 @@ fn wrong_rules_are_refused_with_the_reason() {
 }
 
 #[test]
-fn headers_come_and_go_by_the_dozen_from_one_value() {
+fn binary_values_change_many_headers() {
     let value = |names: &[(&str, &str)]| {
         let mut packed = Vec::new();
         for text in names.iter().flat_map(|(name, value)| [*name, *value]) {
@@ -455,7 +455,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
         packed.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
     let two = value(&[("X-New", "1"), ("Host", "other")]);
-    // Names alone, for what is removed.
+    // Only names, for removal.
     let names = "04686f737406636f6f6b6965";
     let cases: &[(String, &[&str], &[&str])] = &[
         (
@@ -485,7 +485,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
             assert!(!head.contains(text), "{line}: `{text}` in {head}");
         }
     }
-    // A name that is no token, and a value that is cut short, are failures.
+    // A name that is not a token, and a truncated value, are failures.
     let bad = value(&[("no token", "1")]);
     for line in [format!("add-headers-bin bin({bad})"), "add-headers-bin bin(0161)".to_owned()] {
         let outcome = run(&mut World::new(), Ruleset::HttpRequest, &[&line]);
@@ -494,7 +494,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
 }
 
 #[test]
-fn marks_towards_the_server_and_switching_are_told_to_the_caller() {
+fn server_marks_and_mode_switches_are_reported() {
     let mut world = World::new();
     let lines = ["set-bc-mark 0x10", "set-bc-tos int(184)"];
     assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), RuleOutcome::Done));
@@ -513,7 +513,7 @@ fn marks_towards_the_server_and_switching_are_told_to_the_caller() {
 }
 
 #[test]
-fn every_action_that_is_built_has_a_line_that_is_taken() {
+fn every_supported_action_has_an_accepted_example() {
     #[rustfmt::skip]
     let lines: &[&str] = &[
         "accept", "add-acl(l) %[src]", "add-header X-A a", "add-headers-bin req.hdrs_bin prefix x-", "allow", "auth realm R", "capture src id 0", "close",
@@ -527,7 +527,7 @@ fn every_action_that_is_built_has_a_line_that_is_taken() {
         "set-timeout server 1s", "set-tos 1", "set-uri /", "set-var(txn.x) src", "set-var-fmt(txn.x) %[src]", "silent-drop rst-ttl 3", "strict-mode off",
         "switch-mode http", "tarpit", "unset-var(txn.x)", "use-service prometheus-exporter", "wait-for-body time 1s", "wait-for-handshake",
     ];
-    // What names a section or a filter is tried where there are such.
+    // Actions that refer to a section or a filter are tested elsewhere.
     let elsewhere = [
         "attach-srv",
         "do-resolve",
@@ -545,7 +545,7 @@ fn every_action_that_is_built_has_a_line_that_is_taken() {
         let sets = Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 != 0);
         let mut errors = Vec::new();
         let taken = sets.clone().any(|set| {
-            // Some belong to one side only.
+            // Some only exist on one side.
             let mut world = World::new();
             world.files.insert("l", "");
             world.files.insert("m", "");

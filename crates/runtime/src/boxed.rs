@@ -1,26 +1,25 @@
-//! Boxes whose memory is used again: values that come and go often allocate nothing once warm.
+//! Boxes with reusable memory: short-lived values allocate nothing once warm.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 
 use crate::pools::Pool;
 
-/// A value in a box that can go back to [`Boxes`]. As large as a `Box`, and as fast.
-// An array of one: its memory can be had back as that of an empty `Vec`, which that of a plain box
-// cannot without `unsafe`.
+/// A boxed value whose memory can be returned to [`Boxes`]. As large as a `Box`, and as fast.
+// An array of one: its memory can be recovered as an empty `Vec`, which is impossible for a plain box without `unsafe`.
 #[derive(Debug)]
 pub struct Boxed<T>(Box<[T; 1]>);
 
-/// Memory of boxes that are not in use.
+/// A free list of box memory.
 #[derive(Debug)]
 pub struct Boxes<T> {
     free: RefCell<Vec<Vec<T>>>,
-    /// How many were made.
+    /// The number of boxes allocated.
     made: Cell<usize>,
 }
 
 impl<T> Boxed<T> {
-    /// One whose memory is new.
+    /// Boxes a value in new memory.
     pub fn new(value: T) -> Self {
         Self(Box::new([value]))
     }
@@ -51,7 +50,7 @@ impl<T> Default for Boxes<T> {
 }
 
 impl<T> Boxes<T> {
-    /// Boxes a value, in memory that is free if there is any.
+    /// Boxes a value, in free memory if there is any.
     #[inline]
     pub fn put(&self, value: T) -> Boxed<T> {
         let free = self.free.borrow_mut().pop();
@@ -70,12 +69,12 @@ impl<T> Boxes<T> {
     #[inline]
     pub fn take_back(&self, boxed: Boxed<T>) {
         let mut memory = (boxed.0 as Box<[T]>).into_vec();
-        // Before the list is borrowed: what is dropped may use boxes itself.
+        // Before the list is borrowed: the dropped value may use boxes itself.
         memory.clear();
         self.free.borrow_mut().push(memory);
     }
 
-    /// What `show pools` tells of them.
+    /// The entry in `show pools`.
     pub fn pool(&self, name: &'static str) -> Pool {
         Pool { name, size: size_of::<T>(), allocated: self.made.get(), free: self.free.borrow().len() }
     }
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_used_again_and_values_are_dropped_as_they_go_back() {
+    fn memory_is_reused_and_values_are_dropped() {
         let boxes = Boxes::default();
         let value = Rc::new(7);
         let mut boxed = boxes.put(value.clone());

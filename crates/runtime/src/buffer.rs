@@ -1,25 +1,23 @@
 //! Buffers borrowed from the worker's pool while bytes are in flight.
 //!
-//! A buffer's memory is zeroed once when it is made and then reused as it is, so that handing it to
-//! the kernel costs nothing and needs no `unsafe`. Two sizes: `tune.bufsize` for heads, and a
-//! larger one for bodies.
+//! A buffer's memory is zeroed once when it is allocated and then reused without clearing, so passing it to the kernel costs
+//! nothing and needs no `unsafe`. Two sizes: `tune.bufsize` for heads, and a larger one for bodies.
 
 use std::cell::{Cell, RefCell};
 
-/// Bytes that a body's buffer holds: large enough that a system call moves much, small enough to
-/// stay in the second-level cache with its peer.
+/// The size of a body buffer: large enough for efficient system calls, small enough to stay in the second-level cache together with
+/// the buffer of the other direction.
 pub const LARGE: usize = 64 * 1024;
 
-/// How many free buffers of each size a worker keeps.
+/// The number of free buffers of each size kept per worker.
 const KEEP: usize = 256;
 
-/// How many large buffers of a worker may be in use before bodies get small ones: what many slow
-/// receivers hold back stays in proportion to `tune.bufsize`, and the few that are fast lose
-/// nothing.
+/// The number of large buffers in use per worker above which bodies get small ones: the memory held for many slow receivers stays
+/// in proportion to `tune.bufsize`, and the few fast ones lose nothing.
 const LARGE_IN_USE: isize = 8;
 
-/// How many more may be in use by readings of connections that carry many streams, which hold them
-/// for a turn: what their streams hold back leaves these alone.
+/// The additional allowance for reads of multiplexed connections, which hold a buffer for one turn only: buffers held by their
+/// streams do not affect these.
 const LARGE_FOR_FRAMES: isize = 4;
 
 /// One pool of one worker.
@@ -27,11 +25,11 @@ const LARGE_FOR_FRAMES: isize = 4;
 pub struct Pool {
     /// Its name.
     pub name: &'static str,
-    /// The bytes of an item.
+    /// The size of an item in bytes.
     pub size: usize,
-    /// How many items there are.
+    /// The number of items.
     pub allocated: usize,
-    /// How many of them wait to be used again.
+    /// The number of free items.
     pub free: usize,
 }
 
@@ -39,14 +37,14 @@ thread_local! {
     static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };
     static SMALL_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static LARGE_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-    /// Buffers of either size made here and not given back to the system here. One that another
-    /// worker drops is taken off there: the sum over all workers is what counts.
+    /// The buffers of each size allocated here minus those freed here. A buffer dropped by another worker is subtracted there: only
+    /// the sum over all workers is meaningful.
     static MADE: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
-/// Counts buffers of one size that were made, or given back.
+/// Counts allocations and frees of one size.
 fn count(large: bool, by: isize) {
-    // try_with: a buffer may be dropped while the thread itself ends.
+    // try_with: a buffer may be dropped while the thread is torn down.
     let _ = MADE.try_with(|made| {
         let mut counts = made.get();
         counts[usize::from(large)] += by;
@@ -87,14 +85,13 @@ pub fn small_size() -> usize {
     SMALL_SIZE.get()
 }
 
-/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first
-/// buffer is taken.
+/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is used.
 pub fn set_small_size(bytes: usize) {
     flush();
     SMALL_SIZE.set(bytes);
 }
 
-/// Gives the calling worker's buffers that wait to be used again back to the system.
+/// Returns the calling worker's free buffers to the system.
 pub fn flush() {
     for (large, free) in [(false, &SMALL_FREE), (true, &LARGE_FREE)] {
         let thrown_away = free.with_borrow_mut(std::mem::take).len();
@@ -102,8 +99,7 @@ pub fn flush() {
     }
 }
 
-/// A window of filled bytes in a block of memory, of less than 4 GiB. Returns to the pool of the
-/// thread that drops it.
+/// A window of filled bytes in a block of memory of less than 4 GiB. Returned to the pool of the thread that drops it.
 #[derive(Debug)]
 pub struct Buffer {
     data: Box<[u8]>,
@@ -132,14 +128,13 @@ impl Buffer {
         }))
     }
 
-    /// A buffer for a body that comes fast: of [`LARGE`] bytes, or a small one where many large
-    /// ones are in use.
+    /// A buffer for a fast body: [`LARGE`] bytes, or a small one if many large ones are in use.
     #[inline]
     pub fn for_body() -> Self {
         Self::large_below(LARGE_IN_USE)
     }
 
-    /// The same for frames of many streams, which are taken apart at once.
+    /// Like [`Self::for_body`], for frames of many streams, which are parsed immediately.
     #[inline]
     pub fn for_frames() -> Self {
         Self::large_below(LARGE_IN_USE + LARGE_FOR_FRAMES)
@@ -151,7 +146,7 @@ impl Buffer {
         if MADE.get()[1] - free < limit { Self::large() } else { Self::small() }
     }
 
-    /// A buffer that holds at least `bytes` bytes: of the pools if one of theirs is large enough.
+    /// A buffer of at least `bytes` bytes, from the pools if one of their sizes is large enough.
     pub fn holding(bytes: usize) -> Self {
         if bytes <= SMALL_SIZE.get() {
             Self::small()
@@ -162,16 +157,16 @@ impl Buffer {
         }
     }
 
-    /// A buffer of exactly `bytes` bytes, outside of the pools.
+    /// A buffer of exactly `bytes` bytes, outside the pools.
     pub fn sized(bytes: usize) -> Self {
-        // One that happens to have the size of a pool goes there.
+        // A size that equals a pool's is counted there.
         if bytes == LARGE || bytes == SMALL_SIZE.get() {
             count(bytes == LARGE, 1);
         }
         Self::wrap(vec![0; bytes].into_boxed_slice())
     }
 
-    /// One without memory, in the place of a buffer that somebody else has now.
+    /// A buffer without memory, as a placeholder for one that was moved elsewhere.
     pub fn none() -> Self {
         Self::wrap(Box::default())
     }
@@ -186,13 +181,13 @@ impl Buffer {
         &self.data[self.start as usize..self.end as usize]
     }
 
-    /// The filled bytes, to be changed in place.
+    /// The filled bytes, for modification.
     #[inline]
     pub fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.data[self.start as usize..self.end as usize]
     }
 
-    /// How many bytes are filled.
+    /// The number of filled bytes.
     #[inline]
     pub fn len(&self) -> usize {
         (self.end - self.start) as usize
@@ -204,25 +199,25 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// The bytes it can hold at all.
+    /// The total size.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.data.len()
     }
 
-    /// The free room behind the filled bytes.
+    /// The free room after the filled bytes.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.data[self.end as usize..]
     }
 
-    /// How many bytes [`room`](Self::room) has.
+    /// The size of [`room`](Self::room).
     #[inline]
     pub fn room_len(&self) -> usize {
         self.data.len() - self.end as usize
     }
 
-    /// Counts `n` bytes of the room as filled.
+    /// Marks `n` bytes of the room as filled.
     #[inline]
     pub fn fill(&mut self, n: usize) {
         debug_assert!(n <= self.room_len());
@@ -245,20 +240,20 @@ impl Buffer {
         self.end = self.start + n.min(self.len()) as u32;
     }
 
-    /// Takes filled bytes out of the middle; those behind move up.
+    /// Removes a range of filled bytes; those after it move up.
     pub fn cut(&mut self, range: std::ops::Range<usize>) {
         let (from, to, end) = (range.start.min(self.len()), range.end.min(self.len()), self.len());
         self.filled_mut().copy_within(to..end, from);
         self.truncate(end - to.saturating_sub(from));
     }
 
-    /// Forgets all bytes.
+    /// Drops all bytes.
     pub fn clear(&mut self) {
         self.start = 0;
         self.end = 0;
     }
 
-    /// Moves the filled bytes to the front, so that all the free room lies behind them.
+    /// Moves the filled bytes to the front, so that all free room follows them.
     pub fn compact(&mut self) {
         if self.start > 0 {
             self.data.copy_within(self.start as usize..self.end as usize, 0);
@@ -267,7 +262,7 @@ impl Buffer {
         }
     }
 
-    /// Moves the filled bytes into a small buffer, and gives a larger one back, where they fit.
+    /// Moves the filled bytes into a small buffer if they fit, and returns a larger one.
     pub fn shrink(&mut self) {
         let small = SMALL_SIZE.get();
         if self.capacity() > small && self.len() <= small {
@@ -277,7 +272,7 @@ impl Buffer {
         }
     }
 
-    /// Moves a few filled bytes into a buffer that just holds them, and gives this one back.
+    /// Moves a few filled bytes into a buffer just large enough, and returns this one.
     pub fn pack(&mut self) {
         let wanted = self.len().next_multiple_of(256);
         if wanted * 4 <= self.capacity() {
@@ -296,14 +291,13 @@ impl Buffer {
         }
     }
 
-    /// Whether there is room for more, once what is there has been moved to the front.
+    /// Whether there is room for more, after moving the filled bytes to the front.
     pub fn has_room(&mut self) -> bool {
         self.compact();
         self.room_len() > 0
     }
 
-    /// Moves the filled bytes into a buffer of `bytes` bytes, where this one holds less; whether it
-    /// did.
+    /// Moves the filled bytes into a buffer of `bytes` bytes if this one is smaller; returns whether it was.
     pub fn enlarge(&mut self, bytes: usize) -> bool {
         if self.capacity() >= bytes {
             return false;
@@ -314,7 +308,7 @@ impl Buffer {
         true
     }
 
-    /// Appends as much of `bytes` as there is room for; returns how many were taken.
+    /// Appends as much of `bytes` as fits; returns the number of bytes appended.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.room_len() < bytes.len() {
             self.compact();
@@ -336,7 +330,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let data = std::mem::take(&mut self.data);
         let size = data.len();
-        // try_with: a buffer may be dropped while the thread itself ends.
+        // try_with: a buffer may be dropped while the thread is torn down.
         let keep = |free: &RefCell<Vec<Box<[u8]>>>| {
             let mut free = free.borrow_mut();
             if free.len() < KEEP {
@@ -358,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_pushed_are_the_bytes_read_and_room_returns_when_all_is_consumed() {
+    fn pushed_bytes_are_read_back_and_room_returns() {
         let mut buffer = Buffer::sized(8);
         assert_eq!(buffer.push(b"abcdef"), 6);
         buffer.consume(4);
@@ -378,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shrunk_buffer_keeps_its_bytes_and_one_that_is_too_full_its_size() {
+    fn shrinking_keeps_bytes_and_full_buffers_their_size() {
         let mut buffer = Buffer::large();
         buffer.push(&vec![1; small_size() + 1]);
         buffer.shrink();
@@ -389,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_buffer_takes_what_its_bytes_take_and_is_small_again_for_more() {
+    fn packed_buffers_are_tight_and_unpack_for_more() {
         let mut buffer = Buffer::small();
         buffer.push(b"xabc");
         buffer.consume(1);
@@ -403,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_out_leaves_what_stands_around_it() {
+    fn cutting_keeps_the_surrounding_bytes() {
         let mut buffer = Buffer::sized(8);
         buffer.push(b"xabcdef");
         buffer.consume(1);
@@ -414,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_buffer_is_taken_again() {
+    fn dropped_pool_buffers_are_reused() {
         let first = Buffer::small();
         let address = first.data.as_ptr();
         drop(first);

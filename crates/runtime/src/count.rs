@@ -1,9 +1,8 @@
-//! Counters that one worker writes and any thread reads: plain loads and stores, no locked
-//! instruction.
+//! Counters written by one worker and read by any thread: plain loads and stores, no locked instructions.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A number that only grows. One writer (the owner of the shard it stands in); readers sum.
+/// A monotonic counter. One writer (the owner of its shard); readers sum.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -25,7 +24,7 @@ impl Count {
         self.0.store(0, Relaxed);
     }
 
-    /// Takes the place of what was there. Only who alone writes it may call this.
+    /// Overwrites the value. Only its sole writer may call this.
     pub fn put(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
@@ -39,12 +38,12 @@ impl Count {
     }
 }
 
-/// A number as it was last found. One writer.
+/// The most recent value of a quantity. One writer.
 #[derive(Debug, Default)]
 pub struct Latest(AtomicU32);
 
 impl Latest {
-    /// Takes the place of what was there. Only the owning worker may call this.
+    /// Overwrites the value. Only the owning worker may call this.
     #[inline]
     pub fn put(&self, n: u32) {
         self.0.store(n, Relaxed);
@@ -57,7 +56,7 @@ impl Latest {
     }
 }
 
-/// A number that goes up and down, with its highest value. One writer; readers sum.
+/// A value that goes up and down, with its maximum. One writer; readers sum.
 #[derive(Debug, Default)]
 pub struct Gauge {
     now: AtomicI64,
@@ -65,7 +64,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Adds one and keeps the maximum; says whether it is a new one.
+    /// Increments it and updates the maximum; returns whether that is a new one.
     #[inline]
     pub fn up(&self) -> bool {
         let now = self.now.load(Relaxed) + 1;
@@ -77,18 +76,18 @@ impl Gauge {
         highest
     }
 
-    /// Takes one off.
+    /// Decrements it.
     #[inline]
     pub fn down(&self) {
         self.now.store(self.now.load(Relaxed) - 1, Relaxed);
     }
 
-    /// The value now. A shard's own value may be negative for an instant; the sum is not.
+    /// The current value. A shard's own value may be negative for an instant; the sum is not.
     pub fn get(&self) -> i64 {
         self.now.load(Relaxed)
     }
 
-    /// The highest value seen since the start or the last [`clear_max`](Self::clear_max).
+    /// The maximum since the start or the last [`clear_max`](Self::clear_max).
     pub fn max(&self) -> i64 {
         self.max.load(Relaxed)
     }
@@ -99,12 +98,11 @@ impl Gauge {
     }
 }
 
-/// Events a second over a sliding second, as HAProxy's frequency counters count: the events of the
-/// current second plus the share of the previous one that still lies within the last 1,000 ms. One
-/// writer.
+/// Events per second over a sliding second, as HAProxy's frequency counters: the events of the current second plus the share of the
+/// previous one that lies within the last 1,000 ms. One writer.
 #[derive(Debug, Default)]
 pub struct Rate {
-    /// The second (of the monotonic clock) that `current` counts.
+    /// The second (of the monotonic clock) counted by `current`.
     second: AtomicU32,
     current: AtomicU32,
     previous: AtomicU32,
@@ -118,7 +116,7 @@ impl Rate {
         self.tick_by(now_ms, 1);
     }
 
-    /// Counts so many events at once.
+    /// Counts several events at once.
     #[inline]
     pub fn tick_by(&self, now_ms: u64, events: u32) {
         self.rotate(now_ms);
@@ -141,7 +139,7 @@ impl Rate {
         }
     }
 
-    /// Events in the second that ends at `now_ms`. Any thread.
+    /// Events in the second that ends at `now_ms`. Any thread may call it.
     pub fn per_second(&self, now_ms: u64) -> u32 {
         let second = (now_ms / 1000) as u32;
         let last = self.second.load(Relaxed);
@@ -154,12 +152,12 @@ impl Rate {
         current + (u64::from(previous) * left / 1000) as u32
     }
 
-    /// The most events counted in one clock second.
+    /// The maximum number of events in a clock second.
     pub fn max(&self) -> u32 {
         self.max.load(Relaxed)
     }
 
-    /// Forgets the maximum.
+    /// Resets the maximum.
     pub fn clear_max(&self) {
         self.max.store(0, Relaxed);
     }

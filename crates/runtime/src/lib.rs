@@ -1,8 +1,7 @@
 //! Workers, mailboxes, lazy deadlines, per-thread counters and the buffer pool.
 //!
-//! One OS thread a worker, each with its own single-threaded tokio runtime and `!Send` tasks.
-//! Nothing here knows what is proxied. Called by every crate above; `state` uses only [`shard`] and
-//! [`count`].
+//! One OS thread per worker, each with its own single-threaded tokio runtime and `!Send` tasks. Independent of the proxied
+//! protocols. Called by every crate above; `state` uses only [`shard`] and [`count`].
 
 #![forbid(unsafe_code)]
 

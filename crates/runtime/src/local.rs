@@ -1,8 +1,7 @@
-//! A worker's own hold of something that all workers share.
+//! A worker's own handle to an object shared by all workers.
 //!
-//! Taking and giving back a reference count writes a cache line. Where every request does so to the
-//! same few things, as many cores as there are pass that line around. Holding the thing once for
-//! the worker, and counting who uses it there, leaves the shared count alone.
+//! Changing a reference count writes a cache line. If every request does so on the same few objects, that line moves between all
+//! cores. Holding one reference per worker, and counting its users there, leaves the shared count alone.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 
 use crate::shared::note_write;
 
-/// Something shared, held for this worker: copies are counted by this worker alone.
+/// A shared object held for this worker: clones are counted by this worker only.
 pub struct Local<T>(Rc<LocalHold<T>>);
 
 struct LocalHold<T> {
@@ -25,13 +24,13 @@ impl<T> Drop for LocalHold<T> {
 }
 
 impl<T> Local<T> {
-    /// Holds `shared` for this worker. Making it and ending it are writes to something shared.
+    /// Takes a reference for this worker. Creating and dropping it write to the shared count.
     pub fn new(shared: Arc<T>) -> Self {
         note_write();
         Self(Rc::new(LocalHold { shared }))
     }
 
-    /// The thing as other workers may hold it too.
+    /// The shared reference, for other workers.
     #[inline]
     pub fn shared(&self) -> &Arc<T> {
         &self.0.shared
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_leave_the_shared_count_alone() {
+    fn clones_do_not_change_the_shared_count() {
         let shared = Arc::new(7);
         let held = Local::new(shared.clone());
         let copies = vec![held.clone(); 10];

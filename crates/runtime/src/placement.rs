@@ -1,17 +1,17 @@
-//! How many workers run, in which groups, on which CPUs: `nbthread`, `thread-groups`, `cpu-map`,
-//! `cpu-set`, `cpu-policy` (manual, chapter 3).
+//! The number of workers, their groups and their CPUs: `nbthread`, `thread-groups`, `cpu-map`, `cpu-set`, `cpu-policy` (manual,
+//! chapter 3).
 //!
-//! Pure: the topology and the CPUs the process may use are passed in. Called when the global
-//! section is resolved; the binary binds the threads accordingly.
+//! Pure: the topology and the permitted CPUs are passed in. Called when the global section is resolved; the binary binds the
+//! threads accordingly.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::topology::{Cpu, Cpus, Topology};
 
-/// The most groups there are.
+/// The maximum number of groups.
 pub const MAX_GROUPS: usize = 64;
-/// The most threads of one group: what a thread set can name.
+/// The maximum number of threads per group, limited by thread sets.
 pub const MAX_GROUP_SIZE: usize = 64;
 
 /// `cpu-policy`.
@@ -21,9 +21,9 @@ pub enum Policy {
     None,
     /// Only the first NUMA node.
     FirstUsableNode,
-    /// A group for so many core complexes.
+    /// A group per that many core complexes.
     Ccx(usize),
-    /// A group for so many clusters.
+    /// A group per that many clusters.
     Cluster(usize),
     /// By core complex, without clearly stronger cores.
     Efficiency,
@@ -34,10 +34,10 @@ pub enum Policy {
     Resource,
 }
 
-/// `cpu-affinity`: what each thread is bound to.
+/// `cpu-affinity`: the CPUs that each thread is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
-    /// All CPUs of its group; with `loose`, of all groups that came of the same list of CPUs.
+    /// All CPUs of its group; with `loose`, of all groups from the same list of CPUs.
     Group {
         /// See above.
         loose: bool,
@@ -50,7 +50,7 @@ pub enum Affinity {
     Ccx,
 }
 
-/// What a directive of `cpu-set` speaks of.
+/// The kind of unit in a `cpu-set` directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum CpuSelector {
@@ -64,9 +64,9 @@ pub enum CpuSelector {
 /// A directive of `cpu-set`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuRule {
-    /// Whether those named stay (`only-…`) or go (`drop-…`).
+    /// Whether the named units stay (`only-…`) or go (`drop-…`).
     pub only: bool,
-    /// What the numbers are.
+    /// The kind of unit.
     pub part: CpuSelector,
     /// The numbers.
     pub numbers: Cpus,
@@ -83,10 +83,10 @@ pub enum NumberSet {
 }
 
 impl NumberSet {
-    /// Reads one.
+    /// Parses a set.
     ///
     /// # Errors
-    /// Says what is expected.
+    /// A description of the expected syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is none of `all`, `odd`, `even`, a number and a range like `1-4`");
         let part = |part: &str, missing: usize| {
@@ -111,7 +111,7 @@ impl NumberSet {
         }
     }
 
-    /// Whether number `n` (from 1) is in it.
+    /// Whether the set contains `n` (from 1).
     pub fn has(self, n: usize) -> bool {
         match self {
             Self::All => true,
@@ -121,16 +121,16 @@ impl NumberSet {
         }
     }
 
-    /// Those of the first [`MAX_GROUP_SIZE`] numbers that are in it.
+    /// The members of the set among the first [`MAX_GROUP_SIZE`] numbers.
     fn members(self) -> impl Iterator<Item = usize> {
         (1..=MAX_GROUP_SIZE).filter(move |n| self.has(*n))
     }
 }
 
-/// Some threads: of a group, or of the process.
+/// A set of threads, of a group or of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSet {
-    /// The groups; `None` counts the threads over the process.
+    /// The groups; `None` numbers the threads over the whole process.
     pub groups: Option<NumberSet>,
     /// The threads.
     pub threads: NumberSet,
@@ -141,22 +141,22 @@ pub struct ThreadSet {
 pub struct CpuMap {
     /// Whether each thread gets one CPU, in order.
     pub auto: bool,
-    /// Which threads.
+    /// The threads.
     pub threads: ThreadSet,
-    /// Which CPUs.
+    /// The CPUs.
     pub cpus: Cpus,
 }
 
 /// `thread-group`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// Its threads, counted from 1 over the process; `None` where it takes what others leave.
+    /// Its threads, numbered from 1 over the process; `None` if it takes the remaining ones.
     pub threads: Option<(usize, usize)>,
     /// Whether its workers poll without sleeping (Weir's own).
     pub busy_polling: bool,
 }
 
-/// What the configuration says of threads.
+/// The thread settings of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// `nbthread`.
@@ -185,12 +185,12 @@ pub struct Wishes {
     pub busy_polling: bool,
 }
 
-/// Where the workers are.
+/// The placement of the workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// The workers of each group, counted from 0.
     pub groups: Vec<Range<usize>>,
-    /// What each worker is bound to; `None` leaves it to the system.
+    /// The CPUs of each worker; `None` leaves it to the system.
     pub cpus: Vec<Option<Cpus>>,
     /// Whether each worker polls without sleeping.
     pub busy_polling: Vec<bool>,
@@ -204,11 +204,11 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Places the workers. `allowed` are the CPUs that the process may use as it was started. The
-    /// second part of the result are warnings.
+    /// Places the workers. `allowed` are the CPUs that the process may use, inherited at its start. The second part of the result
+    /// are warnings.
     ///
     /// # Errors
-    /// Says why the wishes cannot be met.
+    /// The reason why the settings cannot be met.
     pub fn new(topology: &Topology, allowed: &Cpus, wishes: &Wishes) -> Result<(Self, Vec<String>), String> {
         let mut warnings = Vec::new();
         let mut usable = usable(topology, allowed, wishes);
@@ -239,12 +239,12 @@ impl Placement {
         Ok((placement, warnings))
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     pub fn workers(&self) -> usize {
         self.cpus.len()
     }
 
-    /// The number of the group of `worker`, from 0.
+    /// The index of the group of `worker`.
     pub fn group_index(&self, worker: usize) -> usize {
         self.groups.iter().position(|group| group.contains(&worker)).unwrap_or(0)
     }
@@ -254,7 +254,7 @@ impl Placement {
         self.groups.get(self.group_index(worker)).cloned().unwrap_or(0..self.workers())
     }
 
-    /// The workers that any of `sets` names; all without a set.
+    /// The workers named by any of `sets`; all workers if there are no sets.
     pub fn select(&self, sets: &[ThreadSet]) -> Vec<usize> {
         let named = |worker: usize, set: &ThreadSet| match set.groups {
             None => set.threads.has(worker + 1),
@@ -268,7 +268,7 @@ impl Placement {
             .collect()
     }
 
-    /// What is told of threads that must share CPUs, or of which only some are bound to CPUs.
+    /// A warning if threads must share CPUs, or if only some are bound to CPUs.
     fn crowding(&self, usable: &[&Cpu]) -> Option<String> {
         let threads = self.workers();
         let bound: Vec<&Cpus> = self.cpus.iter().flatten().collect();
@@ -291,7 +291,7 @@ impl Placement {
         })
     }
 
-    /// Applies `cpu-map`, later lines over earlier ones.
+    /// Applies `cpu-map`; later lines override earlier ones.
     fn map(&mut self, wishes: &Wishes) {
         for map in &wishes.maps {
             let chosen = self.select(std::slice::from_ref(&map.threads));
@@ -330,7 +330,7 @@ impl CpuMap {
     /// Checks that an automatic map has as many threads, or groups, as CPUs.
     ///
     /// # Errors
-    /// Says how many there are of each.
+    /// The numbers of each.
     pub fn check(&self) -> Result<(), String> {
         if !self.auto {
             return Ok(());
@@ -348,7 +348,7 @@ impl CpuMap {
     }
 }
 
-/// The CPUs that are left after `cpu-set` and `threads-per-core`.
+/// The CPUs that remain after `cpu-set` and `threads-per-core`.
 fn usable<'a>(topology: &'a Topology, allowed: &Cpus, wishes: &Wishes) -> Vec<&'a Cpu> {
     let part = |cpu: &Cpu, part: CpuSelector| match part {
         CpuSelector::Cpu => cpu.id,
@@ -369,8 +369,7 @@ fn usable<'a>(topology: &'a Topology, allowed: &Cpus, wishes: &Wishes) -> Vec<&'
     usable
 }
 
-/// As many workers as `nbthread` says, else as there are CPUs; groups as said, else as
-/// `max-threads-per-group` makes.
+/// As many workers as `nbthread`, by default as many as CPUs; groups as configured, or by `max-threads-per-group`.
 fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> Result<Placement, String> {
     let largest = wishes.largest_group();
     let mut threads = wishes.threads.unwrap_or_else(|| match wishes.groups {
@@ -404,7 +403,7 @@ fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> R
     Ok(Placement { groups: ranges, cpus: vec![None; threads], busy_polling: Vec::new() })
 }
 
-/// The threads of each group: those said, and a fair share of the others.
+/// The threads of each group: the configured ones, and a fair share of the others.
 fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<usize>>, String> {
     let said = |group: usize| wishes.group_settings.get(&(group + 1)).and_then(|own| own.threads);
     let mut taken = vec![false; threads];
@@ -455,7 +454,7 @@ fn ranges(threads: usize, groups: usize, wishes: &Wishes) -> Result<Vec<Range<us
     Ok(ranges)
 }
 
-/// Workers and groups as the machine is built.
+/// Workers and groups by the structure of the machine.
 fn by_policy(topology: &Topology, usable: &[&Cpu], wishes: &Wishes) -> Placement {
     let sets = sets(usable, wishes.policy);
     let affinity = wishes.affinity.unwrap_or(if wishes.one_per_core {
@@ -496,7 +495,7 @@ fn by_policy(topology: &Topology, usable: &[&Cpu], wishes: &Wishes) -> Placement
     Placement { groups, cpus, busy_polling: Vec::new() }
 }
 
-/// The lists of CPUs that `policy` makes a group of each, cores of one list side by side.
+/// The lists of CPUs that become groups under `policy`, with the cores of each list adjacent.
 fn sets<'a>(usable: &[&'a Cpu], policy: Policy) -> Vec<Vec<&'a Cpu>> {
     let clusters = |cpus: &[&'a Cpu]| by(cpus, |cpu| cpu.cluster);
     let strength = |cluster: &[&Cpu]| cluster.iter().map(|cpu| cpu.capacity).max().unwrap_or(0);
@@ -524,7 +523,7 @@ fn sets<'a>(usable: &[&'a Cpu], policy: Policy) -> Vec<Vec<&'a Cpu>> {
     sets
 }
 
-/// Groups `cpus` by what `of` tells, in the order in which that first shows.
+/// Groups `cpus` by `of`, in the order of first occurrence.
 fn by<'a>(cpus: &[&'a Cpu], of: impl Fn(&Cpu) -> usize) -> Vec<Vec<&'a Cpu>> {
     let mut sets: Vec<(usize, Vec<&Cpu>)> = Vec::new();
     for cpu in cpus {
@@ -541,8 +540,8 @@ fn merge(sets: Vec<Vec<&Cpu>>, count: usize) -> Vec<Vec<&Cpu>> {
     sets.chunks(count.max(1)).map(<[_]>::concat).collect()
 }
 
-/// Drops clusters clearly weaker (below 80 %) than the next stronger one, or clearly stronger
-/// (above 125 %) than the next weaker one.
+/// Drops clusters clearly weaker (below 80 %) than the next stronger one, or clearly stronger (above 125 %) than the next weaker
+/// one.
 fn evict(clusters: Vec<Vec<&Cpu>>, weak: bool) -> Vec<Vec<&Cpu>> {
     let strength = |cluster: &Vec<&Cpu>| cluster.iter().map(|cpu| cpu.capacity).max().unwrap_or(0);
     let mut levels: Vec<u64> = clusters.iter().map(strength).collect();

@@ -1,11 +1,11 @@
-//! Recorded machines and what is made of them.
+//! Placements on recorded machines.
 
 use super::*;
 
-/// A complex in a few words: its node, and clusters as (cores, threads a core, strength).
+/// A complex: its node, and clusters as (cores, threads per core, capacity).
 type Complex = (usize, &'static [(usize, usize, u64)]);
 
-/// CPUs are numbered as Linux does: first threads of all cores, then second threads.
+/// Numbers CPUs as Linux does: the first threads of all cores, then the second threads.
 fn machine(complexes: &[Complex]) -> Topology {
     let mut cpus = Vec::new();
     let (mut core, mut cluster) = (0, 0);
@@ -57,7 +57,7 @@ fn sizes(placement: &Placement) -> Vec<usize> {
 }
 
 #[test]
-fn each_policy_makes_the_groups_that_the_manual_says() {
+fn policies_form_the_groups_of_the_manual() {
     let policy = |policy| Wishes { policy, ..Wishes::default() };
     for (name, topology, wishes, groups) in [
         ("EPYC by complex", epyc(), policy(Policy::Performance), vec![16; 4]),
@@ -77,7 +77,7 @@ fn each_policy_makes_the_groups_that_the_manual_says() {
 }
 
 #[test]
-fn threads_of_a_group_are_bound_to_its_cpus_and_share_them_with_no_other_group() {
+fn groups_have_exclusive_cpus() {
     let topology = xeon();
     let placement = place(&topology, &Wishes::default());
     for (number, group) in placement.groups.iter().enumerate() {
@@ -93,7 +93,7 @@ fn threads_of_a_group_are_bound_to_its_cpus_and_share_them_with_no_other_group()
 }
 
 #[test]
-fn one_thread_a_core_is_bound_to_both_hardware_threads_of_it() {
+fn one_thread_per_core_gets_both_hardware_threads() {
     let wishes = Wishes { one_per_core: true, ..Wishes::default() };
     let placement = place(&epyc(), &wishes);
     assert_eq!(sizes(&placement), [8; 4]);
@@ -112,7 +112,7 @@ fn affinity_binds_to_threads_cores_complexes_or_loosely() {
 }
 
 #[test]
-fn cpu_sets_take_away_and_keep() {
+fn cpu_sets_drop_and_keep_units() {
     let rule =
         |only, part, numbers: &str| CpuRule { only, part, numbers: crate::topology::parse_list(numbers) };
     for (rules, workers) in [
@@ -131,7 +131,7 @@ fn cpu_sets_take_away_and_keep() {
 }
 
 #[test]
-fn threads_that_share_cpus_are_told_of() {
+fn shared_cpus_cause_a_warning() {
     let set = |groups: &str, threads: &str| ThreadSet {
         groups: Some(NumberSet::parse(groups).unwrap()),
         threads: NumberSet::parse(threads).unwrap(),
@@ -161,7 +161,7 @@ fn a_range_may_be_written_backwards() {
 }
 
 #[test]
-fn what_the_process_was_started_on_limits_it_unless_reset() {
+fn inherited_cpus_limit_the_process_unless_reset() {
     let allowed = Cpus::from([3, 4]);
     let bound = |wishes: &Wishes| Placement::new(&xeon(), &allowed, wishes).unwrap().0.workers();
     assert_eq!(bound(&Wishes::default()), 2);
@@ -169,7 +169,7 @@ fn what_the_process_was_started_on_limits_it_unless_reset() {
 }
 
 #[test]
-fn numbers_said_come_before_the_policy_and_bind_nothing() {
+fn explicit_numbers_override_the_policy_without_binding() {
     let wishes = Wishes { threads: Some(40), ..Wishes::default() };
     let placement = place(&epyc(), &wishes);
     assert_eq!(sizes(&placement), [14, 13, 13]);
@@ -179,7 +179,7 @@ fn numbers_said_come_before_the_policy_and_bind_nothing() {
 }
 
 #[test]
-fn a_hard_limit_caps_what_was_found_and_what_was_said() {
+fn the_hard_limit_caps_detected_and_configured_numbers() {
     let found = Wishes { hard_limit: Some(20), ..Wishes::default() };
     assert_eq!(sizes(&place(&epyc(), &found)), [16, 4]);
     let said = Wishes { hard_limit: Some(4), threads: Some(9), ..Wishes::default() };
@@ -188,7 +188,7 @@ fn a_hard_limit_caps_what_was_found_and_what_was_said() {
 }
 
 #[test]
-fn groups_take_the_threads_said_and_the_others_share_the_rest() {
+fn groups_take_configured_threads_and_share_the_rest() {
     let settings = |list: &[(usize, Option<(usize, usize)>)]| {
         list.iter()
             .map(|(n, threads)| (*n, GroupSettings { threads: *threads, busy_polling: false }))
@@ -214,7 +214,7 @@ fn groups_take_the_threads_said_and_the_others_share_the_rest() {
 }
 
 #[test]
-fn cpu_maps_bind_sets_or_one_by_one_and_later_lines_win() {
+fn later_cpu_maps_override_earlier_ones() {
     let set = |groups: &str, threads: &str| ThreadSet {
         groups: Some(NumberSet::parse(groups).unwrap()),
         threads: NumberSet::parse(threads).unwrap(),
@@ -240,7 +240,7 @@ fn cpu_maps_bind_sets_or_one_by_one_and_later_lines_win() {
     assert!(map(true, set("1", "all"), "0-63").check().is_ok());
     assert!(map(true, set("1", "odd"), "32-63").check().is_ok());
     assert!(map(true, set("1-2", "1-2"), "0-3").check().is_err());
-    // A lone set is of groups, and each of them begins with the first CPU.
+    // A set without threads is of groups, each of which starts at the first CPU.
     assert!(map(true, set("1-2", "all"), "0-1").check().is_ok());
     let maps = vec![map(true, set("1-2", "all"), "0-1")];
     let wishes = Wishes { threads: Some(4), groups: Some(2), maps, ..Wishes::default() };
@@ -268,7 +268,7 @@ fn thread_sets_count_over_the_process_or_within_groups() {
 }
 
 #[test]
-fn busy_polling_is_of_the_process_or_of_a_group() {
+fn busy_polling_applies_to_the_process_or_a_group() {
     let mut wishes = Wishes { threads: Some(4), groups: Some(2), ..Wishes::default() };
     wishes.group_settings.insert(2, GroupSettings { threads: None, busy_polling: true });
     assert_eq!(place(&epyc(), &wishes).busy_polling, [false, false, true, true]);

@@ -1,5 +1,5 @@
-//! What the calling worker's pools hold, for `show pools`: buffers here, and whatever other crates
-//! register. Counted where memory is made and given back, not where it is taken and put back.
+//! The contents of the calling worker's pools, for `show pools`: buffers, and pools registered by other crates. Counted on
+//! allocation and free, not on every use.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ thread_local! {
     static REGISTERED: RefCell<Vec<Look>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has [`list`] tell of one pool more, of the calling worker.
+/// Registers a pool of the calling worker with [`list`].
 pub fn register(look: impl Fn() -> Pool + 'static) {
     REGISTERED.with_borrow_mut(|registered| registered.push(Box::new(look)));
 }
@@ -30,7 +30,7 @@ mod tests {
     use crate::Buffer;
 
     #[test]
-    fn buffers_are_counted_where_they_are_made_and_where_they_wait() {
+    fn allocated_and_free_buffers_are_counted() {
         let small =
             || list().into_iter().find(|pool| pool.name == "buffer").map(|pool| (pool.allocated, pool.free));
         assert_eq!(small(), Some((0, 0)));

@@ -1,36 +1,33 @@
-//! Where workers spend their time, by what tasks do (`set profiling tasks`; management manual,
-//! 9.3): how many turns tasks had, how long these took and how long they were waited for. Only
-//! tasks that ask to be watched are: those of requests, of streams and of checks.
+//! Profiles the time of workers by kind of task (`set profiling tasks`; management manual, 9.3): the number of turns, their
+//! duration, and the waiting time before them. Only instrumented tasks are covered: those of requests, streams and checks.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Whether tasks are profiled. Written by the runtime socket and, before there are workers, by the
-/// configuration.
+/// Whether tasks are profiled. Written by the runtime socket and, before the workers start, by the configuration.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Whether requests are measured, for whatever reason: read once a request.
+/// Whether requests are measured, for whatever reason: read once per request.
 static MEASURED: AtomicBool = AtomicBool::new(false);
-/// Whether an expression of the configuration wants them measured anyway. Written before there are
-/// workers.
+/// Whether an expression of the configuration requires the measurements. Written before the workers start.
 static WANTED: AtomicBool = AtomicBool::new(false);
-/// How often profiling began: what was gathered before the last time counts no more.
+/// The number of times profiling was started: data from earlier rounds is discarded.
 static ROUND: AtomicU64 = AtomicU64::new(0);
 
-/// When profiling last began, and when it ended since.
+/// When profiling was last started and stopped.
 static PERIOD: Mutex<(Option<Instant>, Option<Instant>)> = Mutex::new((None, None));
 
-/// What tasks of one kind did on one worker.
+/// The profile of one kind of task on one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// What they do.
+    /// The kind of task.
     pub name: &'static str,
-    /// Their turns.
+    /// The number of turns.
     pub calls: u64,
-    /// What those took, in ns.
+    /// Their total duration in ns.
     pub ns: u64,
-    /// How long they were waited for, in ns.
+    /// The total waiting time in ns.
     pub waited_ns: u64,
 }
 
@@ -50,9 +47,9 @@ pub fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// Begins anew, or ends; what was gathered is kept until the next beginning.
+/// Starts a new round, or stops; the data remains until the next start.
 pub fn switch(on: bool) {
-    // Whoever panicked here left whole instants behind.
+    // A panic here leaves complete instants behind.
     let mut period = PERIOD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let now = Instant::now();
     if on {
@@ -65,18 +62,18 @@ pub fn switch(on: bool) {
     MEASURED.store(on || WANTED.load(Relaxed), Relaxed);
 }
 
-/// When profiling last began, and when it ended since.
+/// When profiling was last started and stopped.
 pub fn period() -> (Option<Instant>, Option<Instant>) {
     *PERIOD.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Has requests measured for the whole life of the process: an expression asks what they cost.
+/// Turns the measurement of requests on for the lifetime of the process, since an expression needs it.
 pub fn want_measures() {
     WANTED.store(true, Relaxed);
     MEASURED.store(true, Relaxed);
 }
 
-/// Whether a request that begins now is to be measured.
+/// Whether a request that starts now is measured.
 #[inline]
 pub fn measures() -> bool {
     MEASURED.load(Relaxed)
@@ -101,7 +98,7 @@ pub(crate) fn note(name: &'static str, ns: u64, waited_ns: u64) {
     });
 }
 
-/// What the calling worker gathered since profiling last began.
+/// The calling worker's data since profiling was last started.
 pub fn list() -> Vec<Profile> {
     GATHERED.with_borrow(|gathered| match gathered.round == ROUND.load(Relaxed) {
         true => gathered.profiles.clone(),
@@ -114,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_gathered_by_name_and_a_new_round_forgets_them() {
+    fn turns_are_summed_by_name_until_a_new_round() {
         switch(true);
         note("a", 10, 1);
         note("b", 5, 0);

@@ -1,5 +1,4 @@
-//! Values of which every worker has its own copy, each on cache lines of its own, summed by the
-//! reader.
+//! Values with a copy per worker, each on its own cache lines, which readers sum.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -10,56 +9,55 @@ thread_local! {
     static GROUP: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many workers the process runs; written once at boot, before any [`Sharded`] is made.
+/// The number of workers; written once at startup, before any [`Sharded`] is created.
 static WORKERS: AtomicUsize = AtomicUsize::new(1);
 
-/// Sets how many copies each [`Sharded`] made from now on has. Called once at boot.
+/// Sets the number of copies of each [`Sharded`] created from now on. Called once at startup.
 pub fn set_workers(count: usize) {
     WORKERS.store(count.max(1), Ordering::Relaxed);
 }
 
-/// How many workers the process runs.
+/// The number of workers.
 pub fn workers() -> usize {
     WORKERS.load(Ordering::Relaxed)
 }
 
-/// How many groups the workers form; written once at boot.
+/// The number of worker groups; written once at startup.
 static GROUPS: AtomicUsize = AtomicUsize::new(1);
 
-/// Sets how many groups the workers form. Called once at boot.
+/// Sets the number of worker groups. Called once at startup.
 pub fn set_groups(count: usize) {
     GROUPS.store(count.max(1), Ordering::Relaxed);
 }
 
-/// How many groups the workers form.
+/// The number of worker groups.
 pub fn groups() -> usize {
     GROUPS.load(Ordering::Relaxed)
 }
 
-/// Says that the calling worker belongs to group `index`.
+/// Assigns the calling worker to group `index`.
 pub fn enter_group(index: usize) {
     GROUP.set(index);
 }
 
-/// The group of the calling worker, 0 outside of workers.
+/// The group of the calling worker, 0 outside workers.
 #[inline]
 pub fn current_group() -> usize {
     GROUP.get()
 }
 
-/// Names the calling thread as worker `index`. Threads that never call this write into the first
-/// shard's copy and must not: they only read.
+/// Makes the calling thread worker `index`. Other threads would access the first worker's copy and must only read.
 pub fn enter_worker(index: usize) {
     WORKER.set(index);
 }
 
-/// The index of the calling worker, 0 outside of workers.
+/// The index of the calling worker, 0 outside workers.
 #[inline]
 pub fn current_worker() -> usize {
     WORKER.get()
 }
 
-/// Two cache lines: adjacent-line prefetch pairs them on x86.
+/// Two cache lines, since adjacent-line prefetch pairs them on x86.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub struct Padded<T>(pub T);
@@ -73,7 +71,7 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
-/// One `T` a worker. Written by the worker that owns the copy, read by all.
+/// One `T` per worker. Each copy is written by its worker and read by all.
 #[derive(Debug)]
 pub struct Sharded<T> {
     shards: Box<[Padded<T>]>,
@@ -88,8 +86,8 @@ impl<T: Default> Default for Sharded<T> {
 }
 
 impl<T: Default> Sharded<T> {
-    /// The copy of what other processes have, from now on at the latest. Written by who reads it from
-    /// them, and by nobody else.
+    /// The copy with the values of other processes, created if necessary. Written only by the thread that reads them from those
+    /// processes.
     pub fn keep_others(&self) -> &T {
         self.others.get_or_init(Box::default)
     }
@@ -101,8 +99,7 @@ impl<T> Sharded<T> {
     pub fn mine(&self) -> &T {
         let index = current_worker();
         debug_assert!(index < self.shards.len(), "made before the number of workers was known");
-        // A thread that is no worker reads the first copy; an index past the end cannot happen
-        // after boot.
+        // A thread that is not a worker reads the first copy; an index past the end cannot happen after startup.
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
 
@@ -111,8 +108,7 @@ impl<T> Sharded<T> {
         self.shards.iter().map(|padded| &padded.0)
     }
 
-    /// The copies of the workers, and what other processes have where that is known: what is shown as
-    /// the sum.
+    /// The copies of the workers, plus the values of other processes if known: the basis of displayed sums.
     pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
         self.all().chain(self.others.get().map(Box::as_ref))
     }

@@ -1,24 +1,21 @@
-//! Writes to numbers that several workers share: plain relaxed atomics, whose writes debug builds
-//! count.
+//! Writes to values shared by several workers: plain relaxed atomics, with the writes counted in debug builds.
 //!
-//! A write to a cache line that another core wrote last costs a transfer of that line, and
-//! transfers of one line follow one another however many cores there are. So the number of such
-//! writes a request makes says how a proxy grows with its threads; a test counts them
-//! (`crates/proxy/tests/shared_writes.rs`), those to reference counts by [`Local`](crate::Local)
-//! too. What only one worker writes belongs into [`Sharded`](crate::Sharded) instead. These numbers
-//! order nothing.
+//! A write to a cache line last written by another core costs a transfer of that line, and transfers of one line are serialized
+//! whatever the number of cores. So the number of such writes per request shows how a proxy scales with its threads; a test counts
+//! them (`crates/proxy/tests/shared_writes.rs`), including those to reference counts by [`Local`](crate::Local). Values written by
+//! a single worker belong into [`Sharded`](crate::Sharded) instead. These atomics impose no ordering.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Writes since the process began; counted by debug builds only.
+/// The number of writes since the start; counted in debug builds only.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// How many writes to shared numbers the process made so far; 0 in release builds.
+/// The number of writes to shared values so far; 0 in release builds.
 pub fn writes() -> u64 {
     WRITES.load(Relaxed)
 }
 
-/// Counts a write to something shared that [`Shared`] does not cover.
+/// Counts a write to a shared object that [`Shared`] does not cover.
 #[inline(always)]
 pub fn note_write() {
     if cfg!(debug_assertions) {
@@ -26,20 +23,19 @@ pub fn note_write() {
     }
 }
 
-/// A number that several workers write.
+/// A number written by several workers.
 pub trait Shared {
     /// The plain number.
     type Number;
-    /// Adds; gives the value before.
+    /// Adds; returns the previous value.
     fn add(&self, value: Self::Number) -> Self::Number;
-    /// Subtracts; gives the value before.
+    /// Subtracts; returns the previous value.
     fn sub(&self, value: Self::Number) -> Self::Number;
-    /// Sets the value. Writes only if it differs: a look at a line costs less than owning it.
+    /// Sets the value. Writes only if it differs: reading a line is cheaper than owning it.
     fn put(&self, value: Self::Number);
     /// Raises the value to at least `value`. Writes only if it is lower.
     fn raise(&self, value: Self::Number);
-    /// Adds one unless the value is `limit` or above; gives the value before, or the one that was
-    /// too high.
+    /// Adds one unless the value is `limit` or above; returns the previous value, or the one that was too high.
     #[allow(clippy::missing_errors_doc)]
     fn take_below(&self, limit: Self::Number) -> Result<Self::Number, Self::Number>;
 }
@@ -93,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_taken_up_to_the_limit() {
+    fn slots_are_taken_up_to_the_limit() {
         let places = AtomicU32::new(0);
         assert_eq!(
             (places.take_below(2), places.take_below(2), places.take_below(2)),
@@ -103,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_is_not_written() {
+    fn unchanged_values_are_not_written() {
         let number = AtomicU64::new(7);
         let before = writes();
         number.put(7);

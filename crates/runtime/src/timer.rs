@@ -1,9 +1,8 @@
 //! Lazy deadlines: moving a deadline is a store, not a timer operation.
 //!
-//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's
-//! [`Wheel`] holds the earliest instant a timer was asked for since it last fired; when that
-//! passes, the timer is compared with its real deadline and put in again if it moved. The grain is
-//! one millisecond.
+//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's [`Wheel`] holds the earliest
+//! instant set since the timer last fired; when that passes, the timer is compared with its actual deadline and rescheduled if it
+//! moved. The resolution is one millisecond.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -35,9 +34,9 @@ struct TimerSlot {
 #[derive(Default)]
 struct Timers {
     slots: Slab<TimerSlot>,
-    /// When to look at each slot that has a deadline: never later than that.
+    /// When to check each slot that has a deadline: never later than the deadline.
     wheel: Wheel,
-    /// When the driver will wake by itself.
+    /// When the driver will wake up on its own.
     driver_at: u64,
     driver: Option<Waker>,
 }
@@ -57,8 +56,7 @@ impl Timers {
         }
     }
 
-    /// Wakes every timer whose deadline is at or before `now`; returns the next instant to look
-    /// again.
+    /// Wakes every timer with a deadline at or before `now`; returns the next instant to check.
     fn fire(&mut self, now: u64) -> u64 {
         while let Some(index) = self.wheel.pop(now) {
             let Some(slot) = self.slots.get_mut(index as usize) else { continue };
@@ -74,7 +72,7 @@ impl Timers {
     }
 }
 
-/// A deadline that a task waits for beside its sockets.
+/// A deadline that a task awaits in addition to its sockets.
 #[derive(Debug)]
 pub struct Timer {
     slot: u32,
@@ -87,7 +85,7 @@ impl Default for Timer {
 }
 
 impl Timer {
-    /// A timer without a deadline.
+    /// Creates a timer without a deadline.
     pub fn new() -> Self {
         TIMERS.with_borrow_mut(|timers| {
             let slot = timers.slots.insert(TimerSlot { deadline: NEVER, waker: None });
@@ -95,7 +93,7 @@ impl Timer {
         })
     }
 
-    /// Moves the deadline to `at` ms of [`now_ms`]; [`NEVER`] takes it away.
+    /// Moves the deadline to `at` ms of [`now_ms`]; [`NEVER`] removes it.
     #[inline]
     pub fn set(&self, at: u64) {
         TIMERS.with_borrow_mut(|timers| {
@@ -106,7 +104,7 @@ impl Timer {
         });
     }
 
-    /// Moves the deadline to `after` from now; `None` takes it away.
+    /// Moves the deadline to `after` from now; `None` removes it.
     #[inline]
     pub fn set_after(&self, now: u64, after: Option<Duration>) {
         self.set(after.map_or(NEVER, |after| now.saturating_add(after.as_millis() as u64)));
@@ -130,7 +128,7 @@ impl Timer {
                 Some(waker) if waker.will_wake(context.waker()) => {}
                 waker => *waker = Some(context.waker().clone()),
             }
-            // One that is still ahead in the wheel spares reading the clock.
+            // If the entry in the wheel is still ahead, the clock need not be read.
             if timers.wheel.at(self.slot).is_some() {
                 return Poll::Pending;
             }
@@ -150,7 +148,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // try_with: a task may be dropped while the thread itself ends.
+        // try_with: a task may be dropped while the thread is torn down.
         let _ = TIMERS.try_with(|timers| {
             let mut timers = timers.borrow_mut();
             timers.slots.try_remove(self.slot as usize);
@@ -166,14 +164,14 @@ pub async fn sleep(duration: Duration) {
     timer.expired().await;
 }
 
-/// What was waited for did not come in time.
+/// The time limit expired first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 
 /// Waits for `future`, at most for `limit`.
 ///
 /// # Errors
-/// The time was over first.
+/// The limit expired first.
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
     timeout_at(now_ms().saturating_add(limit.as_millis() as u64), future).await
 }
@@ -181,7 +179,7 @@ pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output,
 /// Waits for `future`, at most until `deadline`, in ms of [`now_ms`].
 ///
 /// # Errors
-/// The time was over first.
+/// The deadline expired first.
 pub async fn timeout_at<F: Future>(deadline: u64, future: F) -> Result<F::Output, Elapsed> {
     let timer = Timer::new();
     timer.set(deadline);
@@ -193,26 +191,25 @@ pub async fn timeout_at<F: Future>(deadline: u64, future: F) -> Result<F::Output
     .await
 }
 
-/// The kernel's timer that wakes the worker for the earliest of its deadlines. The reactor hears of
-/// it as of any other descriptor, so that a turn without a deadline reads no clock and computes no
-/// time to sleep.
+/// The kernel timer that wakes the worker for its earliest deadline. The reactor handles it like any other descriptor, so that a
+/// turn without a deadline neither reads a clock nor computes a sleep time.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// One that is not set.
+    /// Creates an unset alarm.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is available.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
-    /// Sets `alarm` to go off once `at` ms of [`now_ms`] have passed whole: that clock drops the
-    /// fraction, so that what began within a millisecond would end up to one too early.
+    /// Sets `alarm` to fire when millisecond `at` of [`now_ms`] is over: that clock truncates, so a deadline set within a
+    /// millisecond would otherwise expire up to one too early.
     fn set(alarm: &OwnedFd, at: u64) -> io::Result<()> {
-        // Nothing means never, to the kernel.
+        // To the kernel zero means never.
         let us = at.saturating_add(1).saturating_mul(1000).saturating_sub(now_us()).max(1);
         let it_value = Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
@@ -221,16 +218,16 @@ impl Alarm {
     }
 }
 
-/// Fires the worker's timers; runs as one task of each worker, for ever.
+/// Fires the worker's timers; runs forever as one task per worker.
 ///
 /// # Errors
-/// The reactor takes no further descriptor.
+/// The reactor accepts no further descriptor.
 pub async fn drive(alarm: Alarm) -> io::Result<()> {
     #[expect(deprecated, reason = "what it warns of, a descriptor that changes, an OwnedFd is not")]
     let watched = AsyncFd::with_interest(alarm.0, Interest::READABLE)?;
     let mut armed = NEVER;
     poll_fn(|context| {
-        // Going off again is another event: nothing has to be read.
+        // The next expiry is a new edge: the descriptor need not be read.
         while let Poll::Ready(ready) = watched.poll_read_ready(context) {
             ready?.clear_ready();
             armed = NEVER;
@@ -266,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_expire_in_the_order_of_their_deadlines_and_not_before() {
+    fn timers_expire_in_order_and_not_early() {
         run(async {
             let order = Rc::new(RefCell::new(Vec::new()));
             let tasks: Vec<_> = [30u64, 10, 20]
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_ends_with_it_or_with_its_limit() {
+    fn timeouts_end_with_the_future_or_the_limit() {
         run(async {
             let start = now_ms();
             assert_eq!(timeout(Duration::from_millis(20), std::future::pending::<()>()).await, Err(Elapsed));

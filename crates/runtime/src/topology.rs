@@ -1,8 +1,7 @@
-//! What the kernel tells of the machine's CPUs: sockets, NUMA nodes, caches, cores and their
-//! strength.
+//! The kernel's description of the machine's CPUs: sockets, NUMA nodes, caches, cores and their capacity.
 //!
-//! Reads `/sys/devices/system` once at boot and decides nothing: [`placement`](crate::placement)
-//! does. Tests hand in recorded trees. Called when the global section is resolved.
+//! Reads `/sys/devices/system` once at startup and decides nothing: [`placement`](crate::placement) does. Tests pass in recorded
+//! trees. Called when the global section is resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,47 +11,47 @@ use std::sync::OnceLock;
 
 use rustix::thread::CpuSet;
 
-/// Numbers of CPUs as the kernel counts them, from 0.
+/// CPU numbers as used by the kernel, from 0.
 pub type Cpus = BTreeSet<usize>;
 
-/// The highest number of a CPU that threads are bound to.
+/// The highest CPU number that threads can be bound to.
 pub const MAX_CPU: usize = CpuSet::MAX_CPU - 1;
 
-/// One hardware thread, and what it is part of. All numbers but `id` and `node` are counted here,
-/// from 0, over the whole machine.
+/// A hardware thread and its place in the machine. All numbers except `id` and `node` are assigned here, from 0, over the whole
+/// machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpu {
     /// The kernel's number.
     pub id: usize,
     /// The NUMA node.
     pub node: usize,
-    /// The core complex: what shares a last-level cache.
+    /// The core complex: the CPUs that share a last-level cache.
     pub ccx: usize,
-    /// Of a core complex, the part whose cores are alike (within 5 % of strength).
+    /// The part of a core complex with similar cores (within 5 % of capacity).
     pub cluster: usize,
     /// The core.
     pub core: usize,
-    /// Which of its core's hardware threads it is.
+    /// Its index among the hardware threads of its core.
     pub thread: usize,
-    /// Strength as the kernel tells it, in a unit of its own; 0 where it tells nothing.
+    /// The capacity as reported by the kernel, in arbitrary units; 0 if unknown.
     pub capacity: u64,
 }
 
 /// The CPUs that are online.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// In the order of the kernel's numbers.
+    /// Sorted by the kernel's number.
     pub cpus: Vec<Cpu>,
 }
 
-/// What one CPU's directory says, before numbers are given.
+/// The contents of one CPU's directory, before numbers are assigned.
 struct Raw {
     id: usize,
     node: usize,
     package: usize,
     die: usize,
     core: usize,
-    /// The first CPU of those that share the last-level cache.
+    /// The first of the CPUs that share the last-level cache.
     cache: Option<usize>,
     capacity: u64,
 }
@@ -63,7 +62,7 @@ pub fn machine() -> &'static Topology {
     MACHINE.get_or_init(|| Topology::read(Path::new("/sys/devices/system")))
 }
 
-/// The CPUs that the calling thread may run on; empty where the system does not tell.
+/// The CPUs that the calling thread may run on; empty if the system does not report them.
 pub fn allowed() -> Cpus {
     let set = rustix::thread::sched_getaffinity(None);
     set.map(|set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()).unwrap_or_default()
@@ -72,7 +71,7 @@ pub fn allowed() -> Cpus {
 /// Binds the calling thread to `cpus`.
 ///
 /// # Errors
-/// What the system says: none of them is online, or allowed.
+/// The system's error: none of them is online, or permitted.
 pub fn bind(cpus: &Cpus) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
@@ -81,7 +80,7 @@ pub fn bind(cpus: &Cpus) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// `0-3,8` as a set. What is no list gives an empty set.
+/// Parses a list such as `0-3,8`. Invalid text yields an empty set.
 pub fn parse_list(text: &str) -> Cpus {
     let mut set = Cpus::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -94,7 +93,7 @@ pub fn parse_list(text: &str) -> Cpus {
     set
 }
 
-/// A set as the kernel writes it: `0-3,8`.
+/// Formats a set as the kernel does: `0-3,8`.
 pub fn show_list(cpus: &Cpus) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
@@ -118,8 +117,8 @@ fn number(path: &Path) -> Option<usize> {
 }
 
 impl Topology {
-    /// Reads the tree under `root`, usually `/sys/devices/system`. A machine that tells nothing has
-    /// one core a CPU of [`std::thread::available_parallelism`].
+    /// Reads the tree under `root`, usually `/sys/devices/system`. Without any information each CPU of
+    /// [`std::thread::available_parallelism`] becomes a core.
     pub fn read(root: &Path) -> Self {
         let online = read(&root.join("cpu/online")).map(|text| parse_list(&text)).unwrap_or_default();
         let nodes = nodes(root);
@@ -131,7 +130,7 @@ impl Topology {
         Self::number(raw)
     }
 
-    /// Gives complexes, clusters and cores their numbers.
+    /// Numbers complexes, clusters and cores.
     fn number(raw: Vec<Raw>) -> Self {
         let mut complexes = BTreeMap::new();
         let mut cores: BTreeMap<(usize, usize, usize), (usize, usize)> = BTreeMap::new();
@@ -194,7 +193,7 @@ fn raw(root: &Path, id: usize, nodes: &BTreeMap<usize, usize>) -> Raw {
     }
 }
 
-/// The first CPU of those that share the cache of the highest level.
+/// The first of the CPUs that share the highest-level cache.
 fn last_cache(cache: &Path) -> Option<usize> {
     let mut best: Option<(usize, usize)> = None;
     for index in 0..16 {
@@ -213,8 +212,8 @@ fn last_cache(cache: &Path) -> Option<usize> {
     best.map(|(_, first)| first)
 }
 
-/// How strong the CPU is: what the scheduler uses where it is told (ARM), the nominal performance
-/// of the firmware, or the highest frequency.
+/// The capacity of a CPU: the scheduler's value if available (ARM), else the nominal performance from the firmware, else the
+/// maximum frequency.
 fn capacity(cpu: &Path) -> u64 {
     ["cpu_capacity", "acpi_cppc/nominal_perf", "cpufreq/cpuinfo_max_freq"]
         .iter()
@@ -229,14 +228,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_shown_as_the_kernel_writes_them() {
+    fn cpu_lists_round_trip() {
         for text in ["0", "0-3", "0-3,8", "1,3,5-7"] {
             assert_eq!(show_list(&parse_list(text)), text);
         }
         assert_eq!(parse_list("x"), Cpus::new());
     }
 
-    /// Writes files below a directory of its own.
+    /// Writes files below a new directory.
     fn tree(name: &str, files: &[(String, String)]) -> Scratch {
         let root = Scratch::new(name);
         for (path, text) in files {
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laptop_with_two_kinds_of_cores_has_one_complex_and_two_clusters() {
+    fn hybrid_laptops_have_one_complex_and_two_clusters() {
         // Two strong cores with two threads each, four weak ones, one third-level cache.
         let mut files = vec![
             ("cpu/online".to_owned(), "0-7".to_owned()),
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_tells_nothing_still_has_cpus() {
+    fn empty_trees_still_yield_cpus() {
         assert!(!Topology::read(Path::new("/nowhere")).cpus.is_empty());
     }
 

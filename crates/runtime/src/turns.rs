@@ -1,7 +1,6 @@
-//! Long steps take turns: where one step of a task may keep the worker busy for long, as a handshake
-//! of TLS that signs with RSA does, at most one such step is taken between two looks at the sockets.
-//! Whoever has a short request to answer waits for one of them, however many are asked for.
-//! Called by the handshakes of clients, and by tasks that have more to do than one turn may take.
+//! Limits long steps to one per poll of the sockets: steps of a task that may keep the worker busy for long, such as the RSA
+//! signature in a TLS handshake, run one at a time. So a short request waits for at most one of them, however many are pending.
+//! Used by client handshakes, and by tasks with more work than fits in a turn.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::timer::now_us;
 
-/// What counts as long, in µs: several times what a request takes.
+/// The duration of a long step in µs: several times that of a request.
 const LONG: u64 = 100;
 
-/// Has the task polled again once the worker has looked at its sockets and run the tasks that were
-/// ready. A task that wakes itself instead is run up to 61 times before the next look at the sockets.
+/// Schedules the task to be polled again after the worker has polled its sockets and run the ready tasks. A task that wakes itself
+/// instead is run up to 61 times before the next poll of the sockets.
 pub fn yield_turn(context: &Context<'_>) {
     yield_for(context.waker());
 }
@@ -23,13 +22,13 @@ fn yield_for(waker: &Waker) {
     let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
 }
 
-/// Those of one worker that wait for their turn.
+/// The waiting tasks of one worker.
 #[derive(Debug, Default)]
 struct TurnQueue {
     waiting: VecDeque<(u64, Waker)>,
-    /// The number of the last that had to wait.
+    /// The last number assigned.
     last: u64,
-    /// Whether the latest step was long. Always so while somebody waits.
+    /// Whether the latest step was long. Always true while any task waits.
     is_closed: bool,
 }
 
@@ -38,7 +37,7 @@ thread_local! {
 }
 
 impl TurnQueue {
-    /// Wakes the first, at once or `later`: behind the worker's next look at its sockets.
+    /// Wakes the first task, immediately or (`later`) after the worker's next poll of its sockets.
     fn wake_first(&self, later: bool) {
         let Some((_, waker)) = self.waiting.front() else { return };
         if later {
@@ -48,7 +47,7 @@ impl TurnQueue {
         }
     }
 
-    /// Whether the task of that number may go on; else it is in the queue, in which it gets one.
+    /// Whether the task with that number may proceed; otherwise it is queued and gets a number.
     fn admits(&mut self, number: &mut Option<u64>, waker: &Waker) -> bool {
         if let Some(own) = number {
             if self.waiting.front().is_some_and(|(first, _)| first == own) {
@@ -72,7 +71,7 @@ impl TurnQueue {
     }
 }
 
-/// One task's place among those that take long steps.
+/// A task's position among those with long steps.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Its number in the queue.
@@ -80,9 +79,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Takes `step`. After a long one, others' or its own, that is put off until the worker has
-    /// looked at its sockets and served those that are ready, and those before it have had their
-    /// turn: `Pending`, and the task is woken then.
+    /// Runs `step`. After a long step of this or another task it is postponed until the worker has polled its sockets, served the
+    /// ready ones, and run earlier waiting tasks: returns `Pending`, and wakes the task then.
     pub fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -108,7 +106,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        // try_with: the thread itself may end.
+        // try_with: the thread may be torn down.
         let _ = QUEUE.try_with(|queue| {
             let mut queue = queue.borrow_mut();
             let was_first = queue.waiting.front().is_some_and(|(first, _)| *first == number);
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_step_is_taken_between_two_looks_at_the_sockets_and_each_gets_its_turn() {
+    fn one_long_step_runs_per_poll_of_the_sockets() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let order = Rc::new(RefCell::new(Vec::new()));
         tokio::task::LocalSet::new().block_on(&runtime, async {
@@ -152,7 +150,7 @@ mod tests {
                     order.borrow_mut().push(name.to_string());
                 }));
             }
-            // What else the worker has to do, woken behind each look.
+            // Other work of the worker, woken after each poll of the sockets.
             let other = order.clone();
             tasks.push(tokio::task::spawn_local(async move {
                 for _ in 0..3 {
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn short_steps_are_taken_at_once() {
+    fn short_steps_run_immediately() {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..3 {
             let mut turn = Turn::default();
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_leaves_its_place_to_the_next() {
+    fn dropped_tasks_yield_their_position() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut context = Context::from_waker(Waker::noop());

@@ -1,5 +1,5 @@
-//! How busy the workers are, and what the request being served cost so far: for expressions that
-//! ask (`cpu_usage_thr`, `cpu_ns_tot` and others). Nothing is measured unless one does.
+//! The load of the workers, and the cost so far of the current request: for expressions that use them (`cpu_usage_thr`,
+//! `cpu_ns_tot` and others). Nothing is measured otherwise.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -13,14 +13,14 @@ use crate::shard;
 use crate::timer::now_us;
 use crate::worker;
 
-/// A look at the workers is good for so long: between two the share of busy time says something.
+/// How long a sample of the workers is valid: long enough between two samples for the busy share to be meaningful.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// The calling worker's last look at all of them.
+/// The calling worker's last sample of all workers.
 struct Look {
     at: Instant,
     busy: Vec<Duration>,
-    /// Of each worker, the share of the time before the look that it was busy, in percent.
+    /// The busy share of each worker before the sample, in percent.
     percent: Vec<u8>,
 }
 
@@ -29,10 +29,10 @@ thread_local! {
     static TURNS: Cell<Turns> = const { Cell::new(Turns::NONE) };
 }
 
-/// Whose usage is asked for.
+/// The scope of a usage query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// The calling worker's.
+    /// The calling worker.
     Worker,
     /// The mean of its group.
     Group,
@@ -40,7 +40,7 @@ pub enum Of {
     Process,
 }
 
-/// The share of the last tenth of a second, or a little more, that workers were busy, in percent.
+/// The busy share of workers over the last tenth of a second or slightly more, in percent.
 pub fn percent(of: Of) -> u8 {
     LOOK.with_borrow_mut(|look| {
         let now = Instant::now();
@@ -57,15 +57,14 @@ pub fn percent(of: Of) -> u8 {
     })
 }
 
-/// What one task that waits for its turn counts in time, in µs.
+/// The assumed duration of a waiting task's turn, in µs.
 const A_TURN: u64 = 20;
 
-/// How many tasks of the calling worker wait for their turn: what a task has to wait for two of its own,
-/// in turns of 20 µs. Takes as long.
+/// The number of tasks waiting on the calling worker, measured as the waiting time of a task for two of its turns, in units of 20
+/// µs. Takes as long.
 pub async fn load() -> u32 {
     let begun = now_us();
-    // Twice: tasks that gave up their turn are woken together, the last one first, so that those that did
-    // so before this one have theirs between the two.
+    // Twice: tasks that yielded are woken together, the last one first, so that those that yielded before this one run in between.
     for _ in 0..2 {
         tokio::task::yield_now().await;
     }
@@ -89,16 +88,16 @@ fn mean(percent: impl Iterator<Item = u8>) -> u8 {
     (sum / u32::max(count, 1)) as u8
 }
 
-/// What a task spent in its turns.
+/// The time a task spent in its turns.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Turns {
-    /// How many it had.
+    /// The number of turns.
     pub count: u64,
-    /// Time that they took, in ns.
+    /// Their total duration in ns.
     pub ns: u64,
-    /// Time that it waited for them since it was woken, in ns.
+    /// The total time between wake-ups and turns, in ns.
     pub waited_ns: u64,
-    /// When the one that is not over began.
+    /// The start of the current turn.
     since: Option<Instant>,
 }
 
@@ -117,16 +116,16 @@ impl Turns {
     }
 }
 
-/// A task that is measured: its turns, and how long it waits for each.
+/// A measured task: its turns, and the waiting time before each.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// What the task does, for the profile.
+    /// The kind of task, for the profile.
     name: &'static str,
     turns: Turns,
     alarm: Option<Arc<Alarm>>,
 }
 
-/// Stands before a task's waker, and notes when it was first woken since its last turn.
+/// Wraps a task's waker, and records when it was first woken since its last turn.
 #[derive(Debug)]
 struct Alarm(Mutex<(Waker, Option<Instant>)>);
 
@@ -151,12 +150,12 @@ impl Wake for Alarm {
 }
 
 impl Measured {
-    /// A task that does what `name` says.
+    /// Creates the measurement of a task of kind `name`.
     pub fn new(name: &'static str) -> Self {
         Self { name, ..Self::default() }
     }
 
-    /// Runs one turn of the task; it is to be woken through the context that `turn` gets.
+    /// Runs one turn of the task, which must use the context passed to `turn` for its wake-up.
     pub fn poll<R>(&mut self, context: &Context<'_>, turn: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let new = || Arc::new(Alarm(Mutex::new((context.waker().clone(), None))));
         let alarm = self.alarm.get_or_insert_with(new);
@@ -176,7 +175,7 @@ impl Measured {
     }
 }
 
-/// The same future; its turns are counted under `name` if tasks are profiled when it begins.
+/// Wraps a future to count its turns under `name`, if profiling is on when it starts.
 pub fn watched<F: Future>(name: &'static str, mut future: Pin<Box<F>>) -> impl Future<Output = F::Output> {
     let mut measured = profile::is_on().then(|| Measured::new(name));
     poll_fn(move |context| match &mut measured {
@@ -185,8 +184,7 @@ pub fn watched<F: Future>(name: &'static str, mut future: Pin<Box<F>>) -> impl F
     })
 }
 
-/// What the task whose turn it is spent so far, this turn included; `None` outside of measured
-/// ones.
+/// The time spent so far by the current task, including this turn; `None` outside measured tasks.
 pub fn turns() -> Option<Turns> {
     let mut turns = TURNS.get();
     let now = turns.since.take()?.elapsed();
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_is_what_other_tasks_take_before_ones_turn() {
+    fn the_load_counts_tasks_ahead_in_the_queue() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let busy = |us: u64| {
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_gives_up_its_turn_and_goes_on_counts() {
+    fn yielding_tasks_count_as_load() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             tokio::task::spawn_local(async {
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_counted_and_the_one_that_runs_sees_itself() {
+    fn turns_include_the_current_one() {
         assert!(turns().is_none());
         let mut task = Turns::default();
         assert_eq!(task.measure(|| turns().map(|turns| turns.count)), Some(1));
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_waits_from_when_it_is_first_woken_until_its_turn() {
+    fn waiting_starts_at_the_first_wake_up() {
         struct Count(std::sync::atomic::AtomicUsize);
         impl Wake for Count {
             fn wake(self: Arc<Self>) {

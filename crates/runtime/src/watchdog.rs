@@ -1,9 +1,8 @@
-//! Watches the workers from outside: a worker that is awake and does not come round to answer is
-//! held up by one task, and everything else on it waits (`warn-blocked-traffic-after`,
-//! configuration manual, 3.1).
+//! Watches the workers from outside: a worker that is awake but does not respond is blocked by one task, which delays everything
+//! else on it (`warn-blocked-traffic-after`, configuration manual, 3.1).
 //!
-//! It costs workers one store before and one after a turn of what names itself, and an answer every
-//! now and then while they are awake. What is idle is left to sleep.
+//! The cost to workers is a store before and after each turn of a named task, and an occasional response while they are awake. Idle
+//! workers are not woken.
 
 use std::io;
 use std::sync::OnceLock;
@@ -15,65 +14,62 @@ use tokio::sync::Notify;
 
 use crate::shard::{self, Padded};
 
-/// How long a process that does nothing at all is left alone.
+/// How long an entirely idle process is left alone.
 const IDLE: Duration = Duration::from_secs(1);
-/// A worker that makes no progress for so long is held up whether it computes or waits for the
-/// system.
+/// A worker without progress for this long is blocked, whether it computes or waits for the system.
 const TOO_LONG: Duration = Duration::from_secs(1);
-/// After the first time, a task that goes on holding its worker up is told of so often.
+/// The interval at which a continuing blockage is reported again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What a task that names itself is about.
+/// The subject of a named task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskName {
-    /// A request or stream of a frontend: the frontend's place among the proxies, the number of the
-    /// session.
+    /// A request or stream of a frontend: the frontend's index among the proxies, and the session number.
     Stream {
-        /// The place.
+        /// The frontend's index.
         proxy: u32,
-        /// Its last 24 bits.
+        /// The last 24 bits of the session number.
         session: u32,
     },
-    /// A check of a server: the backend's place among the proxies.
+    /// A check of a server: the backend's index among the proxies.
     Check {
-        /// The place.
+        /// The backend's index.
         proxy: u32,
     },
-    /// A command of the runtime socket.
+    /// A runtime socket command.
     Command,
 }
 
-/// A worker that is held up.
+/// A blocked worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldWorker {
-    /// Its number, from 0.
+    /// The worker's index.
     pub worker: usize,
-    /// By what, if it said so.
+    /// The blocking task, if it is named.
     pub task: Option<TaskName>,
-    /// For how long at least.
+    /// The minimum duration so far.
     pub since: Duration,
-    /// Whether the same was told before.
+    /// Whether the same blockage was reported before.
     pub again: bool,
 }
 
 struct Watched {
-    /// The task whose turn it is, as one number. Written by the worker.
+    /// The current task as a single number. Written by the worker.
     task: Padded<AtomicU64>,
-    /// What wakes the worker to answer.
+    /// Wakes the worker to respond.
     question: Notify,
-    /// How many questions it answered. Written by the worker.
+    /// The number of responses. Written by the worker.
     answers: Padded<AtomicU64>,
-    /// The system's number of its thread; 0 before it runs and after. Written by the worker.
+    /// The thread ID; 0 while it is not running. Written by the worker.
     thread: AtomicI32,
-    /// What its runtime says of itself, once it runs.
+    /// The runtime's metrics, once it is running.
     metrics: OnceLock<RuntimeMetrics>,
 }
 
 static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
 
 impl Watched {
-    /// How often the worker went to sleep and woke up: an odd number while it sleeps, and before it
-    /// started.
+    /// The number of times the worker went to sleep and woke up: odd while it sleeps, and before it starts.
     fn rounds(&self) -> u64 {
         self.metrics.get().map_or(1, |metrics| metrics.worker_park_unpark_count(0))
     }
@@ -104,7 +100,7 @@ impl TaskName {
     }
 }
 
-/// Takes a turn of a task, whose name whoever watches the worker sees meanwhile.
+/// Runs a turn of a task, with its name visible to the watchdog.
 #[inline]
 pub fn during<R>(task: TaskName, turn: impl FnOnce() -> R) -> R {
     let Some(watched) = WATCHED.get().and_then(|all| all.get(shard::current_worker())) else { return turn() };
@@ -114,7 +110,7 @@ pub fn during<R>(task: TaskName, turn: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Makes room for `workers`. Called once, before there are any.
+/// Allocates the state for `workers`. Called once, before they start.
 pub(crate) fn prepare(workers: usize) {
     let one = || Watched {
         task: Padded(AtomicU64::new(0)),
@@ -126,7 +122,7 @@ pub(crate) fn prepare(workers: usize) {
     let _ = WATCHED.set((0..workers).map(|_| one()).collect());
 }
 
-/// Answers, on worker `index`, as long as it lives.
+/// Responds to probes on worker `index`, for its lifetime.
 pub(crate) async fn answer(index: usize) {
     let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) else { return };
     let _ = watched.metrics.set(Handle::current().metrics());
@@ -137,22 +133,22 @@ pub(crate) async fn answer(index: usize) {
     }
 }
 
-/// Worker `index` ends: nobody asks it any more.
+/// Worker `index` ends: it is not probed any more.
 pub(crate) fn leave(index: usize) {
     if let Some(watched) = WATCHED.get().and_then(|all| all.get(index)) {
         watched.thread.store(0, Relaxed);
     }
 }
 
-/// The CPU time that a thread of this process has used, by the system's number.
+/// The CPU time used by a thread of this process, by thread ID.
 pub type CpuTime = fn(i32) -> Option<Duration>;
 
-/// Begins to watch: `tell` is called, on a thread of its own, for each worker that one task has
-/// kept computing for longer than `limit`, or from anything else for a second, and again every
-/// second as long as that lasts. A worker that the system did not let run is not held up.
+/// Starts the watchdog: `tell` is called on a separate thread for each worker that one task has kept computing for longer than
+/// `limit`, or that is blocked otherwise for a second, and again every second while that lasts. A worker that the system did not
+/// schedule is not blocked.
 ///
 /// # Errors
-/// The system has no thread left.
+/// No thread could be created.
 pub fn start(
     limit: Duration,
     cpu_time: CpuTime,
@@ -162,7 +158,7 @@ pub fn start(
     thread.spawn(move || watch(limit, cpu_time, &tell)).map(drop)
 }
 
-/// The question that a worker has not answered yet.
+/// A probe that a worker has not answered yet.
 #[derive(Debug, Clone, Copy)]
 struct PendingProbe {
     at: Instant,
@@ -204,8 +200,7 @@ fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(HeldWorker)) {
 }
 
 impl PendingProbe {
-    /// For how long the worker, which has used `cpu` time by now, has been held up, if that is to
-    /// be told.
+    /// How long the worker, which has used `cpu` time so far, has been blocked, if that should be reported.
     fn is_worth_a_word(&self, limit: Duration, cpu: Duration) -> Option<Duration> {
         if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
             return None;
@@ -223,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_survive_being_a_number() {
+    fn task_names_round_trip_through_a_number() {
         let tasks = [
             TaskName::Stream { proxy: 0, session: 0 },
             TaskName::Stream { proxy: 70_000, session: 0xff_ffff },

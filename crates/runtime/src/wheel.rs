@@ -1,18 +1,16 @@
-//! A hierarchical timing wheel of numbered entries: putting one in, moving it and taking it out
-//! cost the same however many there are. Knows instants in ms, not what happens then;
-//! [`crate::timer`] does.
+//! A hierarchical timing wheel of numbered entries: insertion, moving and removal take constant time. It stores instants in ms;
+//! [`crate::timer`] gives them a meaning.
 //!
-//! Level 0 has a slot a millisecond for the next 64, each level above one for 64 times as long. An
-//! entry lies on the level of the highest digit, in base 64, in which its instant differs from the
-//! present; when its slot begins, it moves down.
+//! Level 0 has a slot per millisecond for the next 64, each level above one for 64 times as long. An entry is on the level of the
+//! highest base-64 digit in which its instant differs from the present; when its slot begins, it moves down.
 
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
-/// 64⁷ ms are 139 years: what lies further ahead is looked at again then.
+/// 64⁷ ms are 139 years: entries further ahead are checked again then.
 const LEVELS: usize = 7;
 const FURTHEST: u64 = (1 << (BITS as usize * LEVELS)) - 1;
 const NONE: u32 = u32::MAX;
-/// In place of a level: the entry is in no slot.
+/// Replaces a level: the entry is in no slot.
 const NOWHERE: u8 = u8::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -26,12 +24,12 @@ struct WheelLink {
 
 const FREE: WheelLink = WheelLink { at: 0, previous: NONE, next: NONE, level: NOWHERE, slot: 0 };
 
-/// Entries by when they are due.
+/// Entries by due time.
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// The present: everything due before was handed out.
+    /// The present: everything due before was returned.
     now: u64,
-    /// A bit for each slot that holds something.
+    /// A bit for each non-empty slot.
     occupied: [u64; LEVELS],
     /// The first entry of each slot.
     first: [[u32; SLOTS]; LEVELS],
@@ -51,14 +49,13 @@ impl Wheel {
         self.links.get(entry as usize).filter(|link| link.level != NOWHERE).map(|link| link.at)
     }
 
-    /// Puts `entry` in, or moves it: due at `at`.
+    /// Inserts or moves `entry`, due at `at`.
     pub(crate) fn set(&mut self, entry: u32, at: u64) {
         if self.links.len() <= entry as usize {
             self.links.resize(entry as usize + 1, FREE);
         }
         self.remove(entry);
-        // What is late already is due at once; what is too far ahead is looked at as late as can be
-        // told.
+        // Overdue entries are due immediately; those too far ahead are checked at the furthest instant.
         let when = at.clamp(self.now, self.now | FURTHEST);
         let differ = (self.now ^ when) | (SLOTS as u64 - 1);
         let level = ((u64::BITS - 1 - differ.leading_zeros()) / BITS) as usize;
@@ -72,7 +69,7 @@ impl Wheel {
         self.occupied[level] |= 1 << slot;
     }
 
-    /// Takes `entry` out, if it is in.
+    /// Removes `entry`, if present.
     pub(crate) fn remove(&mut self, entry: u32) {
         let Some(link) = self.links.get_mut(entry as usize) else { return };
         let WheelLink { previous, next, level, slot, .. } = std::mem::replace(link, FREE);
@@ -93,22 +90,22 @@ impl Wheel {
         }
     }
 
-    /// The first slot that holds something: its level, its number, when it begins.
+    /// The first non-empty slot: its level, its number and its beginning.
     fn earliest(&self) -> Option<(usize, usize, u64)> {
         let level = self.occupied.iter().position(|slots| *slots != 0)?;
-        // Slots that lie behind are empty: nothing on a level is further ahead than one turn of it.
+        // Slots in the past are empty: nothing on a level is further ahead than one rotation.
         let slot = self.occupied[level].trailing_zeros() as usize;
         let shift = BITS as usize * level;
         let turn = self.now >> shift >> BITS << BITS;
         Some((level, slot, (turn | slot as u64) << shift))
     }
 
-    /// When to look again: nothing is due before.
+    /// The next instant to check: nothing is due before.
     pub(crate) fn next(&self) -> Option<u64> {
         self.earliest().map(|(_, _, begins)| begins.max(self.now))
     }
 
-    /// Takes out an entry that is due at `now` or before.
+    /// Removes and returns an entry due at or before `now`.
     pub(crate) fn pop(&mut self, now: u64) -> Option<u32> {
         while let Some((level, slot, begins)) = self.earliest() {
             if begins > now {
@@ -120,7 +117,7 @@ impl Wheel {
                 self.remove(entry);
                 return Some(entry);
             }
-            // The slot has begun: nearer now, all that it holds belongs to lower levels.
+            // The slot has begun, so all its entries now belong to lower levels.
             while let Some(WheelLink { at, next, .. }) = self.links.get(entry as usize).copied() {
                 self.set(entry, at);
                 entry = next;
@@ -156,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_out_when_they_are_due_and_as_a_sorted_list_would_give_them(steps in prop::collection::vec(step(), 1..200)) {
+        fn entries_are_returned_when_due_like_from_a_sorted_list(steps in prop::collection::vec(step(), 1..200)) {
             let (mut wheel, mut model, mut now) = (Wheel::default(), BTreeMap::new(), 0u64);
             for step in steps {
                 match step {
@@ -183,7 +180,7 @@ mod tests {
                 for (entry, at) in &model {
                     prop_assert_eq!(wheel.at(*entry), Some(*at));
                 }
-                // It never sleeps past what is due, and what it wakes for lies ahead.
+                // It never sleeps past a due entry, and the next instant is never in the past.
                 let due = model.values().min();
                 prop_assert_eq!(wheel.next().is_some(), due.is_some());
                 prop_assert!(wheel.next().unwrap_or(0) <= due.copied().unwrap_or(0).max(now));
@@ -192,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_ahead_is_looked_at_a_few_times_only() {
+    fn distant_entries_are_checked_only_a_few_times() {
         let mut wheel = Wheel::default();
         wheel.pop(12_345);
         wheel.set(0, 12_345 + 60_000);

@@ -1,7 +1,6 @@
 //! Worker threads and their mailboxes.
 //!
-//! Work moves between workers only as a message: a closure posted into the mailbox of one worker
-//! and run there as a turn of its own.
+//! Work moves between workers only as messages: a closure posted into a worker's mailbox and run there in a separate turn.
 
 use std::io;
 use std::sync::OnceLock;
@@ -19,55 +18,54 @@ use crate::timer;
 use crate::topology::{self, Cpus};
 use crate::watchdog;
 
-/// What a mailbox takes: run once, on the worker's thread.
+/// A mailbox message: run once, on the worker's thread.
 pub type WorkerMessage = Box<dyn FnOnce() + Send>;
 
 struct Mailboxes {
     senders: Vec<UnboundedSender<WorkerMessage>>,
-    /// Connections each worker serves. Written by the worker itself and by those who hand it a
-    /// connection.
+    /// The number of connections per worker. Written by the worker itself and by threads that pass it a connection.
     connections: Vec<Padded<AtomicUsize>>,
-    /// What each runtime says of itself, once it runs.
+    /// The metrics of each runtime, once it is running.
     metrics: Vec<OnceLock<RuntimeMetrics>>,
     groups: Vec<OnceLock<usize>>,
-    /// Messages taken. Written by the worker itself.
+    /// The number of messages processed. Written by the worker itself.
     messages: Vec<Padded<AtomicU64>>,
-    /// Workers that still poll without sleeping. Written once, when the process begins to stop.
+    /// Whether busy-polling workers continue to poll. Written once, when the process begins to stop.
     polling: AtomicBool,
 }
 
 static MAILBOXES: OnceLock<Mailboxes> = OnceLock::new();
 
-/// Where a worker runs and how it waits.
+/// The placement of a worker, and how it waits.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerPlacement {
-    /// The number of its group.
+    /// The index of its group.
     pub group: usize,
-    /// The CPUs that it is bound to; `None` leaves it to the system.
+    /// The CPUs it is bound to; `None` leaves it to the system.
     pub cpus: Option<Cpus>,
     /// Whether it polls without sleeping.
     pub busy_polling: bool,
 }
 
-/// What a worker did so far.
+/// The activity of a worker so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Activity {
-    /// Tasks that live on it: connections, listeners, checks.
+    /// The number of its tasks: connections, listeners, checks.
     pub tasks: usize,
-    /// Tasks and wake-ups that other threads sent and it has not taken yet.
+    /// Tasks and wake-ups sent by other threads and not taken yet.
     pub queued: usize,
-    /// Time it was busy since it started, while it is not polling without sleeping.
+    /// The time it was busy since its start, excluding busy polling.
     pub busy: Duration,
-    /// How often it went to sleep.
+    /// The number of times it went to sleep.
     pub sleeps: u64,
-    /// Messages it took from its mailbox.
+    /// The number of messages taken from its mailbox.
     pub messages: u64,
 }
 
-/// The receiving ends of all mailboxes, to be handed to [`spawn`] in order.
+/// The receiving ends of all mailboxes, for [`spawn`] in order.
 pub struct Inboxes(std::vec::IntoIter<UnboundedReceiver<WorkerMessage>>);
 
-/// Makes `count` mailboxes. Called once at boot; a second call fails.
+/// Creates `count` mailboxes. Called once at startup; a second call fails.
 pub fn prepare(count: usize) -> io::Result<Inboxes> {
     shard::set_workers(count);
     timer::epoch();
@@ -87,8 +85,8 @@ pub fn prepare(count: usize) -> io::Result<Inboxes> {
     Ok(Inboxes(receivers.into_iter()))
 }
 
-/// Posts `message` to worker `index`; says whether that worker still listens. It counts as one
-/// write to something shared, whatever the channel and the allocator make of it.
+/// Posts `message` to worker `index`; returns whether that worker is still running. It counts as one write to shared memory,
+/// whatever the channel and the allocator do.
 pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
     note_write();
     MAILBOXES
@@ -97,18 +95,18 @@ pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
         .is_some_and(|sender| sender.send(Box::new(message)).is_ok())
 }
 
-/// Connections that worker `index` serves.
+/// The number of connections of worker `index`.
 pub fn connections(index: usize) -> usize {
     MAILBOXES.get().map_or(0, |boxes| boxes.connections[index].0.load(Relaxed))
 }
 
-/// The group that worker `index` is in.
+/// The group of worker `index`.
 pub fn group_of(index: usize) -> usize {
     let groups = MAILBOXES.get().map_or(&[][..], |boxes| &boxes.groups);
     groups.get(index).and_then(OnceLock::get).copied().unwrap_or(0)
 }
 
-/// What worker `index` did so far; nothing before it started.
+/// The activity of worker `index`; zeros before it starts.
 pub fn activity(index: usize) -> Activity {
     let Some(boxes) = MAILBOXES.get() else { return Activity::default() };
     let messages = boxes.messages.get(index).map_or(0, |count| count.0.load(Relaxed));
@@ -124,23 +122,22 @@ pub fn activity(index: usize) -> Activity {
     }
 }
 
-/// Lets workers sleep again that poll without: a process that only waits for its last connections
-/// leaves the CPU to its successor.
+/// Lets busy-polling workers sleep again: a process that only waits for its last connections leaves the CPU to its successor.
 pub fn end_busy_polling() {
     if let Some(boxes) = MAILBOXES.get() {
         boxes.polling.store(false, Relaxed);
     }
 }
 
-/// Counts a connection of worker `index` for as long as it lives.
+/// Counts a connection for worker `index` while it exists.
 #[derive(Debug)]
 pub struct ConnectionGuard(u32);
 
-/// The worker of what counts for none.
+/// The index for connections that are not counted.
 const NOBODY: u32 = u32::MAX;
 
 impl ConnectionGuard {
-    /// Counts one more connection for worker `index`, at once, so that the next choice sees it.
+    /// Counts a connection for worker `index` immediately, so that the next choice sees it.
     pub fn add(index: usize) -> Self {
         if let Some(boxes) = MAILBOXES.get() {
             boxes.connections[index].add(1);
@@ -148,7 +145,7 @@ impl ConnectionGuard {
         Self(index as u32)
     }
 
-    /// Counts for no worker.
+    /// Creates a guard that counts for no worker.
     pub fn none() -> Self {
         Self(NOBODY)
     }
@@ -165,9 +162,8 @@ impl Drop for ConnectionGuard {
 }
 
 impl Inboxes {
-    /// Starts the next worker: a thread named `weir/INDEX`, placed as `place` says, that runs
-    /// `main` and its mailbox until `main` ends. Returns when the worker has its reactor; what
-    /// keeps it from one is the error.
+    /// Starts the next worker: a thread named `weir/INDEX`, placed by `place`, that runs `main` and its mailbox until `main` ends.
+    /// Returns once the worker has its reactor, or the error that prevented it.
     pub fn spawn<F, Fut>(
         &mut self,
         index: usize,
@@ -207,7 +203,7 @@ impl Inboxes {
 
 fn runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
-        // Time is kept by `timer`: tokio's own would read the clock in each turn.
+        // Time is kept by `timer`: tokio's timer would read the clock in each turn.
         .enable_io()
         .max_blocking_threads(4)
         .event_interval(61)
@@ -225,14 +221,14 @@ fn run<F, Fut>(
     F: FnOnce() -> Fut,
     Fut: Future<Output = ()> + 'static,
 {
-    // Whoever has an inbox prepared the mailboxes.
+    // An inbox only exists after the mailboxes were prepared.
     let Some(boxes) = MAILBOXES.get() else { return };
     let _ = boxes.metrics[index].set(runtime.handle().metrics());
     let taken = &boxes.messages[index].0;
     runtime.block_on(async move {
         tokio::task::spawn_local(async move {
             if let Err(error) = timer::drive(alarm).await {
-                // Without deadlines nothing of a worker can be relied on.
+                // A worker without deadlines cannot work reliably.
                 to_standard_error(&format!("worker {index}: no timer: {error}\n"));
                 std::process::abort();
             }
@@ -252,8 +248,7 @@ fn run<F, Fut>(
     });
 }
 
-/// A task that is always ready: the reactor and the timers are asked after each round of the
-/// others, and never slept on.
+/// A task that is always ready: the reactor and the timers are polled after each round of the other tasks, without sleeping.
 async fn poll_busily(going: &AtomicBool) {
     while going.load(Relaxed) {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! What expressions cost: ns a fetch, a converter, a condition, a format, over one request that is
-//! at hand. `make bench BENCH=expressions`; another word in `BENCH` selects those with it in their text.
+//! Measures the cost of expressions in ns per fetch, converter, condition and format, evaluated on one request already in memory.
+//! `make bench BENCH=expressions`; any other word in `BENCH` selects the expressions that contain it.
 
 #![allow(missing_docs, reason = "criterion makes a public function without any")]
 
@@ -13,7 +13,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use diag::Span;
 use sample::{Condition, Expression, Format, FormatFor, Place, Words};
 
-/// Beyond the everyday.
+/// Less common fetches.
 const FETCHES: &[&str] = &[
     "base32",
     "req.hdrs",
@@ -31,7 +31,7 @@ const FETCHES: &[&str] = &[
     "capture.req.uri",
 ];
 
-/// Behind the fetch that gives what it takes: the fetch's own cost is among those above.
+/// Each follows the fetch that produces its input; the fetch's own cost is measured above.
 const CONVERTERS: &[&str] = &[
     "int(42),add(1)",
     "int(42),div(7)",
@@ -62,7 +62,7 @@ const FORMATS: &[(&str, FormatFor)] = &[
     (sample::format::TCP_LOG, FormatFor::Log),
 ];
 
-/// The expression at the first of the places where it may stand.
+/// Compiles the expression for the first place that allows it.
 fn compile(world: &mut World, text: &str) -> Expression {
     let mut last = String::new();
     for place in [Place::HttpRequest, Place::HttpResponse, Place::Log] {

@@ -22,21 +22,21 @@ use crate::{Env, Scope};
 use keywords::{ALIASES, PREDEFINED, alias};
 use patterns::{flags, patterns};
 
-/// One test: an expression, how its values are matched, and with what.
+/// One test: an expression, a match method and the patterns.
 #[derive(Debug)]
 pub struct Criterion {
     expression: Expression,
     expects: Type,
-    /// The words of the line, as they were written.
+    /// The patterns of the ACL line, as configured.
     fixed: PatternIndex,
-    /// The same words as they are now, once the runtime socket changed them.
+    /// The same patterns, including changes made through the runtime socket.
     words: View,
     /// Pattern files.
     views: Box<[View]>,
 }
 
 impl Criterion {
-    /// Compiles the words of an ACL behind its name: criterion, flags, operator, values.
+    /// Compiles the words after the ACL's name: criterion, flags, operator and values.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {
             return Err(Diagnostic::alert("an ACL needs a criterion: a sample expression or an ACL keyword")
@@ -81,14 +81,14 @@ impl Criterion {
             .map(|(list, ignore_case)| View::new(list, method, ignore_case))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Diagnostic::alert(error).at(word.span))?;
-        // The presence of a value, and booleans, are tested once; files take no part in it.
+        // Presence and boolean tests run once; pattern files do not apply to them.
         Ok(Self { expression, expects, fixed, words: View::of_acl(list), views: views.into() })
     }
 
-    /// Whether a pattern matches `value`, which is cast where its type asks for it.
+    /// Whether a pattern matches `value`, which is cast first if its type requires it.
     #[inline]
     fn accepts(&self, value: Value<'_>) -> bool {
-        // Looked at where it lies: a value is moved only when it must be cast.
+        // Matched in place: a value is moved only if it must be cast.
         if fits(&value, self.expects) {
             self.matches(&value)
         } else {
@@ -96,8 +96,7 @@ impl Criterion {
         }
     }
 
-    /// The same of a string, for which no value has to be made where only the words of the line are
-    /// looked at.
+    /// Like [`Self::accepts`] for a string; no value is built if only the line's own patterns are consulted.
     #[inline]
     fn accepts_text(&self, text: &[u8]) -> bool {
         if self.expects == Type::Str
@@ -109,7 +108,7 @@ impl Criterion {
         self.accepts(Value::str(text))
     }
 
-    /// The words of the line, unless the runtime socket changed them.
+    /// The line's own patterns, unless the runtime socket changed them.
     #[inline]
     fn unchanged(&self) -> Option<&Entries> {
         let list = self.words.list();
@@ -186,8 +185,7 @@ fn without_patterns(word: Word<'_>) -> Diagnostic {
         ))
 }
 
-/// Warns of an ACL whose fetches have nothing to look at where `scope` is. `name` is that of a
-/// declared one.
+/// Warns about an ACL with fetches that have no data at `scope`'s place. `name` is set for a declared ACL.
 pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>) {
     let Some(rules) = scope.place.rules() else { return };
     let usable = |test: &&Arc<dyn AclTest>| test.columns().meets(scope.columns());
@@ -216,8 +214,8 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
     }
 }
 
-/// The criteria of `acl` that are tested where `scope` is. Rules on responses see only times and counts
-/// of the request: criteria on its contents never match there (see [`warn`]), as in HAProxy.
+/// The criteria of `acl` that are evaluated at `scope`'s place. Response rules see only times and counters of the request: criteria
+/// on its contents never match there (see [`warn`]), as in HAProxy.
 pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
     if !matches!(scope.place, Place::HttpResponse | Place::TcpResponseContent) {
         return acl;
@@ -234,8 +232,7 @@ pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
     acl.iter().filter(is_tested).cloned().collect()
 }
 
-/// Whether patterns take `value` as it is: it has the type they expect, or one that they compare
-/// alike.
+/// Whether patterns accept `value` without a cast: it has the expected type, or one that compares the same way.
 #[inline]
 fn fits(value: &Value<'_>, expects: Type) -> bool {
     match expects {
@@ -246,8 +243,8 @@ fn fits(value: &Value<'_>, expects: Type) -> bool {
     }
 }
 
-/// The expression of a criterion, and the method that its keyword or its type implies. Behind a
-/// fetch, though not behind an ACL keyword, words that are converters belong to it too.
+/// The expression of a criterion, and the match method implied by its keyword or type. After a fetch, but not after an ACL keyword,
+/// words that name converters belong to the expression.
 fn criterion(
     word: Word<'_>,
     words: &mut Words<'_>,
@@ -278,7 +275,7 @@ fn criterion(
     if method.is_none() {
         expression.take_converters(words, scope)?;
     }
-    // Behind a converter only the type of the result counts.
+    // After a converter only the result's type counts.
     let method = match method {
         Some(method) if !expression.has_converters() => Some(method),
         _ => MatchMethod::implied_by(expression.gives()),
@@ -286,7 +283,7 @@ fn criterion(
     Ok((expression, method))
 }
 
-/// The words of a test for groups are groups of the list; there is one at least.
+/// Checks that the patterns of a group test are groups of the userlist and that there is at least one.
 fn check_groups(
     userlist: &Userlist,
     list: &List,
@@ -311,10 +308,10 @@ fn check_groups(
     }
 }
 
-/// Compiles the words behind `acl`: the name and the criterion, for [`crate::Acls::add`].
+/// Compiles the words after `acl`, the name and the criterion, for [`crate::Acls::add`].
 ///
 /// # Errors
-/// The name is missing or not allowed, or the criterion is wrong.
+/// The name is missing or not allowed, or the criterion is invalid.
 pub fn compile_declaration(
     words: &mut Words<'_>,
     scope: &Scope<'_>,
@@ -339,7 +336,7 @@ pub fn compile_declaration(
     Ok((name.text.into(), Criterion::compile(words, scope)?))
 }
 
-/// The ACL that `word` names: a declared one, or a predefined one.
+/// Resolves `word` to a declared or a predefined ACL.
 pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnostic> {
     if let Some(acl) = scope.acls.get(word.text) {
         return Ok(acl);

@@ -1,8 +1,7 @@
-//! Arguments of fetches and converters: one parser for all, with the quoting of the manual's
-//! section 2.2.
+//! Arguments of fetches and converters: one parser for all, with the quoting rules of the manual's section 2.2.
 //!
-//! The tables say what each argument is; here the texts become numbers, names, proxies,
-//! expressions' variables and so on, once.
+//! The keyword tables declare each argument's kind; at startup the texts are resolved to numbers, names, proxies, variables and so
+//! on.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::regex::Regex;
 use crate::scope::Scope;
 use crate::vars::{SetConditions, Var};
 
-/// What an argument is.
+/// An argument's kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum ArgKind {
@@ -34,29 +33,29 @@ pub enum ArgKind {
     Mask4,
     /// IPv6 prefix length.
     Mask6,
-    /// A frontend; the current proxy without argument.
+    /// A frontend; without argument the current proxy.
     Frontend,
-    /// A backend; the current proxy without argument.
+    /// A backend; without argument the current proxy.
     Backend,
     /// `backend/server`, or a server of the current backend.
     Server,
     Userlist,
     Variable,
-    /// A number, or the name of a variable that will hold one (`add(txn.x)`).
+    /// A number, or the name of a variable holding one (`add(txn.x)`).
     IntOrVariable,
-    /// Text, or the name of a variable when it looks like one.
+    /// Text, or a variable if it looks like a variable's name.
     StrOrVariable,
     Regex,
     /// The name of a stick table.
     Table,
 }
 
-/// One argument of a table's row.
+/// One argument in a keyword's row.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// What it is.
+    /// The argument's kind.
     pub kind: ArgKind,
-    /// Whether it may be missing.
+    /// Whether the argument is optional.
     pub optional: bool,
 }
 
@@ -71,7 +70,7 @@ pub const fn opt(kind: ArgKind) -> Spec {
 }
 
 impl ArgKind {
-    /// The name in messages and in `-dKsmp`.
+    /// The name used in messages and in `-dKsmp`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Str | Self::HeaderName | Self::StrOrVariable | Self::IntOrVariable => "string",
@@ -92,10 +91,10 @@ impl ArgKind {
     }
 }
 
-/// An argument, resolved.
+/// A resolved argument.
 #[derive(Debug)]
 pub enum Arg {
-    /// Not given.
+    /// Omitted.
     Missing,
     /// Text.
     Bytes(Box<[u8]>),
@@ -109,7 +108,7 @@ pub enum Arg {
     Ip6(Ipv6Addr),
     /// A proxy.
     Proxy(Arc<Proxy>),
-    /// A server: its backend and its name.
+    /// A server: its backend and name.
     Server(Arc<Proxy>, Box<str>),
     /// A stick table.
     Table(Arc<Table>),
@@ -117,19 +116,19 @@ pub enum Arg {
     Userlist(Arc<Userlist>),
     /// A variable.
     Var(Var),
-    /// What must hold for it to be set.
+    /// The conditions for setting a variable.
     SetConditions(SetConditions),
     /// A regular expression.
     Regex(Regex),
     /// A map.
     View(Box<View>),
-    /// ACLs in a conjunction.
+    /// A conjunction of ACLs.
     Predicate(Box<dyn Predicate>),
-    /// A date format, a JSON path or such, prepared by the row that takes it.
+    /// A date format, a JSON path or the like, prepared by the keyword's row.
     Prepared(Arc<dyn Prepared>),
 }
 
-/// What a converter made of its arguments for itself.
+/// A converter's arguments in its own prepared form.
 pub trait Prepared: std::any::Any + std::fmt::Debug + Send + Sync {}
 
 /// The arguments of one use of a keyword.
@@ -137,7 +136,7 @@ pub trait Prepared: std::any::Any + std::fmt::Debug + Send + Sync {}
 pub struct Args(pub Box<[Arg]>);
 
 impl Args {
-    /// Those that are given: what is missing at the end takes no memory.
+    /// Keeps the arguments; trailing omitted ones are dropped to save memory.
     pub fn new(mut args: Vec<Arg>) -> Self {
         while let Some(Arg::Missing) = args.last() {
             args.pop();
@@ -145,13 +144,13 @@ impl Args {
         Self(args.into())
     }
 
-    /// The argument at `index`.
+    /// The argument at `index`, [`Arg::Missing`] if omitted.
     #[inline]
     pub fn get(&self, index: usize) -> &Arg {
         self.0.get(index).unwrap_or(&Arg::Missing)
     }
 
-    /// It as a number.
+    /// The argument at `index` as a number.
     pub fn int(&self, index: usize) -> Option<i64> {
         match self.get(index) {
             Arg::Int(value) => Some(*value),
@@ -159,7 +158,7 @@ impl Args {
         }
     }
 
-    /// It as text.
+    /// The argument at `index` as text.
     pub fn bytes(&self, index: usize) -> Option<&[u8]> {
         match self.get(index) {
             Arg::Bytes(bytes) => Some(bytes),
@@ -167,7 +166,7 @@ impl Args {
         }
     }
 
-    /// It as a header's name.
+    /// The argument at `index` as a header name.
     pub fn name(&self, index: usize) -> Option<&Name> {
         match self.get(index) {
             Arg::Name(name) => Some(name),
@@ -175,7 +174,7 @@ impl Args {
         }
     }
 
-    /// It as a proxy.
+    /// The argument at `index` as a proxy.
     pub fn proxy(&self, index: usize) -> Option<&Arc<Proxy>> {
         match self.get(index) {
             Arg::Proxy(proxy) => Some(proxy),
@@ -183,7 +182,7 @@ impl Args {
         }
     }
 
-    /// It as a stick table.
+    /// The argument at `index` as a stick table.
     #[inline]
     pub fn table(&self, index: usize) -> Option<&Arc<Table>> {
         match self.get(index) {
@@ -192,7 +191,7 @@ impl Args {
         }
     }
 
-    /// It as a server, if it exists now.
+    /// The argument at `index` as a server, if that exists at the moment.
     pub fn server(&self, index: usize) -> Option<Arc<Server>> {
         match self.get(index) {
             Arg::Server(proxy, name) => proxy.server(name),
@@ -200,7 +199,7 @@ impl Args {
         }
     }
 
-    /// It as a map.
+    /// The argument at `index` as a map.
     pub fn view(&self, index: usize) -> Option<&View> {
         match self.get(index) {
             Arg::View(view) => Some(view),
@@ -208,7 +207,7 @@ impl Args {
         }
     }
 
-    /// It as a regular expression.
+    /// The argument at `index` as a regular expression.
     pub fn regex(&self, index: usize) -> Option<&Regex> {
         match self.get(index) {
             Arg::Regex(regex) => Some(regex),
@@ -216,7 +215,7 @@ impl Args {
         }
     }
 
-    /// It as what its row prepared.
+    /// The argument at `index` in the form that its row prepared.
     pub fn prepared<T: Prepared>(&self, index: usize) -> Option<&T> {
         match self.get(index) {
             Arg::Prepared(prepared) => (&**prepared as &dyn std::any::Any).downcast_ref(),
@@ -225,7 +224,7 @@ impl Args {
     }
 }
 
-/// Text as bytes.
+/// The bytes of a text argument.
 pub fn text_of(arg: &Arg) -> &[u8] {
     match arg {
         Arg::Bytes(bytes) => bytes,
@@ -233,9 +232,8 @@ pub fn text_of(arg: &Arg) -> &[u8] {
     }
 }
 
-/// Splits what stands between the parentheses at commas, quotes and escapes resolved. `text` begins
-/// behind the opening parenthesis; the second value is the number of bytes up to and with the
-/// closing one, `None` if it is missing.
+/// Splits the contents of the parentheses at commas and resolves quotes and escapes. `text` begins after the opening parenthesis;
+/// the second value is the number of bytes up to and including the closing one, `None` if it is missing.
 pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
     let mut args = Vec::new();
     let mut current: Vec<u8> = Vec::new();
@@ -267,8 +265,7 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
                     current.push(*escaped);
                     at += 1;
                 }
-                // Not an escape of this level: it belongs to the argument, such as a regular
-                // expression's.
+                // Not an escape at this level: it belongs to the argument, e.g. to a regular expression.
                 _ => current.push(b'\\'),
             },
             b',' if !single && !double => finish(&mut current, &mut args),
@@ -283,10 +280,9 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
     (args, None)
 }
 
-/// Resolves the texts by the row's specification. The error is the end of a sentence that begins
-/// with the keyword.
+/// Resolves the texts by the row's specification. The error is the end of a sentence that begins with the keyword.
 pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Vec<Arg>, String> {
-    // Empty parentheses are no argument, unless a text is asked for.
+    // Empty parentheses mean no argument, unless a text is expected.
     let texts = if specs.is_empty() && matches!(texts, [text] if text.is_empty()) { &[] } else { texts };
     if texts.len() > specs.len() {
         return Err(match specs.len() {
@@ -322,7 +318,7 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Whether the current proxy's is meant where no name stands.
+/// Whether an omitted argument of this kind means the current proxy or its table.
 fn is_own_without_name(kind: ArgKind) -> bool {
     names_current_proxy(kind) || kind == ArgKind::Table
 }
@@ -388,7 +384,7 @@ fn resolve_one(text: &str, kind: ArgKind, scope: &Scope<'_>) -> Result<Arg, Stri
     })
 }
 
-/// Whether `text` begins like the name of a variable.
+/// Whether `text` begins like a variable name.
 pub fn looks_like_variable(text: &str) -> bool {
     let scope = text.split_once('.').map(|(scope, _)| scope);
     matches!(
@@ -405,7 +401,7 @@ fn mask6(text: &str) -> Option<Ipv6Addr> {
     text.parse().ok()
 }
 
-/// Notes that the configuration names a server: it stays.
+/// Records that the configuration refers to a server, which keeps it from being deleted.
 fn refer(proxy: Arc<Proxy>, name: &str) -> Result<Arg, String> {
     let Some(server) = proxy.server(name) else {
         return Err(format!("there is no server `{name}` in `{}`", proxy.name));
@@ -434,7 +430,7 @@ mod tests {
     use super::split;
 
     #[test]
-    fn arguments_are_cut_as_the_manual_shows() {
+    fn arguments_are_split_as_in_the_manual() {
         #[rustfmt::skip]
         let cases: &[(&str, &[&str], Option<usize>)] = &[
             (")",                               &[""],                            Some(1)),

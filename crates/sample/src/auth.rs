@@ -5,16 +5,16 @@ use std::sync::Mutex;
 
 use yescrypt::{PasswordVerifier, Yescrypt};
 
-/// A password as the configuration holds it.
+/// A password as configured.
 #[derive(Clone, Debug)]
 pub enum Password {
     /// `insecure-password`.
     Plain(Box<str>),
-    /// `password`: an output of crypt(3) in a [`HashFormat`].
+    /// `password`: a crypt(3) hash in a [`HashFormat`].
     Crypt(Box<str>),
 }
 
-/// The format of an output of crypt(3), by its prefix (crypt(5)).
+/// The format of a crypt(3) hash, detected by its prefix (crypt(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashFormat {
     /// DES, MD5, SHA-1, SHA-256, SHA-512, bcrypt.
@@ -23,12 +23,12 @@ pub enum HashFormat {
     Yescrypt,
     /// Formats of libxcrypt that are not supported: scrypt, gost-yescrypt, NT, SunMD5.
     Unbuilt,
-    /// No format of crypt(3): no password matches.
+    /// Not a crypt(3) format: no password matches.
     Unknown,
 }
 
 impl HashFormat {
-    /// The format of a hash.
+    /// Detects the format of a hash.
     pub fn of(hash: &str) -> Self {
         const KNOWN: [&str; 8] = ["_", "$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$sha1$"];
         const UNBUILT: [&str; 5] = ["$7$", "$gy$", "$3$", "$md5", "$2x$"];
@@ -54,18 +54,18 @@ struct User {
 /// A userlist.
 #[derive(Debug, Default)]
 pub struct Userlist {
-    /// Its name.
+    /// The userlist's name.
     pub name: Box<str>,
     users: HashMap<Box<str>, User>,
-    /// Also those without a member.
+    /// All groups, including empty ones.
     groups: HashSet<Box<str>>,
-    /// The last password that was right, by user: crypt(3) is slow on purpose, and clients send the
-    /// same one with every request. Emptied by nothing but the end of the plan.
+    /// The last accepted password per user: crypt(3) is slow on purpose, and clients send the same password with every request.
+    /// Entries live as long as the plan.
     accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
 }
 
 impl Userlist {
-    /// A list without users.
+    /// Creates an empty userlist.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -75,17 +75,17 @@ impl Userlist {
         self.groups.insert(name.into());
     }
 
-    /// Whether there is that group.
+    /// Whether the list has the group `name`.
     pub fn has_group(&self, name: &str) -> bool {
         self.groups.contains(name)
     }
 
-    /// Their names.
+    /// The names of the groups.
     pub fn group_names(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().map(|name| &**name)
     }
 
-    /// Adds a user; says whether the name was free.
+    /// Adds a user; returns false if the name was taken.
     pub fn add_user(&mut self, name: &str, password: Option<Password>, groups: Vec<Box<str>>) -> bool {
         let free = !self.users.contains_key(name);
         if free {
@@ -94,7 +94,7 @@ impl Userlist {
         free
     }
 
-    /// Puts a user into a group (`group … users …`); says whether the user is there.
+    /// Adds a user to a group (`group … users …`); returns false if the user does not exist.
     pub fn join(&mut self, user: &str, group: &str) -> bool {
         let Some(user) = self.users.get_mut(user) else { return false };
         if !user.groups.iter().any(|other| &**other == group) {
@@ -103,7 +103,7 @@ impl Userlist {
         true
     }
 
-    /// Whether `password` is that of `name`.
+    /// Whether `password` is the password of user `name`.
     pub fn check(&self, name: &str, password: &[u8]) -> bool {
         match self.users.get(name).and_then(|user| user.password.as_ref()) {
             Some(Password::Plain(right)) => same(right.as_bytes(), password),
@@ -134,17 +134,17 @@ impl Userlist {
     }
 }
 
-/// Equality whose duration does not tell where two texts differ.
+/// Compares two strings in time that does not depend on where they differ.
 pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
     let differences = left.iter().zip(right).fold(0, |all, (left, right)| all | (left ^ right));
     left.len() == right.len() && differences == 0
 }
 
-/// The user and password of a `Basic` authorization header.
+/// Parses a `Basic` authorization header into user and password.
 pub fn basic(header: &[u8]) -> Option<(String, Vec<u8>)> {
     use base64::Engine;
     use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-    // Padding is not insisted on: some clients leave it out.
+    // Padding is optional: some clients leave it out.
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_basic_header_gives_user_and_password() {
+    fn basic_headers_yield_user_and_password() {
         let expected = Some(("user".to_owned(), b"pa:ss".to_vec()));
         assert_eq!(basic(b"Basic dXNlcjpwYTpzcw=="), expected);
         assert_eq!(basic(b"basic dXNlcjpwYTpzcw"), expected);

@@ -1,65 +1,62 @@
-//! Limits of bandwidth: the filters that proxies declare (`filter bwlim-in`, `filter bwlim-out`;
-//! configuration manual, 9.7) and what rules ask of them for one stream (`set-bandwidth-limit`).
-//! Pure data; `proxy` holds bytes back by it.
+//! Bandwidth limits: the filters that proxies declare (`filter bwlim-in`, `filter bwlim-out`; configuration manual, 9.7) and the
+//! per-stream settings of rules (`set-bandwidth-limit`). Pure data; `proxy` does the throttling.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use state::table::{DataType, Table, Tracked};
 
-/// What streams share a limit by: the entry of a key in a stick table, whose rate of bytes counts all
-/// that they send.
+/// A limit shared by several streams: a key in a stick table, with the byte rate of that entry as the measure.
 #[derive(Debug)]
 pub struct SharedLimit {
-    /// The key, as an expression; rules compile it.
+    /// The key expression; rules compile it.
     pub key: Box<str>,
-    /// The table.
+    /// The stick table.
     pub table: Arc<Table>,
 }
 
-/// A filter.
+/// A bandwidth limitation filter.
 #[derive(Debug, Clone)]
 pub struct BandwidthFilter {
-    /// Its name.
+    /// The filter's name.
     pub name: Box<str>,
-    /// Whether it is about what comes from the client (`bwlim-in`), or about what goes to it.
+    /// Whether it limits data from the client (`bwlim-in`) rather than data to it.
     pub upload: bool,
-    /// `default-limit`, or the `limit` that is shared, in bytes a period.
+    /// `default-limit`, or the shared `limit`, in bytes per period.
     pub limit: u64,
     /// `default-period`, or the period of the table's rate, in milliseconds.
     pub period_ms: u64,
-    /// `min-size`: the least that is sent at a time, the end aside.
+    /// `min-size`: the smallest amount sent at a time, except at the end.
     pub min_size: u64,
-    /// Its place among the filters of its proxy in its direction; `None` where `filter-sequence` leaves it
-    /// out.
+    /// The filter's position among its proxy's filters in its direction; `None` if `filter-sequence` leaves it out.
     pub place: Option<u16>,
-    /// The proxy that it is of, by its number in the plan.
+    /// The proxy that declares it, by its number in the plan.
     pub proxy: usize,
-    /// By what streams share the limit; `None` where each has its own.
+    /// The shared limit; `None` if each stream has its own.
     pub shared: Option<Arc<SharedLimit>>,
 }
 
 impl BandwidthFilter {
-    /// The rate that counts its bytes in a stick table.
+    /// The stick table's rate that counts its bytes.
     pub fn rate(&self) -> DataType {
         if self.upload { DataType::BytesInRate } else { DataType::BytesOutRate }
     }
 }
 
-/// A filter that is enabled for a stream.
+/// A filter enabled for a stream.
 #[derive(Debug, Clone)]
 pub struct BandwidthLimit {
     /// The filter.
     pub filter: Arc<BandwidthFilter>,
-    /// Bytes a period, more than 0.
+    /// Bytes per period, more than 0.
     pub limit: u64,
     /// The period in milliseconds, more than 0.
     pub period_ms: u64,
-    /// The entry that it is shared by.
+    /// The stick table entry that shares the limit.
     pub entry: Option<Rc<Tracked>>,
 }
 
-/// Enables a filter among those of a stream, in place of what was asked of it before.
+/// Enables a filter for a stream, replacing its earlier settings.
 pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
     if own.filter.place.is_none() {
         return;
@@ -70,8 +67,8 @@ pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
     }
 }
 
-/// What a rule asks of a filter for a stream: what is `None` or nothing is the filter's own. `entry` is
-/// what the limit is shared by.
+/// Builds a stream's limit from a rule's settings; those that are `None` or zero default to the filter's. `entry` is the shared
+/// limit's table entry.
 pub fn asked(
     filter: &Arc<BandwidthFilter>,
     limit: Option<i64>,
@@ -93,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_about_a_filter_counts_and_the_rest_is_its_own() {
+    fn the_last_limit_of_a_filter_replaces_earlier_ones() {
         let filter = |name: &str, place| {
             let (limit, period_ms, min_size) = (1000, 1000, 0);
             let name = name.into();

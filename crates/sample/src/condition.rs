@@ -11,11 +11,11 @@ use crate::word_cursor::{Word, Words};
 /// The result of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Test {
-    /// It does not hold.
+    /// The condition does not hold.
     No,
-    /// It cannot be told before more bytes are there.
+    /// Undecided until more bytes arrive.
     Wait,
-    /// It holds.
+    /// The condition holds.
     Yes,
 }
 
@@ -33,13 +33,12 @@ struct Term {
 }
 
 impl Condition {
-    /// Takes the rest of `words`, which stand behind `if`.
+    /// Compiles the rest of `words`, which follow `if`.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         Self::parse(words, scope, false)
     }
 
-    /// Takes a trailing `if …` or `unless …`; `None` when no word is left. Other words are an
-    /// error.
+    /// Compiles a trailing `if …` or `unless …`; returns `None` if no word is left. Other words are an error.
     pub fn compile_optional(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Option<Self>, Diagnostic> {
         let Some(word) = words.peek() else { return Ok(None) };
         match word.text {
@@ -52,7 +51,7 @@ impl Condition {
         }
     }
 
-    /// All of the named ACLs, each perhaps with `!` before it (the fetch `acl`).
+    /// The conjunction of the named ACLs, each optionally prefixed with `!` (the fetch `acl`).
     pub fn of_names(names: impl Iterator<Item = String>, scope: &Scope<'_>) -> Result<Self, String> {
         let terms = names.map(|name| {
             let bare = name.trim_start_matches('!');
@@ -98,7 +97,7 @@ impl Condition {
         Ok(Self { alternatives: alternatives.into(), unless })
     }
 
-    /// Evaluates it.
+    /// Evaluates the condition.
     #[inline]
     pub fn eval(&self, env: &Env<'_>) -> Test {
         let mut result = FAIL;
@@ -123,7 +122,7 @@ impl Predicate for Condition {
     }
 }
 
-/// Takes a term: a name or `{ … }`, perhaps behind `!`.
+/// Parses a term: a name or `{ … }`, optionally after `!`.
 fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Term, Diagnostic> {
     let mut word = first;
     let mut negated = false;

@@ -1,14 +1,13 @@
-//! Items of formats as JSON (RFC 8259) and CBOR (RFC 8949): `+json`, `+cbor` and the types of
-//! `%(name:type)` (manual, 8.2.6). Called by [`crate::format`].
+//! Encodes log format items as JSON (RFC 8259) and CBOR (RFC 8949): `+json`, `+cbor` and the types of `%(name:type)` (manual,
+//! 8.2.6). Called by [`crate::format`].
 //!
-//! What is written is always well-formed, whatever bytes a client sent: bytes that are no UTF-8
-//! become U+FFFD in JSON, and a byte string in CBOR.
+//! The output is well-formed for any input from clients: invalid UTF-8 becomes U+FFFD in JSON and a byte string in CBOR.
 
 use std::borrow::Cow;
 
 use crate::value::{Type, Value};
 
-/// How items with a name are encoded.
+/// The encoding of named items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub enum Encoding {
@@ -28,7 +27,7 @@ pub enum ItemType {
 }
 
 impl ItemType {
-    /// The types by name.
+    /// The type names.
     pub const NAMES: [(&'static str, Self); 3] =
         [("str", Self::Str), ("sint", Self::Sint), ("bool", Self::Bool)];
 
@@ -41,31 +40,31 @@ impl ItemType {
     }
 }
 
-/// What an item gives.
+/// An item's value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item<'a> {
-    /// Nothing.
+    /// A missing value.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A number.
     Int(i64),
-    /// Text, as far as it is UTF-8.
+    /// Text, possibly with invalid UTF-8.
     Text(Cow<'a, [u8]>),
-    /// Bytes that are no text.
+    /// Binary data.
     Bytes(Cow<'a, [u8]>),
-    /// Several texts.
+    /// A list of strings.
     List(Vec<Vec<u8>>),
 }
 
 impl<'a> Item<'a> {
-    /// A text; the empty one counts as missing, as in lines of text.
+    /// A string; the empty one counts as missing, as in text logs.
     pub fn text(bytes: impl Into<Cow<'a, [u8]>>) -> Self {
         let bytes = bytes.into();
         if bytes.is_empty() { Self::Null } else { Self::Text(bytes) }
     }
 
-    /// The text of a number; the plus sign that marks one that still grows is left out.
+    /// A number in text form; the plus sign of a value that is still growing is dropped.
     pub fn number(text: Vec<u8>) -> Self {
         match parse_int(&text) {
             Some(number) => Self::Int(number),
@@ -73,13 +72,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value of an expression, cast to the type that the format asks for as converters cast
-    /// theirs; nothing where that cannot be.
+    /// The value of an expression, cast to the format's type as converters cast their input; `Null` if the cast fails.
     pub fn of(value: Option<Value<'a>>, wanted: Option<ItemType>) -> Self {
         let value = match (wanted, value) {
-            // All the bytes, also those behind a NUL.
+            // All bytes, including those after a NUL.
             (Some(ItemType::Str), Some(Value::Bin(bytes))) => Some(Value::Str(bytes)),
-            // An address is a number, and yet neither true nor false.
+            // An address casts to a number, but not to a boolean.
             (Some(ItemType::Bool), Some(Value::Ip4(_))) => None,
             (Some(wanted), Some(value)) => value.cast(wanted.of_values()),
             (None, value) | (_, value) => value,
@@ -97,7 +95,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An alias's value as the type that the format asks for; its texts stay texts.
+    /// Casts an alias's value to the format's type; its strings remain strings.
     pub fn cast(self, wanted: Option<ItemType>) -> Self {
         match (wanted, self) {
             (Some(ItemType::Str), Self::Int(value)) => Self::Text(value.to_string().into_bytes().into()),
@@ -122,7 +120,7 @@ pub(crate) fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
             '\n' => out.extend_from_slice(b"\\n"),
             '\r' => out.extend_from_slice(b"\\r"),
             '\t' => out.extend_from_slice(b"\\t"),
-            // C1 controls and separators too: a log line stays one line wherever it is shown.
+            // Escapes C1 controls and separators as well, so that a log line stays a single line in every viewer.
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
                 out.extend_from_slice(format!("\\u{:04x}", u32::from(character)).as_bytes());
             }
@@ -132,7 +130,7 @@ pub(crate) fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends an item as JSON: what is missing is an empty text, as HAProxy writes it.
+/// Appends an item as JSON; a missing value is written as an empty string, as in HAProxy.
 pub(crate) fn json(item: &Item<'_>, out: &mut Vec<u8>) {
     match item {
         Item::Null => out.extend_from_slice(b"\"\""),
@@ -164,12 +162,12 @@ mod major {
     pub(super) const NULL: u8 = 0xf6;
 }
 
-/// Begins a map whose length is not said.
+/// Starts a map of indefinite length.
 pub(crate) const CBOR_MAP: u8 = 0xbf;
-/// Ends it.
+/// Ends an indefinite-length item.
 pub(crate) const CBOR_BREAK: u8 = 0xff;
 
-/// The head of a data item: its major type and a number, as short as it can be.
+/// Writes the head of a data item, its major type and a number, in the shortest form.
 fn cbor_head(major: u8, number: u64, out: &mut Vec<u8>) {
     let bytes = number.to_be_bytes();
     match number {
@@ -190,7 +188,7 @@ fn cbor_head(major: u8, number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a CBOR text, or a byte string where the bytes are no UTF-8.
+/// Appends a CBOR text string, or a byte string if the bytes are not UTF-8.
 pub(crate) fn cbor_text(bytes: &[u8], out: &mut Vec<u8>) {
     let major = if std::str::from_utf8(bytes).is_ok() { major::TEXT } else { major::BYTES };
     cbor_head(major, bytes.len() as u64, out);

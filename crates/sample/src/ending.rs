@@ -1,31 +1,29 @@
-//! How a stream and its connections ended, in the letters of `term_events`: for each layer, in
-//! turn, what happened to it.
+//! How a stream and its connections ended, in the notation of `term_events`: the events of each layer in order.
 //!
-//! What is kept is why the stream ended and what became of both connections; the layers' events
-//! follow from that when somebody asks. A letter names the layer: the connection (`f`), its
-//! protocol (`m`), the protocol's stream (`e`), the proxy's stream (`s`); capitals are the server's
-//! side. A digit tells what it saw: its own closing (1), an end (2), an error of reading (3) or of
-//! writing (4), an end (5) or an error (6) before the message was whole, a timeout (7), a rule's
-//! word (8), a bad message (9), an error inside (A). A connection has 7 for one refused.
+//! Only the reason for the stream's end and the fate of both connections are stored; the layers' events are derived on demand. A
+//! letter names the layer: the connection (`f`), its protocol (`m`), the protocol's stream (`e`), the proxy's stream (`s`); upper
+//! case is the server side. A digit names the event: closed locally (1), closed by the peer (2), read error (3), write error (4),
+//! premature end (5) or error (6) within the message, timeout (7), intercepted by a rule (8), invalid message (9), internal error
+//! (A). For a connection 7 also means refused.
 
 use crate::value::Scratch;
 
-/// Why a stream ended.
+/// The reason for a stream's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum StreamEnd {
-    /// It did not yet.
+    /// Still open.
     #[default]
     None,
-    // Before there was a request.
+    // Closed before a request.
     NoRequest,
     ClosedSilently,
     ResetSilently,
     HeadCut,
     HeadReset,
     BadHead,
-    // By the proxy.
+    // Ended by the proxy.
     Whole,
     Denied,
     ResponseDenied,
@@ -35,7 +33,7 @@ pub enum StreamEnd {
     BadRequest,
     BadRequestBody,
     Internal,
-    // By the client.
+    // Ended by the client.
     ClientLeft,
     ClientReset,
     ClientCut,
@@ -45,7 +43,7 @@ pub enum StreamEnd {
     ClientStalled,
     TarpitLeft,
     TarpitReset,
-    // By the server.
+    // Ended by the server.
     ServerEnd,
     ServerEndReset,
     ServerCut,
@@ -55,7 +53,7 @@ pub enum StreamEnd {
     BadResponse,
     ServerTimeout,
     Refused,
-    // Both directions at once: who ended first.
+    // Tunnels closed in both directions, by the side that closed first.
     TunnelByClient,
     TunnelByServer,
     TunnelClientReset,
@@ -69,33 +67,32 @@ pub enum StreamEnd {
     HalfClientTimeout,
 }
 
-/// What became of a connection.
+/// The fate of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ConnectionOutcome {
-    /// There was none.
+    /// There was no connection.
     #[default]
     None,
-    /// It is kept for other requests, or still being worked with.
+    /// In use, or kept for other requests.
     Kept,
-    /// It was closed by us.
+    /// Closed locally.
     Closed,
-    /// It was tried in vain.
+    /// The connection attempt failed.
     Failed,
 }
 
-/// The end of a stream.
+/// The end of a stream and its connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ending {
-    /// Why.
+    /// The stream's end.
     pub end: StreamEnd,
-    /// Whether we closed the client's connection.
+    /// Whether the client connection was closed locally.
     pub client_closed: bool,
-    /// What became of the server's.
+    /// The server connection.
     pub server: ConnectionOutcome,
 }
 
-/// Events of the seven layers, without those that follow from a connection's being closed in the
-/// end.
+/// The events of the seven layers, without those caused by the final close of a connection.
 struct EndingRow(StreamEnd, [&'static str; 7]);
 
 #[rustfmt::skip]
@@ -150,8 +147,7 @@ const ROWS: &[EndingRow] = &[
 ];
 
 impl Ending {
-    /// The events as `{f,m,e,s,E,M,F}`. Streams of TCP have no protocol whose streams would see
-    /// more than their closing.
+    /// The events as `{f,m,e,s,E,M,F}`. TCP streams have no multiplexed protocol, so those layers see only their close.
     pub(crate) fn events(self, is_http: bool) -> Scratch {
         let layers = ROWS.iter().find(|row| row.0 == self.end).map_or([""; 7], |row| row.1);
         let mut text = Scratch::default();
@@ -185,7 +181,7 @@ impl Ending {
         };
         let closing = ["f1", "m1", "e1", "", "E1", "M1", "F1"].get(index).copied();
         let Some(closing) = closing.filter(|_| closed) else { return };
-        // A connection that broke is not closed again; what closed first shows it there.
+        // A broken connection is not closed again; the layer that saw the first close shows it.
         let broke = matches!(index, 0 | 6) && events.ends_with('3');
         let told = events.as_bytes().chunks(2).any(|event| event == closing.as_bytes());
         if !broke && (!told || !is_http && is_stream) {

@@ -32,7 +32,7 @@ struct ConverterStep {
     args: Args,
 }
 
-/// What precedes converters in a text: parsed further by [`Parser`].
+/// The unparsed rest of an expression's text.
 struct Parser<'a, 's> {
     text: &'a str,
     at: usize,
@@ -41,12 +41,12 @@ struct Parser<'a, 's> {
 }
 
 impl Expression {
-    /// Whether it is known only once the transfer is over.
+    /// Whether the value is only known after the transfer.
     pub(crate) fn is_late(&self) -> bool {
         self.fetch.late
     }
 
-    /// Takes an expression from `words`: one word, and the words behind it that are converters.
+    /// Compiles an expression from `words`: one word, and the following words that are converters.
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let Some(word) = words.next() else {
             return Err(Diagnostic::alert("a sample expression is missing").at(words.end()));
@@ -60,7 +60,7 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Takes the words that are converters and appends these.
+    /// Consumes the words that are converters and appends them.
     pub(crate) fn take_converters(
         &mut self,
         words: &mut Words<'_>,
@@ -83,7 +83,7 @@ impl Expression {
         Ok(())
     }
 
-    /// Compiles all of `text`, which stands at `span`.
+    /// Compiles all of `text`, located at `span`.
     pub fn compile_str(text: &str, span: Span, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let (expression, end) = Self::begin(text, span, scope)?;
         if end < text.len() {
@@ -93,8 +93,8 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Compiles the expression at the start of `text` wherever it may be used, and says where it
-    /// ends. The caller knows what may follow, and where the expression stands.
+    /// Compiles the expression at the start of `text` without checking its place, and returns where it ends. The caller checks the
+    /// rest of the text and the place.
     pub fn begin(text: &str, span: Span, scope: &Scope<'_>) -> Result<(Self, usize), Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let (fetch, args) = parser.fetch()?;
@@ -104,8 +104,7 @@ impl Expression {
         Ok((Self { fetch, args, steps: steps.into(), gives }, end))
     }
 
-    /// Compiles `text`, converters alone, which are applied to a log line: [`Env::request_bytes`]
-    /// as text.
+    /// Compiles `text`, converters only, to be applied to a log line: [`Env::request_bytes`] as text.
     pub fn of_message(text: &str, span: Span, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let mut steps = Vec::new();
@@ -122,7 +121,7 @@ impl Expression {
         Ok(Self { fetch, args: Args(Box::default()), steps: steps.into(), gives })
     }
 
-    /// Refuses a fetch whose facts are not there where `scope` stands.
+    /// Refuses a fetch that has no data at `scope`'s place.
     pub fn check_place(&self, scope: &Scope<'_>, span: Span) -> Result<(), Diagnostic> {
         if self.fetch.columns.meets(scope.columns()) {
             return Ok(());
@@ -136,8 +135,7 @@ impl Expression {
             )))
     }
 
-    /// Whether it reads the bytes of a connection (manual, 7.3.5), which messages of HTTP have none
-    /// of.
+    /// Whether it reads raw connection bytes (manual, 7.3.5), which HTTP messages do not have.
     pub(crate) fn reads_bytes(&self) -> bool {
         const PREFIXES: &[&str] = &[
             "payload",
@@ -156,12 +154,12 @@ impl Expression {
         PREFIXES.iter().any(|prefix| self.fetch.name.starts_with(prefix))
     }
 
-    /// The type of its values, `Any` where only evaluation tells.
+    /// The type of its values; `Any` if it is only known at evaluation.
     pub fn gives(&self) -> Type {
         self.gives
     }
 
-    /// The places that its fetch may be used in.
+    /// The places where its fetch may be used.
     pub(crate) fn columns(&self) -> Columns {
         self.fetch.columns
     }
@@ -171,19 +169,18 @@ impl Expression {
         self.fetch.name
     }
 
-    /// Whether converters follow the fetch.
+    /// Whether any converters follow the fetch.
     pub fn has_converters(&self) -> bool {
         !self.steps.is_empty()
     }
 
-    /// Its value: of several (headers, cookies), the one that the fetch takes by itself, mostly the
-    /// last.
+    /// Evaluates to a single value; of several (headers, cookies) the fetch's default, usually the last.
     #[inline]
     pub fn eval<'a>(&'a self, env: &'a Env<'a>) -> Option<Value<'a>> {
         self.next(env, &mut Cursor::once())
     }
 
-    /// Its value as text appended to `out`; says whether there was one.
+    /// Appends the value as text to `out`; returns whether there was one.
     pub fn eval_into(&self, env: &Env<'_>, out: &mut Vec<u8>) -> bool {
         let value = self.eval(env);
         if let Some(value) = &value {
@@ -192,14 +189,13 @@ impl Expression {
         value.is_some()
     }
 
-    /// The short way to look for one of all values, where the fetch has one and no converter
-    /// follows: its function and its arguments.
+    /// The shortcut for testing all values: the fetch's function and arguments, if the fetch has one and no converter follows.
     #[inline]
     pub(crate) fn any(&self) -> Option<(Any, &Args)> {
         self.fetch.any.filter(|_| self.steps.is_empty()).map(|any| (any, &self.args))
     }
 
-    /// The userlist whose groups it gives as they are.
+    /// The userlist if the expression returns its group names unchanged.
     pub(crate) fn gives_groups_of(&self) -> Option<&Userlist> {
         match self.args.get(0) {
             Arg::Userlist(list) if self.fetch.name == "http_auth_group" && self.steps.is_empty() => {
@@ -209,11 +205,10 @@ impl Expression {
         }
     }
 
-    /// The value at `cursor`, which says afterwards whether more may follow.
+    /// The value at `cursor`, which afterwards shows whether more may follow.
     #[inline]
     pub fn next<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
-        // Values are large enough for needless moves to be felt: most expressions have no
-        // converter.
+        // Values are large enough for unnecessary moves to be measurable; most expressions have no converter.
         if self.steps.is_empty() {
             return (self.fetch.run)(env, &self.args, cursor);
         }
@@ -228,8 +223,7 @@ impl Expression {
     }
 }
 
-/// `number` after `steps`: those at the front that calculate are done here, without making values
-/// of what is between.
+/// Applies `steps` to `number`. Leading arithmetic converters run here without building intermediate values.
 fn calculated<'a>(mut number: i64, steps: &'a [ConverterStep], env: &'a Env<'a>) -> Option<Value<'a>> {
     for (at, step) in steps.iter().enumerate() {
         match step.convert.run {
@@ -240,7 +234,7 @@ fn calculated<'a>(mut number: i64, steps: &'a [ConverterStep], env: &'a Env<'a>)
     Some(Value::Int(number))
 }
 
-/// `value` after `steps`.
+/// Applies `steps` to `value`.
 fn converted<'a>(mut value: Value<'a>, steps: &'a [ConverterStep], env: &'a Env<'a>) -> Option<Value<'a>> {
     for ConverterStep { convert, args } in steps {
         if value.kind() != convert.takes {
@@ -258,8 +252,7 @@ fn trailing(text: &str, at: usize, span: Span) -> Diagnostic {
         .help("converters are separated by commas; an argument with a parenthesis or a comma needs quotes of its own")
 }
 
-/// The place of a part of a word, if the word stands in the file as it is read (no quotes, no
-/// escapes).
+/// The span of a part of a word if the word appears verbatim in the file (no quotes or escapes).
 fn part(text: &str, span: Span, start: usize, end: usize) -> Span {
     if span.len() == text.len() { span.part(start, end) } else { span }
 }
@@ -273,8 +266,7 @@ impl Parser<'_, '_> {
         Diagnostic::alert(message).at(part(self.text, self.span, start, self.at.max(start + 1)))
     }
 
-    /// Takes a keyword: up to a parenthesis, a comma, a blank or the bracket that ends a log
-    /// format's item.
+    /// Reads a keyword, up to a parenthesis, a comma, a blank or the bracket that ends a log format item.
     fn keyword(&mut self) -> &str {
         let rest = &self.text[self.at..];
         let length = rest.find(['(', ')', ',', ' ', '\t', ']']).unwrap_or(rest.len());
@@ -290,7 +282,7 @@ impl Parser<'_, '_> {
         match length {
             Some(length) => {
                 self.at += 1 + length;
-                // `str()` is the empty text.
+                // `str()` is the empty string.
                 let empty = specs.first().is_some_and(|spec| !spec.optional && spec.kind == ArgKind::Str);
                 Ok(if texts.is_empty() && empty { vec![String::new()] } else { texts })
             }
@@ -321,7 +313,7 @@ impl Parser<'_, '_> {
         Ok((fetch, Args::new(args)))
     }
 
-    /// The function of a script by that name, and the arguments behind it.
+    /// Resolves the script function of that name and parses its arguments.
     fn of_script(&mut self, start: usize, used: Use, name: &str) -> Result<Args, Diagnostic> {
         let what = if used == Use::Fetch { "fetch" } else { "converter" };
         let Some(function) = self.scope.names.script(used, name) else {
@@ -399,7 +391,7 @@ impl Parser<'_, '_> {
     }
 }
 
-/// The warning for a fetch that reads a connection's bytes where there are messages.
+/// The warning for a fetch of raw connection bytes in HTTP mode.
 pub(crate) fn bytes_in_http(name: &str, span: Span) -> Diagnostic {
     Diagnostic::warning(format!("`{name}` gives nothing in HTTP: it reads the bytes of a connection"))
         .at(span)

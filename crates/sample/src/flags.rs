@@ -1,4 +1,4 @@
-//! Flags of the items of a format, and how text is written with them.
+//! Flags of format items, and how they affect the output of strings.
 
 use crate::encode::Encoding;
 
@@ -11,19 +11,19 @@ pub(crate) struct Flags {
     pub hex: bool,
     /// `+E`: `"`, `\` and `]` behind a backslash.
     pub escape: bool,
-    /// `-` where there is no value.
+    /// Prints `-` for a missing value.
     pub dash: bool,
     /// Control characters as `%XX`.
     pub percent: bool,
-    /// Bytes pass as they are: `+bin`, or what the format is for.
+    /// Bytes are not escaped: `+bin`, or a property of the format's use.
     pub bin: bool,
-    /// `+bin` was said: CBOR is not shown in hexadecimal digits.
+    /// `+bin` was given: CBOR is not written in hexadecimal.
     pub raw: bool,
-    /// `+json` or `+cbor`: how named items are encoded, or of one item its value.
+    /// `+json` or `+cbor`: the encoding of named items, or of a single item's value.
     pub encoding: Encoding,
 }
 
-/// Writes within quotes if the flags say so.
+/// Adds quotes if the flags ask for them.
 pub(crate) fn quoted(flags: Flags, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     if flags.quote {
         out.push(b'"');
@@ -34,7 +34,7 @@ pub(crate) fn quoted(flags: Flags, out: &mut Vec<u8>, write: impl FnOnce(&mut Ve
     }
 }
 
-/// Writes text: quoted, escaped, or `-` when it is empty.
+/// Writes a string: quoted, escaped, or as `-` if empty.
 pub(crate) fn write_bytes(bytes: &[u8], flags: Flags, out: &mut Vec<u8>) {
     if bytes.is_empty() && !flags.quote {
         if flags.dash {
@@ -60,7 +60,7 @@ fn is_forbidden_in_header(byte: u8) -> bool {
     matches!(byte, 0..=8 | 10..=31 | 127)
 }
 
-/// Writes `bytes`, those that `forbidden` names as `escape` and two hexadecimal digits.
+/// Writes `bytes`; those matching `forbidden` become `escape` and two hexadecimal digits.
 pub(crate) fn escaped(bytes: &[u8], escape: u8, forbidden: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {

@@ -1,7 +1,7 @@
-//! Custom log formats (manual, 8.2.6): text, aliases and expressions, compiled once, for logs,
-//! headers and all `<fmt>`.
+//! Custom log formats (manual, 8.2.6): text, aliases and expressions, compiled once; used for logs, headers and every `<fmt>`
+//! argument.
 //!
-//! The aliases themselves are in [`crate::alias`]; how bytes are quoted and escaped is here.
+//! The aliases are in [`crate::alias`]; this module handles quoting and escaping.
 
 use diag::{Diagnostic, Span};
 
@@ -13,27 +13,27 @@ use crate::flags::{Flags, quoted, write_bytes};
 use crate::scope::Scope;
 use crate::value::{Type, Value};
 
-/// What a format makes: decides on blanks, on what stands for a missing value, and on escapes.
+/// The use of a format, which determines blanks, the placeholder for missing values, and escaping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FormatFor {
     /// A log line: blanks are merged, `-` stands for a missing value.
     Log,
-    /// A unique id: blanks are merged.
+    /// A unique ID: blanks are merged.
     UniqueId,
     /// The value of a header: control characters are escaped with `%`.
     Header,
-    /// A URI or a part of it, escaped in the same way.
+    /// A URI or a part of it: escaped like a header.
     Uri,
-    /// The body of a reply, escaped in the same way.
+    /// A response body: escaped like a header.
     Body,
-    /// Anything else (`set-var-fmt`): bytes pass as they are.
+    /// Anything else (`set-var-fmt`): bytes are not escaped.
     Text,
 }
 
 #[derive(Debug)]
 enum FormatPart {
     Text(Box<[u8]>),
-    /// A blank that vanishes behind another.
+    /// A blank that is dropped after another blank.
     Blank,
     Alias(Alias, Description),
     Expression(Box<Expression>, Description),
@@ -43,9 +43,9 @@ enum FormatPart {
 #[derive(Debug)]
 pub struct Format {
     parts: Box<[FormatPart]>,
-    /// The encoding of the whole: only named items count then.
+    /// The encoding of the whole format; only named items are written then.
     encoding: Encoding,
-    /// `+bin` of the whole.
+    /// `+bin` for the whole format.
     raw: bool,
 }
 
@@ -60,8 +60,7 @@ pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms
 /// The log format of `option tcplog clf`.
 pub const TCP_CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%T] \"TCP \" 000 %B \"\" \"\" %cp %ms %ft %b %s %Th %Tw %Tc %Tt %U %ts-- %ac %fc %bc %sc %rc %sq %bq \"\" \"\" ";
 
-/// The log format of the keys of TLS connections (NSS key log format): with `side` `fc` those of
-/// clients, with `bc` those to servers.
+/// The format of TLS key logs (NSS key log format): `side` is `fc` for client connections, `bc` for server connections.
 pub fn keylog(side: &str) -> String {
     const LINES: [(&str, &str); 8] = [
         ("CLIENT_RANDOM", "session_key,hex"),
@@ -77,7 +76,7 @@ pub fn keylog(side: &str) -> String {
     LINES.map(line).join("\n")
 }
 
-/// An item's description between `%` and its name.
+/// The name, type and flags between `%` and an item's name.
 #[derive(Debug, Clone, Default)]
 struct Description {
     flags: Flags,
@@ -91,9 +90,9 @@ struct Compiler<'a, 's> {
     span: Span,
     scope: &'a Scope<'s>,
     merge_blanks: bool,
-    /// Whether `+Q` leaves expressions alone: in header fields and URIs HAProxy quotes only aliases.
+    /// Whether `+Q` skips expressions: in headers and URIs HAProxy quotes only aliases.
     unquoted: bool,
-    /// What `%o` set for all that follow.
+    /// Flags set by `%o` for all following items.
     flags: Flags,
     parts: Vec<FormatPart>,
     pending: Vec<u8>,
@@ -106,7 +105,7 @@ impl crate::env::FormatText for Format {
 }
 
 impl Format {
-    /// Compiles `text`, which stands at `span`.
+    /// Compiles `text`, located at `span`.
     pub fn compile(
         text: &str,
         span: Span,
@@ -138,7 +137,7 @@ impl Format {
         Ok(Self { encoding: compiler.flags.encoding, raw: compiler.flags.raw, parts: compiler.parts.into() })
     }
 
-    /// A format that is `text` as it stands.
+    /// A format that produces `text` literally.
     pub fn constant(text: &[u8]) -> Self {
         let parts: Vec<FormatPart> =
             if text.is_empty() { Vec::new() } else { vec![FormatPart::Text(text.into())] };
@@ -154,8 +153,8 @@ impl Format {
         }
     }
 
-    /// Whether something in it is known only once the transfer is over. A log line without such a
-    /// thing is written as soon as the server has answered (manual, `option logasap`).
+    /// Whether any part is only known after the transfer. A log line without such a part is written as soon as the server has
+    /// answered (manual, `option logasap`).
     pub fn is_late(&self) -> bool {
         self.parts.iter().any(|part| match part {
             FormatPart::Alias(alias, _) => alias.late,
@@ -164,14 +163,14 @@ impl Format {
         })
     }
 
-    /// Appends what it makes to `out`.
+    /// Appends the formatted text to `out`.
     pub fn render(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         match self.encoding {
             Encoding::Plain => {}
             Encoding::Json => return self.render_json(env, out),
             Encoding::Cbor => return self.render_cbor(env, out),
         }
-        // None stands at the start either.
+        // Leading blanks are dropped too.
         let mut after_blank = true;
         for part in &self.parts {
             let before = out.len();
@@ -196,7 +195,7 @@ impl Format {
         }
     }
 
-    /// The named items as a JSON object.
+    /// Renders the named items as a JSON object.
     fn render_json(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         out.push(b'{');
         let mut first = true;
@@ -211,7 +210,7 @@ impl Format {
         out.push(b'}');
     }
 
-    /// The named items as a CBOR map, in hexadecimal digits unless the format is for bytes.
+    /// Renders the named items as a CBOR map, in hexadecimal unless the format is binary.
     fn render_cbor(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         let mut map = vec![encode::CBOR_MAP];
         for (name, item) in self.named(env) {
@@ -222,7 +221,7 @@ impl Format {
         if self.raw { out.append(&mut map) } else { encode::hex(&map, out) }
     }
 
-    /// The items that have a name, with their values.
+    /// The named items with their values.
     fn named<'s>(&'s self, env: &'s Env<'s>) -> impl Iterator<Item = (&'s str, Item<'s>)> {
         self.parts.iter().filter_map(|part| match part {
             FormatPart::Alias(_, Description { name: Some(name), .. })
@@ -235,7 +234,7 @@ impl Format {
 }
 
 impl FormatPart {
-    /// The value of an item, of the type that is asked for.
+    /// The item's value, cast to the requested type.
     fn item<'s>(&'s self, env: &'s Env<'s>) -> Item<'s> {
         match self {
             Self::Alias(alias, own) => alias.item(env, own.flags).cast(own.forced),
@@ -244,7 +243,7 @@ impl FormatPart {
         }
     }
 
-    /// Appends an item that is encoded by itself.
+    /// Appends an item that has its own encoding.
     fn encode(&self, env: &Env<'_>, out: &mut Vec<u8>) {
         let (Self::Alias(_, own) | Self::Expression(_, own)) = self else { return };
         let item = self.item(env);
@@ -287,7 +286,7 @@ impl Compiler<'_, '_> {
     fn flush(&mut self) {
         if !self.pending.is_empty() {
             let text = String::from_utf8(std::mem::take(&mut self.pending));
-            // Cut at ASCII characters only, it is text still.
+            // Cutting at ASCII characters keeps the text valid.
             self.parts.push(FormatPart::Text(match text {
                 Ok(text) => base::raw::bytes_of(&text).into(),
                 Err(cut) => cut.into_bytes().into(),
@@ -304,7 +303,7 @@ impl Compiler<'_, '_> {
         })
     }
 
-    /// Takes an item behind its percent sign.
+    /// Parses an item after its percent sign.
     fn item(&mut self) -> Result<(), Diagnostic> {
         let start = self.at;
         self.at += 1;
@@ -332,7 +331,7 @@ impl Compiler<'_, '_> {
                     "no such format alias '{shown}'. If you wanted to emit the '%' character verbatim, you need to use '%%'"
                 )));
         };
-        // Where something is logged, or a unique id made, the line is kept anyway.
+        // Formats for logs and unique IDs keep the request line anyway.
         if !self.merge_blanks && matches!(name, "r" | "HM" | "HP" | "HPO" | "HQ" | "HU" | "HV") {
             self.scope.variables.borrow_mut().want_request_line();
         }
@@ -347,7 +346,7 @@ impl Compiler<'_, '_> {
         Ok(())
     }
 
-    /// Takes `(name:type)` and `{flags}`.
+    /// Parses `(name:type)` and `{flags}`.
     fn prefix(&mut self, start: usize) -> Result<Description, Diagnostic> {
         let mut item = Description { flags: self.flags, ..Description::default() };
         if self.text[self.at..].starts_with('(') {
@@ -396,7 +395,7 @@ impl Compiler<'_, '_> {
         })
     }
 
-    /// Takes what stands between the bracket at the cursor and `end`.
+    /// Takes the text between the bracket at the cursor and `end`.
     fn until(&mut self, start: usize, end: char) -> Result<String, Diagnostic> {
         let rest = &self.text[self.at + 1..];
         let Some(length) = rest.find(end) else {
@@ -408,7 +407,7 @@ impl Compiler<'_, '_> {
         Ok(inner)
     }
 
-    /// `+bin` counts for a whole format only (manual, 8.2.6).
+    /// `+bin` only applies to a whole format (manual, 8.2.6).
     fn without_bin(&self, mut item: Description) -> Description {
         (item.flags.bin, item.flags.raw) = (self.flags.bin, self.flags.raw);
         item
@@ -461,7 +460,7 @@ impl Compiler<'_, '_> {
 fn write_value(value: Option<Value<'_>>, flags: Flags, out: &mut Vec<u8>) {
     match value {
         Some(value) => match value.bytes() {
-            // Bytes end at the first NUL where they are cast to text.
+            // Binary values end at the first NUL when cast to text.
             Some(bytes) => {
                 let bin = matches!(value, Value::Bin(_)) && !flags.bin;
                 let end = if bin { memchr::memchr(0, bytes).unwrap_or(bytes.len()) } else { bytes.len() };

@@ -1,5 +1,5 @@
-//! Texts one after another, each behind its length in the variable-length form of the SPOP
-//! specification: `req.hdrs_bin` writes them, the actions on binary headers read them.
+//! A sequence of strings, each preceded by its length in the variable-length encoding of the SPOP specification: written by
+//! `req.hdrs_bin`, read by the actions on binary headers.
 
 use base::varint;
 
@@ -8,14 +8,14 @@ pub fn write_length(out: &mut Vec<u8>, length: usize) {
     varint::write(out, length as u64);
 }
 
-/// Takes a length off `bytes`; `None` if it is cut short or too large for any text.
+/// Reads a length from `bytes`; `None` if it is truncated or implausibly large.
 fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     let (length, taken) = varint::read(bytes).ok()?;
     *bytes = &bytes[taken..];
     usize::try_from(length).ok()
 }
 
-/// Takes a text off `bytes`; `None` if it is cut short.
+/// Reads a string from `bytes`; `None` if it is truncated.
 pub fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take_length(bytes)?;
     let (text, rest) = bytes.split_at_checked(length)?;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_is_read_as_it_was_written() {
+    fn lengths_round_trip() {
         for length in
             [0, 1, 239, 240, 241, 255, 256, 2287, 2288, 2289, 264_431, 264_432, 1 << 24, u32::MAX as usize]
         {

@@ -1,8 +1,7 @@
 //! Values, fetches, converters, ACLs, variables and log formats.
 //!
-//! [`Session`] and [`Transaction`] are what a connection and a request are, as data; [`Env`] is the
-//! view of them that a compiled expression reads. `rules` changes them, `proxy` drives them over
-//! sockets.
+//! [`Session`] and [`Transaction`] represent a connection and a request as data; [`Env`] is the view of them that compiled
+//! expressions read. `rules` modifies them, `proxy` drives them over sockets.
 
 #![forbid(unsafe_code)]
 

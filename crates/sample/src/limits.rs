@@ -1,40 +1,39 @@
-//! How many bytes variables may hold (`tune.vars.*-max-size`), and how many all of them do.
+//! Limits on the memory of variables (`tune.vars.*-max-size`), and the accounting for them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::value::Value;
 
-/// How many bytes variables may hold (`tune.vars.*-max-size`), 0 for no limit. Coarser ones include
-/// the finer ones.
+/// The maximum size of variables in bytes (`tune.vars.*-max-size`), 0 for no limit. Wider scopes include the narrower ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VariableLimits {
     /// `global`: all variables of the process.
     pub all: usize,
-    /// `proc`: all of them too.
+    /// `proc`: all variables too.
     pub process: usize,
-    /// `sess`: a session's with those of its transaction.
+    /// `sess`: the variables of a session and its transaction.
     pub session: usize,
-    /// `txn`: a transaction's with those of its request and response.
+    /// `txn`: the variables of a transaction, its request and its response.
     pub transaction: usize,
-    /// `reqres`: those of a request, and of a response.
+    /// `reqres`: the variables of a request or of a response.
     pub message: usize,
-    /// `check`: those of a health check.
+    /// `check`: the variables of a health check.
     pub check: usize,
 }
 
-/// Bytes that a variable counts beside its text.
+/// The overhead in bytes counted per variable.
 pub(crate) const ENTRY: usize = 64;
 
-/// The limits in force; nothing is counted while there are none.
+/// The limits in force; without limits nothing is counted.
 static LIMITS: OnceLock<VariableLimits> = OnceLock::new();
 static LIMITED: AtomicBool = AtomicBool::new(false);
-/// Whether one of them is on the variables of all workers together.
+/// Whether a limit applies to all workers together.
 static LIMITED_TOGETHER: AtomicBool = AtomicBool::new(false);
-/// Bytes that all variables hold. Written by every worker, only while there is such a limit.
+/// The total size of all variables. Written by every worker, but only while such a limit is set.
 pub(crate) static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Puts limits in force, once, before the first variable is set.
+/// Sets the limits once, before the first variable is set.
 pub fn limit(limits: VariableLimits) {
     if limits != VariableLimits::default() && LIMITS.set(limits).is_ok() {
         LIMITED_TOGETHER.store(limits.all > 0 || limits.process > 0, Relaxed);
@@ -46,7 +45,7 @@ pub(crate) fn limits() -> Option<&'static VariableLimits> {
     if LIMITED.load(Relaxed) { LIMITS.get() } else { None }
 }
 
-/// What a value would count.
+/// The size of a value for the accounting.
 pub(crate) fn size_of(value: &Value<'_>) -> usize {
     ENTRY + value.bytes().map_or(0, <[u8]>::len)
 }
@@ -56,7 +55,7 @@ pub(crate) fn within(limit: usize, held: usize) -> bool {
     limit == 0 || held <= limit
 }
 
-/// Counts `new` bytes in the place of `old` among those of all variables.
+/// Replaces `old` bytes by `new` in the total of all variables.
 pub(crate) fn count_all(old: usize, new: usize) {
     if old != new && LIMITED_TOGETHER.load(Relaxed) {
         HELD.fetch_add(new.wrapping_sub(old), Relaxed);

@@ -1,5 +1,4 @@
-//! What the runtime socket asks of variables: expressions compiled and evaluated on the spot
-//! (`set var`). Called by `control` only.
+//! Expressions compiled and evaluated at once for the runtime socket (`set var`). Called by `control` only.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::value::Value;
 use crate::vars::Variables;
 use crate::word_cursor::{Word, Words};
 
-/// Nothing is named at run time but variables.
+/// At run time only variables can be named.
 struct Nameless;
 
 impl Names for Nameless {
@@ -37,7 +36,7 @@ impl Names for Nameless {
     }
 }
 
-/// How the value of `set var` is written.
+/// The notation of the value in `set var`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// As an expression: a fetch and its converters.
@@ -46,8 +45,8 @@ pub enum Written {
     Format,
 }
 
-/// Sets the process's variable `name` (with `proc.`) to what `words` give now; an expression
-/// without a result changes nothing. The error says what is wrong.
+/// Sets the process variable `name` (with `proc.`) to the value of `words`; an expression without a value changes nothing. Returns
+/// an error message if the name or the words are invalid.
 pub fn set_variable(
     process: &Process,
     now_ms: u64,
@@ -102,7 +101,7 @@ mod tests {
     use crate::vars::find_process_variable;
 
     #[test]
-    fn only_variables_of_the_process_are_set_and_only_from_what_it_knows() {
+    fn only_process_variables_are_set_from_process_data() {
         let process = Process::default();
         let set = |name: &str, written, text: &str| {
             let words: Vec<String> = text.split(' ').map(str::to_owned).collect();

@@ -1,11 +1,10 @@
-//! Where a log line was made (`%OG`, manual 8.2.6), and which of these points the lines of a
-//! `log-profile` are about.
+//! The points where log lines are made (`%OG`, manual 8.2.6), and the steps of a `log-profile` that select them.
 
 /// The point at which a line is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub enum LogOrigin {
-    /// Not said: formats that make no log line.
+    /// Not set: formats that do not produce a log line.
     #[default]
     Unspecified,
     SessionError,
@@ -25,7 +24,7 @@ pub enum LogOrigin {
     HttpAfterResponse,
 }
 
-/// Each origin with what `%OG` says of it, and its step in a profile.
+/// Each origin with its `%OG` name and its step in a profile.
 #[rustfmt::skip]
 const ORIGINS: &[(LogOrigin, &str, &str)] = &[
     (LogOrigin::Unspecified,          "unspec",         ""),
@@ -47,30 +46,29 @@ const ORIGINS: &[(LogOrigin, &str, &str)] = &[
 ];
 
 impl LogOrigin {
-    /// What `%OG` says.
+    /// The name printed by `%OG`.
     pub fn name(self) -> &'static str {
         ORIGINS.iter().find(|(origin, ..)| *origin == self).map_or("unspec", |(_, name, _)| name)
     }
 
-    /// Whether the line is written before a request's response leaves: the request has no duration yet.
+    /// Whether the line is written before the response is sent, when the request has no duration yet.
     pub(crate) fn precedes_response(self) -> bool {
         let others = [Self::Connect, Self::TcpResponseContent, Self::HttpResponse, Self::HttpAfterResponse];
         self.precedes_routing() || others.contains(&self)
     }
 
-    /// Whether the line is written before a request has a backend: until then its rules are part of the
-    /// time of the request (`%TR`).
+    /// Whether the line is written before a backend is chosen: until then rule processing counts towards `%TR`.
     pub(crate) fn precedes_routing(self) -> bool {
         matches!(self, Self::Accept | Self::TcpRequestContent | Self::Request | Self::HttpRequest)
     }
 }
 
-/// What a line of a profile is about.
+/// The log lines that an entry of a profile applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogStep {
-    /// Lines made there.
+    /// Lines made at that point.
     At(LogOrigin),
-    /// All that no other line of the profile is about.
+    /// All lines without an entry of their own.
     Any,
 }
 

@@ -1,7 +1,6 @@
-//! What `log-profile` sections make of log lines by where they were made (manual, 8.3.5).
+//! `log-profile` sections: overrides for log lines by the point where they are made (manual, 8.3.5).
 //!
-//! `config` reads the sections, `rules` names them in `do-log`, `proxy` asks them before a line
-//! goes to a logger.
+//! `config` parses the sections, `rules` refers to them in `do-log`, `proxy` consults them before a line goes to a logger.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use crate::format::Format;
 use crate::log_origin::{LogOrigin, LogStep};
 use crate::scope::Names;
 
-/// What a profile makes of the lines of one step (`on`).
+/// A profile's overrides for the lines of one step (`on`).
 #[derive(Debug, Default)]
 pub struct LogOverride {
     /// `drop`: no line.
@@ -27,12 +26,12 @@ pub struct LogProfile {
     pub name: Box<str>,
     /// `log-tag`.
     pub tag: Option<Box<str>>,
-    /// `on`, a step each.
+    /// `on`, one entry per step.
     pub steps: Vec<(LogStep, LogOverride)>,
 }
 
 impl LogProfile {
-    /// What is said of lines made at `origin`.
+    /// The overrides for lines made at `origin`.
     pub fn at(&self, origin: LogOrigin) -> Option<&LogOverride> {
         let of = |step: LogStep| self.steps.iter().find(|(own, _)| *own == step).map(|(_, own)| own);
         of(LogStep::At(origin)).or_else(|| of(LogStep::Any))
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_step_of_a_profile_counts() {
+    fn the_most_specific_step_of_a_profile_wins() {
         let text = |text: &str| LogOverride {
             format: Some(Format::constant(text.as_bytes())),
             ..LogOverride::default()

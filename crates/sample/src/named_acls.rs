@@ -9,7 +9,7 @@ use crate::place::Columns;
 
 /// Results of a test. AND and OR of results are the bitwise operations.
 pub(crate) const FAIL: u8 = 0;
-/// Not known yet: more bytes may change the result.
+/// Undecided: more bytes may change the result.
 pub(crate) const MISS: u8 = 1;
 /// Matched.
 pub(crate) const PASS: u8 = 3;
@@ -34,9 +34,9 @@ pub(crate) fn single(test: impl AclTest + 'static) -> Acl {
     Arc::from([Arc::new(test) as Arc<dyn AclTest>])
 }
 
-/// A condition that an argument names: `acl(…)`, `when(acl,…)`.
+/// A condition given as an argument: `acl(…)`, `when(acl,…)`.
 pub trait Predicate: Debug + Send + Sync {
-    /// Whether it holds. A result that more bytes may change counts as no.
+    /// Whether it holds. An undecided result counts as false.
     fn holds(&self, env: &Env<'_>) -> bool;
 }
 

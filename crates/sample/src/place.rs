@@ -1,6 +1,6 @@
-//! Where expressions stand, and where a fetch may be used: the 22 columns of `-dKsmp` as bits.
+//! The places of expressions, and those where a fetch may be used: the 22 columns of `-dKsmp` as bits.
 
-/// Where an expression stands: decides which fetches may be used (the columns of `-dKsmp`).
+/// The place of an expression, which decides which fetches may be used (the columns of `-dKsmp`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Place {
@@ -12,24 +12,24 @@ pub enum Place {
     TcpRequestContent,
     /// `http-request`, `use_backend`, `redirect` …
     HttpRequest,
-    /// `use-server`, `balance`, server names and `source`: the request on the backend's side.
+    /// `use-server`, `balance`, server names and `source`: the request on the backend side.
     BackendRequest,
     /// `tcp-response content`.
     TcpResponseContent,
     /// `http-response`, and `http-after-response`.
     HttpResponse,
-    /// Log formats, when all is over.
+    /// Log formats, after the stream's end.
     Log,
     /// Health checks.
     Check,
-    /// `global`, at boot.
+    /// `global`, at startup.
     Boot,
     /// A command of the runtime socket.
     Command,
 }
 
 impl Place {
-    /// What rules that stand there are called; `None` where no rules stand.
+    /// The name of the rules at this place; `None` for places without rules.
     pub(crate) fn rules(self) -> Option<&'static str> {
         Some(match self {
             Self::TcpConnection => "tcp-request connection",
@@ -48,7 +48,7 @@ impl Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Columns(pub u32);
 
-/// Columns from `first` to `last`.
+/// The columns from `first` to `last`.
 const fn span(first: u32, last: u32) -> u32 {
     ((1 << (last - first + 1)) - 1) << first
 }
@@ -58,21 +58,21 @@ pub(crate) const CONFIG: u32 = 1 << 20;
 pub(crate) const CLI: u32 = 1 << 21;
 
 impl Columns {
-    /// Response contents, headers and body: while they are there, and in checks.
+    /// Response contents, headers and body: while the response is processed, and in checks.
     pub const RESPONSE: Self = Self(span(11, 17) | CHECK);
-    /// What is kept of a response for the log.
+    /// Response data kept for the log.
     pub const RESPONSE_KEPT: Self = Self(span(11, 19));
     /// The server, once chosen.
     pub const SERVER: Self = Self(span(10, 19));
-    /// Counts of what went to the server and came back.
+    /// Byte counts of the server side.
     pub const TRANSFER: Self = Self(span(9, 18));
     /// The backend, once chosen.
     pub const BACKEND: Self = Self(span(6, 19));
     /// Request contents, headers and body.
     pub const REQUEST: Self = Self(span(2, 10));
-    /// The contents of the direction that is being looked at.
+    /// Contents in the direction being processed.
     pub const EITHER: Self = Self(span(2, 17) | CHECK);
-    /// What is kept of a request for the log.
+    /// Request data kept for the log.
     pub const REQUEST_KEPT: Self = Self(span(2, 18));
     /// Facts of the established client session.
     pub const CLIENT_SESSION: Self = Self(span(1, 18));
@@ -90,12 +90,12 @@ impl Columns {
         self.0 & other.0 != 0
     }
 
-    /// As `-dKsmp` shows them.
+    /// Formats the columns as in `-dKsmp`.
     pub fn show(self) -> String {
         (0..22).map(|bit| if self.0 & (1 << bit) == 0 { '.' } else { 'Y' }).collect()
     }
 
-    /// What is needed, for the message that it is not there.
+    /// The required data, for the message that it is not available.
     pub fn needs(self) -> &'static str {
         match self {
             Self::RESPONSE => "the response's contents",
@@ -114,7 +114,7 @@ impl Columns {
     }
 }
 
-/// Whether the direction looked at is the response: what `hdr` and `payload` mean.
+/// Whether `hdr`, `payload` and the like refer to the response at this place.
 pub fn is_response(place: Place) -> bool {
     matches!(place, Place::TcpResponseContent | Place::HttpResponse | Place::Check)
 }

@@ -1,10 +1,8 @@
-//! Regular expressions: compiled once, on bytes, without Unicode, as HAProxy's PCRE patterns are
-//! meant.
+//! Regular expressions: compiled once, matched against bytes without Unicode, compatible with HAProxy's PCRE patterns.
 //!
-//! The `regex` crate runs in linear time and takes all patterns that it can. What only PCRE knows
-//! (look-around, back-references, possessive quantifiers) is given to PCRE2, with a limit on the
-//! work of one match. Where a list has many expressions, each is kept [`Lean`]: a few kilobytes
-//! instead of tens, for a slower match.
+//! The linear-time `regex` crate handles every pattern that it can. Constructs that only PCRE supports (look-around,
+//! back-references, possessive quantifiers) go to PCRE2, with a limit on the work of one match. In lists with many expressions each
+//! is stored as [`Lean`], which takes a few kilobytes instead of tens but matches more slowly.
 
 mod dialect;
 mod line_end;
@@ -30,21 +28,20 @@ pub struct Regex(RegexEngine);
 
 #[derive(Clone, Debug)]
 enum RegexEngine {
-    /// With whether it looks for the end of the text ([`line_end`]).
+    /// The flag is set if the pattern looks for the end of the text ([`line_end`]).
     Linear(regex::bytes::Regex, bool),
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
-/// What a match may cost before it is given up as no match: backtracking steps, as PCRE2 counts
-/// them.
+/// The limit of a match in PCRE2's backtracking steps, beyond which it counts as no match.
 const MATCH_LIMIT: u32 = 100_000;
 
-/// The major and the minor version of PCRE2, and whether it compiles to machine code.
+/// PCRE2's major and minor version, and whether its JIT is available.
 pub fn pcre2_version() -> ((u32, u32), bool) {
     (pcre2::version(), pcre2::is_jit_available())
 }
 
-/// PCRE2's program for `pattern`, if it has one.
+/// Compiles `pattern` with PCRE2, if that accepts it.
 fn backtracking(pattern: &str, ignore_case: bool) -> Option<Box<pcre2::bytes::Regex>> {
     let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");
     let regex =
@@ -71,7 +68,7 @@ impl Regex {
         }
     }
 
-    /// Whether it matches somewhere in `bytes`.
+    /// Whether the expression matches anywhere in `bytes`.
     #[inline]
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
@@ -83,8 +80,7 @@ impl Regex {
         }
     }
 
-    /// Appends `template` to `out` with `\0` to `\9` replaced by what they captured of the first
-    /// match; says whether there was a match.
+    /// Appends `template` to `out` with `\0` to `\9` replaced by the captures of the first match; returns whether there was one.
     pub fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
             RegexEngine::Linear(regex, end) => {
@@ -103,8 +99,8 @@ impl Regex {
         true
     }
 
-    /// Replaces the first match, or all of them, by `template`; `None` when nothing matched. As in HAProxy
-    /// an empty match lets one byte pass, and may follow right behind another match.
+    /// Replaces the first or all matches by `template`; `None` if nothing matched. As in HAProxy an empty match skips one byte, and
+    /// may directly follow another match.
     pub fn replace(&self, bytes: &[u8], template: &[u8], all: bool) -> Option<Scratch> {
         let mut out: Option<Scratch> = None;
         let mut at = 0;
@@ -140,7 +136,7 @@ impl Regex {
             Some(end)
         };
         match &self.0 {
-            // Groups take memory to be noted in: not where the template names none.
+            // Captures cost memory: skip them if the template has no references.
             RegexEngine::Linear(regex, end)
                 if before_line_end(bytes, *end).is_none() && memchr::memchr(b'\\', template).is_none() =>
             {
@@ -164,14 +160,13 @@ impl Regex {
         }
     }
 
-    /// Whether it runs in time linear in the length of what it is matched with.
+    /// Whether matching takes linear time in the length of the text.
     pub fn is_linear(&self) -> bool {
         matches!(self.0, RegexEngine::Linear(..))
     }
 }
 
-/// A compiled regular expression of which there are many: only its program is kept; what a match
-/// needs besides belongs to the thread and serves all.
+/// A compiled regular expression of a large list: it stores only the program; the scratch memory of a match is shared per thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Lean(LeanEngine);
 
@@ -198,12 +193,12 @@ impl Lean {
         }
         match backtracking(pattern, ignore_case) {
             Some(regex) => Ok(Self(LeanEngine::Backtracking(regex))),
-            // The other way of compiling knows how to explain what is wrong.
+            // The full compiler produces a better error message.
             None => Regex::new(pattern, ignore_case).and(Err(format!("`{pattern}` is too large"))),
         }
     }
 
-    /// Runs the program over `bytes`; where `slots` has room, what groups captured goes there.
+    /// Runs the program over `bytes`; captures go to `slots`, as far as there is room.
     fn run(regex: &BoundedBacktracker, bytes: &[u8], slots: &mut [Option<NonMaxUsize>]) -> bool {
         let input = Input::new(bytes);
         if bytes.len() <= regex.max_haystack_len() {
@@ -213,12 +208,12 @@ impl Lean {
                 regex.try_search_slots(cache, &input, slots).is_ok_and(|found| found.is_some())
             });
         }
-        // What is too long to remember where it has been: slower, and rare.
+        // Texts too long for the backtracker's visited set take the slower engine, which is rare.
         let Ok(general) = PikeVM::new_from_nfa(regex.get_nfa().clone()) else { return false };
         general.search_slots(&mut general.create_cache(), &input, slots).is_some()
     }
 
-    /// Whether it matches somewhere in `bytes`.
+    /// Whether the expression matches anywhere in `bytes`.
     pub(crate) fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
             LeanEngine::Linear(regex, end) => {
@@ -229,7 +224,7 @@ impl Lean {
         }
     }
 
-    /// As [`Regex::expand`].
+    /// Like [`Regex::expand`].
     pub(crate) fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
             LeanEngine::Linear(regex, end) => {
@@ -259,8 +254,7 @@ impl Lean {
     }
 }
 
-/// HAProxy's references: a backslash and one digit; any other escaped byte stands for itself,
-/// `\xNN` for a byte.
+/// Expands HAProxy's references: a backslash and one digit; `\xNN` is a byte, any other escaped byte stands for itself.
 fn expand<'m>(group: impl Fn(usize) -> Option<&'m [u8]>, template: &[u8], out: &mut Vec<u8>) {
     let mut rest = template.iter().copied().enumerate();
     while let Some((at, byte)) = rest.next() {
@@ -292,19 +286,19 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Many regular expressions tried at once where all are linear, else one after another.
+/// Several regular expressions, matched together if all are linear, otherwise one after another.
 #[derive(Clone, Debug)]
 pub struct RegexSet(Set);
 
 #[derive(Clone, Debug)]
 enum Set {
-    /// With whether each looks for the end of the text.
+    /// The flags are set for patterns that look for the end of the text.
     Together(regex::bytes::RegexSet, Box<[bool]>),
     OneByOne(Vec<Regex>),
 }
 
 impl RegexSet {
-    /// Compiles `patterns`; the error names the first that does not compile.
+    /// Compiles `patterns`; returns the error of the first that does not compile.
     pub fn new<'a>(
         patterns: impl IntoIterator<Item = &'a str>,
         ignore_case: bool,
@@ -327,7 +321,7 @@ impl RegexSet {
         single.map(|list| Self(Set::OneByOne(list)))
     }
 
-    /// The first in the order of the configuration that matches.
+    /// The index of the first matching pattern.
     pub fn first(&self, bytes: &[u8]) -> Option<usize> {
         match &self.0 {
             Set::Together(set, ends) => {
@@ -339,7 +333,7 @@ impl RegexSet {
         }
     }
 
-    /// Whether any matches.
+    /// Whether any pattern matches.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         match &self.0 {
             Set::Together(set, ends) => {
@@ -349,14 +343,14 @@ impl RegexSet {
         }
     }
 
-    /// The first whose end may be before a last line end, and is.
+    /// The first pattern that looks for the end and matches before a final line end.
     fn before_line_end(set: &regex::bytes::RegexSet, ends: &[bool], bytes: &[u8]) -> Option<usize> {
         let before = bytes.strip_suffix(b"\n")?;
         set.matches(before).iter().find(|at| ends.get(*at).copied().unwrap_or(false))
     }
 }
 
-/// Spells bytes that are no UTF-8 as escapes.
+/// Replaces bytes that are not UTF-8 by escapes.
 pub(crate) fn spell_bytes(pattern: &str) -> Cow<'_, str> {
     if !pattern.contains(|c| base::raw::byte_of(c).is_some()) {
         return Cow::Borrowed(pattern);
@@ -373,8 +367,7 @@ fn explain(pattern: &str, error: &regex::Error) -> String {
         regex::Error::CompiledTooBig(limit) => {
             format!("the regular expression `{pattern}` is too large: it would take more than {limit} bytes")
         }
-        // The last line says what is wrong; those before it draw an underline that the diagnostic
-        // draws itself.
+        // The last line has the cause; the lines before it draw an underline, which the diagnostic draws itself.
         other => {
             let text = other.to_string();
             let cause = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
@@ -408,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn lean_expressions_answer_as_others() {
+    fn lean_expressions_match_like_full_ones() {
         let long = [&b"/x/"[..], &[b'a'; 300_000], b"/end"].concat();
         for (pattern, ignore_case, text) in [
             (r"^/api/v([0-9]+)/(\w+)$", false, &b"/api/v12/users"[..]),
@@ -443,7 +436,7 @@ mod tests {
             ("^", "/a", "-/a", "-/a"),
             ("$", "/a", "/a--", "/a-"),
             ("b", "/bab", "/-a-", "/-ab"),
-            // These are left to PCRE.
+            // Handled by PCRE.
             ("x*(?!y)", "/axxb", "-/-a--b-", "-/axxb"),
             ("(?=a)", "/aa", "/--a-a", "/-aa"),
         ] {
@@ -474,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_that_backtracks_without_end_is_given_up() {
+    fn endless_backtracking_is_aborted() {
         let regex = Regex::new("^(?=a)(a+)+$", false).unwrap();
         let text = [&[b'a'; 5000][..], b"b"].concat();
         assert!(!regex.is_match(&text));

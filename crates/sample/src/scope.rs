@@ -1,4 +1,4 @@
-//! What names mean when an expression is compiled, and where it stands.
+//! The environment of a compilation: name lookup, and the place of the expression.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,27 +15,27 @@ use crate::vars::Variables;
 /// The messages of an `http-errors` section: status, and the bytes of the file.
 pub type HttpErrors = Arc<[(u16, Arc<[u8]>)]>;
 
-/// All proxies by name, for what looks one up at run time.
+/// All proxies by name, for lookups at run time.
 #[derive(Debug, Default)]
 pub struct Directory {
-    /// Those with a frontend's side.
+    /// Proxies with a frontend side.
     pub frontends: HashMap<Box<str>, Arc<Proxy>>,
-    /// Those with a backend's side.
+    /// Proxies with a backend side.
     pub backends: HashMap<Box<str>, Arc<Proxy>>,
 }
 
-/// What names mean while a plan is resolved. Implemented by `config`.
+/// Name lookup while a plan is resolved. Implemented by `config`.
 pub trait Names {
-    /// The proxy with a backend's side of that name.
+    /// Looks up a proxy with a backend side.
     fn backend(&self, name: &str) -> Option<Arc<Proxy>>;
-    /// The proxy with a frontend's side of that name.
+    /// Looks up a proxy with a frontend side.
     fn frontend(&self, name: &str) -> Option<Arc<Proxy>>;
-    /// The users of a `userlist`: checks a name and password, and tells groups.
+    /// Looks up a `userlist`, for passwords and groups.
     fn userlist(&self, name: &str) -> Option<Arc<crate::auth::Userlist>> {
         let _ = name;
         None
     }
-    /// Whether `expose-experimental-directives` allows what is experimental.
+    /// Whether experimental directives are allowed (`expose-experimental-directives`).
     fn experimental(&self) -> bool {
         true
     }
@@ -44,46 +44,41 @@ pub trait Names {
         let _ = name;
         None
     }
-    /// Reads a file named in the configuration (error files, keys), relative to the working
-    /// directory. At run time none is.
+    /// Reads a file named in the configuration (error files, keys), relative to the working directory. Always an error at run time.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("`{path}`: no file is read at run time"))
     }
-    /// Reads a file of patterns, which is often large and read once: its bytes are the caller's,
-    /// and nobody keeps a copy.
+    /// Reads a pattern file. These are often large and read once, so the caller owns the bytes and no copy is cached.
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
         self.read_file(path)
     }
-    /// An environment variable (`env`). The configuration may have changed what the process was
-    /// started with.
+    /// An environment variable (`env`), including changes made by the configuration.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
         use std::os::unix::ffi::{OsStrExt, OsStringExt};
         std::env::var_os(std::ffi::OsStr::from_bytes(name)).map(OsStringExt::into_vec)
     }
-    /// The ring of that name, for the converter `debug`.
+    /// Looks up a ring, for the converter `debug`.
     fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {
         let _ = name;
         None
     }
-    /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among
-    /// them.
+    /// The certificates that expressions name, including those of `crt-store` sections with `jwt on`.
     fn certificates(&self) -> Arc<crate::keys::Certificates> {
         Arc::default()
     }
-    /// All proxies, for names that are only known at run time; made once and shared.
+    /// All proxies, for names only known at run time; built once and shared.
     fn directory(&self) -> Option<Arc<Directory>> {
         None
     }
-    /// The bandwidth filter of that name in the proxy being compiled.
+    /// Looks up a bandwidth filter of the proxy being compiled.
     fn bandwidth(&self, name: &str) -> Option<Arc<crate::bandwidth::BandwidthFilter>> {
         let _ = name;
         None
     }
-    /// The number by which a rule of the proxy being compiled, that stands there, sends a group of
-    /// messages of an engine.
+    /// Registers a rule of the proxy being compiled that sends an engine's message group, and returns the group's number.
     ///
     /// # Errors
-    /// There is no such engine or group; the message tells what there is.
+    /// The engine or group does not exist; the message lists the known ones.
     fn spoe_group(
         &self,
         engine: crate::Word<'_>,
@@ -93,12 +88,12 @@ pub trait Names {
         let _ = (group, place);
         Err(diag::Diagnostic::alert("there are no engines here").at(engine.span))
     }
-    /// The stick table of that name.
+    /// Looks up a stick table.
     fn table(&self, name: &str) -> Option<Arc<state::table::Table>> {
         let _ = name;
         None
     }
-    /// The store of the `cache` section of that name.
+    /// Looks up the store of a `cache` section.
     fn cache(&self, name: &str) -> Option<Arc<cache::Store>> {
         let _ = name;
         None
@@ -107,11 +102,11 @@ pub trait Names {
     fn cache_names(&self) -> Vec<Box<str>> {
         Vec::new()
     }
-    /// How many counters may be tracked (`tune.stick-counters`).
+    /// The number of available counters (`tune.stick-counters`).
     fn stick_counters(&self) -> u32 {
         crate::tracked::DEFAULT_COUNTERS
     }
-    /// The `resolvers` section of that name.
+    /// Looks up a `resolvers` section.
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {
         let _ = name;
         None
@@ -126,8 +121,8 @@ pub trait Names {
         let _ = length;
         None
     }
-    /// The `log-profile` section `name`: a [`LogProfile`](crate::LogProfile), which
-    /// [`log_profile::find`](crate::log_profile::find) casts.
+    /// Looks up a `log-profile` section: a [`LogProfile`](crate::LogProfile), which [`log_profile::find`](crate::log_profile::find)
+    /// casts.
     fn log_profile(&self, name: &str) -> Option<Arc<dyn Any + Send + Sync>> {
         let _ = name;
         None
@@ -136,13 +131,13 @@ pub trait Names {
     fn log_profile_names(&self) -> Vec<Box<str>> {
         Vec::new()
     }
-    /// The conjunction of the ACLs `names`, each perhaps with `!` before it. Implemented by
+    /// The conjunction of the ACLs `names`, each optionally prefixed with `!`. Implemented by
     /// [`Condition::of_names`](crate::Condition::of_names).
     ///
     /// # Errors
-    /// An ACL of that name does not exist.
+    /// An ACL does not exist.
     fn predicate(&self, names: Vec<String>, scope: &Scope<'_>) -> Result<Box<dyn Predicate>, String>;
-    /// The function that a script registered by that name.
+    /// Looks up a function registered by a script.
     fn script(&self, used: crate::script::Use, name: &str) -> Option<Arc<dyn crate::script::Function>> {
         let _ = (used, name);
         None
@@ -152,39 +147,39 @@ pub trait Names {
         let _ = used;
         Vec::new()
     }
-    /// Keeps a warning about what is being compiled.
+    /// Records a warning about the compiled configuration.
     fn warn(&self, warning: diag::Diagnostic) {
         let _ = warning;
     }
-    /// The file and line of a place, for `last_rule_file` and `last_rule_line`.
+    /// The file and line of a span, for `last_rule_file` and `last_rule_line`.
     fn position(&self, span: diag::Span) -> (String, u32) {
         let _ = span;
         (String::new(), 0)
     }
 }
 
-/// The setting in which expressions, conditions and rules of one proxy are compiled.
+/// The context in which expressions, conditions and rules of one proxy are compiled.
 pub struct Scope<'a> {
-    /// What names mean.
+    /// Name lookup.
     pub names: &'a dyn Names,
-    /// The variables of the whole plan: names become slots.
+    /// The variables of the whole plan, which map names to slots.
     pub variables: &'a RefCell<Variables>,
     /// Pattern files and other pattern sets of the whole plan, shared between ACLs and maps.
     pub patterns: &'a RefCell<PatternSets>,
     /// The ACLs of the proxy declared so far, by name.
     pub acls: &'a Acls,
-    /// The proxy itself; `None` in global.
+    /// The proxy; `None` in `global`.
     pub proxy: Option<&'a Arc<Proxy>>,
     /// Its mode.
     pub mode: Mode,
-    /// Where the expression stands.
+    /// The place of the expression.
     pub place: Place,
-    /// Whether it is inherited from a defaults section, which has no servers of its own.
+    /// Whether it is inherited from a `defaults` section, which has no servers.
     pub inherited: bool,
 }
 
 impl Scope<'_> {
-    /// The columns of `-dKsmp` that stand for this place.
+    /// The columns of `-dKsmp` for this place.
     pub fn columns(&self) -> Columns {
         let (frontend, backend) =
             self.proxy.map_or((true, true), |proxy| (proxy.is_frontend, proxy.is_backend));
@@ -194,7 +189,7 @@ impl Scope<'_> {
         match self.place {
             Place::TcpConnection => Columns(1),
             Place::TcpSession => Columns(1 << 1),
-            // In HTTP mode the request's head is there by then.
+            // In HTTP mode the request head has been received by then.
             Place::TcpRequestContent if self.mode == Mode::Http => Columns(of(2, 6).0 | of(3, 7).0),
             Place::TcpRequestContent => of(2, 6),
             Place::HttpRequest => of(3, 7),

@@ -1,6 +1,6 @@
-//! Functions that scripts registered, as the configuration knows them.
+//! Functions registered by scripts, as seen by the configuration.
 //!
-//! How they stand in expressions is told in `called`; how they run is the matter of the crate `lua`.
+//! `script_functions` makes them available in expressions; the crate `lua` runs them.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use crate::env::Env;
 use crate::value::Value;
 
-/// What a script registered a function as.
+/// The kind of a registered function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Use {
@@ -18,23 +18,23 @@ pub enum Use {
     Service,
 }
 
-/// What the configuration must know of a function.
+/// The properties of a function that the configuration needs.
 #[derive(Debug, Clone, Copy)]
 pub struct FunctionFacts<'a> {
-    /// The rule sets that an action is for, as scripts name them.
+    /// The rule sets in which an action may be used, by their script names.
     pub sets: &'a [String],
-    /// How many words an action takes.
+    /// The number of words an action takes.
     pub words: usize,
-    /// Whether a service speaks HTTP.
+    /// Whether it is an HTTP service.
     pub is_http: bool,
 }
 
 /// A function that a script registered.
 pub trait Function: Any + Debug + Send + Sync {
-    /// What the configuration must know of it.
+    /// The properties that the configuration needs.
     fn facts(&self) -> FunctionFacts<'_>;
-    /// Gives a value, as a fetch.
+    /// Produces a value, as a fetch.
     fn fetch(&self, env: &Env<'_>, args: &[&[u8]]) -> Option<Value<'static>>;
-    /// Changes a value, as a converter.
+    /// Converts a value, as a converter.
     fn convert(&self, value: &Value<'_>, env: &Env<'_>, args: &[&[u8]]) -> Option<Value<'static>>;
 }

@@ -1,5 +1,5 @@
-//! What scripts and the tables of this crate have of each other: functions that scripts registered
-//! stand in expressions as `lua.name`, and scripts call fetches and converters by their names.
+//! The bridge between scripts and the keyword tables: functions registered by scripts are available in expressions as `lua.name`,
+//! and scripts call fetches and converters by name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -13,16 +13,16 @@ use crate::scope::Scope;
 use crate::script::Function;
 use crate::value::{Type, Value};
 
-/// A function as the first argument of the rows below.
+/// The function, passed as the first argument to the rows below.
 #[derive(Debug)]
 pub(crate) struct ScriptFunction(pub(crate) Arc<dyn Function>);
 
 impl Prepared for ScriptFunction {}
 
-/// How many arguments a function in an expression may have.
+/// The maximum number of arguments of a function in an expression.
 const MOST: [args::Spec; 8] = [opt(args::ArgKind::Str); 8];
 
-/// The arguments behind the function.
+/// The arguments after the function.
 fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] {
     let given = args.0.get(1..).unwrap_or_default();
     for (text, arg) in room.iter_mut().zip(given) {
@@ -31,15 +31,15 @@ fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] 
     &room[..given.len().min(room.len())]
 }
 
-/// The fetch of functions of scripts; its first argument is the function. They are matched as text where
-/// nothing else is said, whatever they give, as in HAProxy.
+/// The fetch for script functions; its first argument is the function. Without an explicit method its values are matched as
+/// strings, whatever their type, as in HAProxy.
 pub(crate) static FETCH: Fetch =
     fetch::row("lua.", &MOST, Type::Str, Columns(u32::MAX), "a value that a script gives", |env, args, _| {
         let function: &ScriptFunction = args.prepared(0)?;
         function.0.fetch(env, texts(args, &mut [&[]; 8]))
     });
 
-/// The converter of functions of scripts.
+/// The converter for script functions.
 pub(crate) static CONVERT: Convert = convert::row(
     "lua.",
     &MOST,
@@ -52,12 +52,12 @@ pub(crate) static CONVERT: Convert = convert::row(
     },
 );
 
-/// The name of a script's function, if `name` is one.
+/// The name of the script function, if `name` refers to one.
 pub(crate) fn name(name: &str) -> Option<&str> {
     name.strip_prefix("lua.")
 }
 
-/// How scripts write the names of the tables: letters, digits and `_`.
+/// The form of keyword names in scripts: letters, digits and `_`.
 fn written(name: &str) -> String {
     name.replace(['.', '-'], "_")
 }
@@ -75,15 +75,15 @@ pub struct CalledFetch {
 }
 
 impl CalledFetch {
-    /// Whether there is a fetch of that name, as scripts write it.
+    /// Whether a fetch with that script name exists.
     pub fn exists(name: &str) -> bool {
         FETCHES.contains_key(name)
     }
 
-    /// The fetch of that name, with these arguments.
+    /// Prepares a call of the fetch with these arguments.
     ///
     /// # Errors
-    /// There is none, or it does not take these.
+    /// The fetch does not exist or does not accept the arguments.
     pub fn new(name: &str, texts: &[String], scope: &Scope<'_>) -> Result<Self, String> {
         let row = *FETCHES.get(name).ok_or_else(|| format!("there is no fetch `{name}`"))?;
         let mut args = args::resolve(texts, row.args, scope).map_err(|error| format!("`{name}` {error}"))?;
@@ -93,7 +93,7 @@ impl CalledFetch {
         Ok(Self { row, args: Args::new(args) })
     }
 
-    /// Its value.
+    /// Evaluates the fetch.
     pub fn get<'a>(&'a self, env: &'a Env<'a>) -> Option<Value<'a>> {
         (self.row.run)(env, &self.args, &mut Cursor::once())
     }
@@ -107,15 +107,15 @@ pub struct CalledConvert {
 }
 
 impl CalledConvert {
-    /// Whether there is a converter of that name, as scripts write it.
+    /// Whether a converter with that script name exists.
     pub fn exists(name: &str) -> bool {
         CONVERTS.contains_key(name)
     }
 
-    /// The converter of that name, with these arguments.
+    /// Prepares a call of the converter with these arguments.
     ///
     /// # Errors
-    /// There is none, or it does not take these.
+    /// The converter does not exist or does not accept the arguments.
     pub fn new(name: &str, texts: &[String], scope: &Scope<'_>) -> Result<Self, String> {
         let row = *CONVERTS.get(name).ok_or_else(|| format!("there is no converter `{name}`"))?;
         let mut args = args::resolve(texts, row.args, scope).map_err(|error| format!("`{name}` {error}"))?;
@@ -125,7 +125,7 @@ impl CalledConvert {
         Ok(Self { row, args: Args::new(args) })
     }
 
-    /// What it makes of `value`, which is cast to what it takes.
+    /// Converts `value`, which is cast to the input type first.
     pub fn apply<'a>(&'a self, value: Value<'a>, env: &'a Env<'a>) -> Option<Value<'a>> {
         self.row.apply(value.cast(self.row.takes)?, &self.args, env)
     }

@@ -14,19 +14,19 @@ use crate::tracked::Trackers;
 pub enum Endpoint {
     /// TCP.
     Ip(SocketAddr),
-    /// A UNIX or abstract socket, socket pair, or inherited descriptor: no address to speak of.
+    /// A UNIX or abstract socket, socket pair, or inherited descriptor, none of which has an address.
     Local,
-    /// None: nobody connected, as for what the proxy itself asks (questions to agents, checks).
+    /// There is no client, as for requests made by the proxy itself (SPOE, checks).
     Absent,
 }
 
 impl Ends {
-    /// Those of a session that nobody connected for.
+    /// The ends of a session without a client.
     pub const ABSENT: Self = Self { source: Endpoint::Absent, destination: Endpoint::Absent };
 }
 
 impl Endpoint {
-    /// The IP address, if it has one. IPv4-mapped addresses are told as IPv4.
+    /// The IP address, if there is one. IPv4-mapped addresses are returned as IPv4.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Ip(address) => Some(address.ip().to_canonical()),
@@ -34,7 +34,7 @@ impl Endpoint {
         }
     }
 
-    /// The address, if it has one.
+    /// The socket address, if there is one.
     pub fn address(self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(address),
@@ -42,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// The port, if it has one.
+    /// The port, if there is one.
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Ip(address) => Some(address.port()),
@@ -54,43 +54,41 @@ impl Endpoint {
 /// One type-length-value of a PROXY protocol v2 header.
 #[derive(Clone, Debug)]
 pub struct Tlv {
-    /// Its type.
+    /// The type.
     pub kind: u8,
-    /// Its value.
+    /// The value.
     pub value: Box<[u8]>,
 }
 
-/// What only some connections have.
+/// Data that only some connections have.
 #[derive(Debug, Default)]
 struct SeldomNeeded {
-    /// The addresses of the connection itself where they are not the session's: rules changed one
-    /// of those.
+    /// The connection's own addresses, if rules gave the session different ones.
     own: Cell<Option<Ends>>,
-    /// What came with a PROXY header.
+    /// The TLVs of a PROXY protocol header.
     tlvs: OnceCell<Vec<Tlv>>,
-    /// TLS.
+    /// TLS details.
     tls: OnceCell<Arc<tls::Details>>,
-    /// What it tracks in stick tables.
+    /// The tracked stick table entries.
     trackers: OnceCell<crate::tracked::HeldEntries>,
 }
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// The client's.
+    /// The client's address.
     pub source: Endpoint,
-    /// Ours.
+    /// Our address.
     pub destination: Endpoint,
 }
 
-/// What a client connection is, for its whole life. All its requests share it, so what changes is
-/// in cells.
+/// A client connection during its whole life. It is shared by all of its requests, so everything that changes is in cells.
 #[derive(Debug)]
 pub struct Session {
     source: Cell<Endpoint>,
     destination: Cell<Endpoint>,
     rare: OnceCell<Box<SeldomNeeded>>,
-    /// Why the connection failed.
+    /// The reason why the connection failed.
     pub error: Cell<crate::socket::ConnectionError>,
     /// Whether a PROXY protocol header was received (`fc_rcvd_proxy`).
     pub received_proxy: Cell<bool>,
@@ -98,27 +96,27 @@ pub struct Session {
     pub accepted_wall_us: u64,
     /// Monotonic clock at accept, in µs (`runtime::timer::now_us`).
     pub accepted_us: u64,
-    /// When the handshakes (PROXY protocol) were done, on the same clock. `%Th` is the difference.
+    /// When the handshakes (PROXY protocol) were complete, on the same clock. `%Th` is the difference.
     pub ready_us: Cell<u64>,
     /// The frontend.
     pub frontend: Local<state::Proxy>,
     /// The listener.
     pub listener: Local<state::Listener>,
-    /// Requests begun on this connection.
+    /// The number of requests started on this connection.
     pub requests: Cell<u32>,
-    /// The major version of HTTP on it (`fc_http_major`).
+    /// Its major HTTP version (`fc_http_major`).
     pub http_major: Cell<u8>,
-    /// Requests on it whose breaches of the rules were let pass (`fc_glitches`).
+    /// The number of tolerated protocol violations (`fc_glitches`).
     pub glitches: Cell<u32>,
-    /// Process-wide number of the connection (`fc_id`‑like facts, `show sess`).
+    /// The process-wide connection number (`show sess`).
     pub id: u64,
-    /// Variables of the scope `sess`, once there is one.
+    /// Variables of scope `sess`, once one is set.
     pub vars: OnceCell<Box<Slots>>,
-    /// The log level that `set-log-level` of a `tcp-request` rule set, `Some(None)` for silent.
+    /// The log level set by `set-log-level` in a `tcp-request` rule; `Some(None)` for silent.
     pub log_level: Cell<Option<Option<u8>>>,
 }
 
-/// What is known of a connection when it is accepted.
+/// The facts known when a connection is accepted.
 #[derive(Debug)]
 pub struct Accepted {
     /// Both addresses.
@@ -131,12 +129,12 @@ pub struct Accepted {
     pub frontend: Local<state::Proxy>,
     /// The listener.
     pub listener: Local<state::Listener>,
-    /// Process-wide number of the connection.
+    /// The process-wide connection number.
     pub id: u64,
 }
 
 impl Session {
-    /// A connection at its beginning.
+    /// Creates the session of a new connection.
     pub fn new(accepted: Accepted) -> Self {
         let Accepted { ends, wall_us, us, frontend, listener, id } = accepted;
         Self {
@@ -159,89 +157,88 @@ impl Session {
         }
     }
 
-    /// The client's address: as accepted, as the PROXY protocol says, or as `set-src` made it.
+    /// The client's address: as accepted, as given by the PROXY protocol, or as changed by `set-src`.
     #[inline]
     pub fn source(&self) -> Endpoint {
         self.source.get()
     }
 
-    /// The address the client connected to; a PROXY header and `set-dst` change it.
+    /// The address the client connected to; changed by a PROXY header and `set-dst`.
     #[inline]
     pub fn destination(&self) -> Endpoint {
         self.destination.get()
     }
 
-    /// What is known of TLS, where it is spoken.
+    /// TLS details, if the connection uses TLS.
     #[inline]
     pub fn tls(&self) -> Option<&Arc<tls::Details>> {
         self.rare.get()?.tls.get()
     }
 
-    /// What it tracks in stick tables, if it does.
+    /// The tracked stick table entries, if any were ever tracked.
     #[inline]
     pub fn trackers(&self) -> Option<&RefCell<Trackers>> {
         self.rare.get()?.trackers.get()
     }
 
-    /// What it tracks in stick tables, to be changed.
+    /// The tracked stick table entries, for modification.
     pub fn trackers_to_change(&self) -> &RefCell<Trackers> {
         self.rare.get_or_init(Box::default).trackers.get_or_init(RefCell::default)
     }
 
-    /// Keeps what the handshake of TLS came to.
+    /// Stores the result of the TLS handshake.
     pub fn set_tls(&self, details: Arc<tls::Details>) {
-        // There is one handshake a connection.
+        // A connection has one handshake.
         let _ = self.rare.get_or_init(Box::default).tls.set(details);
     }
 
-    /// The variables of the scope `sess`.
+    /// The variables of scope `sess`.
     pub fn vars(&self) -> &Slots {
         self.vars.get_or_init(Box::default)
     }
 
-    /// What came with the PROXY header.
+    /// The TLVs of the PROXY header.
     pub fn tlvs(&self) -> &[Tlv] {
         self.rare.get().and_then(|rare| rare.tlvs.get()).map_or(&[], Vec::as_slice)
     }
 
-    /// The client's address of the connection itself (`fc_src`): `set-src` of rules does not change
-    /// it.
+    /// The connection's own client address (`fc_src`), which `set-src` in rules does not change.
     pub fn connection_source(&self) -> Endpoint {
         self.own().map_or(self.source(), |own| own.source)
     }
 
-    /// Our own address of the connection itself (`fc_dst`).
+    /// The connection's own local address (`fc_dst`).
     pub fn connection_destination(&self) -> Endpoint {
         self.own().map_or(self.destination(), |own| own.destination)
     }
 
-    /// Whether there is a connection of a client. Nobody connects for what the proxy itself asks.
+    /// Whether there is a client connection; requests made by the proxy itself have none.
     pub fn is_connected(&self) -> bool {
         self.connection_source() != Endpoint::Absent
     }
 
-    /// Gives the client another address than the connection has (`set-src`).
+    /// Overrides the client's address (`set-src`).
     pub fn set_source(&self, changed: Endpoint) {
         self.keep_own();
         self.source.set(changed);
     }
 
-    /// Gives the session another destination than the connection has (`set-dst`).
+    /// Overrides the destination address (`set-dst`).
     pub fn set_destination(&self, changed: Endpoint) {
         self.keep_own();
         self.destination.set(changed);
     }
 
-    /// Makes the session's addresses those of the connection too.
+    /// Makes the session's current addresses the connection's own.
     pub fn forget_own(&self) {
         if let Some(rare) = self.rare.get() {
             rare.own.set(None);
         }
     }
 
-    /// Keeps what came with a PROXY header: there is one at most.
+    /// Stores the TLVs of a PROXY header, of which there is at most one.
     pub fn set_tlvs(&self, tlvs: Vec<Tlv>) {
-        // A second header would have been part of the first request.
+        // A second header would have been parsed as part of the first request.
         let _ = self.rare.get_or_init(Box::default).tlvs.set(tlvs);
     }
 

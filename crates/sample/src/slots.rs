@@ -1,4 +1,4 @@
-//! The variables of one owner: numbered slots, whose texts lie together.
+//! The variables of one owner: numbered slots, with their strings in a common buffer.
 
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
@@ -6,49 +6,47 @@ use std::net::Ipv4Addr;
 use crate::limits::{ENTRY, count_all, limits};
 use crate::value::{Scratch, Value};
 
-/// The values of one scope. Setting needs no exclusive borrow, because converters set variables
-/// while the request is being read (`set-var()`).
+/// The values of one scope. Setting takes a shared reference, because converters set variables while the request is borrowed
+/// (`set-var()`).
 #[derive(Debug, Default)]
 pub struct Slots {
     own: RefCell<Own>,
-    /// Bytes held, counted only while limits are in force.
+    /// The total size, counted only while limits are in force.
     held: Cell<usize>,
 }
 
-/// Slots and the texts in them. Its memory stays for the next request.
+/// Slots and their strings. The memory is reused for the next request.
 #[derive(Debug, Default)]
 struct Own {
     slots: Vec<VariableSlot>,
-    /// The texts of all slots, each behind its length and its room; between them what slots had
-    /// before.
+    /// The strings of all slots, each preceded by its length and capacity; replaced strings remain as gaps.
     texts: Vec<u8>,
-    /// How much of `texts` no slot means any more.
+    /// The bytes of `texts` that no slot refers to.
     waste: usize,
 }
 
-/// A variable's place, eight to a line of memory: where there are thousands, what an access costs
-/// is the lines it fetches. Three bits say what it is, the others hold it or say where it is among
-/// the texts. All zero is an empty one.
+/// A variable in eight bytes: with thousands of variables an access costs the cache lines it touches. Three bits are the kind, the
+/// others the value or its offset in the texts. All zero is unset.
 #[derive(Clone, Copy, Debug, Default)]
 struct VariableSlot(u64);
 
-/// What a slot holds.
+/// The contents of a slot.
 enum Content {
     Unset,
     Bool(bool),
     Int(i64),
     Ip4(Ipv4Addr),
-    /// Bytes among the texts.
+    /// Bytes at an offset in the texts.
     At(SlotKind, usize),
 }
 
-/// What the bytes of a slot are.
+/// The type of a slot's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SlotKind {
     Str = 4,
     Bin = 5,
     Method = 6,
-    /// An IPv6 address of 16 bytes, or a number of 8 that does not fit a slot.
+    /// A 16-byte IPv6 address, or an 8-byte number that does not fit into a slot.
     Wide = 7,
 }
 
@@ -72,7 +70,7 @@ impl VariableSlot {
         Self((start as u64) << 3 | kind as u64)
     }
 
-    /// A value that a slot holds by itself.
+    /// A value that fits into the slot itself.
     #[inline]
     fn of(value: &Value<'_>) -> Option<Self> {
         Some(Self(match value {
@@ -83,27 +81,27 @@ impl VariableSlot {
         }))
     }
 
-    /// Whether it is set and holds its value by itself.
+    /// Whether it is set and holds its value inline.
     #[inline]
     fn is_plain(self) -> bool {
         matches!(self.0 & 7, 1..=3)
     }
 
-    /// Where its text begins, if it has one.
+    /// The offset of its text, if it has one.
     #[inline]
     fn start(self) -> Option<usize> {
         (self.0 & 4 != 0).then_some((self.0 >> 3) as usize)
     }
 }
 
-/// Length and room of a text, which stand before it.
+/// The length and capacity before each text.
 const HEADER: usize = 8;
 
-/// More than this is not kept for the next request.
+/// Buffers larger than this are not kept for the next request.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
 impl Own {
-    /// Length and room of the text at `start`.
+    /// The length and capacity of the text at `start`.
     #[inline]
     fn header(&self, start: usize) -> (usize, usize) {
         let number = |at: usize| {
@@ -129,7 +127,7 @@ impl Own {
         }
     }
 
-    /// The value whose bytes are among the texts.
+    /// The value with its bytes in the texts.
     fn get_text(&self, kind: SlotKind, start: usize) -> Option<Value<'static>> {
         let bytes = self.text(start);
         Some(match kind {
@@ -161,7 +159,7 @@ impl Own {
         }
     }
 
-    /// Puts what takes no room among the texts into slot `index`.
+    /// Stores an inline value in slot `index`.
     fn plain(&mut self, index: usize, new: VariableSlot) {
         if let Some(start) = self.slots[index].start() {
             self.waste += HEADER + self.header(start).1;
@@ -169,7 +167,7 @@ impl Own {
         self.slots[index] = new;
     }
 
-    /// Puts a text into slot `index`.
+    /// Stores a text in slot `index`.
     fn place(&mut self, index: usize, kind: SlotKind, bytes: &[u8]) {
         let length = (bytes.len() as u32).to_le_bytes();
         if let Some(start) = self.slots[index].start() {
@@ -186,7 +184,7 @@ impl Own {
         if self.waste > self.texts.len() / 2 + KEPT_CAPACITY {
             self.tidy();
         }
-        // One that grows a little goes on in its place.
+        // Rounded up, so that small growth fits in place.
         let room = bytes.len().next_multiple_of(8);
         let start = self.texts.len();
         self.texts.extend_from_slice(&length);
@@ -196,7 +194,7 @@ impl Own {
         self.slots[index] = VariableSlot::at(kind, start);
     }
 
-    /// Moves the texts together: a session may live long and set its variables often.
+    /// Compacts the texts: a session may live long and set its variables often.
     #[cold]
     fn tidy(&mut self) {
         let mut texts = Vec::with_capacity(self.texts.len() - self.waste);
@@ -211,8 +209,7 @@ impl Own {
         self.waste = 0;
     }
 
-    /// What the variable in `slot` counts in the limits of `tune.vars.*-max-size`; 0 when it is not
-    /// set.
+    /// The size of the variable in `slot` for the limits of `tune.vars.*-max-size`; 0 if it is not set.
     #[inline]
     fn size(&self, slot: u32) -> usize {
         match self.slots.get(slot as usize).map(|slot| slot.content()) {
@@ -232,8 +229,8 @@ impl Slots {
         self.own.borrow().get(slot)
     }
 
-    /// Sets `slot` if it holds a number, a boolean or an IPv4 address and is given one: then
-    /// nothing moves, and what it counts in the limits stays. Says whether that was so.
+    /// Overwrites `slot` if both its old and new values are inline (a number, a boolean or an IPv4 address): the accounted size
+    /// does not change. Returns whether that was possible.
     #[inline]
     pub(crate) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
         let Some(new) = VariableSlot::of(value) else { return false };
@@ -246,12 +243,12 @@ impl Slots {
         }
     }
 
-    /// Sets `slot`. The caller has looked at the limits and counted.
+    /// Sets `slot`. The caller has checked and updated the limits.
     pub(crate) fn set(&self, slot: u32, value: &Value<'_>) {
         self.own.borrow_mut().set(slot, value);
     }
 
-    /// Empties `slot`.
+    /// Unsets `slot`.
     pub fn unset(&self, slot: u32) {
         if limits().is_some() {
             self.count(self.size(slot), 0);
@@ -263,24 +260,24 @@ impl Slots {
         }
     }
 
-    /// What the variable in `slot` counts in the limits.
+    /// The accounted size of the variable in `slot`.
     #[inline]
     pub(crate) fn size(&self, slot: u32) -> usize {
         self.own.borrow().size(slot)
     }
 
-    /// Bytes that all of them count.
+    /// The accounted size of all variables.
     pub(crate) fn held(&self) -> usize {
         self.held.get()
     }
 
-    /// Counts `new` bytes in the place of `old`.
+    /// Replaces `old` by `new` bytes in the account.
     pub(crate) fn count(&self, old: usize, new: usize) {
         self.held.set((self.held.get() + new).saturating_sub(old));
         count_all(old, new);
     }
 
-    /// Empties all; the memory stays, if it is not much.
+    /// Unsets all variables; the memory is kept unless it is large.
     pub fn clear(&mut self) {
         count_all(self.held.take(), 0);
         let own = self.own.get_mut();
@@ -304,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cleared_slots_are_empty_and_take_values_again() {
+    fn cleared_slots_are_empty_and_reusable() {
         let mut slots = Slots::default();
         slots.set(1, &Value::str(b"a"));
         slots.set(0, &Value::Int(1));
@@ -317,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_comes_back_as_it_was_whatever_stood_there_before() {
+    fn every_kind_overwrites_every_other() {
         let values = [
             Value::Bool(true),
             Value::Int(i64::MIN),

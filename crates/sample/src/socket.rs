@@ -1,109 +1,108 @@
-//! What only the kernel knows of connections, and how connections fail. The kernel is asked when an
-//! expression wants to know, by `proxy`, which has the sockets; here is only what is asked and what
-//! it means.
+//! Kernel metrics of connections, and the errors of failed ones. `proxy`, which owns the sockets, queries the kernel on demand;
+//! this module only defines the results.
 
 use std::io;
 
-/// What the kernel measured of a TCP connection (`TCP_INFO` of tcp(7)).
+/// The kernel's metrics of a TCP connection (`TCP_INFO` in tcp(7)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpFacts {
     /// The smoothed round trip time, in µs.
     pub rtt_us: u32,
-    /// Its variance, in µs.
+    /// The round trip time's variance, in µs.
     pub rttvar_us: u32,
-    /// Segments sent and not acknowledged.
+    /// Segments sent but not acknowledged.
     pub unacked: u32,
     /// Segments acknowledged selectively.
     pub sacked: u32,
-    /// Segments thought lost.
+    /// Segments presumed lost.
     pub lost: u32,
-    /// Segments sent again and not acknowledged yet.
+    /// Retransmitted segments that are not acknowledged.
     pub retrans: u32,
     /// Segments acknowledged forward.
     pub fackets: u32,
-    /// How far segments are reordered on the way.
+    /// The reordering distance.
     pub reordering: u32,
 }
 
-/// Why a connection failed: a number of the table in the manual, `fc_err_str`. 0 is none.
+/// The reason for a connection's failure, numbered as in the manual's table at `fc_err_str`. 0 is no error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionError(pub u8);
 
 impl ConnectionError {
-    /// As many connections as were allowed.
+    /// The configured connection limit was reached.
     pub const CONFIGURED_LIMIT: Self = Self(1);
-    /// Too many descriptors of the process.
+    /// The process is out of file descriptors.
     pub const PROCESS_LIMIT: Self = Self(2);
-    /// Too many descriptors of the system.
+    /// The system is out of file descriptors.
     pub const SYSTEM_LIMIT: Self = Self(3);
-    /// The kernel has no room for another socket.
+    /// The kernel has no memory for another socket.
     pub const SYSTEM_MEMORY: Self = Self(4);
-    /// The address is of a family that cannot be connected to.
+    /// The address family does not support connections.
     pub const NO_PROTOCOL: Self = Self(5);
-    /// Something that has no better name.
+    /// An unclassified socket error.
     pub const SOCKET: Self = Self(6);
-    /// Every port of the range to connect from is in use.
+    /// All ports of the source port range are in use.
     pub const PORT_RANGE: Self = Self(7);
-    /// The address to connect from cannot be had.
+    /// The source address cannot be bound.
     pub const CANNOT_BIND: Self = Self(8);
-    /// No port is left to connect from.
+    /// No source port is left.
     pub const NO_PORTS: Self = Self(9);
-    /// The address to connect from is in use.
+    /// The source address is in use.
     pub const ADDRESS_IN_USE: Self = Self(10);
     /// The client closed before it sent its PROXY header.
     pub const PROXY_EMPTY: Self = Self(11);
-    /// Its connection broke before.
+    /// The connection broke before the PROXY header.
     pub const PROXY_ABORT: Self = Self(12);
-    /// It did not send the header in time.
+    /// The PROXY header did not arrive in time.
     pub const PROXY_TIMEOUT: Self = Self(13);
-    /// It left within the header.
+    /// The client closed in the middle of the header.
     pub const PROXY_TRUNCATED: Self = Self(14);
-    /// It sent something else.
+    /// The client sent something other than a PROXY header.
     pub const PROXY_OTHER: Self = Self(15);
-    /// It sent a header that is wrong.
+    /// The PROXY header is invalid.
     pub const PROXY_INVALID: Self = Self(16);
-    /// It sent a header of a protocol that is unknown.
+    /// The PROXY header names an unknown protocol.
     pub const PROXY_PROTOCOL: Self = Self(17);
     /// The client closed before it sent its NetScaler Client IP header.
     pub const NETSCALER_EMPTY: Self = Self(18);
-    /// Its connection broke before.
+    /// The connection broke before the NetScaler header.
     pub const NETSCALER_ABORT: Self = Self(19);
-    /// It did not send the header in time.
+    /// The NetScaler header did not arrive in time.
     pub const NETSCALER_TIMEOUT: Self = Self(20);
-    /// It left within the header, or the header is too short for what it holds.
+    /// The client closed in the middle of the header, or the header is too short for its contents.
     pub const NETSCALER_TRUNCATED: Self = Self(21);
-    /// It sent another magic number.
+    /// The magic number is wrong.
     pub const NETSCALER_MAGIC: Self = Self(22);
-    /// It sent a header of a protocol that is unknown.
+    /// The NetScaler header names an unknown protocol.
     pub const NETSCALER_PROTOCOL: Self = Self(23);
-    /// The client closed before it said anything in TLS.
+    /// The client closed before its first TLS message.
     pub const TLS_EMPTY: Self = Self(24);
-    /// The connection broke within the handshake of TLS.
+    /// The connection broke during the TLS handshake.
     pub const TLS_ABORT: Self = Self(25);
-    /// The handshake of TLS took too long.
+    /// The TLS handshake timed out.
     pub const TLS_TIMEOUT: Self = Self(26);
     /// The server refused early data.
     pub const TLS_EARLY_FAILED: Self = Self(38);
-    /// Asking the SOCKS4 proxy failed.
+    /// Sending the SOCKS4 request failed.
     pub const SOCKS4_SEND: Self = Self(39);
-    /// Its answer could not be read.
+    /// The SOCKS4 response could not be read.
     pub const SOCKS4_RECEIVE: Self = Self(40);
-    /// It refused.
+    /// The SOCKS4 proxy refused the request.
     pub const SOCKS4_DENY: Self = Self(41);
-    /// It closed instead of answering.
+    /// The SOCKS4 proxy closed without a response.
     pub const SOCKS4_ABORT: Self = Self(42);
-    /// The peer refused.
+    /// Connection refused.
     pub const REFUSED: Self = Self(46);
-    /// The peer reset the connection.
+    /// Connection reset.
     pub const RESET: Self = Self(47);
-    /// No way leads there.
+    /// The destination is unreachable.
     pub const UNREACHABLE: Self = Self(48);
-    /// The kernel has no memory.
+    /// The kernel is out of memory.
     pub const NO_MEMORY: Self = Self(49);
-    /// The peer takes nothing more.
+    /// The peer no longer accepts data.
     pub const BROKEN_PIPE: Self = Self(56);
 
-    /// What the kernel said of a connection that was being made, or that was there.
+    /// Classifies an I/O error of a connecting or established socket.
     pub fn of_kernel(error: &io::Error) -> Self {
         if let Some(broken) = error.get_ref().and_then(|inner| inner.downcast_ref::<tls::Error>()) {
             return Self(broken.kind.facts().0);
@@ -119,19 +118,18 @@ impl ConnectionError {
         }
     }
 
-    /// Its name in one word; empty for none.
+    /// Its name in one word; empty for no error.
     pub fn name(self) -> &'static str {
         ERRORS.get(usize::from(self.0)).map_or("", |(name, _)| name)
     }
 
-    /// It in words.
+    /// The error message.
     pub fn message(self) -> &'static str {
         ERRORS.get(usize::from(self.0)).map_or("", |(_, message)| message)
     }
 }
 
-/// Names and messages by number: an interface to those who read logs, and therefore in HAProxy's
-/// words.
+/// Names and messages by number, in HAProxy's wording because log parsers depend on them.
 #[rustfmt::skip]
 const ERRORS: &[(&str, &str)] = &[
     ("",                 "Success"),
@@ -198,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_has_the_number_that_the_manual_gives_it() {
+    fn errors_have_the_numbers_of_the_manual() {
         let cases = [
             (ConnectionError::default(), "", "Success"),
             (ConnectionError::CANNOT_BIND, "CANT_BIND", "Can't bind to source address"),

@@ -1,37 +1,35 @@
-//! What fetches and converters read of an entry of a stick table, and what they change.
+//! The fields of a stick table entry that fetches and converters read and change.
 
 use state::table::{DataType, EntryValues};
 
-/// A fact of an entry: which numbers it is made of.
+/// A field of an entry, stored or derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// What is stored.
+    /// A stored value.
     Stored(DataType),
     /// Bytes in units of 1,024.
     Kilobytes(DataType),
-    /// Bytes in a period.
+    /// Bytes per period.
     BytesRate(DataType),
     /// A general purpose counter.
     Gpc,
-    /// How often one was incremented in a period.
+    /// A counter's increments per period.
     GpcRate,
     /// A general purpose tag.
     Gpt,
-    /// A counter after it was incremented.
+    /// Increments a counter and returns it.
     Increment,
-    /// A counter before it was set to 0.
+    /// Clears a counter and returns its previous value.
     Clear,
-    /// How many track it.
+    /// The number of trackers.
     Trackers,
 }
 
-/// Where counters and tags are stored: the arrays, or what was before there were arrays, which stand
-/// for each other's first elements.
+/// The storage of counters and tags: the arrays, or the older single fields, which alias the arrays' first elements.
 const GPC: [(DataType, DataType); 2] =
     [(DataType::Gpc0, DataType::Gpc0Rate), (DataType::Gpc1, DataType::Gpc1Rate)];
 
-/// Which counters a keyword means: `gpc0` and `gpc1` may be elements of the arrays, an element of an
-/// array is only that.
+/// The counter that a keyword refers to: `gpc0` and `gpc1` may be elements of the arrays, an array element is nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     /// `gpc0`, `gpc1`, `gpt0`.
@@ -69,12 +67,12 @@ impl Element {
 }
 
 impl Fact {
-    /// Whether it changes the entry, which is made if it is not there.
+    /// Whether it changes the entry, which is then created if necessary.
     pub(crate) fn changes(self) -> bool {
         matches!(self, Self::Increment | Self::Clear)
     }
 
-    /// It, of an entry; `None` where the table does not store it.
+    /// The field's value in an entry; `None` if the table does not store it.
     pub(crate) fn of(self, view: &EntryValues<'_>, element: Element, now_ms: u64) -> Option<i64> {
         let get = |(data, element)| view.get(data, element, now_ms);
         let value = match self {
@@ -97,8 +95,7 @@ impl Fact {
     }
 }
 
-/// Adds to a counter and to its rate, as far as they are stored; gives the counter, or else the events
-/// of the rate's current period.
+/// Adds to a counter and its rate, if they are stored; returns the counter, or else the rate's events in the current period.
 pub fn increment(view: &EntryValues<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
     let add = |(data, number)| view.add(data, number, u64::from(amount), now_ms);
     let rate = add(element.rate(view));
@@ -116,7 +113,7 @@ pub fn tag(view: &EntryValues<'_>, element: Element, value: u32, now_ms: u64) {
     }
 }
 
-/// Every fact that is a keyword, by the number that its functions are made for.
+/// The fields available as keywords, indexed by the number that their functions are instantiated with.
 pub(crate) const FACTS: [Fact; 24] = [
     Fact::BytesRate(DataType::BytesInRate),
     Fact::BytesRate(DataType::BytesOutRate),
@@ -144,7 +141,7 @@ pub(crate) const FACTS: [Fact; 24] = [
     Fact::Stored(DataType::ServerId),
 ];
 
-/// Numbers of [`FACTS`].
+/// Indexes of [`FACTS`].
 #[allow(missing_docs)]
 pub(crate) mod number {
     pub(crate) const BYTES_IN_RATE: usize = 0;

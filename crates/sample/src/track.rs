@@ -1,8 +1,7 @@
-//! What is counted in entries of stick tables that are tracked (`track-sc0` …; configuration manual, 4.3
-//! and 7.3), and the keys of tables.
+//! Counting in tracked stick table entries (`track-sc0` …; configuration manual, 4.3 and 7.3), and table keys.
 //!
-//! A request's own counters come first; where it tracks nothing with a number, those of its connection
-//! stand for it. Rules begin to track, the course of requests counts (`proxy`), expressions read.
+//! A request's own trackers take precedence; for counters that it does not use, those of its connection apply. Rules start
+//! tracking, request processing counts (`proxy`), expressions read.
 
 use std::net::IpAddr;
 
@@ -15,7 +14,7 @@ use crate::tracked::HeldEntries;
 pub use crate::tracked::{CountedEvent, DEFAULT_COUNTERS, MOST_COUNTERS, Trackers, count};
 use crate::value::{Type, Value};
 
-/// Counts `event` in all that a request and its connection track.
+/// Counts `event` in every entry that a request and its connection track.
 #[inline]
 pub fn note(session: &Session, of_request: &Trackers, event: CountedEvent, now_ms: u64) {
     let of_session = session.trackers();
@@ -25,8 +24,8 @@ pub fn note(session: &Session, of_request: &Trackers, event: CountedEvent, now_m
     note_in(of_session, of_request, event, now_ms);
 }
 
-/// Counts a request in all entries that it and its connection track, once the frontend's rules on
-/// content have let it pass. [`Trackers::count_request`] counts it in entries tracked later.
+/// Counts a request in every entry that it and its connection track, after the frontend's content rules accepted it.
+/// [`Trackers::count_request`] counts it in entries tracked later.
 #[inline]
 pub fn note_request(session: &Session, of_request: &mut Trackers, now_ms: u64) {
     let of_session = session.trackers();
@@ -59,7 +58,7 @@ fn note_in(of_session: Option<&HeldEntries>, of_request: &Trackers, event: Count
     }
 }
 
-/// Shows `look` what is tracked with that number: by the request, or by its connection.
+/// Passes the entry tracked by counter `number` to `look`: the request's, or else the connection's.
 pub fn with<R>(env: &Env<'_>, number: usize, look: impl FnOnce(EntryValues<'_>) -> R) -> Option<R> {
     if let Some(view) = env.transaction.and_then(|transaction| transaction.trackers.get(number)) {
         return Some(look(view));
@@ -68,7 +67,7 @@ pub fn with<R>(env: &Env<'_>, number: usize, look: impl FnOnce(EntryValues<'_>) 
     held.get(number).map(look)
 }
 
-/// The type that keys of a table are cast to.
+/// The type that a table's keys are cast to.
 pub fn key_type(kind: KeyType) -> Type {
     match kind {
         KeyType::Ip4 => Type::Ip4,
@@ -79,10 +78,10 @@ pub fn key_type(kind: KeyType) -> Type {
     }
 }
 
-/// Runs `look` with the key that `value` is in a table; `None` if it is none.
+/// Converts `value` to a table key and passes it to `look`; `None` if the value is not a valid key.
 pub fn with_key<R>(value: Value<'_>, kind: KeyType, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
     Some(match kind {
-        // Of text only an address of the table's own family is one.
+        // A text must be an address of the table's own family.
         KeyType::Ip4 => match (&value, value.to_addr()?) {
             (Value::Str(_), IpAddr::V6(_)) => return None,
             _ => look(&value.to_ip4()?.octets()),
@@ -97,7 +96,7 @@ pub fn with_key<R>(value: Value<'_>, kind: KeyType, look: impl FnOnce(&[u8]) -> 
     })
 }
 
-/// The value that a key stands for.
+/// Converts a key back to a value.
 pub fn value_of_key<'a>(kind: KeyType, key: crate::value::Scratch) -> Option<Value<'a>> {
     Some(match kind {
         KeyType::Ip4 => Value::Ip4(<[u8; 4]>::try_from(&key[..]).ok()?.into()),

@@ -1,5 +1,5 @@
-//! Entries of stick tables that connections and requests track, as data: part of
-//! [`Session`](crate::Session) and [`Transaction`](crate::Transaction).
+//! Stick table entries tracked by connections and requests, as data: part of [`Session`](crate::Session) and
+//! [`Transaction`](crate::Transaction).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use runtime::timer::now_ms;
 use state::table::{DataType, EntryValues, Table, Tracked};
 
-/// How many counters there may be (`tune.stick-counters`) if nothing else is said.
+/// The default of `tune.stick-counters`, the number of counters.
 pub const DEFAULT_COUNTERS: u32 = 3;
 
-/// The most that may be asked for.
+/// The maximum of `tune.stick-counters`.
 pub const MOST_COUNTERS: u32 = 100;
 
-/// An entry that is tracked: one connection more for as long as it is.
+/// A tracked entry, which counts one more connection until it is dropped.
 #[derive(Debug)]
 struct Tracker {
     tracked: Tracked,
-    /// Whether the request is counted in it.
+    /// Whether the request was counted in it.
     has_request: bool,
 }
 
@@ -29,34 +29,32 @@ impl Drop for Tracker {
     }
 }
 
-/// What a connection or a request tracks, by number. Without anything tracked it is a pointer to
-/// nothing.
+/// The entries tracked by a connection or a request, by counter number. Takes a single null pointer if nothing is tracked.
 #[derive(Debug, Default)]
 pub struct Trackers(
-    // Twice behind a pointer, so that it takes one where nothing is tracked.
+    // Doubly boxed, so that it is one pointer if nothing is tracked.
     #[allow(clippy::box_collection)] Option<Box<Vec<Option<Tracker>>>>,
 );
 
 impl Trackers {
-    /// Whether nothing is tracked, and never was.
+    /// Whether nothing was ever tracked.
     #[inline]
     pub fn is_unused(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What is tracked with that number.
+    /// The entry tracked by counter `number`.
     #[inline]
     pub fn get(&self, number: usize) -> Option<EntryValues<'_>> {
         self.0.as_ref()?.get(number)?.as_ref().map(|tracker| tracker.tracked.view())
     }
 
-    /// How many numbers are to be looked at.
+    /// The number of counters to visit.
     pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |all| all.len())
     }
 
-    /// Begins to track the entry of a key, which counts a connection. Gives what is tracked then;
-    /// `None` where the table has no room.
+    /// Starts to track a key's entry, which counts a connection. Returns the tracked entry; `None` if the table is full.
     pub fn begin(
         &mut self,
         number: usize,
@@ -78,7 +76,7 @@ impl Trackers {
         Some(view)
     }
 
-    /// Counts the request in all entries that it was not counted in.
+    /// Counts the request in every entry where it was not counted yet.
     pub fn count_request(&mut self, now_ms: u64) {
         for tracker in self.0.iter_mut().flat_map(|all| all.iter_mut()).flatten() {
             if !std::mem::replace(&mut tracker.has_request, true) {
@@ -87,7 +85,7 @@ impl Trackers {
         }
     }
 
-    /// Stops tracking; the memory stays for the next request.
+    /// Stops tracking; the memory is kept for the next request.
     #[inline]
     pub fn end(&mut self) {
         if let Some(all) = &mut self.0 {
@@ -96,21 +94,21 @@ impl Trackers {
     }
 }
 
-/// Where a connection keeps what it tracks.
+/// The storage for a connection's tracked entries.
 pub(crate) type HeldEntries = RefCell<Trackers>;
 
-/// Something that is counted.
+/// A countable event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountedEvent {
     /// A request.
     Request,
-    /// A request that the client is to blame for.
+    /// A request error caused by the client.
     Error,
-    /// A response that the server is to blame for.
+    /// A response failure caused by the server.
     Failure,
     /// A session.
     Session,
-    /// Breaches of the rules of a protocol.
+    /// Tolerated protocol violations.
     Glitches(u32),
     /// Bytes from the client.
     BytesIn(u64),

@@ -1,5 +1,4 @@
-//! A request with its response, or a TCP stream, as data: what expressions read, rules change and
-//! logs tell.
+//! A request with its response, or a TCP stream, as data: expressions read it, rules change it, logs report it.
 //!
 //! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
 
@@ -16,24 +15,24 @@ use crate::slots::Slots;
 use crate::tracked::Trackers;
 use crate::value::{Bytes, Scratch};
 
-/// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).
+/// The cause of the stream's end: the first letter of the termination state (configuration manual, 8.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Cause {
-    /// Nobody: it ended as it should.
+    /// Normal end.
     #[default]
     None = b'-',
     /// The client aborted.
     Client = b'C',
     /// The server aborted or refused.
     Server = b'S',
-    /// The proxy: a rule, a bad message, a limit.
+    /// The proxy ended it: a rule, an invalid message, a limit.
     Proxy = b'P',
     /// Answered by the proxy itself (redirect, return, statistics).
     Local = b'L',
-    /// A resource ran out.
+    /// A resource was exhausted.
     Resource = b'R',
-    /// An error inside the proxy.
+    /// An internal error.
     Internal = b'I',
     /// The server went down and `on-marked-down shutdown-sessions` ended it.
     Down = b'D',
@@ -41,17 +40,17 @@ pub enum Cause {
     Up = b'U',
     /// An administrator ended it.
     Killed = b'K',
-    /// The client's timeout.
+    /// The client timed out.
     ClientTimeout = b'c',
-    /// The server's timeout.
+    /// The server timed out.
     ServerTimeout = b's',
 }
 
-/// In what phase: the second letter.
+/// The phase at the stream's end: the second letter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Phase {
-    /// After everything.
+    /// After the end of the transfer.
     #[default]
     None = b'-',
     /// Waiting for a whole request.
@@ -70,16 +69,16 @@ pub enum Phase {
     Tarpit = b'T',
 }
 
-/// The termination state: cause and phase, and the two letters about cookies.
+/// The termination state: cause, phase, and the two letters about cookies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Termination {
-    /// Who.
+    /// The cause.
     pub cause: Cause,
-    /// When.
+    /// The phase.
     pub phase: Phase,
     /// The client's cookie: `N I D V E O U` or `-`.
     pub cookie: u8,
-    /// What was done to the cookie in the response: `N I U P R D` or `-`.
+    /// The change to the response's cookie: `N I U P R D` or `-`.
     pub set_cookie: u8,
 }
 
@@ -90,7 +89,7 @@ impl Default for Termination {
 }
 
 impl Termination {
-    /// Notes the first reason; what follows from it does not overwrite it.
+    /// Sets the first cause; consequences do not overwrite it.
     pub fn set(&mut self, cause: Cause, phase: Phase) {
         if self.cause == Cause::None {
             self.cause = cause;
@@ -99,23 +98,22 @@ impl Termination {
     }
 }
 
-/// Instants of a stream in µs of the monotonic clock, 0 for "not reached".
+/// Timestamps of a stream in µs of the monotonic clock, 0 for "not reached".
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// When the stream began to wait for its request: accept for the first, the end of the previous
-    /// for others.
+    /// When the stream began to wait for its request: accept for the first one, the end of the previous one for others.
     pub idle_from: u64,
-    /// When the first byte of the request was there.
+    /// When the first byte of the request arrived.
     pub started: u64,
-    /// Wall clock then, in µs since the UNIX epoch: the date of the logs.
+    /// The same in wall clock time, in µs since the UNIX epoch: the date in logs.
     pub started_wall: u64,
-    /// When the head of the request was complete.
+    /// When the request head was complete.
     pub request: u64,
-    /// When it left the queue.
+    /// When the request left the queue.
     pub queued: u64,
-    /// When the connection to the server was there.
+    /// When the server connection was established.
     pub connected: u64,
-    /// When the head of the response was complete.
+    /// When the response head was complete.
     pub response: u64,
     /// When the last byte was forwarded.
     pub closed: u64,
@@ -124,17 +122,17 @@ pub struct Times {
 /// A part of the request line or of a head kept for the logs, in [`Transaction::kept`].
 pub type LoggedPart = Option<(u32, u32)>;
 
-/// A slot for a captured value, by the message that it tells of.
+/// A slot for a captured value, in the request or the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CaptureSlot {
-    /// Of the request's captures.
+    /// A slot of the request.
     Request(usize),
-    /// Of the response's.
+    /// A slot of the response.
     Response(usize),
 }
 
 impl CaptureSlot {
-    /// The longest value that the slot takes; `None` if the frontend has no such slot.
+    /// The maximum length of the slot's value; `None` if the frontend has no such slot.
     pub fn length(self, frontend: &state::Proxy) -> Option<usize> {
         let lengths = frontend.capture_lengths.load();
         let [requests, responses] = &**lengths.as_ref()?;
@@ -145,114 +143,111 @@ impl CaptureSlot {
     }
 }
 
-/// A stream of a connection that has many.
+/// A stream of a multiplexed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamFacts {
-    /// Its number.
+    /// The stream's number.
     pub id: u32,
-    /// How many are open on its connection.
+    /// The number of streams open on its connection.
     pub open: u32,
-    /// How many may be, as the two sides agreed.
+    /// The negotiated maximum of open streams.
     pub most: u32,
-    /// The code of the peer's reset, if it reset it.
+    /// The code of the peer's reset, if any.
     pub reset: Option<u32>,
 }
 
-/// What `hedge` made of a request.
+/// The outcome of `hedge` for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hedged {
-    /// One server was asked.
+    /// Only one server was used.
     #[default]
     No,
-    /// Two were, and the first answered, or neither did.
+    /// Two servers were used; the first responded, or neither did.
     First,
-    /// Two were, and the second answered.
+    /// Two servers were used; the second responded.
     Second,
 }
 
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
-    /// The request's head; in TCP mode what is understood of it.
+    /// The request head; in TCP mode the parsed part of it.
     pub request: Head,
-    /// The response's head; empty until it came.
+    /// The response head; empty until it arrives.
     pub response: Head,
-    /// Whether the transaction is one of HTTP.
+    /// Whether this is an HTTP transaction.
     pub is_http: bool,
-    /// Of a TCP stream: whether its first bytes are a request of HTTP.
+    /// In TCP mode: whether the first bytes are an HTTP request.
     pub first_bytes: FirstBytes,
-    /// Whether a response head is there: from the server, or made by a rule.
+    /// Whether there is a response head, from the server or made by a rule.
     pub has_response: bool,
     /// The backend, once chosen.
     pub backend: Option<Local<state::Proxy>>,
     /// The server, once chosen.
     pub server: Option<Local<Server>>,
-    /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
+    /// The addresses of the server connection: ours and theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
-    /// The algorithm that the response is compressed with, as configurations name it.
+    /// The compression algorithm of the response, by its configuration name.
     pub compressed: Option<&'static str>,
-    /// The store that the response was found in.
+    /// The cache store that the response came from.
     pub cache: Option<Arc<cache::Store>>,
-    /// TLS on that connection, or on one that failed in its handshake.
+    /// TLS details of the server connection, even of one that failed in its handshake.
     pub server_tls: Option<Arc<tls::Details>>,
-    /// What it tracks in stick tables.
+    /// The tracked stick table entries.
     pub trackers: Trackers,
-    /// Limits of bandwidth that rules have enabled.
+    /// Bandwidth limits enabled by rules.
     pub bandwidth: Vec<BandwidthLimit>,
-    /// The client's stream, where its connection has many.
+    /// The client's stream, if its connection is multiplexed.
     pub client_stream: Option<StreamFacts>,
-    /// The stream on the server's connection, where that has many.
+    /// The server's stream, if its connection is multiplexed.
     pub server_stream: Option<StreamFacts>,
-    /// Requests that were sent over that connection, this one among them.
+    /// The number of requests sent over the server connection, including this one.
     pub server_uses: u32,
-    /// Responses on that connection whose breaches of the rules were let pass (`bc_glitches`).
+    /// Tolerated protocol violations on the server connection (`bc_glitches`).
     pub server_glitches: u32,
-    /// Why the last attempt to connect to a server failed.
+    /// The error of the last connection attempt to a server.
     pub server_error: crate::socket::ConnectionError,
-    /// Instants.
+    /// Timestamps.
     pub times: Times,
-    /// How it ended.
+    /// The termination state.
     pub termination: Termination,
-    /// What its layers saw of that (`term_events`).
+    /// The events of the layers at the end (`term_events`).
     pub ending: crate::ending::Ending,
     /// The status sent to the client, 0 for none.
     pub status: u16,
     /// The status that the server sent, 0 for none.
     pub server_status: u16,
-    /// Bytes received from the client and from the server, heads included (`%U`, `%B` is what went
-    /// to the client).
+    /// Bytes received from the client and from the server, including heads (`%U`; `%B` is the number of bytes sent to the client).
     pub bytes_in: u64,
     /// Bytes sent to the client.
     pub bytes_out: u64,
-    /// Retries, and whether one went to another server (`%rc`, its `+`).
+    /// The number of retries (`%rc`).
     pub retries: u32,
-    /// Whether a redispatch happened.
+    /// Whether a redispatch happened (the `+` of `%rc`).
     pub redispatched: bool,
-    /// Whether a second server was asked while the first was silent (`hedge`).
+    /// Whether a second server was tried while the first was silent (`hedge`).
     pub hedged: Hedged,
-    /// What logs name in the server's place where a service of the proxy answered.
+    /// The name logged instead of a server if an internal service responded.
     pub service: Option<&'static str>,
     /// Requests before this one in the server's queue (`%sq`).
     pub server_queue: u32,
     /// Requests before this one in the backend's queue (`%bq`).
     pub backend_queue: u32,
-    /// Bytes kept for the logs: the request line as received, captures, the unique id.
+    /// Bytes kept for the logs: the request line as received, captures, the unique ID.
     pub kept: Vec<u8>,
-    /// The request's method, target and version as received (one range: the request line without
-    /// CRLF).
+    /// The request's method, target and version as received (one range: the request line without CRLF).
     pub request_line: LoggedPart,
-    /// `capture request header` and `http-request capture`, a slot each.
+    /// `capture request header` and `http-request capture`, one entry per slot.
     pub request_captures: Vec<LoggedPart>,
-    /// `capture response header`, a slot each.
+    /// `capture response header`, one entry per slot.
     pub response_captures: Vec<LoggedPart>,
-    /// What converters captured: they see the transaction, and cannot change it otherwise. The last
-    /// of a slot counts.
+    /// Values captured by converters, which only have shared access to the transaction. The last one per slot counts.
     pub late_captures: RefCell<Vec<(CaptureSlot, Box<[u8]>)>>,
-    /// `capture cookie`: the client's, the server's.
+    /// `capture cookie`: from the client, from the server.
     pub cookie_captures: [LoggedPart; 2],
-    /// The unique id, once made.
+    /// The unique ID, once generated.
     pub unique_id: LoggedPart,
-    /// The unique id if a rule used it before the request was sent.
+    /// The unique ID if a rule used it before the request was sent.
     pub early_id: crate::early_id::EarlyId,
     /// Variables of the scope `txn`.
     pub txn_vars: Slots,
@@ -260,36 +255,34 @@ pub struct Transaction {
     pub req_vars: Slots,
     /// Variables of the scope `res`.
     pub res_vars: Slots,
-    /// The log level that a rule set: `Some(None)` for silent.
+    /// The log level set by a rule: `Some(None)` for silent.
     pub log_level: Option<Option<u8>>,
     /// The rule that ended the evaluation: its file and line (`last_rule_file`, `last_rule_line`).
     pub last_rule: Option<(&'static str, u32)>,
-    /// The rule that is waited for (`waiting_entity`); it stays here when the wait ends in an
-    /// error.
+    /// The rule being waited for (`waiting_entity`); it remains set if the wait ends in an error.
     pub waiting_rule: Option<(&'static str, u32)>,
     /// `set-priority-class`, and `set-priority-offset` in ms.
     pub priority: (i32, i32),
-    /// Timeouts that `set-timeout` changed, in ms: client, server, tunnel, connect, queue, tarpit.
+    /// Timeouts changed by `set-timeout`, in ms: client, server, tunnel, connect, queue, tarpit.
     pub timeouts: [Option<u32>; 6],
     /// `set-retries`.
     pub max_retries: Option<u32>,
-    /// The source, where `set-src` of this stream changed it.
+    /// The source address, if changed by `set-src` on this stream.
     pub source: Option<Endpoint>,
-    /// The destination, where `set-dst` changed it.
+    /// The destination address, if changed by `set-dst`.
     pub destination: Option<Endpoint>,
-    /// The firewall mark of the connection to the server (`set-bc-mark`).
+    /// The firewall mark of the server connection (`set-bc-mark`).
     pub server_mark: Option<u32>,
-    /// The type of service of the connection to the server (`set-bc-tos`).
+    /// The type of service of the server connection (`set-bc-tos`).
     pub server_tos: Option<u32>,
-    /// Whether the request may not be sent twice (`disable-l7-retry`).
+    /// Whether the request must not be sent twice (`disable-l7-retry`).
     pub no_replay: bool,
-    /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute
-    /// targets).
+    /// Whether the client treats us as a forward proxy (`option http-use-proxy-header`, absolute targets).
     pub to_proxy: bool,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
-    /// Whether the log is written before the transfer ended (`option logasap`, or nothing in it is
-    /// late): counts and times get a `+`.
+    /// Whether the log line is written before the end of the transfer (`option logasap`, or no late part in the format): counters
+    /// and times get a `+`.
     pub logged_early: bool,
 }
 
@@ -305,15 +298,15 @@ pub enum TimeoutSlot {
     Tarpit,
 }
 
-/// What is known of the first bytes of a TCP stream, while rules on its content look at them.
+/// The state of a TCP stream's first bytes, while content rules inspect them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FirstBytes {
-    /// Nothing: nobody looks at them, or they are something else.
+    /// Not inspected, or not HTTP.
     #[default]
     Foreign,
-    /// They may become the head of a request.
+    /// Possibly the start of a request head.
     Begun,
-    /// They are one.
+    /// A request head.
     Request,
 }
 
@@ -381,8 +374,8 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// Looks at all that a TCP stream's client has sent so far, as at a request of HTTP: what fetches
-    /// tell of requests, rules on the content of streams may ask for (manual, 7.3.6).
+    /// Parses everything a TCP stream's client has sent so far as an HTTP request, so that content rules can use request fetches
+    /// (manual, 7.3.6).
     pub fn look_at(&mut self, bytes: &[u8]) {
         if self.is_http || self.first_bytes == FirstBytes::Request {
             return;
@@ -398,7 +391,7 @@ impl Transaction {
         };
     }
 
-    /// The first bytes of the stream are behind it.
+    /// Called after the stream's first bytes were forwarded.
     pub fn look_away(&mut self) {
         if !self.is_http {
             self.first_bytes = FirstBytes::default();
@@ -406,9 +399,9 @@ impl Transaction {
         }
     }
 
-    /// Makes it as new for the next request; its memory stays.
+    /// Resets it for the next request; the memory is kept.
     pub fn reset(&mut self) {
-        // Every field is named: a new one cannot be forgotten here.
+        // Every field is listed, so that the compiler reports a forgotten one.
         let Self {
             request,
             response,
@@ -525,15 +518,14 @@ impl Transaction {
         *logged_early = false;
     }
 
-    /// Keeps `bytes` for the logs.
+    /// Stores `bytes` for the logs.
     pub fn keep(&mut self, bytes: &[u8]) -> LoggedPart {
         let start = self.kept.len() as u32;
         self.kept.extend_from_slice(bytes);
         Some((start, self.kept.len() as u32))
     }
 
-    /// Captures `text` in `slot`, as far as the slot of `frontend` takes it; nothing where there is
-    /// no such slot.
+    /// Captures `text` in `slot`, truncated to the slot's length; without such a slot in `frontend` nothing happens.
     pub fn capture(&mut self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
         let Some(length) = slot.length(frontend) else { return };
         let kept = self.keep(&text[..text.len().min(length)]);
@@ -548,7 +540,7 @@ impl Transaction {
         captures[index] = kept;
     }
 
-    /// Keeps a value for a converter, which has the transaction only to look at.
+    /// Captures a value for a converter, which has only shared access to the transaction.
     pub fn capture_late(&self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
         if let Some(length) = slot.length(frontend)
             && let Ok(mut late) = self.late_captures.try_borrow_mut()
@@ -557,7 +549,7 @@ impl Transaction {
         }
     }
 
-    /// Whether anything was captured of the message of `slot`, or looked for to be captured.
+    /// Whether any value was captured from the message of `slot`, or a capture was attempted.
     pub fn captures_any(&self, slot: CaptureSlot) -> bool {
         let same = |other: &CaptureSlot| std::mem::discriminant(other) == std::mem::discriminant(&slot);
         let late =
@@ -568,7 +560,7 @@ impl Transaction {
         }
     }
 
-    /// What was captured in `slot`.
+    /// The value captured in `slot`.
     pub fn captured(&self, slot: CaptureSlot) -> Option<Bytes<'_>> {
         if let Ok(late) = self.late_captures.try_borrow()
             && let Some((_, text)) = late.iter().rev().find(|(other, _)| *other == slot)

@@ -1,20 +1,19 @@
-//! What fetches give and converters change: typed values, and HAProxy's casts between the types
-//! (manual, 7.1).
+//! The values of fetches and converters: types, and HAProxy's casts between them (manual, 7.1).
 //!
-//! Bytes are borrowed from the request wherever possible. What must be made is written into
-//! [`Scratch`] buffers from a per-thread free list, so a warm evaluation does not allocate.
+//! Bytes are borrowed from the request wherever possible. New ones are written into [`Scratch`] buffers from a per-thread free
+//! list, so a warm evaluation does not allocate.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::{Deref, DerefMut};
 
-/// The type of a value, as tables of fetches and converters declare it.
+/// The type of a value, as declared in the tables of fetches and converters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// Not known before evaluation (variables), or any type is taken.
+    /// Unknown before evaluation (variables); as an input type, any.
     Any,
-    /// Of a converter's result: the type it was given.
+    /// A converter's output type: the same as its input.
     Same,
     /// Boolean.
     Bool,
@@ -35,7 +34,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The name in messages and in `-dKsmp`.
+    /// The name used in messages and in `-dKsmp`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -51,8 +50,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type may be cast to `to`; it can still fail for one value (`"abc"`
-    /// as an address).
+    /// Whether values of this type can be cast to `to`; the cast can still fail for a particular value (`"abc"` as an address).
     pub fn casts_to(self, to: Self) -> bool {
         use Type::{Addr, Any, Bin, Bool, Int, Ip4, Ip6, Method, Same, Str};
         match (self, to) {
@@ -71,7 +69,7 @@ impl Type {
     }
 }
 
-/// How many buffers a thread keeps, and how large one may be to be kept.
+/// The number of buffers kept per thread, and the largest capacity that is kept.
 const KEPT_BUFFERS: usize = 64;
 const KEPT_CAPACITY: usize = 64 * 1024;
 
@@ -79,7 +77,7 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A byte buffer lent by the thread's free list; dropping it gives it back.
+/// A byte buffer from the thread's free list; dropping it returns it.
 pub struct Scratch(Vec<u8>);
 
 impl Scratch {
@@ -104,7 +102,7 @@ impl Default for Scratch {
 }
 
 impl Drop for Scratch {
-    // Short, so that it stands where values are dropped: most of them have no buffer.
+    // Short, so that it is inlined into drops of values, most of which have no buffer.
     #[inline]
     fn drop(&mut self) {
         if self.0.capacity() > 0 {
@@ -119,7 +117,7 @@ fn give_back(mut buffer: Vec<u8>) {
         return;
     }
     buffer.clear();
-    // A thread that is ending has no list any more; the buffer is then simply freed.
+    // A thread being torn down has no list; the buffer is then freed.
     let _ = FREE.try_with(|free| {
         if let Ok(mut free) = free.try_borrow_mut()
             && free.len() < KEPT_BUFFERS
@@ -154,12 +152,12 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// Bytes of the request, the response or the configuration, or made during the evaluation.
+/// Bytes borrowed from the request, the response or the configuration, or computed during evaluation.
 #[derive(Clone, Debug)]
 pub enum Bytes<'a> {
-    /// A view.
+    /// Borrowed.
     Borrowed(&'a [u8]),
-    /// Made.
+    /// Computed.
     Made(Scratch),
 }
 
@@ -175,7 +173,7 @@ impl Deref for Bytes<'_> {
 }
 
 impl<'a> Bytes<'a> {
-    /// A part of it, without copying.
+    /// A slice of the bytes, without copying.
     pub fn slice(self, start: usize, end: usize) -> Self {
         match self {
             Self::Borrowed(bytes) => Self::Borrowed(&bytes[start..end]),
@@ -187,7 +185,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The bytes to change in place; a view is copied first.
+    /// The bytes for modification; borrowed ones are copied first.
     pub fn into_scratch(self) -> Scratch {
         match self {
             Self::Borrowed(bytes) => Scratch::copy(bytes),
@@ -219,7 +217,7 @@ pub enum Value<'a> {
     Ip4(Ipv4Addr),
     /// IPv6 address.
     Ip6(Ipv6Addr),
-    /// Text; any bytes in fact.
+    /// Text, with arbitrary bytes.
     Str(Bytes<'a>),
     /// Bytes.
     Bin(Bytes<'a>),
@@ -228,24 +226,24 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Text borrowed.
+    /// A string that borrows its bytes.
     #[inline]
     pub fn str(bytes: &'a [u8]) -> Self {
         Self::Str(Bytes::Borrowed(bytes))
     }
 
-    /// Bytes borrowed.
+    /// A binary value that borrows its bytes.
     #[inline]
     pub fn bin(bytes: &'a [u8]) -> Self {
         Self::Bin(Bytes::Borrowed(bytes))
     }
 
-    /// Text made.
+    /// A string from a computed buffer.
     pub fn made(scratch: Scratch) -> Self {
         Self::Str(Bytes::Made(scratch))
     }
 
-    /// An address.
+    /// An address value.
     pub fn ip(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self::Ip4(v4),
@@ -253,7 +251,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Its type.
+    /// The value's type.
     #[inline]
     pub fn kind(&self) -> Type {
         match self {
@@ -276,7 +274,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Cast to `to`, with HAProxy's rules; `None` when this value cannot be.
+    /// Casts the value to `to` by HAProxy's rules; `None` if this value cannot be cast.
     pub fn cast(self, to: Type) -> Option<Self> {
         match to {
             Type::Any | Type::Same => Some(self),
@@ -294,7 +292,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a boolean: integers other than 0, and text that begins with such a number.
+    /// As a boolean: true for integers other than 0, and for text that begins with such a number.
     pub fn to_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
@@ -302,8 +300,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an integer: the number at the start of text (0 when there is none), an IPv4 address in
-    /// host order.
+    /// As an integer: the number at the start of a text (0 if there is none), or an IPv4 address in host order.
     pub fn to_int(&self) -> Option<i64> {
         match self {
             Self::Bool(value) => Some(i64::from(*value)),
@@ -325,7 +322,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an IPv4 address; an IPv6 one when it holds one (`::ffff:1.2.3.4`, `::1.2.3.4`, `2002:…`).
+    /// As an IPv4 address; also an IPv6 address that embeds one (`::ffff:1.2.3.4`, `::1.2.3.4`, `2002:…`).
     pub fn to_ip4(&self) -> Option<Ipv4Addr> {
         match self.to_addr()? {
             IpAddr::V4(v4) => Some(v4),
@@ -368,7 +365,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Appends it as text. Bytes are appended as they are.
+    /// Appends it as text. Binary values are appended unchanged.
     pub fn write_text(&self, out: &mut Vec<u8>) {
         use std::io::Write;
         // Writing to a vector cannot fail.
@@ -391,14 +388,14 @@ impl<'a> Value<'a> {
                 Ok(())
             }
             Self::Bin(bytes) => {
-                // As where bytes are cast to text: they end at the first NUL.
+                // As in a cast to text, bytes end at the first NUL.
                 out.extend_from_slice(&bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]);
                 Ok(())
             }
         };
     }
 
-    /// The same value independent of what it was fetched from, to be kept in a variable.
+    /// Copies the value, so that it can be kept in a variable.
     pub fn into_owned(self) -> Value<'static> {
         let own = |bytes: Bytes<'a>| Bytes::Made(bytes.into_scratch());
         match self {
@@ -442,8 +439,7 @@ pub fn write_ip4(out: &mut Vec<u8>, address: Ipv4Addr) {
     }
 }
 
-/// The number at the start of `bytes`, with an optional sign; 0 when there is none. `None` for
-/// empty text.
+/// The number at the start of `bytes`, with an optional sign; 0 if there is none, `None` for empty text.
 pub fn leading_int(bytes: &[u8]) -> Option<i64> {
     if bytes.is_empty() {
         return None;
@@ -462,12 +458,12 @@ pub fn leading_int(bytes: &[u8]) -> Option<i64> {
     Some(value)
 }
 
-/// The whole of `bytes` as a number.
+/// Parses all of `bytes` as a number.
 pub fn parse_int(bytes: &[u8]) -> Option<i64> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// An address written as text, with or without brackets.
+/// Parses an address, with or without brackets.
 pub fn parse_ip(bytes: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(bytes).ok()?;
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -477,8 +473,7 @@ pub fn parse_ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The IPv4 address that text begins with: digits and dots up to anything else (`10.0.0.1:80`,
-/// `10.0.0.1, 10.0.0.2`).
+/// The IPv4 address at the start of a text: digits and dots up to any other byte (`10.0.0.1:80`, `10.0.0.1, 10.0.0.2`).
 fn leading_ip4(bytes: &[u8]) -> Option<Ipv4Addr> {
     let length = bytes.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.').unwrap_or(bytes.len());
     let mut octets = [0; 4];
@@ -489,7 +484,7 @@ fn leading_ip4(bytes: &[u8]) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
-/// The IPv4 address inside an IPv6 one: mapped, compatible or 6to4.
+/// The IPv4 address embedded in an IPv6 one: mapped, compatible or 6to4.
 pub fn embedded_ip4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let octets = address.octets();
     let tail = Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]);
@@ -542,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_buffer_is_lent_again() {
+    fn dropped_buffers_are_reused() {
         let mut first = Scratch::new();
         first.extend_from_slice(&[b'x'; 300]);
         let address = first.as_ptr();

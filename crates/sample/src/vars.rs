@@ -1,8 +1,7 @@
-//! Variables (manual, 2.8): names become slots when the plan is resolved, so a read is an index.
+//! Variables (manual, 2.8): names become slots when the plan is resolved, so reading one is an index operation.
 //!
-//! Scopes `sess`, `txn`, `req`, `res` and `check` live in [`Slots`] of their owners, those of
-//! `proc` in `process`. Which name has which slot is `names`. Here is what reads and sets a
-//! variable of either kind within the limits of `tune.vars`.
+//! Variables of scope `sess`, `txn`, `req`, `res` and `check` live in the [`Slots`] of their owners, those of `proc` in `process`.
+//! `names` maps names to slots. This module reads and sets variables of either kind within the limits of `tune.vars`.
 
 mod conditions;
 mod names;
@@ -20,7 +19,7 @@ pub use conditions::SetConditions;
 pub use names::{Mentioned, Variables};
 pub use process::{ProcessVariable, find_process_variable, process_variable, process_variables};
 
-/// How long a variable lives.
+/// The lifetime of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum VarScope {
@@ -32,19 +31,19 @@ pub enum VarScope {
     Check,
 }
 
-/// A variable, resolved.
+/// A resolved variable.
 #[derive(Clone, Debug)]
 pub enum Var {
-    /// A slot of the owner of that scope.
+    /// A slot in the owner of that scope.
     Slot(VarScope, u32),
     /// A process-wide variable.
     Process(Arc<ProcessVariable>),
-    /// A scope of a parent stream (`psess`, `ptxn` …): there is none, so it is never set.
+    /// A scope of a parent stream (`psess`, `ptxn` …), which never exists, so the variable is never set.
     Parent,
 }
 
 impl Var {
-    /// Its value now.
+    /// Its current value.
     #[inline(always)] // else its value is moved once more
     pub fn get(&self, env: &Env<'_>) -> Option<Value<'static>> {
         match self {
@@ -54,7 +53,7 @@ impl Var {
         }
     }
 
-    /// Sets it; says whether its scope exists here and its limits allow the value.
+    /// Sets it; returns whether its scope exists here and its limits allow the value.
     #[inline]
     pub fn set(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
         let Self::Slot(scope, slot) = self else { return self.set_shared(env, value) };
@@ -62,7 +61,7 @@ impl Var {
         slots.replace(*slot, value) || set_within(slots, *scope, *slot, env, value)
     }
 
-    /// Sets a variable of the process.
+    /// Sets a process-wide variable.
     fn set_shared(&self, env: &Env<'_>, value: &Value<'_>) -> bool {
         let Self::Process(variable) = self else { return false };
         if let Some(limits) = limits()
@@ -74,7 +73,7 @@ impl Var {
         true
     }
 
-    /// Empties it.
+    /// Unsets it.
     pub fn unset(&self, env: &Env<'_>) {
         match self {
             Self::Slot(scope, slot) => {
@@ -93,7 +92,7 @@ impl Var {
 fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &Value<'_>) -> bool {
     if let Some(limits) = limits() {
         let (old, new) = (slots.size(slot), size_of(value));
-        // What does not grow stays within limits that held before.
+        // A value that does not grow cannot exceed the limits.
         if new > old && !fits(limits, env, scope, old, new) {
             return false;
         }
@@ -103,8 +102,7 @@ fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &
     true
 }
 
-/// Whether `new` bytes in the place of `old` stay within the limits of a scope and of those around
-/// it.
+/// Whether replacing `old` bytes by `new` stays within the limits of a scope and of the wider ones.
 fn fits(limits: &VariableLimits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
     let with = |held: usize| (held + new).saturating_sub(old);
     let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());
@@ -147,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_one_slot_a_scope_whatever_the_number_of_mentions() {
+    fn names_have_one_slot_per_scope() {
         let mut variables = Variables::default();
         let slot = |variables: &mut Variables, name: &str| match variables.resolve(name) {
             Ok(Var::Slot(scope, slot)) => (scope, slot),

@@ -1,14 +1,14 @@
-//! The words of a configuration line (or of a runtime command) as the compilers of expressions,
-//! conditions and rules read them: text and the place to point at.
+//! A cursor over the words of a configuration line or runtime command, with their spans, for the compilers of expressions,
+//! conditions and rules.
 
 use diag::Span;
 
 /// One word.
 #[derive(Clone, Copy, Debug)]
 pub struct Word<'a> {
-    /// Its text, quotes and escapes resolved.
+    /// Its text, with quotes and escapes resolved.
     pub text: &'a str,
-    /// Where it stands.
+    /// Its location.
     pub span: Span,
 }
 
@@ -17,12 +17,12 @@ pub struct Word<'a> {
 pub struct Words<'a> {
     list: &'a [Word<'a>],
     next: usize,
-    /// The place to point at when a word is missing: the end of the line.
+    /// The span for errors about a missing word: the end of the line.
     end: Span,
 }
 
 impl<'a> Words<'a> {
-    /// A cursor before the first of `list`; `end` is pointed at when a word is missing.
+    /// Creates a cursor before the first word of `list`; errors about a missing word point at `end`.
     pub fn new(list: &'a [Word<'a>], end: Span) -> Self {
         Self { list, next: 0, end }
     }
@@ -37,7 +37,7 @@ impl<'a> Words<'a> {
         self.peek().map_or("", |word| word.text)
     }
 
-    /// Takes the word at the cursor.
+    /// Takes and returns the word at the cursor.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Word<'a>> {
         let word = self.peek()?;
@@ -45,24 +45,24 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Takes the word at the cursor if it is `text`.
+    /// Takes the word at the cursor if it equals `text`.
     pub fn take(&mut self, text: &str) -> bool {
         let found = self.peek().is_some_and(|word| word.text == text);
         self.next += usize::from(found);
         found
     }
 
-    /// The words not taken yet.
+    /// The remaining words.
     pub fn rest(&self) -> &'a [Word<'a>] {
         &self.list[self.next..]
     }
 
-    /// Where the word at the cursor stands, or the end of the line.
+    /// The span of the word at the cursor, or the end of the line.
     pub fn span(&self) -> Span {
         self.peek().map_or(self.end, |word| word.span)
     }
 
-    /// Where the line ends.
+    /// The end of the line.
     pub fn end(&self) -> Span {
         self.end
     }

@@ -1,5 +1,4 @@
-//! What requests evaluate over and over allocates nothing once it is warm: common fetches,
-//! converters, matches and formats.
+//! Repeated evaluation allocates nothing once warm: common fetches, converters, matches and formats.
 
 mod common;
 
@@ -13,7 +12,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What is beyond the everyday.
+/// Less common expressions.
 const EXPRESSIONS: &[&str] = &[
     "int(42),add(1),mul(2)",
     "req.hdr(host),crc32",
@@ -30,7 +29,7 @@ const FORMATS: &[&str] = &[
     "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r",
 ];
 
-/// Bytes and calls that a second run of `run` allocates: the first makes what is kept.
+/// The bytes and calls allocated by a second run of `run`; the first one warms caches.
 fn allocated(mut run: impl FnMut()) -> usize {
     run();
     run();
@@ -40,9 +39,9 @@ fn allocated(mut run: impl FnMut()) -> usize {
     change.allocations + change.reallocations
 }
 
-// One test: the count is the process's.
+// A single test, because the counter is process-wide.
 #[test]
-fn nothing_is_allocated_by_what_requests_evaluate() {
+fn warm_evaluation_does_not_allocate() {
     let mut world = everyday::world();
     let mut greedy = Vec::new();
     for text in [everyday::FETCHES, everyday::CONVERTERS, EXPRESSIONS].concat() {

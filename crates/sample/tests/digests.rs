@@ -1,12 +1,11 @@
-//! Digests and HMACs by OpenSSL's names, and base64 as HAProxy reads it. The results were made with
-//! HAProxy 3.5 and OpenSSL 3.0.
+//! Digests and HMACs by OpenSSL's names, and base64 as HAProxy reads it. The expected values come from HAProxy 3.5 with OpenSSL
+//! 3.0.
 
 mod common;
 
 use common::World;
 
-/// A name, the first bytes of the digest of `abc`, and of its HMAC with a key of 150 bytes `k`,
-/// where there is one.
+/// A name, the first bytes of the digest of `abc`, and of its HMAC with a key of 150 `k` bytes if it has one.
 #[rustfmt::skip]
 const DIGESTS: &[(&str, &str, &str)] = &[
     ("md5", "900150983CD24FB0D6963F7D", "19A1719D935B6A4D9323177A"),
@@ -31,7 +30,7 @@ const DIGESTS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn digests_are_what_openssl_makes_by_that_name() {
+fn digests_match_openssl() {
     let world = World::new();
     let key = "a2tr".repeat(50);
     for (name, digest, mac) in DIGESTS {
@@ -51,7 +50,7 @@ fn digests_are_what_openssl_makes_by_that_name() {
 }
 
 #[test]
-fn base64_may_end_more_than_once_and_have_bits_too_many() {
+fn base64_accepts_inner_padding_and_excess_bits() {
     let world = World::new();
     #[rustfmt::skip]
     let cases = [

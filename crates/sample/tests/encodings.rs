@@ -1,4 +1,4 @@
-//! JSON and CBOR of formats are well-formed and say the same, whatever bytes the values hold.
+//! JSON and CBOR output is well-formed and equivalent, whatever bytes the values hold.
 
 mod common;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sample::{FormatFor, Place};
 use serde_json::Value as Json;
 
-/// A world in which a client sent `bytes` in the request line and in a captured header.
+/// A world whose client sent `bytes` in the request line and in a captured header.
 fn world(bytes: &[u8]) -> World {
     let mut world = World::new();
     world.place = Place::Log;
@@ -29,14 +29,13 @@ fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok()
 }
 
-/// What the CBOR map says of `key`.
+/// The value of `key` in the CBOR map.
 fn entry<'m>(map: &'m [(Cbor, Cbor)], key: &str) -> &'m Cbor {
     let found = map.iter().find(|(name, _)| name.as_text() == Some(key));
     found.map(|(_, value)| value).expect("the key")
 }
 
-/// What logs show of bytes that a client sent: those that are not printable, and some that are, as
-/// `#` and two digits.
+/// The form of client bytes in logs: unprintable bytes, and some printable ones, become `#` and two digits.
 fn shown(bytes: &[u8], more: &str) -> String {
     let forbidden =
         |byte: &u8| !(32..127).contains(byte) || b"\"#".contains(byte) || more.as_bytes().contains(byte);
@@ -87,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn any_number_is_itself_in_both(number in any::<i64>()) {
+    fn numbers_round_trip_in_both_encodings(number in any::<i64>()) {
         let world = world(b"x");
         let json = render(&world, &format!("%{{+json}}o %(n)[int({number})]"));
         prop_assert_eq!(serde_json::from_slice::<Json>(&json).expect("JSON")["n"].as_i64(), Some(number));
@@ -100,14 +99,14 @@ proptest! {
 }
 
 #[test]
-fn names_of_items_are_encoded_too() {
+fn item_names_are_encoded_too() {
     let world = world(b"x");
     let line = render(&world, "%{+json}o %(a\"b\\)ST");
     assert_eq!(String::from_utf8_lossy(&line), r#"{"a\"b\\": 404}"#);
 }
 
 #[test]
-fn bytes_pass_through_an_encoding_only_where_it_is_said() {
+fn raw_bytes_need_the_bin_flag() {
     let world = world(b"x");
     let text = |format: &str| world.format_bytes(format, FormatFor::Text);
     assert_eq!(text("%{+cbor}[int(1)]"), b"01", "digits, also in variables");

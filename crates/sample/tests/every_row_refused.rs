@@ -1,5 +1,5 @@
-//! Every fetch and every converter refuses what it cannot take: arguments, places without its
-//! facts, types. The tests walk the tables.
+//! Every fetch and converter refuses invalid arguments, places without its data, and wrong types. The tests iterate over the
+//! tables.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::rows::{eval_anywhere, usual};
 use sample::args::ArgKind;
 use sample::{Place, convert, fetch};
 
-/// A text that is no argument of that kind, where there is one.
+/// An invalid text for an argument of that kind, if there is one.
 fn wrong(kind: ArgKind) -> Option<&'static str> {
     Some(match kind {
         ArgKind::Int => "one",
@@ -22,7 +22,7 @@ fn wrong(kind: ArgKind) -> Option<&'static str> {
     })
 }
 
-/// A text that is one.
+/// A valid text for an argument of that kind.
 fn right(kind: ArgKind) -> &'static str {
     match kind {
         ArgKind::Int | ArgKind::Mask4 | ArgKind::Mask6 | ArgKind::IntOrVariable => "1",
@@ -38,19 +38,19 @@ fn right(kind: ArgKind) -> &'static str {
     }
 }
 
-/// Whether `message` names the keyword and says `part`.
+/// Whether `message` names the keyword and contains `part`.
 fn tells(message: &str, name: &str, part: &str) -> bool {
     message.starts_with("error: ") && message.contains(&format!("`{name}`")) && message.contains(part)
 }
 
 #[test]
-fn every_row_refuses_too_many_too_few_and_wrong_arguments() {
+fn every_row_refuses_invalid_arguments() {
     let mut world = usual();
     let rows = fetch::all().map(|row| ("", row.name, row.args));
     let rows = rows.chain(convert::all().map(|row| ("str(x),", row.name, row.args)));
     let mut failures = Vec::new();
     for (before, name, specs) in rows {
-        // A converter that takes no text is tried behind a number.
+        // A converter that takes no text is tried after a number.
         let before = match convert::find(name).filter(|_| !before.is_empty()).map(|row| row.takes) {
             Some(taken) if !sample::Type::Str.casts_to(taken) => "int(1),",
             _ => before,
@@ -81,7 +81,7 @@ fn every_row_refuses_too_many_too_few_and_wrong_arguments() {
 }
 
 #[test]
-fn every_row_refuses_a_place_without_its_facts_and_a_type_that_it_does_not_take() {
+fn every_row_refuses_wrong_places_and_types() {
     let mut world = usual();
     for row in fetch::all() {
         let args: Vec<&str> =

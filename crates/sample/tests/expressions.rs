@@ -1,4 +1,4 @@
-//! Expressions over a request, family by family: the text of each and the value it gives.
+//! Expressions over a request, by family: each text with its expected value.
 
 mod common;
 
@@ -80,10 +80,10 @@ fn headers_and_cookies() {
 }
 
 #[test]
-fn what_lasts_is_measured_up_to_what_was_noted_last_where_the_clock_is_behind_it() {
+fn timers_end_at_the_last_timestamp_if_the_clock_lags() {
     let mut world = World::new();
     let times = &mut world.transaction.times;
-    // The clock says 2,000 ms.
+    // The clock is at 2,000 ms.
     (times.idle_from, times.started, times.request) = (2_000_000, 2_003_000, 2_004_000);
     (times.queued, times.connected, times.response, times.closed) = (0, 0, 0, 0);
     world.place = Place::HttpResponse;
@@ -152,7 +152,7 @@ fn converters_of_protocols() {
         ("str(eyJhbGciOiJIUzI1NiJ9),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9),jwt_payload_query", "none"),
         ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_header_query('$.alg')", "str:HS256"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query('$.age',int)", "sint:7"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_payload_query", r#"str:{"sub":"joe","age":7}"#),
         ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln),jwt_verify(HS256,key)", "sint:0"), ("str(a.b),jwt_verify(HS256,key)", "sint:-3"), ("str(a.b.c),jwt_verify(txn.none,key)", "none"), ("str(a.b.c),jwt_verify(HS256,txn.none)", "none"), ("str(a.b.c),jwt_verify(HS256,\"\")", "none"), ("str(a.b.YQ==),jwt_verify(HS256,key)", "sint:0"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b),jwt_verify(none,key)", "sint:-3"), ("str(a.b.YQ),jwt_verify(none,key)", "sint:0"), ("str(a.b.),jwt_verify(none,key)", "sint:1"), ("str(a.b.c),jwt_verify(none,key)", "sint:0"), ("str(a.b..),jwt_verify(none,key)", "sint:-3"), ("str(a),jwt_verify(none,key)", "sint:-3"), ("str(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJqb2UiLCJhZ2UiOjd9.c2ln=),jwt_verify(HS256,key)", "sint:-3"), ("str(a),bytes(1),set-var(txn.k),concat(a),add_item(;,txn.k)", "str:a"), ("str(a.b.c),jwt_verify(XS256,key)", "error: `jwt_verify`: unknown algorithm `XS256`"), ("str(a.b.),jwt_verify(none,x)", "sint:1"), ("str(a.b.c),jwt_verify(RS256,x)", "error: `jwt_verify`: cannot read the public key `x`: No such file or directory"),
-        // A CONNECT of MQTT 3.1.1 for the client `cid` with a user, and an acknowledgement.
+        // An MQTT 3.1.1 CONNECT of client `cid` with a user, and a CONNACK.
         ("bin(101600044d5154540480003c0003636964),mqtt_is_valid", "none"),
         ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_is_valid", "bool:1"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(connect,username)", "str:muser"), ("bin(101600044d5154540480003c000363696400056d75736572),mqtt_field_value(1,keepalive)", "str:60"), ("bin(20020000),mqtt_field_value(connack,reason_code)", "str:0"), ("bin(20020000),mqtt_field_value(connect,flags)", "none"),
         ("bin(089601),protobuf(1,int32)", "sint:150"), ("bin(1a03089601),protobuf(3.1,uint64)", "sint:150"), ("bin(120774657374696e67),protobuf(2,string)", "str:testing"), ("bin(0803),protobuf(1,sint32)", "sint:-2"), ("bin(0d0000c03f),protobuf(1,float)", "str:1.5"), ("bin(089601),protobuf(2,int32)", "none"), ("bin(0000000003089601),ungrpc(1,int32)", "sint:150"), ("bin(08),protobuf(1,foo)", "error: `protobuf`: `foo` is no type; known are int32, int64, uint32, uint64, sint32, sint64, bool, enum, fixed32, sfixed32, float, fixed64, sfixed64, double, string, bytes"),
@@ -160,7 +160,7 @@ fn converters_of_protocols() {
     ]);
 }
 
-/// Keys and tokens made for this test alone.
+/// Keys and tokens made for this test only.
 const RSA_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA3JWEXzfDAp4KEai+QXfT\nWevdx2QfHYoCS/2YiQ2KIIm07u+1mW11vOyWBq7+b503Im6z+NJ4oo9wWSpF/fDQ\n2kbb3dRHMxTTV8vI9BEQLDRaeLftJjORIRcYGjOkZRcPpEwEP0L0HYmodiVbB/Ee\n0wCHffsNxqbDvW07vy3KWB5YvrFlz9ESCd8Y0kisTugd9z1GAu3wkKJZZe/7B8nK\nOezUzuK32Vpz2N6l46mxvb6yni8QH9HUTgwYS3Pfei2ZZWeAuM1HTmSCHIAhQyJy\nc3YKADJ3fP8c6Z4uBZQG0A8nKLv1PtDN0l88HW5kpXf8szl5xVdDKVDIV8Vh0yAe\nowIDAQAB\n-----END PUBLIC KEY-----\n";
 const RSA_TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqb2UifQ.MDM0OHwnId0VSp0IUHZOeogxoQW_qeYoJF3uoAAaDXrZGsm7PD2XzIQKXiiWMwQgowSZOkQ0bWLIW2TD7hFB__mnYYGaARt1VhNjr6ULAY31oQHm_sGdU8rXi9lVWEU0MnJsFAwUUoP7rosK9vZYIrksKC-SZIvx2t1IBR_fY8lBYGO6zuh3sAHl_oqTRyFxYKY8kyozK3bkLylyXHYMS7ffhBQ9kQ2O7KcCUSWSeQAQKMorD5pxYMqploy6M4OOhxjokHz-eE3gZdurzv_4VGrTfHWqSlGdsgw-XCo_yQaDXvg1H_WrmLaHHDSZe6YmsYx24UBP6TMk2Exzy6dg2A";
 const EC_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEWCRXM4ywgZx+/HCRPAhg6ELj1+eb\nXny/kBP10T8+aU0lU0KePD5zdTBsyvD8CYNNERRPWDZJdOvgW7PnJ0Ccpg==\n-----END PUBLIC KEY-----\n";
@@ -175,7 +175,7 @@ fn tokens_signed_with_public_keys_are_verified() {
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,rsa.pem)"), "sint:1");
     assert_eq!(eval(EC_TOKEN, "jwt_verify(ES256,ec.pem)"), "sint:1");
     assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS512,rsa.pem)"), "sint:0");
-    // A variable may name a file that stands elsewhere, and no other.
+    // A variable may only name a file that appears elsewhere in the configuration.
     for (name, result) in [("rsa.pem", "sint:1"), ("other.pem", "sint:-5")] {
         assert_eq!(eval(name, "set-var(txn.file)"), format!("str:{name}"));
         assert_eq!(eval(RSA_TOKEN, "jwt_verify(RS256,txn.file)"), result);
@@ -185,7 +185,7 @@ fn tokens_signed_with_public_keys_are_verified() {
 }
 
 #[test]
-fn what_a_rule_answered_is_no_error_and_no_service() {
+fn rule_responses_are_neither_errors_nor_services() {
     let mut world = World::new();
     world.transaction.server = None;
     world.transaction.status = 200;
@@ -202,7 +202,7 @@ fn what_a_rule_answered_is_no_error_and_no_service() {
 }
 
 #[test]
-fn proxies_and_servers_are_found_by_what_a_value_names() {
+fn proxies_and_servers_are_found_by_name() {
     check(
         &World::new(),
         &[
@@ -220,7 +220,7 @@ fn proxies_and_servers_are_found_by_what_a_value_names() {
 }
 
 #[test]
-fn what_is_encrypted_can_be_decrypted() {
+fn encryption_round_trips() {
     let world = World::new();
     let (nonce, key) = ("MTIzNDU2Nzg5MDEy", "Zm9vb2Zvb29mb29vb29vbw==");
     let gcm =
@@ -230,7 +230,7 @@ fn what_is_encrypted_can_be_decrypted() {
         "str(plain),aes_gcm_enc(128,{nonce},{key},txn.tag,YQ==),aes_gcm_dec(128,{nonce},{key},txn.tag)"
     );
     assert_eq!(world.eval(&covered), "none");
-    // From `openssl enc -aes-128-cbc`, with the same key and the sixteen digits as the start.
+    // Computed with `openssl enc -aes-128-cbc`, the same key and the sixteen digits as the IV.
     let cbc = format!("str(plain),aes_cbc_enc(128,MTIzNDU2Nzg5MDEyMzQ1Ng==,{key}),hex");
     assert_eq!(world.eval(&cbc), "str:9461FCF29CA0F36D6D6C1AC907B60D65");
     assert_eq!(
@@ -268,7 +268,7 @@ fn maps_answer_by_their_method() {
 }
 
 #[test]
-fn maps_of_numbers_and_addresses_hold_nothing_else() {
+fn typed_maps_refuse_other_values() {
     let mut world = World::new();
     world.files.insert("n", "a 7\nb\nc seven\n");
     world.files.insert("fine", "a 7\nb\n");
@@ -318,9 +318,9 @@ fn conditions_hold_as_their_acls_do() {
 }
 
 #[test]
-fn credentials_that_cannot_be_read_are_nothing() {
+fn malformed_credentials_yield_no_value() {
     let mut world = World::new();
-    // The header, its type, and whether it is a user of the list.
+    // The header, its type, and whether it authenticates a user of the list.
     let cases = [
         ("Basic am9lOnNlY3JldA==", "str:Basic", "bool:1"),
         ("Basic am9lOndyb25n", "str:Basic", "bool:0"),
@@ -339,14 +339,14 @@ fn credentials_that_cannot_be_read_are_nothing() {
 }
 
 #[test]
-fn without_cookies_their_names_are_an_empty_text() {
+fn without_cookies_the_names_are_empty() {
     let mut world = World::new();
     world.transaction.request.remove_if(|name, _| name.eq_ignore_ascii_case(b"cookie"));
     assert_eq!(world.eval("req.cook_names"), "str:");
 }
 
 #[test]
-fn a_condition_waits_for_what_more_bytes_may_change() {
+fn conditions_wait_for_more_bytes() {
     let mut world = World::new();
     world.place = Place::TcpRequestContent;
     world.transaction.is_http = false;
@@ -372,7 +372,7 @@ fn a_condition_waits_for_what_more_bytes_may_change() {
 }
 
 #[test]
-fn a_client_hello_tells_its_server_name() {
+fn client_hellos_yield_the_server_name() {
     let mut world = World::new();
     world.place = Place::TcpRequestContent;
     world.transaction.is_http = false;

@@ -13,7 +13,7 @@ fn world() -> World {
     World { place: Place::Log, ..World::new() }
 }
 
-/// A date in the zone of whoever runs the test, with ms.
+/// A date with ms in the local time zone of the test run.
 fn local(us: u64) -> String {
     let mut text = String::new();
     base::clock::Date::local((us / 1_000_000) as i64)
@@ -23,7 +23,7 @@ fn local(us: u64) -> String {
 }
 
 #[test]
-fn the_default_formats_tell_what_haproxy_tells() {
+fn default_formats_match_haproxy() {
     let world = world();
     let date = local(1_234_567_890_136_456);
     let http = log(&world, sample::format::HTTP_LOG);
@@ -41,7 +41,7 @@ fn the_default_formats_tell_what_haproxy_tells() {
 }
 
 #[test]
-fn every_alias_tells_its_part() {
+fn every_alias_has_its_value() {
     let cases = [
         ("%ci:%cp %fi:%fp", "192.0.2.7:4711 203.0.113.1:80"),
         ("%bi:%bp %si:%sp", "10.1.1.254:33000 10.1.1.1:80"),
@@ -96,7 +96,7 @@ fn every_alias_tells_its_part() {
 }
 
 #[test]
-fn what_is_missing_shows_as_a_dash_in_logs_and_as_nothing_elsewhere() {
+fn missing_values_are_dashes_in_logs_and_empty_elsewhere() {
     let mut world = world();
     world.transaction.server = None;
     world.transaction.server_ends = None;
@@ -119,7 +119,7 @@ fn control_characters_are_escaped_by_use() {
 }
 
 #[test]
-fn errors_in_formats_say_what_and_where() {
+fn format_errors_name_cause_and_position() {
     let cases = [
         ("%zz", "there is no log format alias `zz`"),
         ("100%", "there is no log format alias `%`"),

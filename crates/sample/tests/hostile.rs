@@ -1,6 +1,5 @@
-//! What clients send to make a proxy work: patterns that only backtrack, deep and large JSON,
-//! tokens of any shape. Nothing here measures time: without its bound a case would not end at all,
-//! or would exhaust the stack.
+//! Input crafted to exhaust a proxy: backtracking patterns, deep and large JSON, arbitrary tokens. Nothing here measures time:
+//! without its limit a case would not terminate or would overflow the stack.
 
 mod common;
 
@@ -10,8 +9,8 @@ use common::World;
 use sample::Test;
 use sample::regex::Regex;
 
-/// Patterns that the linear engine takes although they look dangerous, and those that only PCRE2
-/// takes, each with its verdict on `aaaa…!` of any length.
+/// Patterns that the linear engine handles although they look dangerous, and patterns only PCRE2 accepts, each with its verdict on
+/// `aaaa…!` of any length.
 const PATTERNS: &[(&str, bool)] = &[
     (r"(a+)+$", true),
     (r"^(a|aa)+$", true),
@@ -24,7 +23,7 @@ const PATTERNS: &[(&str, bool)] = &[
 ];
 
 #[test]
-fn a_pattern_gives_up_on_a_text_made_to_keep_it_busy() {
+fn patterns_give_up_on_hostile_texts() {
     for (pattern, linear) in PATTERNS {
         let regex = Regex::new(pattern, false).unwrap_or_else(|error| panic!("{pattern}: {error}"));
         assert_eq!(regex.is_linear(), *linear, "{pattern}");
@@ -38,7 +37,7 @@ fn a_pattern_gives_up_on_a_text_made_to_keep_it_busy() {
 }
 
 #[test]
-fn what_backtracks_still_matches_what_it_should() {
+fn backtracking_patterns_match_ordinary_texts() {
     let cases = [
         (r"^(?!admin)\w+$", "guest", true),
         (r"^(?!admin)\w+$", "admin2", false),
@@ -46,7 +45,7 @@ fn what_backtracks_still_matches_what_it_should() {
         (r"(\w)\1", "ab", false),
         (r"(?<=/)x", "/x", true),
         (r"a++b", "aaab", true),
-        // What was taken is not given back.
+        // Possessive matches are not given back.
         (r"a++a", "aaaa", false),
         (r"a*+a", "aaaa", false),
         (r"a{1,3}+a", "aaa", false),
@@ -59,13 +58,13 @@ fn what_backtracks_still_matches_what_it_should() {
 }
 
 #[test]
-fn conditions_with_such_a_pattern_are_answered() {
+fn conditions_with_hostile_patterns_terminate() {
     let mut world = World::new();
     world.request_bytes = format!("{}!", "a".repeat(200_000)).into_bytes();
     assert_eq!(world.test(r"{ req.body -m reg (?=a)(a+)+$ }"), Ok(Test::No));
 }
 
-/// JSON that nests so deep that a parser without a limit would run out of its stack.
+/// JSON nested deeply enough to overflow the stack of a parser without a limit.
 fn deep(open: &str, close: &str, levels: usize) -> String {
     format!("{}1{}", open.repeat(levels), close.repeat(levels))
 }

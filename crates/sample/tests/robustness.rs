@@ -1,4 +1,4 @@
-//! Nothing that stands in a configuration or comes from a client makes this crate panic.
+//! No configuration text and no client input makes this crate panic.
 
 mod common;
 
@@ -7,7 +7,7 @@ use diag::Span;
 use proptest::prelude::*;
 use sample::{Bytes, Condition, Expression, Format, FormatFor, Place, Scope, Scratch, Value, Words};
 
-/// Texts with the characters that mean something to the parsers, and some that do not.
+/// Texts with the characters that are special to the parsers, and some others.
 fn text() -> impl Strategy<Value = String> {
     let pieces = prop_oneof![
         "[a-z._0-9]{1,8}",
@@ -21,7 +21,7 @@ fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(pieces, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-/// Values of every type from arbitrary bytes.
+/// Values of every type, made from arbitrary bytes.
 fn values(bytes: &[u8]) -> Vec<Value<'_>> {
     let number =
         bytes.iter().fold(0i64, |number, byte| number.wrapping_mul(257).wrapping_add(i64::from(*byte)));
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_compiles_or_is_refused(text in text()) {
+    fn any_expression_compiles_or_is_refused(text in text()) {
         let world = World::new();
         let scope = world.scope();
         if let Ok(expression) = Expression::compile_str(&text, Span::default(), &scope) {
@@ -98,8 +98,7 @@ proptest! {
         world.place = Place::TcpRequestContent;
         world.transaction.is_http = false;
         world.complete = complete;
-        // The first bytes of TLS and of the remote desktop protocol lead further into their
-        // readers.
+        // The first bytes of TLS and RDP get past the parsers' first checks.
         for start in [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 56, 3, 3], &[3, 0, 0, 40, 0, 0xe0]] {
             world.request_bytes = [start, &bytes].concat();
             for fetch in sample::fetch::all() {

@@ -1,6 +1,5 @@
-//! JSON Web Tokens, encrypted and signed: what decrypts with the right key, and that nothing else
-//! does. Keys and tokens were made for these tests with another implementation (Python's
-//! `cryptography`).
+//! JSON Web Tokens, encrypted and signed: tokens open with the right key and nothing else. Keys and tokens were made for these
+//! tests with Python's `cryptography`.
 
 mod common;
 
@@ -54,7 +53,7 @@ const PS256: &str = "eyJhbGciOiJQUzI1NiJ9.eyJzdWIiOiJqb2UifQ.kxnkWiFNJlB-JkwCY6b
 #[rustfmt::skip]
 const CERTRSA: &str = "-----BEGIN CERTIFICATE-----\nMIICnTCCAYWgAwIBAgIBBzANBgkqhkiG9w0BAQsFADARMQ8wDQYDVQQDDAZ0b2tl\nbnMwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBExDzANBgNVBAMM\nBnRva2VuczCCASIwDQYJKoZIhvcNAQEBBQADggEPADCCAQoCggEBAMUzOUHAP3q7\nOQXFTHVZNBbgS6aH3KNowwXKFXD9roqPshH1LBp37IlRVMeoGdCG+qMTOIpywlPe\ne/4d42dQlBpLb6c+3CERr1Q0EkcbSA4h8xieO810v9Afoos5RXROqBSMsHNiKD5l\ntlQrnlmYK9BC6PjNJY2HjkNI2zRdexWQ/igt/lOUHqOD2GNXwhz9rxGfT8zQeDCO\nneBRmLXp/Ket6NWeec8md5PO5cvXQ5wYXpuuL3EQrlMFthSwTfrLoM4HPhNy+v6S\nMA1LBwgEVU90YBGlo4uyVkn14bOCq7B5z8ohKk/sbZ5UMQrl+wGJK1Ubuvvm7EsV\nCQf1NOoPiiMCAwEAATANBgkqhkiG9w0BAQsFAAOCAQEAM6A8ZTmPI5ZvTuOSFX1r\nAyePhqlhE3KlCt6JqQaQ5h46pH5MKSLHkwDFadFmbogDOw7O0eXLHkNcLaPWMrH0\nSOyty3ReSp5JJUZJjQzE1uImHg8kusi8kmXkvCW8xMD5F/fMAA1vmtyPND1DsUCY\nZ5TWtCzWehmpaSPnEoOfzDcuyznckqdBy0FVCDoCBCPIbcjf4oU0pRBmJ+tRp/Yw\nm0EC3f2N5B/8UpKW1sG43IXar8n0h0c9EEG2/RtNQHqJmQtiwgXl7saWxwP/q/oi\nCzvUlBskf7jBYuvCblmtQdWr7zbUGk3WeBbvjugUqOPVcLtNL88Wa3/7XLF/XI81\nDw==\n-----END CERTIFICATE-----\n-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAxTM5QcA/ers5BcVMdVk0FuBLpofco2jDBcoVcP2uio+yEfUs\nGnfsiVFUx6gZ0Ib6oxM4inLCU957/h3jZ1CUGktvpz7cIRGvVDQSRxtIDiHzGJ47\nzXS/0B+iizlFdE6oFIywc2IoPmW2VCueWZgr0ELo+M0ljYeOQ0jbNF17FZD+KC3+\nU5Qeo4PYY1fCHP2vEZ9PzNB4MI6d4FGYten8p63o1Z55zyZ3k87ly9dDnBhem64v\ncRCuUwW2FLBN+sugzgc+E3L6/pIwDUsHCARVT3RgEaWji7JWSfXhs4KrsHnPyiEq\nT+xtnlQxCuX7AYkrVRu6++bsSxUJB/U06g+KIwIDAQABAoIBAB55/qjXPdhJdBQc\nvGbMbPz2GCr6B1Ln33AXHb4zLpTyhUo6MmE61H8aZzheFfNA0R5/23amKrtMgKwy\n0VDHxsPTkcNutxWTRp4EWCjOIhIxFAFjfwmPOA/Bu9y5cq75cweOAL0sV9zg2k9i\n2FuvZWIP3TKKffnED+v9KAeNRPb9hoKSB5Ao5h7RlLng/EhcAP6azs2hi6p6AQel\n4py6URIgzEfC4m68XJ9/QaUrYac0EUwAnKhiG/2FwUzPRYcRtMQb9eHRUN2+yk2y\nm1qRh+f3r5/BocA3k8xxFwtHVMVRJx+SAW9Fa9ZD+4L5mm+W45PLb5rzhcUrIF8J\ncOqhhJ0CgYEA7cFUfnvS+SGHprN5I3L0N1IAMppDYiLR7iZep+oufYrUYQ6HT5Ds\nMEFqL0It5klldGMhOoYTygO07QOrm7cxIOz9PJKfQB9cn/USOY9u4hzRENW1ojjY\n8phwFHRr9O4V4KavKnPj368IDVBSthyaVr/g2cx63kCcSQ2Buv0V0RcCgYEA1FUx\noXQ7+hrOftC414ZUGLYCYoDu8buM50pCjQtaF0iURBbUYgw2lFBPrjLkHwrzGfBQ\n/Lpjtu//HPDNo256HQ7Bl7TwhsP4or9+2gDLefV+rvPsBi4nZqZxOmNcn7ecx5O9\nZTGHzL0rKTosnbgZYIO2xMQgJdUrOtZGPB0DPtUCgYEAjU51UIN5nZY/EGXk3pvI\n6EQ1V931pJL7YGavpW762KS1m0XOSAzjQ77tRE86Bn+i6+yq6CSeCFfxpVikGvVj\nHqWb0O939N1u6Kb4gPtttLfZzf6maFcPIghVvOKA81654/5NZ5bfXaeiyn7t2czg\nMiTyl5//eq699HExpJgc6lsCgYBHMK0sOcFmMJitUiO3NzV494VDK4FxkPVEEtTP\nX0/8YHw9e/4HRZsDDQ46FJwBgHVTbAxrP77w9fRt6pq3wfG1Tl5AFA1U0d3KCzRn\nuT5/jHzGAchPpifVtdZewjOq5S/uhi1JAVtLnN0cvIF6+9+eSWr8+9jfdmJBHth7\njSqqZQKBgGmtpRLaFavso9DIG8GXFPnusDiQwMWg5i8pr6ncvzZIXWMI3rRps517\nrSHqduRbhMfujB7GshGJiX5YdtmUSTUZSbiWwv9N7pSk9cWMYFZe9ZkHfOCn2XsS\nfM8QK6mcC77CYn0Jk6HsQUc8/eDHSIfNTEQJSei3eAWtTLycM/Au\n-----END RSA PRIVATE KEY-----\n";
 
-/// What is allowed is the process's: tests that depend on it take turns.
+/// The allowed algorithms are process-wide, so tests that change them are serialized.
 fn allowing(algorithms: u32, encryptions: u32) -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -62,14 +61,14 @@ fn allowing(algorithms: u32, encryptions: u32) -> MutexGuard<'static, ()> {
     turn
 }
 
-/// The token decrypted with a key in the variable `txn.key`.
+/// Decrypts the token with the key in the variable `txn.key`.
 fn open(world: &World, token: &str, key: &str, convert: &str) -> String {
     let set = format!("str({}),set-var(txn.key)", key.replace('"', "\\\"").replace(',', "\",\""));
     assert_ne!(world.eval(&set), "none", "{set}");
     world.eval(&format!("str({token}),{convert}(txn.key)"))
 }
 
-/// Every algorithm, and one for each encryption.
+/// Every key management algorithm, and one for each content encryption.
 const CASES: &[(&str, &str, &str)] = &[
     ("jwt_decrypt_secret", DIR, SECRET_DIR),
     ("jwt_decrypt_secret", KW192, SECRET_192),
@@ -92,11 +91,11 @@ fn a_token_opens_with_its_key() {
 }
 
 #[test]
-fn nothing_opens_that_was_changed_or_with_another_key() {
+fn modified_tokens_and_wrong_keys_fail() {
     let _turn = allowing(u32::MAX, u32::MAX);
     let world = World::new();
     for (convert, token, key) in CASES {
-        // A letter of each part but the empty ones is another one.
+        // Changes one letter of each non-empty part.
         let parts: Vec<&str> = token.split('.').collect();
         for (at, part) in parts.iter().enumerate().filter(|(_, part)| !part.is_empty()) {
             let mut changed: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
@@ -106,7 +105,7 @@ fn nothing_opens_that_was_changed_or_with_another_key() {
         }
         for (_, other, _) in CASES.iter().filter(|(_, other, _)| other != token) {
             let found = open(&world, other, key, convert);
-            // Two tokens have one key, two have another, and of a secret the beginning counts.
+            // Two tokens share a key, two share another, and a secret may be truncated.
             let opens = |own: &str| key.starts_with(own);
             let shared = CASES.iter().any(|(_, token, own)| token == other && opens(own));
             assert_eq!(found == "none", !shared, "{other} with the key of {token}");
@@ -130,7 +129,7 @@ fn nothing_opens_that_was_changed_or_with_another_key() {
 }
 
 #[test]
-fn only_what_is_allowed_is_decrypted() {
+fn only_allowed_algorithms_are_decrypted() {
     let world = World::new();
     let bit = |names: &[&str], wanted: &str| {
         1 << names.iter().position(|name| *name == wanted).expect("a known name")
@@ -172,12 +171,12 @@ fn certificates_verify_and_decrypt() {
     assert_eq!(eval(OAEP, "jwt_decrypt_cert(rsa.pem)"), "bin:read me");
     assert_eq!(eval(OAEP, "jwt_decrypt_cert(ec.pem)"), "none");
     assert_eq!(eval("a.b.", "jwt_verify_cert(none,es512.pem)"), "sint:1");
-    // A secret may be longer than it need be, not shorter.
+    // A secret may be longer than necessary, but not shorter.
     let longer = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIj";
     assert_eq!(eval(DIR, &format!("jwt_decrypt_secret({longer})")), "bin:read me");
     assert_eq!(eval(GCMKW, &format!("jwt_decrypt_secret({longer})")), "bin:read me");
     assert_eq!(eval(DIR, &format!("jwt_decrypt_secret({SECRET_192})")), "none");
-    // A variable names what is known by then, and nothing else.
+    // A variable may only name certificates that are already known.
     assert_eq!(world.eval("str(es512.pem),set-var(txn.cert)"), "str:es512.pem");
     assert_eq!(eval(ES512, "jwt_verify_cert(ES512,txn.cert)"), "sint:1");
     assert_eq!(world.eval("str(unknown.pem),set-var(txn.cert)"), "str:unknown.pem");
@@ -186,7 +185,7 @@ fn certificates_verify_and_decrypt() {
 }
 
 #[test]
-fn what_cannot_serve_as_a_key_is_refused_in_the_configuration() {
+fn invalid_keys_are_configuration_errors() {
     let mut world = World::new();
     world.files.insert("es512.pem", CERT521);
     world.files.insert("text", "no PEM at all");

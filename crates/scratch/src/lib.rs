@@ -1,6 +1,5 @@
-//! Directories for the files of tests: each is new, has a name of its own below the system's
-//! temporary directory, and is removed when its value is dropped. A test that panics keeps its
-//! directories and prints where they are. Used by tests alone.
+//! Directories for test files: each is new, has a unique name in the system's temporary directory, and is removed when its value is
+//! dropped. A panicking test keeps its directories and prints their paths. Used only by tests.
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +22,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new, empty directory with `name` in its name.
+    /// Creates an empty directory with `name` in its name.
     ///
     /// # Panics
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     pub fn new(name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -35,13 +34,13 @@ impl Scratch {
         Self { path: directory.clone(), directory }
     }
 
-    /// The same directory as the place of the file `name` in it, which need not exist.
+    /// Returns the same directory, with the path of the file `name` in it, which need not exist.
     pub fn file(mut self, name: &str) -> Self {
         self.path = self.directory.join(name);
         self
     }
 
-    /// A file `name` with this text in a directory of its own.
+    /// Creates a file `name` with this text in a new directory.
     ///
     /// # Panics
     /// The file cannot be written.
@@ -52,7 +51,7 @@ impl Scratch {
         file
     }
 
-    /// The directory, also where a file of it was named.
+    /// Returns the directory, even if a file in it was named.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_goes_with_its_value_and_each_has_its_own() {
+    fn directories_are_unique_and_removed_on_drop() {
         let (one, two) = (Scratch::new("own"), Scratch::new("own"));
         assert_ne!(one.directory(), two.directory());
         fs::create_dir(one.join("below")).expect("a directory");
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_directory_that_goes_with_it() {
+    fn directory_of_a_file_is_removed_with_it() {
         let file = Scratch::holding("names.map", "a 1\n");
         let directory = file.directory().to_path_buf();
         assert_eq!(fs::read(&file).expect("a file"), b"a 1\n");
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_panics_keeps_its_directory() {
+    fn panicking_tests_keep_their_directory() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let ended = std::thread::spawn(move || {
             let kept = Scratch::new("kept");

@@ -1,44 +1,44 @@
-//! Actions: what an agent answers (SPOE, 3.4).
+//! Actions, which agents answer with (SPOE, 3.4).
 
 use crate::data::{Data, read_text};
 
-/// Where a variable lives.
+/// The scope of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// As long as the process.
+    /// The process.
     Process,
-    /// As long as the session.
+    /// The session.
     Session,
-    /// As long as the transaction.
+    /// The transaction.
     Transaction,
-    /// While the request is processed.
+    /// The processing of the request.
     Request,
-    /// While the response is processed.
+    /// The processing of the response.
     Response,
 }
 
-/// One action.
+/// An action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action<'a> {
     /// Sets a variable.
     Set {
-        /// Where it lives.
+        /// Its scope.
         scope: Scope,
         /// Its name, without the prefix of the engine.
         name: &'a [u8],
         /// Its value.
         value: Data<'a>,
     },
-    /// Takes the value of a variable away.
+    /// Unsets a variable.
     Unset {
-        /// Where it lives.
+        /// Its scope.
         scope: Scope,
         /// Its name, without the prefix of the engine.
         name: &'a [u8],
     },
 }
 
-/// The actions of one answer, in order. They end before the first that is none.
+/// The actions of one answer, in order. Iteration ends before the first invalid one.
 #[derive(Debug, Clone, Copy)]
 pub struct Actions<'a>(&'a [u8]);
 
@@ -46,7 +46,7 @@ const SET: u8 = 1;
 const UNSET: u8 = 2;
 
 impl<'a> Actions<'a> {
-    /// Those of a payload.
+    /// Returns the actions in a payload.
     #[must_use]
     pub fn of(payload: &'a [u8]) -> Self {
         Self(payload)
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn actions_are_read_up_to_the_first_that_is_none() {
+    fn actions_are_read_up_to_the_first_invalid_one() {
         let set = Action::Set { scope: Scope::Transaction, name: b"a", value: Data::Int(7) };
         let unset = Action::Unset { scope: Scope::Response, name: b"bc" };
         let good = b"\x01\x03\x02\x01a\x04\x07\x02\x02\x04\x02bc";

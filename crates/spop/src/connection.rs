@@ -1,13 +1,11 @@
-//! One connection to an agent without its socket: the handshake, the questions that are still to be
-//! answered, and what ends it.
+//! A connection to an agent, without its socket: the handshake, the queries in progress, and how it ends.
 //!
-//! The caller owns the socket and the clock. Its turn: one read, [`Connection::receive`] in a loop
-//! until it returns no event, and everything in [`Connection::output`] with one write.
+//! The caller owns the socket and the clock. On each turn it reads once, calls [`Connection::receive`] in a loop until it returns
+//! no event, and sends everything in [`Connection::output`] with one write.
 //!
-//! A question keeps its place until the caller releases it, even after its answer has come: the
-//! caller's table is indexed by place, and an answer that was not read yet would otherwise be lost to
-//! the next question. The late answer to a released question is discarded, because stream numbers are
-//! not reused.
+//! A query keeps its slot until the caller releases it, even after its answer has arrived: the caller's table is indexed by slot,
+//! and the next query could otherwise overwrite an answer that was not read yet. The late answer to a released query is discarded,
+//! because stream ids are not reused.
 
 #[cfg(test)]
 mod tests;
@@ -18,33 +16,32 @@ use crate::frame::{FIN, Frame, LENGTH, kind};
 use crate::hello::{AgentHello, Goodbye, Offer};
 use crate::status::Status;
 
-/// Bytes of output that wait before questions have to.
+/// Bytes of pending output from which on queries have to wait.
 const OUTPUT: usize = 64 * 1024;
 
-/// What is kept of the memory for output and input while a connection is in use.
+/// Buffer capacity that is kept for output and input while a connection is in use.
 const KEPT: usize = 16 * 1024;
 
-/// So many questions in a row that nobody waited for any longer, with not a word from the agent in
-/// between, and it is not asked again.
+/// After this many abandoned queries in a row, without a single frame from the agent in between, no more are sent.
 const PATIENCE: u32 = 3;
 
-/// The most places of one connection, including those of answers that were not read yet.
+/// Maximum number of slots of one connection, including those of answers that were not read yet.
 const PLACES: usize = 256;
 
-/// What is said of connections to an agent.
+/// The configured options of connections to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The largest frame that is offered, in bytes without its length.
+    /// The largest frame size offered, in bytes without the length field.
     pub frame_size: u32,
-    /// Whether more than one question is offered at a time.
+    /// Whether pipelining is offered: several queries at a time.
     pub pipelining: bool,
-    /// How many questions a connection has at a time then.
+    /// Maximum number of concurrent queries with pipelining.
     pub most: u16,
-    /// Who asks.
+    /// The engine id.
     pub engine: Box<str>,
 }
 
-/// A question for the caller. It is never mistaken for a later one in the same place.
+/// The caller's handle of a query. It never refers to a later query in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     slot: u16,
@@ -52,102 +49,101 @@ pub struct Key {
 }
 
 impl Key {
-    /// The place: small, dense, and reused after the release; for the caller's own table.
+    /// Returns the slot: small, dense, and reused after the release; an index for the caller's own table.
     #[must_use]
     pub fn index(self) -> usize {
         self.slot.into()
     }
 
-    /// The number of its stream in frames.
+    /// Returns the stream id used in frames.
     #[must_use]
     pub fn stream(self) -> u32 {
-        // Odd, as HAProxy's are.
+        // Odd, as in HAProxy.
         self.number.wrapping_mul(2).wrapping_sub(1)
     }
 }
 
-/// What came from the agent.
+/// An event from the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It is ready for more than the first question.
+    /// The agent is ready for more than the first query.
     Ready,
-    /// It answers a question; its actions are in [`Connection::payload`].
+    /// The agent has answered a query; the actions are in [`Connection::payload`].
     Ack {
         /// The question.
         key: Key,
     },
-    /// A question is larger than the agent takes: it was not asked.
+    /// A query exceeds the agent's frame size: it was not sent.
     TooBig {
         /// The question.
         key: Key,
     },
 }
 
-/// The connection is of no more use; [`Connection::status`] tells why. What is in the output still
-/// is to be sent.
+/// The connection is unusable; [`Connection::status`] has the reason. Remaining output must still be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
-/// Why a question cannot be asked.
+/// Why a query cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are as many as the agent takes, or nothing more is sent.
+    /// The agent's limit of queries is reached, or nothing more is sent.
     Full,
-    /// It does not fit in a frame.
+    /// The query does not fit in a frame.
     TooBig,
 }
 
-/// How far the connection is.
+/// The state of a connection.
 #[derive(Debug)]
 enum State {
-    /// The agent has not said anything yet; the first question waits for that.
+    /// The agent's HELLO has not arrived; the first query waits for it.
     Greeting(Option<Box<[u8]>>),
-    /// Questions are asked.
+    /// Queries can be sent.
     Open(AgentHello),
-    /// It has ended.
+    /// The connection has ended.
     Over(Status),
 }
 
-/// What ends a connection.
+/// Why a connection ends.
 enum End {
-    /// Something that the agent must not send.
+    /// The agent violated the protocol.
     Fault(Status),
-    /// Its goodbye, and what that is to those who wait.
+    /// The agent disconnected, and the status for pending queries.
     Dismissed(Status),
 }
 
-/// A place for a question.
+/// A slot for a query.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
-    /// The question's number; 0 if the place is free.
+    /// The query's number; 0 if the slot is free.
     number: u32,
-    /// Whether the outcome was reported: no event names the question again.
+    /// Whether the outcome was reported: no further event names the query.
     is_settled: bool,
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     state: State,
     places: Vec<Place>,
-    /// Questions that were not released.
+    /// Number of queries that were not released.
     held: usize,
-    /// Questions that the agent still has to answer.
+    /// Number of queries that the agent has not answered yet.
     live: usize,
-    /// Questions asked so far.
+    /// Number of queries sent so far.
     total: u32,
-    /// How many were forgotten since the agent was last heard.
+    /// Number of queries abandoned since the agent's last frame.
     unheard: u32,
-    /// The frame that is being received, with its length.
+    /// The frame being received, with its length field.
     input: Vec<u8>,
-    /// Whether it is whole and was told of, and where its payload begins.
+    /// Set when the frame is complete and was reported: the start of its payload.
     told: Option<usize>,
     output: Outgoing,
 }
 
 impl Connection {
-    /// A connection whose handshake is in the output.
+    /// Returns a new connection with its handshake in the output.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut output = Outgoing::default();
@@ -167,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// How many questions it has at once. Before the agent has said so: one.
+    /// Returns the maximum number of concurrent queries: one until the agent has answered the handshake.
     #[must_use]
     pub fn most(&self) -> usize {
         match &self.state {
@@ -179,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// How many more questions may be asked.
+    /// Returns how many more queries can be sent.
     #[must_use]
     pub fn free(&self) -> usize {
         if self.is_stuck() || self.pending() >= OUTPUT {
@@ -188,26 +184,26 @@ impl Connection {
         self.most().saturating_sub(self.live).min(PLACES.saturating_sub(self.held))
     }
 
-    /// Whether the agent is not asked any more: it owes an answer that nobody waits for, and would have
-    /// to give that first; or it has been silent about several.
+    /// Returns whether no more queries are sent: the agent still owes an answer to an abandoned query and would have to send that
+    /// first, or it has been silent about several.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.unheard >= if self.most() > 1 { PATIENCE } else { 1 }
     }
 
-    /// Questions that are to be answered.
+    /// Returns the number of queries that are not answered yet.
     #[must_use]
     pub fn live(&self) -> usize {
         self.live
     }
 
-    /// Questions that were not released, answered or not.
+    /// Returns the number of queries that were not released, answered or not.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Why it has ended; before that, what it is if its socket ends now.
+    /// Returns why the connection has ended; before that, the status to report if the socket closes now.
     #[must_use]
     pub fn status(&self) -> Status {
         match self.state {
@@ -216,10 +212,10 @@ impl Connection {
         }
     }
 
-    /// Asks a question: messages as [`crate::Messages`] writes them.
+    /// Sends a query: messages encoded by [`crate::Messages`].
     ///
     /// # Errors
-    /// It is not asked.
+    /// The query was not sent.
     pub fn ask(&mut self, messages: &[u8]) -> Result<Key, Refusal> {
         if self.free() == 0 {
             return Err(Refusal::Full);
@@ -246,12 +242,12 @@ impl Connection {
         Ok(key)
     }
 
-    /// The number of the next question, from 1 to `u32::MAX >> 1`: [`Key::stream`] doubles it.
+    /// Returns the number of the next query, from 1 to `u32::MAX >> 1`: [`Key::stream`] doubles it.
     fn next_number(&self) -> u32 {
         self.total % (u32::MAX >> 1) + 1
     }
 
-    /// Gives the question's place back. An answer that comes later is discarded.
+    /// Releases the query's slot. An answer that arrives later is discarded.
     pub fn release(&mut self, key: Key) {
         let Some(place) = self.place(key) else { return };
         let was_settled = std::mem::take(place).is_settled;
@@ -266,12 +262,12 @@ impl Connection {
         }
     }
 
-    /// The place of a question that was not released.
+    /// Returns the slot of a query that was not released.
     fn place(&mut self, key: Key) -> Option<&mut Place> {
         self.places.get_mut(key.index()).filter(|place| place.number == key.number)
     }
 
-    /// The question has an outcome; its place stays taken until the caller has read it.
+    /// Marks the query as settled; its slot stays taken until the caller has read the outcome.
     fn settle(&mut self, key: Key) {
         if let Some(place) = self.place(key)
             && !std::mem::replace(&mut place.is_settled, true)
@@ -280,8 +276,8 @@ impl Connection {
         }
     }
 
-    /// Takes in what came: how much was used of it, and what it tells. The rest is to be given again;
-    /// where nothing is told all was used.
+    /// Processes received bytes. Returns how many were consumed, and an event. The remaining bytes must be passed again; without an
+    /// event all were consumed.
     ///
     /// # Errors
     /// The connection ends.
@@ -303,7 +299,7 @@ impl Connection {
             self.input.extend_from_slice(&bytes[used..piece]);
             used = piece;
             if let Ok(length) = <[u8; LENGTH]>::try_from(&*self.input) {
-                // What is too large is not waited for.
+                // A frame that is too large is refused before it is received.
                 self.length(length)?;
                 continue;
             }
@@ -326,7 +322,7 @@ impl Connection {
         Ok((used, None))
     }
 
-    /// The length of the next frame.
+    /// Checks and returns the length of the next frame.
     fn length(&mut self, bytes: [u8; LENGTH]) -> Result<usize, Closed> {
         let most = match &self.state {
             State::Open(hello) => hello.frame_size,
@@ -339,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// What a frame tells, and how long its payload is.
+    /// Processes a frame. Returns its event and the length of its payload.
     fn happen(&mut self, bytes: &[u8]) -> Result<Option<(Event, usize)>, End> {
         let frame = Frame::read(bytes).ok_or(End::Fault(Status::INVALID))?;
         if frame.flags & FIN == 0 {
@@ -362,12 +358,12 @@ impl Connection {
                 }))
             }
             (kind::AGENT_HELLO, _) | (_, State::Greeting(_)) => Err(End::Fault(Status::INVALID)),
-            // Of another version: the protocol allows to pass over it.
+            // The protocol permits ignoring frame types of other versions.
             _ => Ok(None),
         }
     }
 
-    /// Asks what waited for the agent to be ready.
+    /// Sends the query that waited for the handshake.
     fn ask_first(&mut self, first: Option<Box<[u8]>>, hello: AgentHello) -> Event {
         // Before the handshake there is at most one.
         let (Some(first), Some(key)) = (first, self.waiting().next()) else { return Event::Ready };
@@ -379,19 +375,19 @@ impl Connection {
         Event::TooBig { key }
     }
 
-    /// The question that a frame answers; `None` if it is unknown, answered already, or released.
+    /// Returns the query that a frame answers; `None` if it is unknown, already answered, or released.
     fn find(&self, stream: u64, frame: u64) -> Option<Key> {
         self.waiting().find(|key| u64::from(key.stream()) == stream && frame == FRAME)
     }
 
-    /// Questions that are to be answered.
+    /// Iterates over the queries that are not answered yet.
     fn waiting(&self) -> impl Iterator<Item = Key> {
         let waits = |place: &Place| place.number > 0 && !place.is_settled;
         let all = self.places.iter().zip(0..).filter(move |(place, _)| waits(place));
         all.map(|(place, slot)| Key { slot, number: place.number })
     }
 
-    /// Ends the connection with a last word to the agent.
+    /// Ends the connection with a DISCONNECT frame.
     fn close(&mut self, said: Status, status: Status) -> Closed {
         if !matches!(self.state, State::Over(_)) {
             Goodbye::write(said, self.output.end());
@@ -400,35 +396,35 @@ impl Connection {
         Closed
     }
 
-    /// Leaves the last word in the output: the connection is of no more use, and nothing went wrong.
+    /// Ends the connection regularly, with a DISCONNECT frame in the output.
     pub fn finish(&mut self) {
         self.close(Status::NORMAL, Status::IO);
     }
 
-    /// What the last event brought.
+    /// Returns the payload of the last event.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.told.and_then(|start| self.input.get(start..)).unwrap_or_default()
     }
 
-    /// What is to be sent now.
+    /// Returns the bytes to send now.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         self.output.waiting()
     }
 
-    /// The first `count` bytes of the output are sent.
+    /// Records that the first `count` bytes of the output were sent.
     pub fn sent(&mut self, count: usize) {
         self.output.advance(count, KEPT);
     }
 
-    /// Bytes that wait in the output.
+    /// Returns the number of bytes in the output.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.output.len()
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn shrink(&mut self) {
         self.output.shrink();
         if self.told.is_some() {
@@ -438,7 +434,7 @@ impl Connection {
     }
 }
 
-/// What a goodbye of the agent is to the questions that it leaves unanswered.
+/// Converts the agent's DISCONNECT into the status for unanswered queries.
 fn dismissed(payload: &[u8]) -> End {
     match Goodbye::read(payload) {
         Ok(Goodbye { status: Status::NORMAL, .. }) => End::Dismissed(Status::IO),
@@ -447,10 +443,10 @@ fn dismissed(payload: &[u8]) -> End {
     }
 }
 
-/// The number of every frame in its stream: a question has one.
+/// The frame id: each stream has exactly one frame.
 const FRAME: u64 = 1;
 
-/// Whether messages fit in a frame of that size.
+/// Returns whether messages fit in a frame of that size.
 fn fits(messages: &[u8], key: Key, most: u32) -> bool {
     let mut head = Vec::with_capacity(16);
     frame(key, &[]).write(&mut head);

@@ -1,29 +1,29 @@
-//! Typed values, and texts with their length in front (SPOE, 3.1).
+//! Typed values, and length-prefixed strings (SPOE, 3.1).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base::varint;
 
-/// A value. All kinds of integers are read as 64 bits.
+/// A value. All integer types are read as 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// Nothing.
+    /// Null.
     Null,
     /// A boolean.
     Bool(bool),
-    /// An integer; written as one of 64 bits.
+    /// An integer; written as a 64-bit one.
     Int(i64),
     /// An IPv4 address.
     Ip4(Ipv4Addr),
     /// An IPv6 address.
     Ip6(Ipv6Addr),
-    /// A text.
+    /// A string.
     Str(&'a [u8]),
     /// Bytes.
     Bin(&'a [u8]),
 }
 
-/// The kinds, in the lower half of the first byte. The upper half has flags.
+/// The types, in the lower half of the first byte. The upper half has flags.
 mod kind {
     pub(super) const NULL: u8 = 0;
     pub(super) const BOOL: u8 = 1;
@@ -41,7 +41,7 @@ mod kind {
 const TRUE: u8 = 0x10;
 
 impl<'a> Data<'a> {
-    /// Takes a value from the beginning of `bytes`; `None` where there is none.
+    /// Takes a value from the beginning of `bytes`; `None` if it is invalid or incomplete.
     pub fn read(bytes: &mut &'a [u8]) -> Option<Self> {
         let (first, rest) = bytes.split_first()?;
         *bytes = rest;
@@ -88,19 +88,19 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Appends an unsigned integer of 32 bits, as handshakes have them.
+/// Appends a 32-bit unsigned integer, as handshakes use.
 pub(crate) fn write_u32(out: &mut Vec<u8>, value: u32) {
     out.push(kind::UINT32);
     varint::write(out, value.into());
 }
 
-/// Appends a text behind its length.
+/// Appends a string with its length.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     varint::write(out, text.len() as u64);
     out.extend_from_slice(text);
 }
 
-/// Takes a text.
+/// Takes a string.
 pub(crate) fn read_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(read_number(bytes)?).ok()?;
     let (text, rest) = bytes.split_at_checked(length)?;
@@ -108,7 +108,7 @@ pub(crate) fn read_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(text)
 }
 
-/// Takes a number of variable length.
+/// Takes a variable-length integer.
 pub(crate) fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     let (value, length) = varint::read(bytes).ok()?;
     *bytes = &bytes[length..];
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_the_protocol_says_and_come_back() {
+    fn values_follow_the_protocol_and_round_trip() {
         let cases: [(Data<'_>, &[u8]); 10] = [
             (Data::Null, &[0]),
             (Data::Bool(false), &[1]),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_all_kinds_are_read_and_unknown_kinds_are_not() {
+    fn all_integer_types_are_read_and_unknown_types_refused() {
         for kind in 2..=5 {
             assert_eq!(Data::read(&mut &[kind, 0xf0, 0][..]), Some(Data::Int(240)));
         }

@@ -1,48 +1,48 @@
-//! Frames: what everything is sent in (SPOE, 3.2).
+//! Frames, the transport units of SPOP (SPOE, 3.2).
 
 use base::varint;
 
 use crate::data::read_number;
 
-/// The kinds of frames.
+/// Frame types.
 pub mod kind {
-    /// Our part of the handshake.
+    /// Our HELLO.
     pub const HAPROXY_HELLO: u8 = 1;
-    /// We are about to close.
+    /// Our DISCONNECT.
     pub const HAPROXY_DISCONNECT: u8 = 2;
     /// Messages for the agent.
     pub const NOTIFY: u8 = 3;
-    /// The agent's part of the handshake.
+    /// The agent's HELLO.
     pub const AGENT_HELLO: u8 = 101;
-    /// The agent is about to close.
+    /// The agent's DISCONNECT.
     pub const AGENT_DISCONNECT: u8 = 102;
     /// The agent's answer to messages.
     pub const ACK: u8 = 103;
 }
 
-/// The flag of a payload that goes on in no other frame; all have it.
+/// The flag of a payload's last frame; all frames have it, because payloads are not fragmented.
 pub(crate) const FIN: u32 = 1;
 
-/// What the length itself takes.
+/// Size of the length field.
 pub(crate) const LENGTH: usize = 4;
 
-/// A frame behind its length.
+/// A frame without its length field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its [kind].
+    /// Its [type](kind).
     pub kind: u8,
     /// Its flags.
     pub flags: u32,
-    /// The number of the stream.
+    /// The stream id.
     pub stream: u64,
-    /// The number of the frame in the stream.
+    /// The frame id within the stream.
     pub frame: u64,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame, its length already taken away; `None` where it is none.
+    /// Parses a frame without its length field; `None` if it is invalid.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
@@ -52,7 +52,7 @@ impl<'a> Frame<'a> {
         Some(Self { kind: *kind, flags: u32::from_be_bytes(*flags), stream, frame, payload: rest })
     }
 
-    /// Appends the frame behind its length.
+    /// Appends the frame with its length field.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; LENGTH]);
@@ -65,7 +65,7 @@ impl<'a> Frame<'a> {
         out[start..start + LENGTH].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// A frame that is of no stream.
+    /// Returns a frame that belongs to no stream.
     pub(crate) fn of_connection(kind: u8, payload: &'a [u8]) -> Self {
         Self { kind, flags: FIN, stream: 0, frame: 0, payload }
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_comes_back_and_half_of_its_head_does_not() {
+    fn frames_round_trip_and_truncated_heads_are_refused() {
         let frame = Frame { kind: kind::ACK, flags: FIN, stream: 3000, frame: 1, payload: b"xy" };
         let mut out = Vec::new();
         frame.write(&mut out);

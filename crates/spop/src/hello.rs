@@ -1,24 +1,24 @@
-//! The handshake, and the last word of a connection (SPOE, 3.2.4, 3.2.5, 3.2.8 and 3.2.9).
+//! The HELLO and DISCONNECT frames (SPOE, 3.2.4, 3.2.5, 3.2.8 and 3.2.9).
 
 use crate::LEAST_FRAME;
 use crate::data::{Data, read_text, write_text, write_u32};
 use crate::frame::{Frame, kind};
 use crate::status::Status;
 
-/// The one version that is spoken.
+/// The only version supported.
 const VERSION: &[u8] = b"2.0";
 const PIPELINING: &[u8] = b"pipelining";
 
-/// Our part of the handshake.
+/// Our HELLO.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'a> {
-    /// The largest frame, in bytes without its length.
+    /// The largest frame, in bytes without the length field.
     pub frame_size: u32,
-    /// Whether a connection may have several questions at a time.
+    /// Whether a connection may have several queries at a time.
     pub pipelining: bool,
-    /// Who asks; empty in a health check.
+    /// The engine id; empty in a health check.
     pub engine: &'a str,
-    /// Whether this is all that is wanted.
+    /// Whether this is a health check, which ends after the handshake.
     pub is_check: bool,
 }
 
@@ -44,20 +44,20 @@ impl Offer<'_> {
     }
 }
 
-/// The agent's part of the handshake: what is agreed on.
+/// The agent's HELLO: the agreed options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentHello {
-    /// The largest frame, in bytes without its length.
+    /// The largest frame, in bytes without the length field.
     pub frame_size: u32,
-    /// Whether a connection may have several questions at a time.
+    /// Whether a connection may have several queries at a time.
     pub pipelining: bool,
 }
 
 impl AgentHello {
-    /// Reads the payload of an agent that was offered frames of up to `most` bytes.
+    /// Parses the payload of an agent that was offered frames of up to `most` bytes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The status for the violation.
     pub fn read(mut payload: &[u8], most: u32) -> Result<Self, Status> {
         let (mut version, mut frame_size, mut pipelining) = (false, None, None);
         while !payload.is_empty() {
@@ -90,20 +90,20 @@ impl AgentHello {
     }
 }
 
-/// The last word of either side.
+/// A DISCONNECT of either side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Goodbye<'a> {
-    /// Why.
+    /// The status code.
     pub status: Status,
-    /// The same in words.
+    /// The message.
     pub message: Option<&'a [u8]>,
 }
 
 impl<'a> Goodbye<'a> {
-    /// Reads the payload.
+    /// Parses the payload.
     ///
     /// # Errors
-    /// It is none.
+    /// The payload is invalid.
     pub fn read(mut payload: &'a [u8]) -> Result<Self, Status> {
         let mut goodbye = Self { status: Status::UNKNOWN, message: None };
         while !payload.is_empty() {
@@ -119,7 +119,7 @@ impl<'a> Goodbye<'a> {
         Ok(goodbye)
     }
 
-    /// Appends our own frame.
+    /// Appends our own DISCONNECT frame.
     pub(crate) fn write(status: Status, out: &mut Vec<u8>) {
         let mut items = Vec::with_capacity(64);
         write_text(&mut items, b"status-code");
@@ -138,7 +138,7 @@ mod tests {
         b"\x07version\x08\x032.0\x0emax-frame-size\x03\xfc\xf0\x06\x0ccapabilities\x08\x0apipelining";
 
     #[test]
-    fn what_an_agent_agrees_to_is_read_and_what_it_lacks_has_its_own_number() {
+    fn hello_is_parsed_and_missing_items_have_their_own_status() {
         assert_eq!(AgentHello::read(GOOD, 16380), Ok(AgentHello { frame_size: 16380, pipelining: true }));
         assert_eq!(AgentHello::read(GOOD, 16379), Err(Status::BAD_FRAME_SIZE));
         let cases: [(&[u8], Status); 8] = [
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_are_a_list_with_blanks_and_strangers() {
+    fn capabilities_may_have_blanks_and_unknown_names() {
         for (list, pipelining) in [("", false), ("async, pipelining ", true), ("xpipelining", false)] {
             let mut payload =
                 b"\x07version\x08\x042.0 \x0emax-frame-size\x03\xf0\x10\x0ccapabilities".to_vec();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_word_comes_back() {
+    fn disconnect_round_trips() {
         let mut out = Vec::new();
         Goodbye::write(Status::TOO_BIG, &mut out);
         let frame = Frame::read(&out[4..]).expect("it is a frame");

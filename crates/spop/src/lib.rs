@@ -1,9 +1,8 @@
-//! The Stream Processing Offload Protocol, version 2.0, without sockets, clock or threads, for the
-//! side that asks agents (HAProxy's doc/SPOE.txt, chapter 3).
+//! The Stream Processing Offload Protocol, version 2.0, without sockets, clock or threads, for the side that queries agents
+//! (HAProxy's doc/SPOE.txt, chapter 3).
 //!
-//! [`Data`] are typed values, [`Frame`] what everything is sent in, [`Offer`] and [`AgentHello`] the
-//! handshake, [`Messages`] what an agent is told, [`Actions`] what it answers. [`Connection`] keeps
-//! which question is still to be answered. Callers: `proxy`; `config` and `health` for
+//! [`Data`] are typed values, [`Frame`] the transport units, [`Offer`] and [`AgentHello`] the handshake, [`Messages`] the queries
+//! to an agent, [`Actions`] its answers. [`Connection`] tracks the queries in progress. Callers: `proxy`; `config` and `health` for
 //! `option spop-check`.
 
 #![forbid(unsafe_code)]
@@ -24,5 +23,5 @@ pub use hello::{AgentHello, Goodbye, Offer};
 pub use message::Messages;
 pub use status::Status;
 
-/// The smallest limit of a frame that either side may ask for, in bytes without the length itself.
+/// The smallest frame size limit that either side may request, in bytes without the length field.
 pub const LEAST_FRAME: u32 = 256;

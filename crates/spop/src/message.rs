@@ -1,4 +1,4 @@
-//! Messages: what an agent is told at one event (SPOE, 3.2.6 and 3.3).
+//! Messages, which describe an event to an agent (SPOE, 3.2.6 and 3.3).
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use base::varint;
 
 use crate::data::{Data, write_text};
 
-/// The messages of one question, in order.
+/// The messages of one query, in order.
 #[derive(Debug, Default)]
 pub struct Messages {
     bytes: Vec<u8>,
-    /// Where the number of arguments of the last message stands.
+    /// The position of the last message's argument count.
     count_at: usize,
-    /// Positions of the values that may be shortened.
+    /// The positions of the values that may be shortened.
     parts: Vec<Range<usize>>,
 }
 
-/// The most that precedes the messages in a frame: kind, flags, and the numbers of stream and frame.
+/// Maximum size of the fields before the messages in a frame: type, flags, stream id and frame id.
 const HEAD: usize = 16;
 
-/// The most arguments of a message: their number is one byte.
+/// Maximum number of arguments of a message: the count is one byte.
 pub(crate) const MOST_ARGUMENTS: usize = 255;
 
 impl Messages {
@@ -30,7 +30,7 @@ impl Messages {
         self.bytes.push(0);
     }
 
-    /// Adds an argument to the last message; says whether there was a place for it.
+    /// Adds an argument to the last message; returns false if the message is full.
     pub fn argument(&mut self, name: &str, value: Data<'_>) -> bool {
         let Some(count) = self.bytes.get_mut(self.count_at) else { return false };
         if usize::from(*count) == MOST_ARGUMENTS {
@@ -42,7 +42,7 @@ impl Messages {
         true
     }
 
-    /// The same with a text or bytes that [`fit`](Self::fit) may shorten.
+    /// Adds a string or bytes as an argument that [`fit`](Self::fit) may shorten.
     pub fn part(&mut self, name: &str, value: Data<'_>) -> bool {
         let is_added = self.argument(name, value);
         if is_added && let Data::Str(bytes) | Data::Bin(bytes) = value {
@@ -54,8 +54,7 @@ impl Messages {
         is_added
     }
 
-    /// Shortens such values, the last one first, until the messages fit in a frame of that size, as far
-    /// as that is possible.
+    /// Shortens such values, the last one first, until the messages fit in a frame of that size, as far as possible.
     pub fn fit(&mut self, frame_size: u32) {
         let most = (frame_size as usize).saturating_sub(HEAD);
         while self.bytes.len() > most {
@@ -72,19 +71,19 @@ impl Messages {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether no message was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The payload.
+    /// Returns the payload.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Takes all of them away; the memory stays.
+    /// Removes all messages; the memory is kept.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.parts.clear();
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_their_arguments_counted() {
+    fn argument_count_is_written() {
         let mut messages = Messages::default();
         assert!(!messages.argument("a", Data::Null), "there is no message yet");
         messages.begin("m");

@@ -1,10 +1,10 @@
-//! What can be wrong with a connection, as numbers (SPOE, 3.5).
+//! Status codes of connections (SPOE, 3.5).
 
-/// A status. Agents may have numbers of their own.
+/// A status code. Agents may use private codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub u32);
 
-/// Those that the protocol knows.
+/// The codes that the protocol defines.
 const KNOWN: &[(Status, &str)] = &[
     (Status::NORMAL, "normal"),
     (Status::IO, "I/O error"),
@@ -24,13 +24,13 @@ const KNOWN: &[(Status, &str)] = &[
 ];
 
 impl Status {
-    /// Nothing is.
+    /// No error.
     pub const NORMAL: Self = Self(0);
-    /// The connection broke.
+    /// I/O error.
     pub const IO: Self = Self(1);
-    /// A frame is larger than was agreed on.
+    /// A frame exceeds the agreed size.
     pub const TOO_BIG: Self = Self(3);
-    /// A frame is none, or came at the wrong time.
+    /// A frame is malformed or out of order.
     pub const INVALID: Self = Self(4);
     /// A handshake lacks `version`.
     pub const NO_VERSION: Self = Self(5);
@@ -42,19 +42,19 @@ impl Status {
     pub const BAD_VERSION: Self = Self(8);
     /// The agent wants frames that are too large, or too small.
     pub const BAD_FRAME_SIZE: Self = Self(9);
-    /// A payload is to go on in another frame.
+    /// A payload is fragmented.
     pub const FRAGMENTED: Self = Self(10);
-    /// Nobody knows what is wrong.
+    /// Unknown error.
     pub const UNKNOWN: Self = Self(99);
 
-    /// What the protocol calls it.
+    /// Returns the protocol's name of the status.
     #[must_use]
     pub fn reason(self) -> &'static str {
         let known = KNOWN.iter().find(|(status, _)| *status == self);
         known.map_or("an unknown error occurred", |(_, reason)| reason)
     }
 
-    /// Whether the protocol knows it.
+    /// Returns whether the protocol defines the status.
     #[must_use]
     pub fn is_known(self) -> bool {
         KNOWN.iter().any(|(status, _)| *status == self)

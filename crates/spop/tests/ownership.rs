@@ -1,5 +1,4 @@
-//! Every answer reaches the question it belongs to, whatever the order in which questions are asked,
-//! answered, read and cancelled.
+//! Every answer reaches the query it belongs to, in whatever order queries are sent, answered, read and cancelled.
 
 use proptest::prelude::*;
 use spop::{Config, Connection, Event, Frame, Key, kind};
@@ -8,15 +7,15 @@ use spop::{Config, Connection, Event, Frame, Key, kind};
 /// number of candidates.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A client asks on a connection.
+    /// A client sends a query on a connection.
     Ask(usize),
     /// The agent acknowledges a notification, in frames that arrive in pieces of that size.
     Answer(usize, usize, usize),
     /// The agent repeats an acknowledgement that it sent before.
     Repeat(usize, usize),
-    /// A client reads its answer, if it has come.
+    /// A client reads its answer, if it has arrived.
     Read(usize),
-    /// A client gives up, whether its answer has come or not.
+    /// A client gives up, whether its answer has arrived or not.
     Cancel(usize),
 }
 
@@ -35,14 +34,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 const HELLO: &[u8] =
     b"\x07version\x08\x032.0\x0emax-frame-size\x03\xfc\xf0\x06\x0ccapabilities\x08\x0apipelining";
 
-/// A connection, the caller's table beside it, and its agent.
+/// A connection with the caller's table and its agent.
 struct Side {
     connection: Connection,
-    /// Answers that came and were not read, by place.
+    /// Answers that arrived and were not read, by slot.
     table: Vec<Option<Vec<u8>>>,
     /// Notifications that the agent has not acknowledged: stream and payload.
     open: Vec<(u64, Vec<u8>)>,
-    /// The same of those that it has.
+    /// Notifications that it has acknowledged.
     done: Vec<(u64, Vec<u8>)>,
 }
 
@@ -54,7 +53,7 @@ impl Side {
         Self { connection: Connection::new(config), table, open, done }
     }
 
-    /// Moves what the connection sends to the agent.
+    /// Passes the connection's output to the agent.
     fn send(&mut self) {
         let mut rest = self.connection.output();
         while let Some((length, behind)) = rest.split_first_chunk::<4>() {
@@ -68,7 +67,7 @@ impl Side {
         self.connection.sent(self.connection.pending());
     }
 
-    /// Gives the connection a frame in pieces, and stores the answers in the table.
+    /// Passes a frame in pieces to the connection, and stores the answers in the table.
     fn receive(&mut self, kind: u8, stream: u64, payload: &[u8], size: usize) {
         let mut bytes = Vec::new();
         let frame = u64::from(kind == kind::ACK);
@@ -94,7 +93,7 @@ impl Side {
     }
 }
 
-/// A client that waits: the connection, its question, and the expected answer.
+/// A waiting client: the connection, its query, and the expected answer.
 type Waiting = (usize, Key, Vec<u8>);
 
 fn ask(sides: &mut [Side], on: usize, waiting: &mut Vec<Waiting>, count: &mut u32) {
@@ -118,7 +117,7 @@ fn answer(side: &mut Side, which: usize, size: usize) {
     }
 }
 
-/// Reads the answer of one that waits; whether it was there.
+/// Reads the answer of a waiting client; returns whether it had arrived.
 fn read(sides: &mut [Side], waiting: &mut Vec<Waiting>, which: usize) -> bool {
     let (on, key, own) = &waiting[which];
     let Some(answer) = sides[*on].table[key.index()].take() else { return false };
@@ -132,7 +131,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_answer_reaches_its_own_question(
+    fn every_answer_reaches_its_own_query(
         steps in steps(),
         kinds in prop::collection::vec((any::<bool>(), 1..20_u16, any::<bool>()), 1..4),
     ) {

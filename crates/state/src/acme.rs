@@ -1,14 +1,13 @@
-//! Certificates that are ordered from an authority, as the runtime socket sees them (management
-//! manual, 9.3: `acme status`, `acme renew`, `acme challenge_ready`). Time is that of the wall
-//! clock, in seconds since 1970.
+//! Certificates ordered from a CA, as seen by the runtime socket (management manual, 9.3: `acme status`, `acme renew`, `acme
+//! challenge_ready`). Times are wall-clock seconds since 1970.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The ring of events for tools that fill DNS (`show events dpapi`).
+/// The ring of events for tools that update DNS (`show events dpapi`).
 pub const EVENTS: &str = "dpapi";
 
-/// A certificate that is ordered.
+/// An ordered certificate.
 #[derive(Debug)]
 pub struct Order {
     /// The name of the certificate.
@@ -20,45 +19,45 @@ pub struct Order {
 
 #[derive(Debug, Default)]
 struct OrderInner {
-    /// Whether an order is on its way.
+    /// Whether an order is in progress.
     runs: bool,
-    /// When the next one begins, if that is known.
+    /// When the next one begins, if known.
     scheduled: Option<i64>,
-    /// Whether somebody asked for one.
+    /// Whether an immediate order was requested.
     wanted: bool,
-    /// The names whose challenges wait until the runtime socket says that they are ready.
+    /// The names with challenges that the runtime socket has not reported as ready.
     waits: Vec<Box<str>>,
-    /// Whose task is told of changes.
+    /// The task to wake on changes.
     waker: Option<Waker>,
 }
 
-/// What `acme status` shows of an order.
+/// The status shown by `acme status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderStatus {
-    /// Whether an order is on its way.
+    /// Whether an order is in progress.
     pub runs: bool,
     /// When the next one begins.
     pub scheduled: Option<i64>,
 }
 
 impl Order {
-    /// One that nobody has begun with.
+    /// Creates an order that has not started.
     pub fn new(certificate: &str, section: &str) -> Self {
         Self { certificate: certificate.into(), section: section.into(), inner: Mutex::default() }
     }
 
-    // Every change is whole.
+    // Changes are atomic, so the state is valid even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, OrderInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is to show.
+    /// Returns the status to show.
     pub fn show(&self) -> OrderStatus {
         let inner = self.lock();
         OrderStatus { runs: inner.runs, scheduled: inner.scheduled }
     }
 
-    /// Asks for a new certificate now. `false` where one is on its way.
+    /// Requests a new certificate now. `false` if an order is in progress.
     pub fn renew(&self) -> bool {
         let mut inner = self.lock();
         if inner.runs || inner.wanted {
@@ -69,8 +68,7 @@ impl Order {
         true
     }
 
-    /// Says that the challenge of a name is ready: how many others are waited for. `None` where
-    /// this one is not.
+    /// Marks the challenge of a name as ready; returns how many others are pending, or `None` if this one is not pending.
     pub fn challenge_ready(&self, name: &str) -> Option<usize> {
         let mut inner = self.lock();
         let before = inner.waits.len();
@@ -83,30 +81,30 @@ impl Order {
         Some(left)
     }
 
-    /// Begins an order; the one that was asked for is this one.
+    /// Starts an order, which also satisfies a pending request.
     pub fn begin(&self) {
         let mut inner = self.lock();
         (inner.runs, inner.wanted, inner.scheduled) = (true, false, None);
     }
 
-    /// Ends it. The next one begins at that time.
+    /// Ends it. The next one begins at `scheduled`.
     pub fn end(&self, scheduled: Option<i64>) {
         let mut inner = self.lock();
         (inner.runs, inner.scheduled) = (false, scheduled);
         inner.waits.clear();
     }
 
-    /// Waits for the runtime socket to say that the challenges of these names are ready.
+    /// Sets the names with challenges to be reported as ready by the runtime socket.
     pub fn wait_for(&self, names: Vec<Box<str>>) {
         self.lock().waits = names;
     }
 
-    /// Until somebody asks for a new certificate.
+    /// Ready when a new certificate is requested.
     pub fn poll_wanted(&self, context: &mut Context<'_>) -> Poll<()> {
         self.poll(context, |inner| inner.wanted)
     }
 
-    /// Until all challenges are ready.
+    /// Ready when all challenges are ready.
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.poll(context, |inner| inner.waits.is_empty())
     }
@@ -134,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_order_at_a_time() {
+    fn only_one_order_runs_at_a_time() {
         let order = Order::new("a.pem", "LE");
         assert!(order.renew());
         assert!(!order.renew(), "it is asked for already");
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_challenge_is_told_of_once() {
+    fn each_challenge_is_reported_once() {
         let order = Order::new("a.pem", "LE");
         order.wait_for(vec!["a.test".into(), "b.test".into()]);
         assert_eq!(order.challenge_ready("c.test"), None);

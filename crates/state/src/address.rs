@@ -1,37 +1,36 @@
-//! Where a server is, and who is told that nothing answers there. [`crate::server`] keeps both.
+//! A server's address, and the callback for a possibly outdated one. Both are part of [`crate::server`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where connections to the server go.
+/// The address for connections to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerAddress {
     /// TCP. Port 0 keeps the port that the client connected to.
     Ip(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
-    /// A socket in Linux's abstract namespace; `padded` with NULs to the full length (`abns`) or
-    /// not (`abnsz`).
+    /// A socket in Linux's abstract namespace, either `padded` with NULs to the full length (`abns`) or not (`abnsz`).
     Abstract {
         /// The name, without the leading NUL.
         name: Vec<u8>,
         /// Whether the address has the full length.
         padded: bool,
     },
-    /// A name that has not been resolved: no connection is possible.
+    /// A name that is not resolved: connecting is impossible.
     Unresolved,
-    /// None: clients bring the server's connections (`rhttp@`).
+    /// None: clients provide the server's connections (`rhttp@`).
     Reverse,
 }
 
 impl ServerAddress {
-    /// Whether it is the unspecified address, which stands for what the client wanted.
+    /// Whether it is the unspecified address, which means the client's destination.
     pub(crate) fn is_unspecified(&self) -> bool {
         matches!(self, Self::Ip(address) if address.ip().is_unspecified())
     }
 }
 
-/// What is called, from any thread, when a server's address may be an old one.
+/// The callback for a server address that may be outdated, callable from any thread.
 pub struct Doubt(pub(crate) Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Doubt {

@@ -1,11 +1,10 @@
-//! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy a
-//! worker.
+//! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy per worker.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Gauge, Latest, Rate, Sharded};
 
-/// HTTP responses by class of status: 1xx to 5xx, then everything else.
+/// HTTP responses by status class: 1xx to 5xx, then everything else.
 #[derive(Debug, Default)]
 pub struct Responses(pub [Count; 6]);
 
@@ -21,18 +20,18 @@ impl Responses {
     }
 }
 
-/// What both sides of a proxy, listeners and servers count alike.
+/// Counters common to both sides of a proxy, listeners and servers.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Bytes received from clients (`bin`).
     pub bytes_in: Count,
     /// Bytes sent to clients (`bout`).
     pub bytes_out: Count,
-    /// Sessions now and at most (`scur`, `smax`).
+    /// Current and maximum number of sessions (`scur`, `smax`).
     pub sessions: Gauge,
-    /// Sessions in all (`stot`).
+    /// Total number of sessions (`stot`).
     pub sessions_total: Count,
-    /// New sessions a second (`rate`, `rate_max`).
+    /// New sessions per second (`rate`, `rate_max`).
     pub session_rate: Rate,
     /// Requests denied by rules (`dreq`).
     pub denied_requests: Count,
@@ -40,19 +39,19 @@ pub struct Traffic {
     pub denied_responses: Count,
     /// Request errors (`ereq`).
     pub request_errors: Count,
-    /// Rewrites that failed for want of room (`wrew`).
+    /// Rewrites that failed for lack of room (`wrew`).
     pub failed_rewrites: Count,
     /// Bytes received without being copied through the process (`h1_spliced_bytes_in`).
     pub spliced_in: Count,
     /// Bytes sent without being copied through the process (`h1_spliced_bytes_out`).
     pub spliced_out: Count,
-    /// Errors inside the proxy (`eint`).
+    /// Internal errors (`eint`).
     pub internal_errors: Count,
     /// HTTP responses by class (`hrsp_*`).
     pub responses: Responses,
 }
 
-/// What is counted of HTTP/2 (`h2_*`), towards clients by frontends, towards servers by backends.
+/// HTTP/2 counters (`h2_*`), towards clients in frontends, towards servers in backends.
 #[derive(Debug, Default)]
 pub struct Multiplexed {
     /// HEADERS frames received.
@@ -65,60 +64,60 @@ pub struct Multiplexed {
     pub resets: Count,
     /// GOAWAY frames received.
     pub goaways: Count,
-    /// Breaches of the protocol that ended a connection.
+    /// Protocol violations that ended a connection.
     pub connection_errors: Count,
-    /// Breaches of the protocol that ended a stream.
+    /// Protocol violations that ended a stream.
     pub stream_errors: Count,
-    /// RST_STREAM frames sent for a breach.
+    /// RST_STREAM frames sent for a protocol violation.
     pub resets_answered: Count,
-    /// GOAWAY frames sent for a breach.
+    /// GOAWAY frames sent for a protocol violation.
     pub goaways_answered: Count,
-    /// Connections now.
+    /// Current number of connections.
     pub connections: Gauge,
-    /// Connections in all.
+    /// Total number of connections.
     pub connections_total: Count,
-    /// Streams now.
+    /// Current number of streams.
     pub streams: Gauge,
-    /// Streams in all.
+    /// Total number of streams.
     pub streams_total: Count,
 }
 
-/// What is counted of compressed responses.
+/// Compression counters.
 #[derive(Debug, Default)]
 pub struct Compressed {
-    /// Bytes that were compressed (`comp_in`).
+    /// Input bytes (`comp_in`).
     pub taken: Count,
-    /// What came of them (`comp_out`).
+    /// Output bytes (`comp_out`).
     pub given: Count,
-    /// Bytes that were not, for the limits of the process (`comp_byp`).
+    /// Bytes not compressed because of the process limits (`comp_byp`).
     pub passed_by: Count,
-    /// Responses that were (`comp_rsp`).
+    /// Compressed responses (`comp_rsp`).
     pub responses: Count,
 }
 
-/// What is counted of caches.
+/// Cache counters.
 #[derive(Debug, Default)]
 pub struct Cached {
-    /// Requests that were looked up (`cache_lookups`).
+    /// Lookups (`cache_lookups`).
     pub lookups: Count,
-    /// Those that were found (`cache_hits`).
+    /// Hits (`cache_hits`).
     pub hits: Count,
-    /// Those for which hints were sent (`cache_hint_hits`).
+    /// Hits for which hints were sent (`cache_hint_hits`).
     pub hint_hits: Count,
 }
 
 /// One worker's counters of a frontend.
 #[derive(Debug, Default)]
 pub struct FrontendCounters {
-    /// What every proxy counts.
+    /// The common counters.
     pub traffic: Traffic,
-    /// What it counts of HTTP/2.
+    /// HTTP/2 counters.
     pub h2: Multiplexed,
     /// Log lines of its streams (`%lc`).
     pub log_lines: Count,
-    /// Connections in all (`conn_tot`).
+    /// Total number of connections (`conn_tot`).
     pub connections_total: Count,
-    /// Connections a second (`conn_rate`).
+    /// Connections per second (`conn_rate`).
     pub connection_rate: Rate,
     /// Connections refused by `tcp-request connection` rules (`dcon`).
     pub denied_connections: Count,
@@ -126,33 +125,33 @@ pub struct FrontendCounters {
     pub denied_sessions: Count,
     /// Bytes without a server (`reqbout`, `resbin`).
     pub unrelayed: Unrelayed,
-    /// Sessions in TCP mode that rules made HTTP/1 sessions (`h1sess`).
+    /// TCP sessions that rules upgraded to HTTP/1 (`h1sess`).
     pub switched: Count,
-    /// HTTP requests in all (`req_tot`).
+    /// Total number of HTTP requests (`req_tot`).
     pub requests_total: Count,
-    /// HTTP requests a second (`req_rate`, `req_rate_max`).
+    /// HTTP requests per second (`req_rate`, `req_rate_max`).
     pub request_rate: Rate,
-    /// Requests that rules or services answered (`intercepted`).
+    /// Requests answered by rules or services (`intercepted`).
     pub intercepted: Count,
-    /// Responses that were compressed.
+    /// Compression counters.
     pub compression: Compressed,
-    /// Requests that caches were asked about.
+    /// Cache counters.
     pub cached: Cached,
 }
 
-/// Bytes between clients and this process that no server received or sent.
+/// Bytes between clients and this process that did not come from or go to a server.
 #[derive(Debug, Default)]
 pub struct Unrelayed {
-    /// Those received.
+    /// Bytes received.
     pub bytes_in: Count,
-    /// Those sent.
+    /// Bytes sent.
     pub bytes_out: Count,
 }
 
 /// One worker's counters of a listener.
 #[derive(Debug, Default)]
 pub struct ListenerCounters {
-    /// What every proxy counts.
+    /// The common counters.
     pub traffic: Traffic,
     /// Connections refused by rules.
     pub denied_connections: Count,
@@ -162,17 +161,16 @@ pub struct ListenerCounters {
     pub unrelayed: Unrelayed,
 }
 
-/// One worker's counters of a backend or a server: the two have the same columns.
+/// One worker's counters of a backend or a server, which have the same columns.
 #[derive(Debug, Default)]
 pub struct BackendCounters {
-    /// What every proxy counts; for servers `sessions` counts those being served that are counted
-    /// apart.
+    /// The common counters; for servers, `sessions` only counts requests in progress that are counted separately.
     pub traffic: Traffic,
-    /// What a backend counts of HTTP/2.
+    /// HTTP/2 counters.
     pub h2: Multiplexed,
-    /// HTTP requests in all (`req_tot`).
+    /// Total number of HTTP requests (`req_tot`).
     pub requests_total: Count,
-    /// HTTP requests a second (`req_rate`).
+    /// HTTP requests per second (`req_rate`).
     pub request_rate: Rate,
     /// Connection errors (`econ`).
     pub connection_errors: Count,
@@ -186,50 +184,49 @@ pub struct BackendCounters {
     pub client_aborts: Count,
     /// Transfers that the server aborted (`srv_abrt`).
     pub server_aborts: Count,
-    /// Times a server was chosen (`lbtot`).
+    /// How often a server was chosen (`lbtot`).
     pub chosen: Count,
-    /// Responses that were compressed.
+    /// Compression counters.
     pub compression: Compressed,
-    /// Requests that caches were asked about.
+    /// Cache counters.
     pub cached: Cached,
     /// Connections opened (`connect`).
     pub connects: Count,
     /// Connections reused (`reuse`).
     pub reuses: Count,
-    /// Places of a server's `maxconn` that the worker keeps for its next requests.
+    /// Slots of a server's `maxconn` that the worker keeps for its next requests.
     pub places: LimitPlaces,
-    /// Idle connections now, of this worker (`srv_icur`).
+    /// This worker's current idle connections (`srv_icur`).
     pub idle: Gauge,
-    /// Those of them that served no second request yet (`idle_conn_cur`): who reuses one risks that
-    /// it does not survive.
+    /// Those without a second request yet (`idle_conn_cur`): reuse is riskier, since they may not survive.
     pub idle_unproven: Gauge,
-    /// Connections that the worker expects to be needed at once (`need_conn_est`); all expect as
-    /// many of the server.
+    /// Number of concurrent connections that the worker expects to need (`need_conn_est`); all workers expect the same for the
+    /// server.
     pub needed: Latest,
     /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
     pub times: AverageTimes,
 }
 
-/// Places of a limit that a worker keeps. It alone adds and takes them one by one; others take all
-/// at once when they find none.
+/// Slots of a limit that a worker keeps. Only the worker adds and takes them one by one; others take all of them at once when they
+/// find no other slot.
 #[derive(Debug, Default)]
 pub struct LimitPlaces(AtomicU32);
 
 impl LimitPlaces {
-    /// Takes one, if there is one.
+    /// Takes a slot, if there is one.
     #[inline]
     pub fn take(&self) -> bool {
-        // Mostly there is either none or nobody else.
+        // Usually there is none, or no contention.
         self.0.load(Relaxed) > 0 && self.0.fetch_update(Relaxed, Relaxed, |kept| kept.checked_sub(1)).is_ok()
     }
 
-    /// Keeps one more.
+    /// Keeps one more slot.
     #[inline]
     pub fn keep(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Takes all that there are.
+    /// Takes all slots.
     pub fn take_all(&self) -> u32 {
         if self.0.load(Relaxed) == 0 { 0 } else { self.0.swap(0, Relaxed) }
     }
@@ -238,15 +235,15 @@ impl LimitPlaces {
 /// One worker's counters of a server.
 pub type ServerCounters = BackendCounters;
 
-/// Sliding sums over the last 1,024 requests, as HAProxy's averages are made: each new value takes
-/// the place of one 1,024th of the sum. Milliseconds.
+/// Sliding sums over the last 1,024 requests, computed like HAProxy's averages: each new value replaces one 1,024th of the sum.
+/// Milliseconds.
 #[derive(Debug, Default)]
 pub struct AverageTimes {
     queue: SlidingSum,
     connect: SlidingSum,
     response: SlidingSum,
     total: SlidingSum,
-    /// The highest of each: queue, connect, response, total (`qtime_max` …).
+    /// The maximum of each: queue, connect, response, total (`qtime_max` …).
     pub max: [Count; 4],
 }
 
@@ -262,19 +259,18 @@ impl AverageTimes {
         }
     }
 
-    /// The averages: queue, connect, response, total, in ms; zeros before the first request.
+    /// Returns the averages: queue, connect, response, total, in ms; zeros before the first request.
     pub fn averages(&self) -> [u64; 4] {
         [&self.queue, &self.connect, &self.response, &self.total].map(SlidingSum::average)
     }
 }
 
-/// All numbers of an object's counters that only grow, in an order of their own: they are cleared,
-/// and told to other processes.
+/// All monotonic counters of an object, in a fixed order, used to reset them and to share them with other processes.
 pub trait Totals {
-    /// Adds them to `all`.
+    /// Appends them to `all`.
     fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>);
 
-    /// All of them.
+    /// Returns all of them.
     fn totals(&self) -> Vec<&Count> {
         let mut all = Vec::with_capacity(64);
         self.add_to(&mut all);
@@ -378,12 +374,12 @@ impl Totals for BackendCounters {
     }
 }
 
-/// Resets one object's counters: highest values only, or everything that is not a present state.
+/// Resets one object's counters: highest values only, or everything except gauges.
 pub(crate) trait Clear {
     fn clear(&self, all: bool);
 }
 
-/// Begins what only grows anew.
+/// Resets the monotonic counters.
 fn clear_totals(counters: &impl Totals) {
     counters.totals().into_iter().for_each(Count::clear);
 }
@@ -427,12 +423,12 @@ impl Clear for BackendCounters {
     }
 }
 
-/// Clears what all workers counted.
+/// Resets the counters of all workers.
 pub(crate) fn clear_shards<T: Clear>(shards: &Sharded<T>, all: bool) {
     shards.all().for_each(|shard| shard.clear(all));
 }
 
-/// How many values a sliding sum holds.
+/// The number of values in a sliding sum.
 const WINDOW: u64 = 1024;
 
 #[derive(Debug, Default)]
@@ -466,12 +462,12 @@ pub fn total<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.all().map(of).sum()
 }
 
-/// The same with what other processes counted, where they share their counters: what is shown.
+/// The same, including other processes that share their counters: the value to show.
 pub fn total_of_all<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.with_others().map(of).sum()
 }
 
-/// Sums a signed value over all workers; what remains below zero is an instant's race.
+/// Sums a signed value over all workers; a negative sum is a momentary race.
 pub fn current<T>(shards: &Sharded<T>, of: impl Fn(&T) -> i64) -> u64 {
     shards.all().map(of).sum::<i64>().max(0) as u64
 }
@@ -490,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn clearing_all_clears_what_compression_and_caches_counted() {
+    fn clearing_all_resets_compression_and_cache_counters() {
         let (frontend, backend) = (FrontendCounters::default(), BackendCounters::default());
         let counts = || {
             let sides = [(&frontend.compression, &frontend.cached), (&backend.compression, &backend.cached)];
@@ -508,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_time_follows_the_last_thousand_requests() {
+    fn average_times_follow_the_last_thousand_requests() {
         let times = AverageTimes::default();
         for _ in 0..2000 {
             times.add([0, 1, 10, 10]);

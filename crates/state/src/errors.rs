@@ -1,7 +1,6 @@
 //! The last malformed request and response of each proxy, for `show errors`.
 //!
-//! Written by `proxy` when a message breaks the rules (or broke them and was let pass), read by
-//! `control`.
+//! Written by `proxy` for a message that violates the protocol, tolerated or not; read by `control`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,11 +11,11 @@ use base::clock::WallTime;
 /// A captured message.
 #[derive(Debug, Clone, Default)]
 pub struct Captured {
-    /// When.
+    /// The time of the capture.
     pub when: WallTime,
-    /// Number of this event since the start.
+    /// The number of this event since the start.
     pub event: u64,
-    /// What was wrong, in a few words.
+    /// A short description of the error.
     pub reason: &'static str,
     /// The frontend: name and id.
     pub frontend: (Box<str>, u32),
@@ -26,19 +25,19 @@ pub struct Captured {
     pub server: Option<(Box<str>, u32)>,
     /// The client.
     pub source: Option<SocketAddr>,
-    /// Number of the stream.
+    /// The number of the stream.
     pub session: u64,
-    /// Bytes that were dropped from the front of the buffer before.
+    /// Number of bytes dropped before the start of the buffer.
     pub offset: u64,
     /// The offending byte within `bytes`.
     pub position: usize,
-    /// What was in the buffer.
+    /// The content of the buffer.
     pub bytes: Vec<u8>,
-    /// Whether the message was accepted all the same.
+    /// Whether the message was accepted anyway.
     pub accepted: bool,
 }
 
-/// Both of a proxy: request, response.
+/// The last request and response of a proxy.
 pub type Pair = (Option<Captured>, Option<Captured>);
 
 /// The captures of all proxies.
@@ -55,11 +54,11 @@ struct ErrorsInner {
 
 impl Errors {
     fn with<R>(&self, use_it: impl FnOnce(&mut ErrorsInner) -> R) -> R {
-        // Every change below is whole, so a panic elsewhere leaves nothing half done.
+        // Changes are atomic, so the state is valid even if the lock is poisoned.
         use_it(&mut self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Keeps `captured` as the last of proxy `id`; numbers it.
+    /// Keeps `captured` as the last message of proxy `id`, and numbers it.
     pub fn capture(&self, id: u32, response: bool, mut captured: Captured) {
         self.with(|inner| {
             captured.event = inner.events;
@@ -69,12 +68,12 @@ impl Errors {
         });
     }
 
-    /// How many were captured since the start.
+    /// Returns the number of captures since the start.
     pub fn total(&self) -> u64 {
         self.with(|inner| inner.events)
     }
 
-    /// The captures of one proxy.
+    /// Returns the captures of one proxy.
     pub fn of(&self, id: u32) -> Pair {
         self.with(|inner| inner.proxies.get(&id).cloned().unwrap_or_default())
     }

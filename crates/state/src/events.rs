@@ -1,8 +1,7 @@
-//! What happens to servers, and to certificates that are ordered, told to whoever subscribed: scripts
-//! (`core.event_sub`).
+//! Events of servers and of ordered certificates, delivered to subscribed scripts (`core.event_sub`).
 //!
-//! Who changes a server's state calls this. Where nobody subscribed that costs a look at one word.
-//! A subscriber takes an event on the thread where it happened, and must not wait there.
+//! Called by the code that changes a server's state. Without subscribers this costs a test of one word. A subscriber receives an
+//! event on the thread where it occurred, and must not block there.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -12,7 +11,7 @@ use base::clock::WallTime;
 use crate::server::{Admin, Operational};
 use crate::{Proxy, Server};
 
-/// What may happen. Sets of kinds are sums of their numbers.
+/// The kinds of events. A set of kinds is the sum of their values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ServerEventKind {
@@ -26,60 +25,60 @@ pub enum ServerEventKind {
     Up = 8,
     /// Its state changed.
     State = 16,
-    /// What an administrator says of it changed.
+    /// Its administrative state changed.
     Admin = 32,
-    /// A check came to another result than the one before.
+    /// The result of a check changed.
     Check = 64,
-    /// A record of DNS is to be set for an order of a certificate.
+    /// A DNS record must be set for an order.
     Deploy = 128,
     /// A new certificate is in use.
     Certified = 256,
 }
 
-/// All kinds that tell of a change of state.
+/// All kinds related to the operational state.
 const OF_STATE: u32 =
     ServerEventKind::State as u32 | ServerEventKind::Up as u32 | ServerEventKind::Down as u32;
 
-/// Something that happened to a server.
+/// An event of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerEvent {
-    /// What.
+    /// The kind.
     pub kind: ServerEventKind,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub at: i64,
     /// The server's name.
     pub server: Box<str>,
-    /// Its number within its backend.
+    /// The server's id within its backend.
     pub id: u32,
-    /// Tells it from others of its name and number before it.
+    /// Distinguishes it from earlier servers with its name and id.
     pub revision: u32,
     /// Its backend's name.
     pub proxy: Box<str>,
-    /// Its backend's number.
+    /// Its backend's id.
     pub proxy_id: u32,
-    /// What belongs to this kind.
+    /// The data specific to the kind.
     pub about: About,
 }
 
-/// Something that happened to a certificate that is ordered.
+/// An event of an ordered certificate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OrderEvent {
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub at: i64,
     /// The certificate's name.
     pub certificate: Box<str>,
-    /// The record that is to be set, where it is about one.
+    /// The DNS record to set, if the event is about one.
     pub record: Option<Record>,
 }
 
-/// A record of DNS that an authority looks for.
+/// A DNS record that a CA checks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// The name that is to be shown to be one's own.
+    /// The domain to be validated.
     pub domain: Box<str>,
-    /// The thumbprint of the account's key.
+    /// The thumbprint of the account key.
     pub thumbprint: Box<str>,
-    /// What the record says.
+    /// The content of the record.
     pub text: Box<str>,
     /// `provider-name` of the section.
     pub provider: Option<Box<str>>,
@@ -87,10 +86,10 @@ pub struct Record {
     pub vars: Option<Box<str>>,
 }
 
-/// What is told of a kind of event.
+/// The data specific to a kind of event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum About {
-    /// Nothing more.
+    /// None.
     Nothing,
     /// [`ServerEventKind::State`].
     State(StateChange),
@@ -100,66 +99,66 @@ pub enum About {
     Check(Checked),
 }
 
-/// A change of state.
+/// A change of the operational state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateChange {
     /// Why.
     pub cause: StateCause,
-    /// Before.
+    /// The previous state.
     pub old: Operational,
-    /// Since.
+    /// The new state.
     pub new: Operational,
-    /// Requests that waited and may go elsewhere now.
+    /// Queued requests that may go elsewhere now.
     pub requeued: u32,
 }
 
 /// Why a server's state changed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StateCause {
-    /// What an administrator says of it did, in these words.
+    /// An administrative change, with this message.
     Admin(String),
-    /// A check did.
+    /// A check.
     Check(Checked),
-    /// Something else did, in these words.
+    /// Another cause, with this message.
     Other(String),
 }
 
-/// A change of what an administrator says of a server.
+/// A change of a server's administrative state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdminChange {
-    /// Why, in words; empty for none.
+    /// The cause as text; empty for none.
     pub cause: String,
-    /// Before.
+    /// The previous state.
     pub old: Admin,
-    /// Since.
+    /// The new state.
     pub new: Admin,
-    /// Requests that waited and may go elsewhere now.
+    /// Queued requests that may go elsewhere now.
     pub requeued: u32,
 }
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// Whether it is what the agent said.
+    /// Whether it comes from the agent.
     pub by_agent: bool,
     /// Its status (`L4OK`, `L7STS` …).
     pub status: &'static str,
-    /// What that means, for people.
+    /// The meaning of the status, as text.
     pub meaning: &'static str,
     /// Whether it is a success.
     pub is_success: bool,
-    /// Whether the server says that it is about to stop.
+    /// Whether the server announces that it is about to stop.
     pub is_conditional: bool,
-    /// How long it took, in ms; `None` where that was not measured.
+    /// How long it took, in ms; `None` if it was not measured.
     pub duration_ms: Option<u64>,
     /// The layer's code, if any.
     pub code: Option<i32>,
-    /// The level now, and what it takes to come up and to go down.
+    /// The current level, and the number of checks needed to come up and to go down.
     pub level: (u32, u32, u32),
 }
 
 impl Checked {
-    /// The last result of a server's checks, or of its agent.
+    /// Returns the last result of a server's checks, or of its agent.
     pub fn last(server: &Server, by_agent: bool) -> Self {
         let health = if by_agent { &server.agent } else { &server.health };
         let last = health.last.load();
@@ -178,22 +177,22 @@ impl Checked {
     }
 }
 
-/// Who is told.
+/// A receiver of events.
 pub trait Subscriber: Send + Sync {
-    /// Takes an event of a server.
+    /// Receives an event of a server.
     fn take(&self, event: &Arc<ServerEvent>);
-    /// Takes an event of an order.
+    /// Receives an event of an order.
     fn take_order(&self, event: &Arc<OrderEvent>);
 }
 
 struct Subscription {
     kinds: u32,
-    /// Of this server alone.
+    /// Restricts the subscription to this server.
     server: Option<Weak<Server>>,
     who: Weak<dyn Subscriber>,
 }
 
-/// The kinds that anybody wants. Written under the lock of the list.
+/// The kinds with subscribers. Written under the list's lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
 static ALL: Mutex<Vec<Subscription>> = Mutex::new(Vec::new());
@@ -202,21 +201,21 @@ fn all() -> MutexGuard<'static, Vec<Subscription>> {
     ALL.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Has `who` told of these kinds, of all servers or of one, as long as it lives.
+/// Subscribes `who` to these kinds, for all servers or for one, as long as it lives.
 pub fn subscribe(kinds: u32, server: Option<&Arc<Server>>, who: &Arc<dyn Subscriber>) {
     let mut all = all();
     all.push(Subscription { kinds, server: server.map(Arc::downgrade), who: Arc::downgrade(who) });
     note_wanted(&mut all);
 }
 
-/// Has `who` told of nothing any more.
+/// Cancels all subscriptions of `who`.
 pub fn unsubscribe(who: &Arc<dyn Subscriber>) {
     let mut all = all();
     all.retain(|own| !std::ptr::addr_eq(own.who.as_ptr(), Arc::as_ptr(who)));
     note_wanted(&mut all);
 }
 
-/// Leaves out who is gone.
+/// Removes dropped subscribers, and updates the wanted kinds.
 fn note_wanted(all: &mut Vec<Subscription>) {
     all.retain(|own| own.who.strong_count() > 0);
     WANTED.store(all.iter().fold(0, |kinds, own| kinds | own.kinds), Relaxed);
@@ -251,7 +250,7 @@ fn publish(proxy: &Proxy, server: &Server, kind: ServerEventKind, about: About) 
     who.iter().for_each(|who| who.take(&event));
 }
 
-/// Something happened to a certificate that is ordered: a record is to be set, or it is new.
+/// Reports an event of an ordered certificate: a record must be set, or it is new.
 pub fn ordered(certificate: &str, record: impl FnOnce() -> Option<Record>) {
     if !are_wanted(ServerEventKind::Deploy as u32 | ServerEventKind::Certified as u32) {
         return;
@@ -265,27 +264,26 @@ pub fn ordered(certificate: &str, record: impl FnOnce() -> Option<Record>) {
     who.iter().for_each(|who| who.take_order(&event));
 }
 
-/// The state of a server as events tell it: one in maintenance is down.
+/// Returns a server's state as shown in events: in maintenance it is down.
 pub fn shown(server: &Server) -> Operational {
     if server.admin().in_maintenance() { Operational::Stopped } else { server.operational() }
 }
 
-/// A server was added to a backend.
+/// Reports that a server was added to a backend.
 pub fn added(proxy: &Proxy, server: &Server) {
     if are_wanted(ServerEventKind::Added as u32) {
         publish(proxy, server, ServerEventKind::Added, About::Nothing);
     }
 }
 
-/// A server was removed from a backend.
+/// Reports that a server was removed from a backend.
 pub fn removed(proxy: &Proxy, server: &Server) {
     if are_wanted(ServerEventKind::Removed as u32) {
         publish(proxy, server, ServerEventKind::Removed, About::Nothing);
     }
 }
 
-/// A server's state may have changed: it was `old`, as [shown]. `requeued` requests waited for it
-/// then.
+/// Reports that a server's state may have changed from `old`, as returned by [shown]. `requeued` requests were queued for it.
 pub fn moved(
     proxy: &Proxy,
     server: &Server,
@@ -312,8 +310,7 @@ pub fn moved(
     }
 }
 
-/// What an administrator says of a server changed from `old`. `requeued` requests waited for it
-/// then.
+/// Reports that a server's administrative state changed from `old`. `requeued` requests were queued for it.
 pub fn administered(proxy: &Proxy, server: &Server, old: Admin, requeued: u32, cause: &str) {
     if are_wanted(ServerEventKind::Admin as u32) {
         let change = AdminChange { cause: cause.to_owned(), old, new: server.admin(), requeued };
@@ -321,7 +318,7 @@ pub fn administered(proxy: &Proxy, server: &Server, old: Admin, requeued: u32, c
     }
 }
 
-/// A check of a server, or of its agent, came to another result than the one before.
+/// Reports that the result of a server's check, or its agent, has changed.
 pub fn checked(proxy: &Proxy, server: &Server, by_agent: bool) {
     if are_wanted(ServerEventKind::Check as u32) {
         publish(proxy, server, ServerEventKind::Check, About::Check(Checked::last(server, by_agent)));
@@ -344,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_hears_of_the_servers_and_kinds_that_it_asked_for_until_it_leaves() {
+    fn subscribers_get_the_requested_events_until_they_unsubscribe() {
         let (proxy, one, other) = transition::tests::two_servers();
         let heard = Arc::new(Heard(Mutex::default()));
         let who: Arc<dyn Subscriber> = heard.clone();

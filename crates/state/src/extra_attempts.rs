@@ -1,8 +1,7 @@
-//! Attempts beyond the first of a backend's requests: retries and hedges, as far as `retry-budget`
-//! limits them or `hedge` makes them.
+//! Attempts beyond the first of a backend's requests: retries limited by `retry-budget`, and hedges made by `hedge`.
 //!
-//! Nothing is decided here: `balance::budget` and `balance::hedge` do. Request tasks write, and none
-//! of it unless a backend has one of the two; the runtime socket reads.
+//! This module only holds the state: `balance::budget` and `balance::hedge` decide. Written by request tasks, and only if a backend
+//! uses one of the two; read by the runtime socket.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -13,20 +12,20 @@ use runtime::{Count, Sharded};
 use crate::counters::{self, BackendCounters, Clear};
 use crate::histogram::{Histogram, Spread};
 
-/// What one worker counts.
+/// One worker's counters.
 #[derive(Debug, Default)]
 pub struct ExtraCounters {
     /// Retries within the budget.
     pub retries: Count,
-    /// Retries that the budget refused.
+    /// Retries rejected by the budget.
     pub retries_refused: Count,
     /// Hedges made.
     pub hedges: Count,
-    /// Hedges whose answer came first.
+    /// Hedges that were answered first.
     pub hedges_won: Count,
-    /// Hedges that the share of `hedge` refused.
+    /// Hedges rejected by the share of `hedge`.
     pub hedges_refused: Count,
-    /// Hedges that the budget refused.
+    /// Hedges rejected by the budget.
     pub hedges_over_budget: Count,
     /// Hedges for which no other server had room.
     pub hedges_without_server: Count,
@@ -35,7 +34,7 @@ pub struct ExtraCounters {
 }
 
 impl Clear for ExtraCounters {
-    /// The times stay: `hedge` goes by them.
+    /// The times are kept, because `hedge` depends on them.
     fn clear(&self, all: bool) {
         if all {
             let counts = [
@@ -52,36 +51,35 @@ impl Clear for ExtraCounters {
     }
 }
 
-/// What is known of a backend's.
+/// A backend's extra attempts.
 #[derive(Debug, Default)]
 pub struct ExtraAttempts {
-    /// What workers count.
+    /// The workers' counters.
     pub counters: Sharded<ExtraCounters>,
-    /// Extra attempts being made. Written when one begins and when its request ends.
+    /// The number of current extra attempts. Written when one begins and when its request ends.
     pub in_flight: AtomicU32,
-    /// Those that began within the last second.
+    /// Those started within the last second.
     pub recent: Window,
-    /// When `hedge` waits, and what it may do. Locked by who is about to hedge, who does without
-    /// where another has it.
+    /// When `hedge` waits, and how many hedges it may make. Locked by a request about to hedge; if the lock is taken, it does not
+    /// hedge.
     pub pace: Mutex<Pace>,
-    /// How long to wait before a hedge, in µs; 0 while too little is known. Written by who worked it
-    /// out last.
+    /// The delay before a hedge, in µs; 0 while there is too little data. Written by the request that computes it.
     pub delay_us: AtomicU64,
-    /// When that is to be worked out again, in ms of the monotonic clock. Written by who does it.
+    /// When the delay is to be computed again, in ms of the monotonic clock. Written by the request that does it.
     pub due_ms: AtomicU64,
 }
 
-/// How much a backend has to do.
+/// A backend's load.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BackendLoad {
-    /// Requests that it serves now.
+    /// Requests being served.
     pub live: u64,
-    /// Requests that came within the last second.
+    /// Requests received within the last second.
     pub recent: u64,
 }
 
 impl BackendLoad {
-    /// That of a backend with these counters at `now_ms`.
+    /// Returns the load of a backend with these counters at `now_ms`.
     pub fn of(counters: &Sharded<BackendCounters>, now_ms: u64) -> Self {
         Self {
             live: counters::current(counters, |own| own.traffic.sessions.get()),
@@ -90,28 +88,28 @@ impl BackendLoad {
     }
 }
 
-/// What `hedge` goes by.
+/// The data for `hedge`.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// Recent times, older ones faded.
+    /// Recent times, with older ones faded.
     pub recent: Histogram,
-    /// All times when they were last looked at.
+    /// All times at the last update.
     pub before: Histogram,
-    /// Hedges that may be made, in hundredths.
+    /// Number of hedges allowed, in hundredths.
     pub allowance: u64,
-    /// Requests when that was last filled up.
+    /// The number of requests when the allowance was last refilled.
     pub requests: u64,
 }
 
-/// The second, and the events of it and of the one before.
+/// The current second, and the number of events in it and in the previous one.
 #[derive(Debug, Default)]
 pub struct Window(AtomicU64);
 
-/// The largest count that a [`Window`] has.
+/// The maximum count of a [`Window`].
 const MOST: u64 = (1 << 20) - 1;
 
 impl Window {
-    /// The second of `now_ms`, the events of the one before, and its own so far.
+    /// Returns the second of `now_ms`, the events of the previous one, and its own so far.
     fn unpack(word: u64, now_ms: u64) -> (u64, u64, u64) {
         let second = (now_ms / 1000) & 0xff_ffff;
         let (then, previous, current) = (word >> 40, (word >> 20) & MOST, word & MOST);
@@ -122,8 +120,8 @@ impl Window {
         }
     }
 
-    /// Events within the second that ends at `now_ms`: those of the running second, and of the one
-    /// before the share that still lies within.
+    /// Returns the events within the second that ends at `now_ms`: those of the current second, and of the previous one the
+    /// proportional share.
     pub fn count(&self, now_ms: u64) -> u64 {
         let (_, previous, current) = Self::unpack(self.0.load(Relaxed), now_ms);
         Self::within(previous, current, now_ms)
@@ -133,7 +131,7 @@ impl Window {
         current + (previous * (1000 - now_ms % 1000)).div_ceil(1000)
     }
 
-    /// Counts one more at `now_ms`, unless there were `limit` or more.
+    /// Counts one more event at `now_ms`, unless there were `limit` or more.
     pub fn take(&self, now_ms: u64, limit: u64) -> bool {
         note_write();
         let taken = self.0.fetch_update(Relaxed, Relaxed, |word| {
@@ -146,12 +144,12 @@ impl Window {
 }
 
 impl ExtraAttempts {
-    /// The sum of what workers count.
+    /// Sums a counter over all workers.
     pub fn sum(&self, of: impl Fn(&ExtraCounters) -> &Count) -> u64 {
         counters::total(&self.counters, |own| of(own).get())
     }
 
-    /// An extra attempt is over.
+    /// Ends an extra attempt.
     pub fn end(&self) {
         self.in_flight.sub(1);
     }
@@ -172,8 +170,7 @@ mod tests {
                 taken.push(now);
             }
         }
-        // Of the second before, those count that would lie in the window if they had come evenly:
-        // twice as many is the most that any second has.
+        // Events of the previous second count as if evenly distributed, so any one-second window has at most twice the limit.
         for (at, first) in taken.iter().enumerate() {
             let within = taken[at..].iter().take_while(|now| **now < first + 1000).count();
             assert!(within <= 200, "{within}");

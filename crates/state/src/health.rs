@@ -1,55 +1,53 @@
-//! What health checks and agents keep of a server, and what real traffic asks of them (`observe`).
+//! A server's health state from checks and agents, and requests from real traffic to the checks (`observe`).
 //!
-//! Written by the checking task and by the runtime socket; read by the statistics. Part of
-//! [`crate::Server`].
+//! Written by the checking task and by the runtime socket; read by the statistics. Part of [`crate::Server`].
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-/// What health checks keep of a server (`check_status`, `check_code`, `check_duration`, …).
+/// A server's health check state (`check_status`, `check_code`, `check_duration`, …).
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Successes and failures counted towards `rise` and `fall`: 0 to rise + fall - 1, up from
-    /// `rise` on.
+    /// The counter for `rise` and `fall`: 0 to rise + fall - 1, up from `rise` on.
     pub level: AtomicU32,
     /// Checks needed to come up.
     pub rise: AtomicU32,
     /// Failures needed to go down.
     pub fall: AtomicU32,
-    /// Failed checks in all (`chkfail`).
+    /// Total number of failed checks (`chkfail`).
     pub failed: AtomicU32,
-    /// Whether errors of real traffic are counted (`observe`). Set by the configuration.
+    /// Whether errors in real traffic are counted (`observe`). Set by the configuration.
     pub observes: AtomicBool,
-    /// How often `error-limit` errors in a row were seen on it (`hanafail`).
+    /// How often `error-limit` consecutive errors occurred (`hanafail`).
     pub observed: AtomicU32,
-    /// A check is under way (`* ` before the status).
+    /// Whether a check is in progress (`* ` before the status).
     pub running: AtomicBool,
-    /// Checks exist in the configuration, so that `enable health` may turn them on.
+    /// Whether checks are configured, so that `enable health` may turn them on.
     pub configured: AtomicBool,
-    /// Where the check or agent is asked: `addr` or `agent-addr` of the configuration, or as the
-    /// runtime socket set it; `None` for the server's own address.
+    /// The address for checks or the agent: `addr` or `agent-addr` from the configuration, or as set by the runtime socket; `None`
+    /// for the server's own address.
     pub address: ArcSwapOption<IpAddr>,
-    /// The port where it is asked, from the same sources; 0 for the server's own.
+    /// The port, from the same sources; 0 for the server's own.
     pub port: AtomicU32,
-    /// What an agent is told first (`agent-send`), from the same sources.
+    /// The text to send to an agent first (`agent-send`), from the same sources.
     pub send: ArcSwapOption<Box<[u8]>>,
-    /// Errors in a row seen on real traffic (`observe`).
+    /// Consecutive errors in real traffic (`observe`).
     pub errors: AtomicU32,
-    /// `init-state`: the level that a server begins with, and has again when it leaves maintenance;
-    /// 0 for none, else one more than the level. Written when the checks start.
+    /// `init-state`: the initial level, which is also used after maintenance; 0 for none, otherwise one more than the level.
+    /// Written when the checks start.
     initial: AtomicU32,
-    /// What was last seen on real traffic: a number of [`Trouble`].
+    /// The last error in real traffic, as a number of [`Trouble`].
     trouble: AtomicU8,
-    /// What the traffic asks of the checks; see [`Health::demand`].
+    /// The pending demand of the traffic; see [`Health::demand`].
     demand: AtomicU8,
     waiting: std::sync::Mutex<Option<std::task::Waker>>,
-    /// The last result as the statistics show it (`L4OK`, `L7STS` …), and its explanation.
+    /// The last result as shown in the statistics (`L4OK`, `L7STS` …), and its explanation.
     pub last: ArcSwap<CheckResult>,
 }
 
-/// What real traffic asks of a server's checks (`on-error`).
+/// A demand of real traffic to a server's checks (`on-error`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Demand {
@@ -57,16 +55,16 @@ pub enum Demand {
     FastInter = 1,
     /// Count a failed check.
     FailCheck = 2,
-    /// Count failed checks until one is left.
+    /// Count failed checks until the server is one failure from going down.
     SuddenDeath = 3,
     /// Mark the server down.
     MarkDown = 4,
-    /// The server was removed: end.
+    /// The server was removed: end the checks.
     End = 5,
 }
 
 impl Health {
-    /// Asks the checking task, on whatever worker it is, to do something now.
+    /// Makes the checking task, on any worker, do something now.
     pub fn demand(&self, demand: Demand) {
         self.demand.store(demand as u8, Relaxed);
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -75,7 +73,7 @@ impl Health {
         }
     }
 
-    /// Ready with what was asked; otherwise the checking task is woken then.
+    /// Ready with the pending demand; otherwise the checking task is woken for the next one.
     pub fn poll_demand(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<Demand> {
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let demand = match self.demand.swap(0, Relaxed) {
@@ -92,8 +90,8 @@ impl Health {
         std::task::Poll::Ready(demand)
     }
 
-    /// Ready once the checks are to end; everything else that is asked stays for
-    /// [`Health::poll_demand`]. The checking task is woken whatever is asked.
+    /// Ready once the checks must end; other demands are left for [`Health::poll_demand`]. The checking task is woken by any
+    /// demand.
     pub fn poll_end(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.demand.load(Relaxed) == Demand::End as u8 {
@@ -103,22 +101,22 @@ impl Health {
         std::task::Poll::Pending
     }
 
-    /// Sets the level of `init-state`; `None` where it is not said.
+    /// Sets the level of `init-state`; `None` if it is not configured.
     pub fn set_initial(&self, level: Option<u32>) {
         self.initial.store(level.map_or(0, |level| level + 1), Relaxed);
     }
 
-    /// The level of `init-state`; `None` where it is not said.
+    /// Returns the level of `init-state`; `None` if it is not configured.
     pub fn initial(&self) -> Option<u32> {
         self.initial.load(Relaxed).checked_sub(1)
     }
 
-    /// Tells of one exchange or connection (`observe`): a success ends a run of errors, the error
-    /// that makes `limit` in a row asks for `action`.
+    /// Records the outcome of an exchange or connection (`observe`): a success resets the error count, the `limit`-th consecutive
+    /// error demands `action`.
     #[inline]
     pub fn observe(&self, seen: Result<(), Trouble>, limit: u32, action: Demand) {
         let Err(trouble) = seen else {
-            // Read first: nearly always zero, and then the line stays shared.
+            // Read first: it is nearly always zero, and then the cache line stays shared.
             if self.errors.load(Relaxed) != 0 {
                 self.errors.store(0, Relaxed);
             }
@@ -131,29 +129,28 @@ impl Health {
         }
     }
 
-    /// Begins a new run of errors; gives the length of the one that led to a demand, and the last
-    /// of its errors.
+    /// Resets the error count; returns the count that led to a demand, and the last error.
     pub fn take_errors(&self) -> (u32, Trouble) {
         let trouble = TROUBLES.iter().find(|trouble| **trouble as u8 == self.trouble.load(Relaxed));
         (self.errors.swap(0, Relaxed), trouble.copied().unwrap_or(Trouble::Connection))
     }
 }
 
-/// What `observe` sees go wrong.
+/// An error seen by `observe`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Trouble {
-    /// No connection.
+    /// Connecting failed.
     Connection = 0,
-    /// A status that tells of an error of the server.
+    /// A status that indicates a server error.
     Status = 1,
-    /// A body that is badly coded.
+    /// A malformed body.
     Body = 2,
     /// The connection ended or broke before a response.
     Read = 3,
     /// No response in time.
     Timeout = 4,
-    /// Something that is no head of a response, or less than one.
+    /// A malformed or incomplete response head.
     Head = 5,
 }
 
@@ -161,7 +158,7 @@ const TROUBLES: [Trouble; 6] =
     [Trouble::Connection, Trouble::Status, Trouble::Body, Trouble::Read, Trouble::Timeout, Trouble::Head];
 
 impl Trouble {
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn text(self) -> &'static str {
         match self {
             Self::Connection => "L4 unsuccessful connection",
@@ -183,12 +180,12 @@ pub struct CheckResult {
     pub code: Option<i32>,
     /// How long it took, in ms.
     pub duration_ms: u64,
-    /// What was seen, for people.
+    /// A description for people.
     pub description: String,
 }
 
-/// Every check result the statistics know (management manual, 9.1 `check_status`): its name, what
-/// it means for people, its number in `show servers state`, and whether it is a success.
+/// All check results in the statistics (management manual, 9.1 `check_status`): name, meaning, number in `show servers state`, and
+/// whether it is a success.
 pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
     ("UNK", "Unknown", 0, false),
     ("INI", "Initializing", 1, false),
@@ -212,7 +209,7 @@ pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
 ];
 
 impl CheckResult {
-    /// The row of [`CHECK_STATUSES`] for this result; that of `INI` before the first check.
+    /// Returns the row of [`CHECK_STATUSES`] for this result; that of `INI` before the first check.
     pub fn meaning(&self) -> &'static (&'static str, &'static str, u32, bool) {
         CHECK_STATUSES.iter().find(|row| row.0 == self.status).unwrap_or(&CHECK_STATUSES[1])
     }

@@ -1,15 +1,14 @@
-//! How long things took, as a histogram: a counter for each quarter of an octave, from 64 µs to more
-//! than a minute.
+//! Histograms of durations: one counter per quarter of an octave, from 64 µs to more than a minute.
 //!
-//! A [`Spread`] only grows, until it is cleared, and has one writer, a worker; readers add the workers'
-//! up into a [`Histogram`] and take off what was there before. Written where a backend ejects outliers or
-//! hedges; read by `balance` and the runtime socket.
+//! A [`Spread`] has a single writer, a worker, and only grows until it is reset. Readers add those of all workers into a
+//! [`Histogram`], and subtract an earlier one. Written if a backend uses outlier ejection or hedging; read by `balance` and the
+//! runtime socket.
 
 use std::array;
 
 use runtime::Count;
 
-/// How many counters: 21 octaves of four, and one for what is longer.
+/// The number of counters: four for each of 21 octaves, and one for anything longer.
 const BUCKETS: usize = 85;
 
 /// The end of the first bucket, in µs.
@@ -26,19 +25,19 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// Counts something that took `us`. Only the owning worker may call this.
+    /// Counts a duration of `us`. Only the owning worker may call this.
     #[inline]
     pub fn add(&self, us: u64) {
         self.0[bucket(us)].add(1);
     }
 
-    /// Begins anew.
+    /// Resets all counters.
     pub(crate) fn clear(&self) {
         self.0.iter().for_each(Count::clear);
     }
 }
 
-/// Which counter `us` belongs to.
+/// Returns the index of the counter for `us`.
 #[inline]
 fn bucket(us: u64) -> usize {
     let us = us.min(1 << 40);
@@ -48,7 +47,7 @@ fn bucket(us: u64) -> usize {
     (4 + octave as usize * 4 + quarter as usize).min(BUCKETS - 1)
 }
 
-/// Where counter `bucket` begins, in µs.
+/// Returns the lower bound of counter `bucket`, in µs.
 fn begin(bucket: usize) -> f64 {
     if bucket < 4 {
         return (FIRST_US * bucket as u64) as f64 / 4.0;
@@ -57,7 +56,7 @@ fn begin(bucket: usize) -> f64 {
     (FIRST_US << octave) as f64 * (1.0 + quarter as f64 / 4.0)
 }
 
-/// Counts at an instant, or between two.
+/// Counts at one time, or between two times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram([u64; BUCKETS]);
 
@@ -68,7 +67,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The sum of the workers' counts.
+    /// Sums the workers' counts.
     pub fn of<'a>(spreads: impl Iterator<Item = &'a Spread>) -> Self {
         let mut sum = Self::default();
         for spread in spreads {
@@ -77,29 +76,29 @@ impl Histogram {
         sum
     }
 
-    /// What came since `before` was taken.
+    /// Returns the difference from an earlier histogram.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self(array::from_fn(|at| self.0[at].saturating_sub(before.0[at])))
     }
 
-    /// Adds the counts of another.
+    /// Adds another histogram.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own += other);
     }
 
-    /// Halves all counts: what is older counts less.
+    /// Halves all counts, so that older durations count less.
     pub fn fade(&mut self) {
         self.0.iter_mut().for_each(|count| *count /= 2);
     }
 
-    /// How many there are.
+    /// Returns the total count.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The time below which a share of `quantile` (0 to 1) of all is, in µs; off by an eighth at most.
-    /// `None` where there are none.
+    /// Returns the duration below which a share of `quantile` (0 to 1) lies, in µs; the error is at most an eighth. `None` if it is
+    /// empty.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let total = self.total();
         let wanted = quantile.clamp(0.0, 1.0) * total as f64;
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_each_other_without_a_gap() {
+    fn buckets_are_contiguous() {
         for at in 0..BUCKETS - 1 {
             assert!(begin(at) < begin(at + 1));
             assert_eq!(bucket(begin(at).ceil() as u64), at, "{at}");

@@ -1,69 +1,62 @@
-//! How long a server's answers take: an average that follows peaks at once and forgets them with
-//! time.
+//! A server's response latency: an average that follows peaks at once and decays over time.
 //!
-//! Fed by request tasks when an answer begins or an attempt fails, read by the balancer
-//! (`balance peak-ewma`) on every pick. Relaxed atomics: of two updates in the same instant one may
-//! be lost, which an average bears.
+//! Updated by request tasks when a response begins or an attempt fails, read by the balancer (`balance peak-ewma`) on every pick.
+//! Relaxed atomics: of two simultaneous updates one may be lost, which does not matter for an average.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The average of a server's answers.
+/// The average latency of a server.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// The average and when it was last written, in one word: the instant in units of 64 µs in the
-    /// upper half (it goes round after 76 hours, which at worst makes one old average count too
-    /// much), µs as a float in the lower. 0 when nothing was ever measured. Negative when the last
-    /// answer was a failure.
+    /// The average and the time of its last update, in one word. The upper half is the time in units of 64 µs (it wraps after 76
+    /// hours, which at worst gives one old average too much weight), the lower half is µs as a float. 0 if nothing was measured
+    /// yet. Negative if the last attempt was a failure.
     average: AtomicU64,
-    /// Since when the server has had requests, in the same units.
+    /// Start of the period in which the server has had requests, in the same units.
     busy_since: AtomicU32,
 }
 
-/// How an attempt at a server ended.
+/// The outcome of an attempt at a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// It answered.
+    /// The server responded.
     Good,
-    /// It failed, or answered with an error of its own.
+    /// It failed, or responded with an error of its own.
     Bad,
 }
 
-/// For so long, in units of 64 µs (about a millisecond), an average that hardly changed is not
-/// written again: other workers read its line on every pick, and time changes little in it within
-/// so short a while. Silence counts from then on.
+/// An average that has hardly changed is not written again for this long, in units of 64 µs (about a millisecond): other workers
+/// read its cache line on every pick, and decay is small over such a short time. Silence counts from then on.
 const GRACE: u32 = 16;
 
-/// How much above the average an answer must be to be written at once.
+/// How much above the average a response time must be to be written at once.
 const PEAK: f32 = 1.0 + 1.0 / 16.0;
 
-/// The largest average kept: a quarter of an hour.
+/// The maximum average: a quarter of an hour.
 const MOST_US: f32 = 900e6;
 
 impl Latency {
-    /// The instant, the average, and whether the last answer was a failure.
+    /// Returns the time, the average, and whether the last attempt was a failure.
     fn unpack(word: u64) -> Option<(u32, f32, bool)> {
         let average = f32::from_bits(word as u32);
         (word != 0).then(|| ((word >> 32) as u32, average.abs(), average < 0.0))
     }
 
-    /// What is left at `now` of what was written `then`, both in units of 64 µs.
+    /// Returns the share left at `now` of a value written at `then`, both in units of 64 µs.
     fn share_left(then: u32, now: u32, decay_us: u32) -> f32 {
         let elapsed = since(then, now);
         if elapsed == 0 {
             return 1.0;
         }
-        // The beginning of the series of e^x, turned over: within 2 % up to x = 1, and it costs a
-        // division.
+        // The inverse of the first terms of the series of e^x: within 2 % up to x = 1, at the cost of a division.
         let x = elapsed as f32 * 64.0 / decay_us.max(1) as f32;
         1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)))
     }
 
-    /// Takes an answer into account that took `taken_us`. A peak counts whole at once; what is
-    /// faster pulls the average down in proportion to the time since the last answer, over
-    /// `decay_us`. A failure counts like an answer that took `decay_us`, in the same proportion, so
-    /// that the average grows by the rate of failures: a server that fails fast looks slow. A
-    /// failure behind a failure doubles it besides, up to `decay_us`: nothing but failures is found
-    /// out within a few requests.
+    /// Records a response time of `taken_us`. A peak replaces the average at once; a faster response lowers it in proportion to the
+    /// time since the last one, over `decay_us`. A failure counts like a response that took `decay_us`, in the same proportion, so
+    /// that the average grows with the failure rate: a server that fails fast looks slow. A second consecutive failure also doubles
+    /// it, up to `decay_us`: a server with nothing but failures is detected within a few requests.
     pub fn record(&self, now_us: u64, taken_us: u64, answer: AttemptOutcome, decay_us: u32) {
         let sample = match answer {
             AttemptOutcome::Good => taken_us as f32,
@@ -74,8 +67,8 @@ impl Latency {
         let (at, average) = match Self::unpack(self.average.load(Relaxed)) {
             None => (now, sample),
             Some((_, average, _)) if !bad && sample > average * PEAK => (now, sample),
-            // The first answer behind the while stands for all of it; of the others only counts
-            // whether they are failures.
+            // The first response after the grace period stands for all of it; of the others only a change between success and
+            // failure matters.
             Some((then, average, failed)) if since(then, now) < GRACE && !(bad && failed) => {
                 if bad == failed {
                     return;
@@ -89,20 +82,19 @@ impl Latency {
                 (now, if bad && failed { blend.max((2.0 * average).min(sample)) } else { blend })
             }
         };
-        // Not zero even for an answer that took no measurable time: zero says that nothing was
-        // measured.
+        // Never zero, even for an unmeasurably short time, because zero means that nothing was measured.
         let average = average.clamp(1.0, MOST_US);
         let average = if bad { -average } else { average };
         runtime::shared::note_write();
         self.average.store(u64::from(at) << 32 | u64::from(average.to_bits()), Relaxed);
     }
 
-    /// Says that a server without requests got one: from now on its silence means something.
+    /// Records that an idle server got a request: from now on its silence counts.
     #[inline]
     pub fn begin(&self, now_us: u64) {
         let now = (now_us >> 6) as u32;
         let answered = (self.average.load(Relaxed) >> 32) as u32;
-        // Silence that is counted from a moment ago is counted late enough.
+        // A start of silence within the grace period is accurate enough.
         let lately = |then: u32| now.wrapping_sub(then) < GRACE;
         if !lately(answered) && !lately(self.busy_since.load(Relaxed)) {
             runtime::shared::note_write();
@@ -110,12 +102,10 @@ impl Latency {
         }
     }
 
-    /// How long an answer is to be expected to take at `now_us`, in µs. `None` before the first
-    /// answer.
+    /// Returns the expected response time at `now_us`, in µs. `None` before the first response.
     ///
-    /// Of a server without requests what was seen counts less with time, so that one that was slow
-    /// is tried again. One with requests may have stopped answering: it will take at least as long
-    /// as it has been silent.
+    /// For an idle server the average decays over time, so that one that was slow is tried again. A busy server may have stopped
+    /// responding: its response will take at least as long as it has been silent.
     #[inline]
     pub fn read(&self, now_us: u64, decay_us: u32, busy: bool) -> Option<f32> {
         let (then, average, _) = Self::unpack(self.average.load(Relaxed))?;
@@ -124,19 +114,18 @@ impl Latency {
             return Some(average * Self::share_left(then, now, decay_us));
         }
         let silent = since(then, now).min(since(self.busy_since.load(Relaxed), now));
-        // What it forgot while it had nothing to do.
+        // The decay while it was idle.
         let left = Self::share_left(then, now.wrapping_sub(silent), decay_us);
         Some((average * left).max(silent.saturating_sub(GRACE) as f32 * 64.0))
     }
 
-    /// Forgets everything: the server came up again and is another one now, as far as anyone knows.
+    /// Resets everything: the server came up again, and may be a different one.
     pub fn forget(&self) {
         self.average.store(0, Relaxed);
     }
 }
 
-/// The time from `then` to `now`: another thread may have read its clock a little later than this
-/// one.
+/// Returns the time from `then` to `now`, which may be negative if another thread has read the clock slightly later.
 #[inline]
 fn since(then: u32, now: u32) -> u32 {
     (now.wrapping_sub(then) as i32).max(0) as u32
@@ -160,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_answers_pull_it_down_in_proportion_to_time() {
+    fn faster_answers_lower_it_in_proportion_to_time() {
         let latency = Latency::default();
         latency.record(SECOND, 100_000, AttemptOutcome::Good, 1_000_000);
         latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
@@ -171,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_fast_makes_a_server_look_slow_in_proportion_to_the_rate_of_failures() {
+    fn fast_failures_look_slow_in_proportion_to_their_rate() {
         let average_with_failures_of = |one_in: u64| {
             let latency = Latency::default();
             for number in 0..20_000u64 {
@@ -188,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_has_requests_and_is_silent_looks_slow_but_not_one_that_had_none() {
+    fn silence_makes_only_busy_servers_look_slow() {
         let latency = Latency::default();
         latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(SECOND + 500_000, 1_000_000, true), Some(499_968.0 - 1_024.0));
@@ -197,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_failures_is_found_out_within_a_few_requests() {
+    fn constant_failure_is_detected_within_a_few_requests() {
         let latency = Latency::default();
         latency.record(SECOND, 1_000, AttemptOutcome::Good, 10_000_000);
         (0..8).for_each(|_| latency.record(SECOND, 50, AttemptOutcome::Bad, 10_000_000));
@@ -205,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_much_alike_are_written_once_a_millisecond_and_peaks_and_failures_at_once() {
+    fn similar_times_are_written_once_a_millisecond_and_peaks_at_once() {
         let latency = Latency::default();
         let read = || latency.average.load(Relaxed);
         latency.record(SECOND, 1_000, AttemptOutcome::Good, 1_000_000);
@@ -228,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_as_if_never_measured() {
+    fn a_reset_server_has_no_measurement() {
         let latency = Latency::default();
         latency.record(SECOND, 0, AttemptOutcome::Good, 1_000_000);
         assert_eq!(latency.read(SECOND, 1_000_000, false), Some(1.0));

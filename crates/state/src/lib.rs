@@ -1,7 +1,7 @@
-//! What lives on while plans change: proxies, servers, their counters and queues.
+//! State that survives changes of plan: proxies, servers, their counters and queues.
 //!
-//! No I/O, no clock: time is passed in as milliseconds of the monotonic clock. Request tasks write
-//! here, health checks and the runtime socket read and change it; they never call each other.
+//! No I/O, no clock: time is passed in as milliseconds of the monotonic clock. Request tasks write here, health checks and the
+//! runtime socket read and change it; they never call each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,24 +1,23 @@
-//! Copies of requests that a backend gets from rules of others (`http-request mirror`).
+//! Copies of other backends' requests for a backend (`http-request mirror`).
 //!
-//! Request tasks write, and none of it unless a rule names the backend; the runtime socket reads.
+//! Written by request tasks, and only if a rule names the backend; read by the runtime socket.
 
 use runtime::{Count, Sharded};
 
 use crate::counters::{self, Clear};
 
-/// What one worker counts of copies for a backend.
+/// One worker's counters of the copies for a backend.
 #[derive(Debug, Default)]
 pub struct MirrorCounters {
-    /// Copies sent on their way.
+    /// Copies sent.
     pub begun: Count,
-    /// Copies that a server answered, whatever it said.
+    /// Copies that a server answered, with any status.
     pub answered: Count,
-    /// Copies that came to nothing: no server, no connection, no answer.
+    /// Copies that failed: no server, no connection, no response.
     pub failed: Count,
-    /// Copies not made because as many were on their way as may be.
+    /// Copies not made because the limit of concurrent ones was reached.
     pub dropped: Count,
-    /// Copies that lost their body on the way: the backend was too slow for it, or the request
-    /// itself ended.
+    /// Copies with a truncated body: the backend was too slow, or the request itself ended.
     pub cut: Count,
 }
 
@@ -31,15 +30,15 @@ impl Clear for MirrorCounters {
     }
 }
 
-/// What is counted of copies for a backend.
+/// The copies for a backend.
 #[derive(Debug, Default)]
 pub struct Mirror {
-    /// What workers count.
+    /// The workers' counters.
     pub counters: Sharded<MirrorCounters>,
 }
 
 impl Mirror {
-    /// The sum of one counter.
+    /// Sums one counter over all workers.
     pub fn sum(&self, of: impl Fn(&MirrorCounters) -> &Count) -> u64 {
         counters::total(&self.counters, |own| of(own).get())
     }

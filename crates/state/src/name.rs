@@ -1,4 +1,4 @@
-//! The name of a server, which the runtime socket may change (`set server … name`).
+//! A server's name, which the runtime socket may change (`set server … name`).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 
-/// Names given at run time. They are kept for good, each once, so that who reads a name need not
-/// hold on to it.
+/// Names set at run time. Each is leaked once, so that readers need not hold a reference.
 static GIVEN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
 
-/// A name that reads as a `str` and may be replaced while others read it.
+/// A name that dereferences to `str` and may be replaced while others read it.
 pub struct ServerName {
     first: Box<str>,
     given: ArcSwapOption<&'static str>,
@@ -24,7 +23,7 @@ impl ServerName {
             self.given.store(None);
             return;
         }
-        // A panic while a name was put in left the others whole.
+        // A panic during an insertion left the other names intact.
         let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let given = given.get_or_insert_default();
         let kept = given.get(name).copied().unwrap_or_else(|| {
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_changes_under_those_who_read_it() {
+    fn a_name_changes_while_it_is_read() {
         let name = ServerName::from(Box::<str>::from("one"));
         let read: &str = &name;
         name.set("two");

@@ -1,8 +1,8 @@
-//! How a server serves, where its backend ejects outliers (`outlier-ejection`): what attempts came to,
-//! and how far the server is trusted for that.
+//! A server's performance, if its backend ejects outliers (`outlier-ejection`): the outcomes of attempts, and the resulting trust
+//! in the server.
 //!
-//! Nothing is decided here: `balance::outliers` does. The picker of the backend writes what attempts
-//! come to, and whoever judges writes the rest; the runtime socket reads.
+//! This module only holds the state: `balance::outliers` decides. The backend's picker writes the outcomes, the judging task writes
+//! the rest; the runtime socket reads.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -13,12 +13,12 @@ use runtime::{Count, Sharded};
 use crate::counters::{Clear, clear_shards};
 use crate::histogram::{Histogram, Spread};
 
-/// What one worker saw of a server.
+/// One worker's outcomes for a server.
 #[derive(Debug, Default)]
 pub struct Outcomes {
     /// Attempts that failed.
     failed: Count,
-    /// How long those took that were answered.
+    /// How long successful attempts took.
     answered: Spread,
 }
 
@@ -31,17 +31,17 @@ impl Clear for Outcomes {
     }
 }
 
-/// The same of all workers at an instant, or between two.
+/// The sum over all workers at one time, or between two times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Attempts that failed.
     pub failed: u64,
-    /// How long those took that were answered.
+    /// How long successful attempts took.
     pub answered: Histogram,
 }
 
 impl Totals {
-    /// What came since `before` was taken.
+    /// Returns the difference from an earlier sum.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Totals {
         }
     }
 
-    /// All attempts.
+    /// Returns the number of attempts.
     pub fn attempts(&self) -> u64 {
         self.failed + self.answered.total()
     }
@@ -59,19 +59,19 @@ impl Totals {
 /// Why a server was ejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EjectionCause {
-    /// So many attempts in a row failed.
+    /// Too many consecutive failures.
     Errors,
-    /// Too large a share of them failed.
+    /// Too high a failure rate.
     ErrorRate,
-    /// Its answers take much longer than its peers'.
+    /// Its responses take much longer than those of its peers.
     Latency,
 }
 
 impl EjectionCause {
-    /// All of them, by number.
+    /// All causes, by number.
     pub const ALL: [Self; 3] = [Self::Errors, Self::ErrorRate, Self::Latency];
 
-    /// The word of the configuration.
+    /// Returns the configuration keyword.
     pub fn name(self) -> &'static str {
         match self {
             Self::Errors => "errors",
@@ -81,51 +81,50 @@ impl EjectionCause {
     }
 }
 
-/// Where a server stands among its peers. Instants are in ms of the monotonic clock.
+/// A server's ejection state. Times are in ms of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutlierState {
-    /// It gets its share.
+    /// It gets its full share.
     #[default]
     Full,
-    /// It gets nothing as long as others are there.
+    /// It gets no requests as long as other servers are available.
     Ejected {
-        /// Until then.
+        /// The end of the ejection.
         until: u64,
     },
-    /// It gets more with each step.
+    /// Its share grows step by step.
     Recovering {
-        /// Since then.
+        /// The start of the recovery.
         since: u64,
     },
 }
 
-/// What is remembered of a server's ejections.
+/// The history of a server's ejections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EjectionRecord {
-    /// Where it stands.
+    /// Its current state.
     pub standing: OutlierState,
-    /// Ejections that followed each other closely: each makes the next one longer.
+    /// Ejections in quick succession: each makes the next one longer.
     pub in_a_row: u32,
-    /// Since when it has been back, as far as that was not rewarded yet.
+    /// Since when it has been back without being rewarded for it.
     pub calm_since: u64,
-    /// Intervals in a row in which it was too slow.
+    /// Consecutive intervals in which it was too slow.
     pub slow: u32,
     /// The last cause.
     pub cause: Option<EjectionCause>,
-    /// Ejections in all, by cause.
+    /// Number of ejections, by cause.
     pub ejections: [u32; 3],
 }
 
-/// What is known of a server.
+/// A server's performance.
 #[derive(Debug)]
 pub struct Performance {
     outcomes: Sharded<Outcomes>,
-    /// Attempts that failed since the last that did not. Written by every worker with a failure, and
-    /// with the first success behind one.
+    /// Consecutive failed attempts. Written by every worker with a failure, and with the first success after one.
     failed_in_a_row: AtomicU32,
-    /// The share of its weight that counts, in percent. Written by who judges.
+    /// The effective share of its weight, in percent. Written by the judging task.
     trust: AtomicU32,
-    /// Locked by who judges and by the runtime socket, for a moment.
+    /// Locked briefly by the judging task and by the runtime socket.
     record: Mutex<EjectionRecord>,
 }
 
@@ -141,36 +140,35 @@ impl Default for Performance {
 }
 
 impl Performance {
-    /// Counts an attempt that was answered within `us`.
+    /// Records an attempt that was answered within `us`.
     #[inline]
     pub fn answered(&self, us: u64) {
         self.outcomes.mine().answered.add(us);
         self.failed_in_a_row.put(0);
     }
 
-    /// Counts the time that an attempt took until nobody waited for it any more: its answer would have
-    /// taken longer.
+    /// Records the duration of an abandoned attempt: its response would have taken longer.
     pub fn given_up(&self, us: u64) {
         self.outcomes.mine().answered.add(us);
     }
 
-    /// Counts an attempt that failed; gives how many did in a row.
+    /// Records a failed attempt; returns the number of consecutive failures.
     pub fn failed(&self) -> u32 {
         self.outcomes.mine().failed.add(1);
         self.failed_in_a_row.add(1).saturating_add(1)
     }
 
-    /// How many attempts failed in a row.
+    /// Returns the number of consecutive failures.
     pub fn failed_in_a_row(&self) -> u32 {
         self.failed_in_a_row.load(Relaxed)
     }
 
-    /// Begins that count anew.
+    /// Resets that number.
     pub fn forgive(&self) {
         self.failed_in_a_row.put(0);
     }
 
-    /// What all attempts came to so far.
+    /// Returns the outcomes of all attempts so far.
     pub fn totals(&self) -> Totals {
         Totals {
             failed: self.outcomes.all().map(|own| own.failed.get()).sum(),
@@ -178,25 +176,25 @@ impl Performance {
         }
     }
 
-    /// Counts attempts and ejections anew (`clear counters all`): where the server stands stays as it is.
-    /// The interval that is under way sees less than happened in it.
+    /// Resets the counters of attempts and ejections (`clear counters all`); the ejection state is kept. The current interval
+    /// misses the earlier attempts.
     pub(crate) fn clear(&self) {
         clear_shards(&self.outcomes, true);
         self.record().ejections = [0; 3];
     }
 
-    /// The share of its weight that counts, in percent: 0 while it is ejected.
+    /// Returns the effective share of its weight, in percent: 0 while it is ejected.
     #[inline]
     pub fn trust(&self) -> u32 {
         self.trust.load(Relaxed)
     }
 
-    /// Sets that; says whether it changed.
+    /// Sets that share; returns whether it changed.
     pub(crate) fn set_trust(&self, percent: u32) -> bool {
         self.trust.swap(percent.min(100), Relaxed) != percent.min(100)
     }
 
-    /// What is remembered of its ejections.
+    /// Returns the history of its ejections.
     pub fn record(&self) -> MutexGuard<'_, EjectionRecord> {
         self.record.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

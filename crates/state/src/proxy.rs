@@ -1,4 +1,4 @@
-//! A proxy (frontend, backend, listen) as it is now, and its listeners.
+//! The current state of a proxy (frontend, backend, listen) and its listeners.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -40,69 +40,66 @@ impl Mode {
     }
 }
 
-/// What a frontend does with connections now.
+/// A frontend's handling of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Admission {
     /// Listening.
     Open = 0,
-    /// `disable frontend`: sockets kept, not accepting.
+    /// `disable frontend`: sockets are kept, but not accepting.
     Paused = 1,
-    /// `shutdown frontend`, or a soft stop: sockets closed.
+    /// `shutdown frontend`, or a soft stop: sockets are closed.
     Stopped = 2,
 }
 
-/// A server of some backend that tracks a server of this one.
+/// A server in any backend that tracks a server of this one.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     /// The server of this backend.
     pub(crate) tracked: Weak<Server>,
     /// The backend of the server that tracks it.
     pub(crate) backend: Weak<Proxy>,
-    /// The server that tracks it.
+    /// The tracking server.
     pub(crate) server: Weak<Server>,
 }
 
-/// One proxy.
+/// A proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    /// `id`: unique in the process, starting at 2 for the first proxy as HAProxy counts.
+    /// `id`: unique in the process, starting at 2 for the first proxy as in HAProxy.
     pub id: u32,
-    /// Whether the configuration says that number; set once, by the configuration.
+    /// Whether the id is configured explicitly; set once, by the configuration.
     pub forced_id: AtomicBool,
-    /// What the configuration says of it. Written by a reload.
+    /// Its configuration. Written by a reload.
     configured: ArcSwap<ProxySeed>,
     /// Its name.
     pub name: Box<str>,
-    /// What it forwards.
+    /// The kind of traffic.
     pub mode: Mode,
-    /// Whether it has a frontend's side.
+    /// Whether it is a frontend.
     pub is_frontend: bool,
-    /// Whether it has a backend's side.
+    /// Whether it is a backend.
     pub is_backend: bool,
     /// Counters of the frontend's side.
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
-    /// Connections of the frontend now. Written at accept and at close by every worker; apart from
-    /// what requests read.
+    /// The frontend's current connections. Written at accept and close by every worker; separate from data that requests read.
     pub connections: Padded<AtomicU32>,
-    /// The most connections at once (`smax` of the frontend).
+    /// Maximum number of concurrent connections (`smax` of the frontend).
     pub connections_max: AtomicU32,
-    /// The frontend's `maxconn`; `set maxconn frontend` writes it.
+    /// The frontend's `maxconn`; written by `set maxconn frontend`.
     pub maxconn: AtomicU32,
-    /// `rate-limit sessions`, 0 for none; `set rate-limit` is the process's own.
+    /// `rate-limit sessions`, 0 for none; `set rate-limit` is process-wide.
     pub session_limit: AtomicU32,
-    /// How many requests of the backend count as full load (`fullconn`), at least 1. Written once,
-    /// at boot.
+    /// The number of requests at which the backend is fully loaded (`fullconn`), at least 1. Written once, at startup.
     pub fullconn: AtomicU32,
     admission: AtomicU8,
-    /// Requests that wait for any server.
+    /// Requests waiting for any server.
     pub queue: Queue,
-    /// The backend's servers, in the order of the configuration. Replaced whole when a server is
-    /// added or removed.
+    /// The backend's servers, in configuration order. Replaced as a whole when a server is added or removed.
     pub servers: ArcSwap<Vec<Arc<Server>>>,
-    /// The servers that track one of these; `tracking` writes it.
+    /// The servers that track one of these; written by `tracking`.
     pub(crate) trackers: Mutex<Vec<Tracker>>,
     /// The listeners of its frontend.
     pub listeners: ArcSwap<Vec<Arc<Listener>>>,
@@ -114,44 +111,38 @@ pub struct Proxy {
     pub last_session: AtomicU64,
     /// Times the backend went down.
     pub downs: AtomicU32,
-    /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a
-    /// plan is resolved, for `fe_client_timeout` and the other fetches of timeouts.
+    /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a plan is resolved, for
+    /// `fe_client_timeout` and the other timeout fetches.
     pub timeouts: [AtomicU32; 6],
     /// `retries`. Written when a plan is resolved.
     pub retries: AtomicU32,
     /// `default_backend` (`fe_defbe`). Written when a plan is resolved.
     pub default_backend: ArcSwapOption<Box<str>>,
-    /// What its servers' FastCGI application is told (`use-fcgi-app`). Written when a plan is resolved.
+    /// The FastCGI application of its servers (`use-fcgi-app`). Written when a plan is resolved.
     pub application: ArcSwapOption<Application>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// What agents know the engine by whose questions come from here (SPOE). Set where that is made;
-    /// empty for proxies of the configuration.
+    /// The engine id by which agents identify queries from here (SPOE). Set where it is created; empty for configured proxies.
     pub engine_id: OnceLock<Box<str>>,
-    /// Whether the configuration names this backend: it stays then. Set while the configuration is
-    /// read.
+    /// Whether the configuration refers to this backend, so that it cannot be removed. Set while the configuration is read.
     pub referenced: AtomicBool,
-    /// The longest value of each slot for captures, of requests and of responses. Set while the
-    /// configuration is read.
+    /// The maximum length of each capture slot, for requests and responses. Set while the configuration is read.
     pub capture_lengths: ArcSwapOption<[Box<[usize]>; 2]>,
     /// Whether it was removed at run time (`del backend`). Written by the runtime socket.
     pub removed: AtomicBool,
-    /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by
-    /// the runtime socket.
+    /// `be-unpublished`, `unpublish backend`: ignored by other proxies' rules. Written by the runtime socket.
     pub unpublished: AtomicBool,
-    /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the
-    /// runtime socket.
+    /// Whether cookies are derived from the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
     pub dynamic_cookies: AtomicBool,
     /// `dynamic-cookie-key`. Written by the runtime socket.
     pub dynamic_key: ArcSwapOption<Box<str>>,
-    /// What is known of attempts beyond the first of its requests, where anything limits or makes
-    /// them.
+    /// The state of extra attempts of its requests, if anything limits or makes them.
     extra: OnceLock<Box<ExtraAttempts>>,
-    /// What is counted of copies of requests that come here, where a rule sends any.
+    /// The counters of request copies for this backend, if a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
 }
 
-/// What is known of a FastCGI application (`fcgi-app`).
+/// A FastCGI application (`fcgi-app`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Application {
     /// `docroot`.
@@ -160,7 +151,7 @@ pub struct Application {
     pub index: Option<Box<str>>,
 }
 
-/// What makes a proxy at boot.
+/// The configuration from which a proxy is created.
 #[derive(Debug, Clone)]
 pub struct ProxySeed {
     /// `id`.
@@ -169,11 +160,11 @@ pub struct ProxySeed {
     pub name: Box<str>,
     /// `mode`.
     pub mode: Mode,
-    /// Whether it has a frontend's side.
+    /// Whether it is a frontend.
     pub is_frontend: bool,
-    /// Whether it has a backend's side.
+    /// Whether it is a backend.
     pub is_backend: bool,
-    /// `maxconn`, 0 for the process's own limit.
+    /// `maxconn`, 0 for the process's limit.
     pub maxconn: u32,
     /// `rate-limit sessions`, 0 for none.
     pub session_limit: u32,
@@ -182,32 +173,32 @@ pub struct ProxySeed {
 }
 
 impl Proxy {
-    /// The key that cookies of the servers' addresses are made with; `None` where they are not.
+    /// Returns the key for deriving cookies from the servers' addresses; `None` if they are not.
     pub fn cookie_key(&self) -> Option<Arc<Box<str>>> {
         self.dynamic_cookies.load(Relaxed).then(|| self.dynamic_key.load_full()).flatten()
     }
 
-    /// What is known of attempts beyond the first, once there was a need to.
+    /// Returns the state of extra attempts, if it exists.
     pub fn extra(&self) -> Option<&ExtraAttempts> {
         self.extra.get().map(Box::as_ref)
     }
 
-    /// The same, from now on at the latest.
+    /// Returns the same, creating it if necessary.
     pub fn keep_extra(&self) -> &ExtraAttempts {
         self.extra.get_or_init(Box::default)
     }
 
-    /// What is counted of copies of requests that come here, where a rule sends any.
+    /// Returns the counters of request copies for this backend, if they exist.
     pub fn mirror(&self) -> Option<&Mirror> {
         self.mirror.get().map(Box::as_ref)
     }
 
-    /// The same, from now on at the latest.
+    /// Returns the same, creating them if necessary.
     pub fn keep_mirror(&self) -> &Mirror {
         self.mirror.get_or_init(Box::default)
     }
 
-    /// A proxy without servers or listeners.
+    /// Creates a proxy without servers or listeners.
     pub fn new(seed: ProxySeed) -> Self {
         let configured = ArcSwap::from_pointee(seed.clone());
         Self {
@@ -251,7 +242,7 @@ impl Proxy {
         }
     }
 
-    /// Whether a proxy of a plan made anew is this one: what cannot change in it is the same.
+    /// Whether it can be kept for a new plan's proxy: nothing has changed that is fixed.
     pub fn may_become(&self, seed: &ProxySeed) -> bool {
         let own = self.configured.load();
         let same = (self.id, &self.name, self.mode) == (seed.id, &seed.name, seed.mode)
@@ -259,13 +250,13 @@ impl Proxy {
         same && own.disabled == seed.disabled && !self.removed.load(Relaxed)
     }
 
-    /// What the configuration says of it.
+    /// Returns its configuration.
     pub fn configured(&self) -> Arc<ProxySeed> {
         self.configured.load_full()
     }
 
-    /// Takes what a plan made anew says: what it says as before stays as it is now, whoever changed
-    /// it since.
+    /// Applies the settings of a new plan: a setting with an unchanged configuration keeps its current value, even if it was
+    /// changed at run time.
     pub fn renew(&self, seed: ProxySeed) {
         let old = self.configured.load_full();
         if old.maxconn != seed.maxconn {
@@ -275,12 +266,12 @@ impl Proxy {
             self.session_limit.store(seed.session_limit, Relaxed);
         }
         self.referenced.store(false, Relaxed);
-        // The plan that follows adds its own.
+        // The new plan adds its own.
         self.trackers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.configured.store(Arc::new(seed));
     }
 
-    /// Whether connections are accepted now.
+    /// Returns whether connections are accepted.
     pub fn admission(&self) -> Admission {
         match self.admission.load(Relaxed) {
             1 => Admission::Paused,
@@ -289,7 +280,7 @@ impl Proxy {
         }
     }
 
-    /// Changes whether connections are accepted; listeners look at it when they are woken.
+    /// Sets whether connections are accepted, and wakes listeners to check it.
     pub fn set_admission(&self, admission: Admission) {
         self.admission.store(admission as u8, Relaxed);
         for listener in self.listeners.load().iter() {
@@ -297,7 +288,7 @@ impl Proxy {
         }
     }
 
-    /// Takes a connection's place if the frontend's limit allows one more.
+    /// Takes a connection slot if the frontend's limit allows one more.
     pub fn try_connect(&self) -> bool {
         let limit = self.maxconn.load(Relaxed);
         let taken = self.connections.take_below(if limit == 0 { u32::MAX } else { limit });
@@ -307,7 +298,7 @@ impl Proxy {
         taken.is_ok()
     }
 
-    /// Gives a connection's place back; who waits to accept is woken when the frontend was full.
+    /// Releases a connection slot; listeners waiting to accept are woken if the frontend was full.
     pub fn disconnect(&self) {
         let before = self.connections.sub(1);
         if before == self.maxconn.load(Relaxed) {
@@ -317,7 +308,7 @@ impl Proxy {
         }
     }
 
-    /// The server named `name`, or with id `#n`.
+    /// Returns the server named `name`, or with id `#n`.
     pub fn server(&self, name: &str) -> Option<Arc<Server>> {
         let servers = self.servers.load();
         let found = match name.strip_prefix('#').and_then(|id| id.parse::<u32>().ok()) {
@@ -327,7 +318,7 @@ impl Proxy {
         found.cloned()
     }
 
-    /// How many servers can take requests: the active ones, and the backup ones.
+    /// Returns how many servers can take requests: active ones, and backups.
     pub fn usable(&self) -> (u32, u32) {
         self.servers.load().iter().filter(|server| server.effective_weight() > 0).fold(
             (0, 0),
@@ -337,8 +328,7 @@ impl Proxy {
         )
     }
 
-    /// The sum of the weights that count now: of the active servers, or of the backups when none is
-    /// active.
+    /// Returns the sum of the effective weights: of the active servers, or of the backups if none is active.
     pub fn total_weight(&self) -> u32 {
         let servers = self.servers.load();
         let sum = |backup| {
@@ -358,28 +348,28 @@ impl Proxy {
 /// One bound address of a frontend.
 #[derive(Debug)]
 pub struct Listener {
-    /// `id`; 0 where nobody listens.
+    /// `id`; 0 for sessions without a listener.
     pub id: u32,
-    /// `name`, or `sock-N` as HAProxy names them in the statistics.
+    /// `name`, or `sock-N`, HAProxy's name in the statistics.
     pub name: Box<str>,
     /// The address as bound, for the statistics.
     pub address: Box<str>,
     /// The bind's own `maxconn`, 0 for none.
     pub maxconn: u32,
-    /// What `guid-prefix` makes of it; set once, by the configuration.
+    /// Derived from `guid-prefix`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// Connections now.
+    /// Current connections.
     pub connections: AtomicU32,
-    /// Counters, where `option socket-stats` asks for them; see [`count`](Self::count).
+    /// Counters, if enabled by `option socket-stats`; see [`count`](Self::count).
     pub counters: OnceLock<Sharded<ListenerCounters>>,
-    /// Tasks that wait until accepting is allowed again.
+    /// Tasks waiting until accepting is allowed again.
     waiting: Mutex<Vec<std::task::Waker>>,
-    /// How often they were woken, and then forgotten. Written under that lock.
+    /// How often they were woken and cleared. Written under that lock.
     wakes: AtomicU32,
 }
 
 impl Listener {
-    /// A listener with no connection.
+    /// Creates a listener without connections.
     pub fn new(id: u32, name: Box<str>, address: Box<str>, maxconn: u32) -> Self {
         Self {
             id,
@@ -394,37 +384,36 @@ impl Listener {
         }
     }
 
-    /// That of sessions which no listener accepted: they take no places in any limit.
+    /// Creates the listener for sessions that no listener accepted: they take no slots in any limit.
     pub fn nobody() -> Self {
         Self::new(0, "".into(), "".into(), 0)
     }
 
-    /// The name that its `bind` line gives; `None` for that of the statistics, `sock-N`.
+    /// Returns the name set by its `bind` line; `None` for the default, `sock-N`.
     pub fn given_name(&self) -> Option<&str> {
         let number = self.name.strip_prefix("sock-");
         let is_made = number.is_some_and(|number| number.parse() == Ok(self.id));
         if is_made { None } else { Some(&self.name) }
     }
 
-    /// Whether it is [`nobody`](Self::nobody)'s.
+    /// Whether it was created by [`nobody`](Self::nobody).
     #[inline]
     pub fn is_nobody(&self) -> bool {
         self.id == 0
     }
 
-    /// Has it count what passes through it (`option socket-stats`). Called while the configuration
-    /// is read.
+    /// Enables its counters (`option socket-stats`). Called while the configuration is read.
     pub fn count(&self) {
         self.counters.get_or_init(Sharded::default);
     }
 
-    /// The calling worker's counters, if it counts.
+    /// Returns the calling worker's counters, if enabled.
     #[inline]
     pub fn mine(&self) -> Option<&ListenerCounters> {
         self.counters.get().map(Sharded::mine)
     }
 
-    /// Registers the accepting task, to be woken by [`wake`](Self::wake); the number is for
+    /// Registers the accepting task, to be woken by [`wake`](Self::wake); returns a number for
     /// [`is_registered`](Self::is_registered).
     pub fn wait(&self, waker: std::task::Waker) -> u32 {
         note_write();
@@ -435,7 +424,7 @@ impl Listener {
         self.wakes.load(Relaxed)
     }
 
-    /// Whether what was registered as `number` still is: it takes no lock.
+    /// Whether the registration with this `number` is still valid; takes no lock.
     #[inline]
     pub fn is_registered(&self, number: u32) -> bool {
         self.wakes.load(Relaxed) == number
@@ -470,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_frontend_takes_no_connection_until_one_ends() {
+    fn a_full_frontend_rejects_connections_until_one_ends() {
         let proxy = proxy(1);
         assert!(proxy.try_connect());
         assert!(!proxy.try_connect());

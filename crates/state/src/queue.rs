@@ -1,16 +1,13 @@
-//! Requests that wait for a server or a backend: in order of priority class, then of their (offset)
-//! arrival.
+//! Requests waiting for a server or a backend, in order of priority class, then of their (offset) arrival.
 //!
-//! Held behind a mutex, touched only when a limit is reached: never on the path of a request that
-//! need not wait.
+//! Protected by a mutex, and used only when a limit is reached: never on the path of a request that need not wait.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
-/// Order of service: class, then date of arrival in ms shifted by the offset, then the order of
-/// arrival.
+/// The service order: class, then arrival in ms shifted by the offset, then order of arrival.
 type QueueKey = (i32, i64, u64);
 
 #[derive(Debug, Default)]
@@ -23,33 +20,33 @@ struct QueueEntry {
 #[derive(Debug, Default)]
 pub struct Queue {
     waiting: Mutex<QueueEntry>,
-    /// How many wait now: read without the lock.
+    /// The number of waiting requests, readable without the lock.
     length: AtomicU32,
-    /// The most that ever waited (`qmax`).
+    /// The maximum number of waiting requests (`qmax`).
     pub max: AtomicU32,
-    /// How many got their place from the queue: what `%sq` and `%bq` are counted by.
+    /// How many requests got a slot from the queue; the base of `%sq` and `%bq`.
     pub served: AtomicU64,
 }
 
-/// A place in a queue. Leave it with [`Queue::leave`].
+/// A position in a queue, released by [`Queue::leave`].
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket(QueueKey);
 
 impl Queue {
-    /// How many wait now.
+    /// Returns the number of waiting requests.
     #[inline]
     pub fn len(&self) -> u32 {
         self.length.load(Relaxed)
     }
 
-    /// Whether nobody waits.
+    /// Whether no request is waiting.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut QueueEntry) -> R) -> R {
-        // A panic while the map was held cannot leave it half changed: its operations are whole.
+        // Map operations are atomic, so the state is valid even if the lock is poisoned.
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let result = change(&mut waiting);
         let length = waiting.entries.len() as u32;
@@ -58,8 +55,8 @@ impl Queue {
         result
     }
 
-    /// Waits in line; `waker` is woken when it is this ticket's turn to try. Returns the ticket and
-    /// how many stand before it. `limit` 0 means none; `None` when the queue is full.
+    /// Joins the queue; `waker` is woken when it is this ticket's turn to try. Returns the ticket and the number of tickets before
+    /// it. `limit` 0 means none; `None` if the queue is full.
     pub fn enter(&self, class: i32, date_ms: i64, limit: u32, waker: Waker) -> Option<(Ticket, u32)> {
         self.with(|waiting| {
             if limit > 0 && waiting.entries.len() >= limit as usize {
@@ -73,18 +70,17 @@ impl Queue {
         })
     }
 
-    /// Leaves the line, having been served or having given up; says whether the ticket was still in
-    /// it.
+    /// Leaves the queue, after being served or giving up; returns whether the ticket was still in it.
     pub fn leave(&self, ticket: Ticket) -> bool {
         self.with(|waiting| waiting.entries.remove(&ticket.0).is_some())
     }
 
-    /// Whether `ticket` is the first in line.
+    /// Whether `ticket` is the first in the queue.
     pub fn is_first(&self, ticket: Ticket) -> bool {
         self.with(|waiting| waiting.entries.first_key_value().is_some_and(|(key, _)| *key == ticket.0))
     }
 
-    /// Wakes the first in line, who then tries for a place; it stays in line until it leaves.
+    /// Wakes the first in the queue to try for a slot; it stays in the queue until it leaves.
     pub fn wake_first(&self) {
         if !self.is_empty() {
             let first =
@@ -95,7 +91,7 @@ impl Queue {
         }
     }
 
-    /// Wakes all, to choose anew (a server came up or went down).
+    /// Wakes all to choose again, because a server came up or went down.
     pub fn wake_all(&self) {
         if !self.is_empty() {
             let all: Vec<Waker> = self.with(|waiting| waiting.entries.values().cloned().collect());
@@ -109,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lower_class_then_the_earlier_date_is_first() {
+    fn lower_classes_then_earlier_dates_come_first() {
         let queue = Queue::default();
         let enter = |class, date| queue.enter(class, date, 0, Waker::noop().clone()).unwrap();
         let (late, before) = enter(0, 50);
@@ -125,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_takes_nobody() {
+    fn a_full_queue_rejects_entries() {
         let queue = Queue::default();
         assert!(queue.enter(0, 0, 1, Waker::noop().clone()).is_some());
         assert!(queue.enter(0, 0, 1, Waker::noop().clone()).is_none());

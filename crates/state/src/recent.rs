@@ -1,20 +1,19 @@
-//! Events of about the last second, in one word that any thread may write.
+//! The number of events in about the last second, in one word that any thread may write.
 //!
-//! Coarser than [`runtime::count::Rate`] and without an owner: of two events in the same instant
-//! one may be lost. The balancer compares two servers by it when their loads are equal
-//! (`balance random`), nothing is shown of it.
+//! Coarser than [`runtime::count::Rate`] and without an owner: of two simultaneous events one may be lost. The balancer compares
+//! two servers by it if their loads are equal (`balance random`); it is not shown anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many events a second are counted one by one, and about so many are written of more.
+/// Up to this many events per second are counted individually; beyond that, about as many are sampled.
 const EXACT: u64 = 64;
 
-/// The second, and the events of it and of the one before, both up to 65,535.
+/// The current second, and the number of events in it and in the previous one, both up to 65,535.
 #[derive(Debug, Default)]
 pub struct Recent(AtomicU64);
 
 impl Recent {
-    /// The counts as they stand in `second`: now, and the second before.
+    /// Returns the counts at `second`: of this second, and of the previous one.
     fn counts(&self, second: u32) -> (u64, u64) {
         let word = self.0.load(Relaxed);
         match second.wrapping_sub((word >> 32) as u32) {
@@ -24,8 +23,8 @@ impl Recent {
         }
     }
 
-    /// Counts one event. Of many in a second one in so many is drawn and counts for the others:
-    /// readers on other cores keep the line, and two servers can be compared all the same.
+    /// Counts one event. Above the limit, a random sample counts for the others: readers on other cores keep the cache line, and
+    /// two servers can still be compared.
     #[inline]
     pub fn tick(&self, now_us: u64) {
         let second = (now_us / 1_000_000) as u32;
@@ -39,8 +38,8 @@ impl Recent {
         self.0.store(u64::from(second) << 32 | previous << 16 | current, Relaxed);
     }
 
-    /// Events within the second that ends at `now_us`: those of the running second, and of the one
-    /// before the share that still lies within.
+    /// Returns the events within the second that ends at `now_us`: those of the current second, and of the previous one the
+    /// proportional share.
     #[inline]
     pub fn per_second(&self, now_us: u64) -> u64 {
         let (current, previous) = self.counts((now_us / 1_000_000) as u32);
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_events_few_are_written_and_the_rate_is_right_within_a_fifth() {
+    fn sampled_rates_are_accurate_within_a_fifth() {
         fastrand::seed(1);
         let recent = Recent::default();
         let mut writes = 0;

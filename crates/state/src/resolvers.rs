@@ -1,7 +1,6 @@
-//! What is counted of name servers (`show resolvers`, `show stat domain resolvers`; management
-//! manual, 9.3 and 9.1).
+//! Name server counters (`show resolvers`, `show stat domain resolvers`; management manual, 9.3 and 9.1).
 //!
-//! Written by the one worker that asks, read by the runtime socket.
+//! Written by the one worker that sends queries, read by the runtime socket.
 
 use std::sync::Arc;
 
@@ -12,12 +11,12 @@ use runtime::count::Count;
 pub struct ResolversSection {
     /// Its name.
     pub name: Box<str>,
-    /// Its name servers, in their order.
+    /// Its name servers, in order.
     pub nameservers: Vec<NameServer>,
 }
 
 impl ResolversSection {
-    /// A section that has asked nothing yet.
+    /// Creates a section without counts.
     pub fn new(name: &str, nameservers: impl IntoIterator<Item = Box<str>>) -> Arc<Self> {
         let nameservers =
             nameservers.into_iter().map(|name| NameServer { name, counters: Counters::default() }).collect();
@@ -30,11 +29,11 @@ impl ResolversSection {
 pub struct NameServer {
     /// Its name.
     pub name: Box<str>,
-    /// What was seen of it.
+    /// Its counters.
     pub counters: Counters,
 }
 
-/// What is counted of one name server, in the order in which it is shown.
+/// The counters of one name server, in display order.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Queries sent.
@@ -59,19 +58,18 @@ pub struct Counters {
     pub refused: Count,
     /// Any other error.
     pub other: Count,
-    /// Something that is no answer to the question.
+    /// Responses that do not match the query.
     pub invalid: Count,
     /// Answers larger than `accepted_payload_size`.
     pub too_big: Count,
-    /// Answers that the server cut short.
+    /// Truncated answers.
     pub truncated: Count,
-    /// Answers that came after they were wanted.
+    /// Answers that arrived too late.
     pub outdated: Count,
 }
 
 impl Counters {
-    /// Every counter with its name in `show resolvers`; the statistics call the second
-    /// `send_error`.
+    /// Returns every counter with its name in `show resolvers`; the statistics call the second `send_error`.
     pub fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("sent", self.sent.get()),

@@ -1,22 +1,21 @@
-//! Rings (configuration manual, 12.5): the last messages of a stream of them, in bounded memory.
+//! Rings (configuration manual, 12.5): the latest messages of a stream, in bounded memory.
 //!
-//! Any thread writes; readers each have a position of their own. A reader that is *attached* (a
-//! server that must get every message) keeps its messages from being overwritten: a full ring then
-//! refuses new ones, which are counted. Other readers lose what is overwritten before they come to
-//! it. Nothing here does I/O: a [`Mirror`] may.
+//! Any thread writes; each reader has its own position. An *attached* reader (a server that must get every message) keeps its
+//! messages from being overwritten: a full ring then rejects new ones, which are counted. Other readers miss messages that are
+//! overwritten before they read them. Nothing here does I/O: a [`Mirror`] may.
 //!
-//! Writing takes a lock for the time of a copy. It is the only lock that a request may meet, and
-//! only when its log line goes into a ring.
+//! Writing takes a lock for the time of a copy. It is the only lock that a request may encounter, and only when its log line goes
+//! to a ring.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes that stand before each message: its length.
+/// Size of the length prefix of each message.
 const LENGTH: usize = 4;
 
-/// How many bytes of a ring a message of `length` bytes takes.
+/// Returns how many bytes of a ring a message of `length` bytes takes.
 pub fn footprint(length: usize) -> usize {
     LENGTH + length
 }
@@ -27,11 +26,10 @@ pub trait Mirror: Send {
     fn write(&mut self, message: &[u8]);
 }
 
-/// What stands before a message that the process tells of itself (`format` of a ring): logs have
-/// headers of their own.
+/// The prefix of the process's own messages (`format` of a ring); logs have their own headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stamp {
-    /// Nothing.
+    /// None.
     #[default]
     None,
     /// The level.
@@ -46,27 +44,27 @@ pub enum Stamp {
 pub struct Ring {
     /// Its name.
     pub name: Box<str>,
-    /// `description`: the name where none is given.
+    /// `description`: the name if not configured.
     pub description: Box<str>,
-    /// `maxlen`: the longest message, in bytes; longer ones are cut by who writes them.
+    /// `maxlen`: maximum message size in bytes; writers truncate longer messages.
     pub max_length: usize,
-    /// What stands before messages that are no logs.
+    /// The prefix of messages that are not logs.
     pub stamp: Stamp,
-    /// `size`, in bytes: the messages and four bytes each.
+    /// `size`, in bytes: each message takes four more.
     size: usize,
     messages: Mutex<RingMessages>,
-    /// Messages refused. Written by whoever writes.
+    /// Rejected messages. Written by the writers.
     dropped: AtomicU64,
 }
 
 #[derive(Default)]
 struct RingMessages {
     bytes: VecDeque<u8>,
-    /// The position of the first byte: how many bytes ever left the ring.
+    /// The position of the first byte: the number of bytes that have left the ring.
     first: u64,
-    /// Where attached readers are.
+    /// The positions of attached readers.
     attached: Vec<Option<u64>>,
-    /// Who waits for a message.
+    /// The readers waiting for a message.
     waiting: Vec<Waker>,
     mirror: Option<Box<dyn Mirror>>,
 }
@@ -78,7 +76,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// An empty ring of `size` bytes for messages of up to `max_length`.
+    /// Creates an empty ring of `size` bytes for messages of up to `max_length`.
     pub fn new(name: &str, description: &str, size: usize, max_length: usize) -> Self {
         Self {
             name: name.into(),
@@ -91,18 +89,18 @@ impl Ring {
         }
     }
 
-    /// The same with something before messages that are no logs.
+    /// Sets the prefix of messages that are not logs.
     #[must_use]
     pub fn stamped(self, stamp: Stamp) -> Self {
         Self { stamp, ..self }
     }
 
-    /// `size`, in bytes.
+    /// Returns `size`, in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Messages that were refused so far.
+    /// Returns the number of rejected messages.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
@@ -112,20 +110,18 @@ impl Ring {
         self.lock().mirror = Some(mirror);
     }
 
-    /// A panic while the lock was held left whole messages: each is appended in one step.
+    /// Messages are appended in one step, so the state is valid even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, RingMessages> {
         self.messages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Appends a message, in place of the oldest where there is no room. `false` when it was
-    /// refused, and counted: an attached reader still needs the oldest, or it is longer than the
-    /// ring.
+    /// Appends a message, overwriting the oldest if there is no room. Returns `false` if it was rejected and counted: an attached
+    /// reader still needs the oldest, or it is longer than the ring.
     pub fn write(&self, message: &[u8]) -> bool {
         let need = LENGTH + message.len();
         let mut messages = self.lock();
         if messages.bytes.capacity() == 0 {
-            // All of it with the first message: it never grows, and one that is not used costs
-            // nothing.
+            // The whole memory is allocated with the first message: it never grows, and an unused ring costs nothing.
             messages.bytes.reserve_exact(self.size);
         }
         if need > self.size || !messages.make_room(need, self.size) {
@@ -146,8 +142,7 @@ impl Ring {
 }
 
 impl RingMessages {
-    /// Drops the oldest messages until `need` bytes fit into `size`; `false` when a reader holds
-    /// one of them.
+    /// Drops the oldest messages until `need` bytes fit into `size`; `false` if an attached reader needs one of them.
     fn make_room(&mut self, need: usize, size: usize) -> bool {
         while self.bytes.len() + need > size {
             if self.attached.contains(&Some(self.first)) {
@@ -170,28 +165,28 @@ impl RingMessages {
     }
 }
 
-/// Reads a ring from some message on.
+/// A reader with a position in a ring.
 pub struct RingReader {
     ring: Arc<Ring>,
-    /// The position of the next message; one that has left the ring stands for the oldest.
+    /// The position of the next message; a position that has left the ring means the oldest.
     at: u64,
-    /// Its place among the attached ones.
+    /// Its index among the attached readers.
     attached: Option<usize>,
 }
 
 impl RingReader {
-    /// One that begins with the oldest message.
+    /// Creates a reader that starts with the oldest message.
     pub fn oldest(ring: &Arc<Ring>) -> Self {
         Self { ring: ring.clone(), at: 0, attached: None }
     }
 
-    /// One that begins behind the newest message.
+    /// Creates a reader that starts after the newest message.
     pub fn newest(ring: &Arc<Ring>) -> Self {
         let at = ring.lock().end();
         Self { ring: ring.clone(), at, attached: None }
     }
 
-    /// One that begins with the oldest message and misses none: see the head of this file.
+    /// Creates a reader that starts with the oldest message and misses none: see the head of this file.
     pub fn attach(ring: &Arc<Ring>) -> Self {
         let mut messages = ring.lock();
         let at = messages.first;
@@ -205,8 +200,8 @@ impl RingReader {
         Self { ring: ring.clone(), at, attached: Some(place) }
     }
 
-    /// Gives `each` the messages that come next, the first of them and more while no `limit` bytes
-    /// of them are reached; returns the position behind them, for [`advance`](Self::advance).
+    /// Calls `each` with the next messages: the first, and more until `limit` bytes are reached; returns the position after them,
+    /// for [`advance`](Self::advance).
     pub fn peek(&self, limit: usize, mut each: impl FnMut(&[u8])) -> u64 {
         let messages = self.ring.lock();
         let mut offset = self.at.saturating_sub(messages.first) as usize;
@@ -221,7 +216,7 @@ impl RingReader {
             } else if start >= front.len() {
                 each(&back[start - front.len()..end - front.len()]);
             } else {
-                // The one message that lies over the end of the memory.
+                // The one message that wraps around the end of the memory.
                 whole.clear();
                 whole.extend_from_slice(&front[start..]);
                 whole.extend_from_slice(&back[..end - front.len()]);
@@ -233,7 +228,7 @@ impl RingReader {
         messages.first + offset as u64
     }
 
-    /// Goes on at `position`: what is before it may leave the ring.
+    /// Moves to `position`: earlier messages may leave the ring.
     pub fn advance(&mut self, position: u64) {
         self.at = position;
         if let Some(place) = self.attached {
@@ -277,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_forgets_its_oldest_messages() {
+    fn a_full_ring_drops_its_oldest_messages() {
         let ring = ring(24);
         for number in 0..5 {
             assert!(ring.write(format!("m{number:03}").as_bytes()));
@@ -288,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attached_reader_misses_nothing_and_what_does_not_fit_is_counted() {
+    fn attached_readers_miss_nothing_and_rejected_messages_are_counted() {
         let ring = ring(24);
         let mut reader = RingReader::attach(&ring);
         let written = (0..5).filter(|number| ring.write(format!("m{number:03}").as_bytes())).count();
@@ -302,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_was_overtaken_goes_on_with_the_oldest_message() {
+    fn an_overtaken_reader_continues_with_the_oldest_message() {
         let ring = ring(24);
         ring.write(b"m000");
         let reader = RingReader::oldest(&ring);
@@ -311,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_any_length_come_out_as_they_went_in() {
+    fn messages_of_any_length_round_trip() {
         let ring = Arc::new(Ring::new("r", "r", 97, 64));
         let mut reader = RingReader::attach(&ring);
         for round in 0..500usize {
@@ -335,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_woken_by_a_message() {
+    fn waiting_readers_are_woken_by_a_message() {
         use std::sync::atomic::AtomicUsize;
         struct Counter(AtomicUsize);
         impl std::task::Wake for Counter {

@@ -1,24 +1,22 @@
-//! Server states as `show servers state` prints them and as files keep them across restarts
-//! (management manual, 9.3): the lines of version 1, taken apart. What the columns mean is for
-//! those who use them: `init-addr last` while the configuration is resolved, and whoever puts the
-//! states back.
+//! Server states as printed by `show servers state` and kept in files across restarts (management manual, 9.3): parses the lines of
+//! version 1. The users interpret the columns: `init-addr last` while the configuration is resolved, and the code that restores the
+//! states.
 
 use std::collections::HashMap;
 
-/// How many columns the first writers of version 1 knew; it has grown at its end.
+/// The number of columns in the first release of version 1; later ones were appended.
 const FEWEST: usize = 20;
 
-/// Why a text cannot be used, as a whole: what stands in one line is trusted only where all lines
-/// are as they were written.
+/// Why a text is unusable as a whole: a line is only trusted if all lines are intact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// It does not begin with a version that is known.
+    /// It does not begin with a known version.
     Version,
-    /// The line of that number, counted behind the version, has too few columns, or no end.
+    /// The line with this number, counted after the version, has too few columns, or no line end.
     Line(usize),
 }
 
-/// The columns, in their order.
+/// The columns, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the format")]
 pub enum StateFileColumn {
@@ -54,18 +52,18 @@ pub enum StateFileColumn {
 pub struct SavedServer<'a>(Vec<&'a str>);
 
 impl<'a> SavedServer<'a> {
-    /// What stands in a column; empty in those that the writer did not know.
+    /// Returns the value of a column; empty for columns unknown to the writer.
     pub fn get(&self, column: StateFileColumn) -> &'a str {
         self.0.get(column as usize).copied().unwrap_or_default()
     }
 
-    /// What stands in a column, unless that is nothing (`-`).
+    /// Returns the value of a column, unless it is empty (`-`).
     pub fn word(&self, column: StateFileColumn) -> Option<&'a str> {
         Some(self.get(column)).filter(|word| !matches!(*word, "-" | ""))
     }
 }
 
-/// Rows by the names of backend and server; of two about the same server the first counts.
+/// Indexes rows by the names of backend and server; the first row for a server counts.
 pub fn by_name<'a>(rows: Vec<SavedServer<'a>>) -> HashMap<(&'a str, &'a str), SavedServer<'a>> {
     let mut found = HashMap::with_capacity(rows.len());
     for row in rows {
@@ -76,10 +74,10 @@ pub fn by_name<'a>(rows: Vec<SavedServer<'a>>) -> HashMap<(&'a str, &'a str), Sa
     found
 }
 
-/// Takes a text apart.
+/// Parses a text.
 ///
 /// # Errors
-/// The first thing that is not as it was written.
+/// The first damage found.
 pub fn read(text: &str) -> Result<Vec<SavedServer<'_>>, Broken> {
     let mut lines = text.split_inclusive('\n').enumerate();
     match lines.next() {
@@ -92,7 +90,7 @@ pub fn read(text: &str) -> Result<Vec<SavedServer<'_>>, Broken> {
         if words.first().is_none_or(|word| word.starts_with('#')) {
             continue;
         }
-        // A line that was cut off may end within a number.
+        // A truncated line may end within a number.
         if words.len() < FEWEST || !line.ends_with('\n') {
             return Err(Broken::Line(index));
         }
@@ -108,7 +106,7 @@ mod tests {
     const LINE: &str = "3 b 1 s1 192.0.2.1 2 0 1 1 5 6 3 4 6 0 0 0 - 80 - 0 0 - - 0\n";
 
     #[test]
-    fn lines_are_taken_apart_and_comments_passed_over() {
+    fn lines_are_parsed_and_comments_skipped() {
         let text = format!("1\n# be_id be_name\n\n  {LINE}# more\n");
         let rows = read(&text).expect("as it was written");
         assert_eq!(rows.len(), 1);
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_broken_anywhere_is_not_used() {
+    fn damaged_texts_are_rejected_as_a_whole() {
         for (text, broken) in [
             (String::new(), Broken::Version),
             ("2\n".to_owned(), Broken::Version),

@@ -1,8 +1,7 @@
-//! A server as it is now: address, weight, administrative and operational state, load and counters.
+//! The current state of a server: address, weight, administrative and operational state, load and counters.
 //!
-//! Written by the runtime socket and by health checks through the methods here; read by request
-//! tasks on every pick. What is read on that path is one atomic each. Requests that it serves are
-//! counted in [`places`].
+//! Written by the runtime socket and by health checks through the methods here; read by request tasks on every pick. Each value on
+//! that path is a single atomic. The requests being served are counted in [`places`].
 
 mod places;
 mod renew;
@@ -31,19 +30,18 @@ use crate::server_load::CountedLoad;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
-/// Changes of any server that a balancer must see, in the whole process: as long as it stands
-/// still, no balancer need look at its servers' versions. Written by whoever changes a server's
-/// state, weight or limit.
+/// Process-wide number of server changes that matter to balancers: as long as it is unchanged, a balancer need not check the
+/// versions of its servers. Written by every change of a server's state, weight or limit.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// How often any server of the process changed in a way that a balancer must see.
+/// Returns the number of server changes in this process that matter to balancers.
 #[inline]
 pub fn changes() -> u64 {
     CHANGES.load(Acquire)
 }
 
-/// Why an administrator (or what stands for one) holds a server back. A set of flags, shown by
-/// `show servers state` as one number (management manual, `srv_admin_state`).
+/// Why a server is administratively held back. A set of flags, shown by `show servers state` as one number (management manual,
+/// `srv_admin_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Admin(pub u32);
 
@@ -52,8 +50,7 @@ impl Admin {
     pub const FORCED_MAINT: u32 = 0x01;
     /// In maintenance because the tracked server is.
     pub const INHERITED_MAINT: u32 = 0x02;
-    /// The configuration says `disabled`: a mark of where the maintenance came from, which outlives
-    /// it.
+    /// Configured as `disabled`: marks the origin of the maintenance, and outlives it.
     pub const CONFIGURED_MAINT: u32 = 0x04;
     /// `set server … state drain`.
     pub const FORCED_DRAIN: u32 = 0x08;
@@ -61,11 +58,11 @@ impl Admin {
     pub const INHERITED_DRAIN: u32 = 0x10;
     /// In maintenance because its name does not resolve.
     pub const RESOLUTION_MAINT: u32 = 0x20;
-    /// The name to resolve was set on the runtime socket.
+    /// The host name was set through the runtime socket.
     pub const FQDN_SET: u32 = 0x40;
-    /// All that means maintenance.
+    /// All flags that mean maintenance.
     pub const MAINT: u32 = Self::FORCED_MAINT | Self::INHERITED_MAINT | Self::RESOLUTION_MAINT;
-    /// All that means draining.
+    /// All flags that mean draining.
     pub const DRAIN: u32 = Self::FORCED_DRAIN | Self::INHERITED_DRAIN;
 
     /// Whether the server is in maintenance: no new connection, no check.
@@ -73,13 +70,13 @@ impl Admin {
         self.0 & Self::MAINT != 0
     }
 
-    /// Whether the server only serves what is bound to it.
+    /// Whether the server only serves persistent sessions.
     pub fn draining(self) -> bool {
         self.0 & Self::DRAIN != 0
     }
 }
 
-/// What checks found (`srv_op_state`).
+/// The operational state found by checks (`srv_op_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Operational {
@@ -89,23 +86,23 @@ pub enum Operational {
     Starting = 1,
     /// Up.
     Running = 2,
-    /// Up for what is bound to it, going down.
+    /// Up for persistent sessions, going down.
     Stopping = 3,
 }
 
-/// Where a request is counted while a server serves it.
+/// The counter that counts a request while a server serves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the request is counted until it leaves"]
 pub enum Tally {
-    /// In the one count that limits and balancers look at.
+    /// The shared count, which limits and balancers use.
     Shared,
-    /// In the worker's own.
+    /// The worker's own count.
     Own,
-    /// In the worker's own, in one of the places that a limit leaves.
+    /// The worker's own count, in one of the slots of a limit.
     Place,
 }
 
-/// An offset of ports that is none.
+/// The port offset that means none.
 const NOT_MAPPED: i32 = i32::MAX;
 
 /// One server of a backend.
@@ -113,125 +110,112 @@ const NOT_MAPPED: i32 = i32::MAX;
 pub struct Server {
     /// `id`, unique within the backend.
     pub id: u32,
-    /// Whether that is its line's own `id`; set by the configuration.
+    /// Whether the id is configured explicitly; set by the configuration.
     pub forced_id: AtomicBool,
-    /// What the configuration says of it. Written by a reload.
+    /// Its configuration. Written by a reload.
     configured: ArcSwap<ServerSeed>,
     /// Its name.
     pub name: ServerName,
     /// The name of its backend.
     pub proxy: Box<str>,
-    /// Whether it is used only when no other is up (`backup`).
+    /// Whether it is used only when no other server is up (`backup`).
     pub backup: bool,
-    /// The limit of connections (`maxconn`), 0 for none; written through [`Server::set_maxconn`].
+    /// The connection limit (`maxconn`), 0 for none; written through [`Server::set_maxconn`].
     pub maxconn: AtomicU32,
     /// The lower limit under low load (`minconn`).
     pub minconn: u32,
-    /// How many may wait for it (`maxqueue`), 0 for no limit.
+    /// Queue limit (`maxqueue`), 0 for none.
     pub maxqueue: u32,
-    /// Where connections go now; written through [`Server::set_address`].
+    /// The current address for connections; written through [`Server::set_address`].
     pub address: ArcSwap<ServerAddress>,
-    /// How often the address changed: connections opened before the last change lead elsewhere.
-    /// Written by whoever changes it.
+    /// How often the address changed: connections opened before the last change are outdated. Written with each change.
     moves: AtomicU32,
-    /// Whether TLS is spoken with it: a [`Secured`]. Written by an operator.
+    /// Whether connections use TLS: a [`Secured`]. Written by an operator.
     secured: AtomicU8,
-    /// Whether that address is the unspecified one, which stands for what the client wanted.
-    /// Written with the address.
+    /// Whether the address is the unspecified one, which means the client's destination. Written with the address.
     unspecified: AtomicBool,
-    /// The host name that the address comes from, if any; written through [`Server::set_fqdn`].
+    /// The host name that the address was resolved from, if any; written through [`Server::set_fqdn`].
     pub fqdn: ArcSwapOption<Box<str>>,
-    /// The name of the SRV records that name, port and weight come from; set once, by the
-    /// configuration.
+    /// The name of the SRV records for name, port and weight; set once, by the configuration.
     pub srv_record: OnceLock<Box<str>>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// Whether its connections are told apart by a name that requests have (`pool-conn-name`,
-    /// `sni`); set by the configuration.
+    /// Whether its connections are distinguished by a name in requests (`pool-conn-name`, `sni`); set by the configuration.
     pub names_connections: AtomicBool,
-    /// Whether name servers are asked for its name while it runs (`resolvers`); set by the
-    /// configuration.
+    /// Whether its name is resolved at run time (`resolvers`); set by the configuration.
     pub resolved: AtomicBool,
-    /// Who is told that nothing answers at its address: who resolves its name.
+    /// Called if connections to its address fail, to resolve its name again.
     doubt: ArcSwapOption<Doubt>,
-    /// Who raises its weight when it comes up, where `slowstart` is said.
+    /// Called to raise its weight when it comes up, if `slowstart` is configured.
     pub(crate) starter: ArcSwapOption<Starter>,
-    /// Who is told when it goes up or down, where the configuration wants something done then.
+    /// Called when it goes up or down, if the configuration requires an action then.
     pub(crate) marked: ArcSwapOption<Marked>,
-    /// The port of the configuration or of an SRV record: what a server without an address will
-    /// have.
+    /// The port from the configuration or an SRV record, used once the server has an address.
     pub service_port: AtomicU32,
-    /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it
-    /// has one of its own.
+    /// The offset to the client's destination port (`addr:+8`); [`NOT_MAPPED`] for a fixed port.
     port_offset: AtomicI32,
-    /// The weight of the configuration (`initial weight`), 0 to 256. Written by a reload.
+    /// The configured weight (`initial weight`), 0 to 256. Written by a reload.
     initial_weight: AtomicU32,
-    /// The weight as an administrator or agent set it, 0 to 256.
+    /// The weight set by an administrator or agent, 0 to 256.
     weight: AtomicU32,
-    /// 0 to 100: the share of the weight that counts while `slowstart` raises it.
+    /// 0 to 100: the effective share of the weight during `slowstart`.
     ramp: AtomicU32,
     admin: AtomicU32,
     operational: AtomicU8,
-    /// Grows with every change that a balancer must see.
+    /// Incremented with every change that matters to a balancer.
     pub version: AtomicU64,
-    /// Orders servers by when they last came up (`balance sticky`): 0 for those that always were.
+    /// The order in which servers last came up (`balance sticky`): 0 for those that were never down.
     pub turn: AtomicU64,
-    /// Requests being served now: see [`serving`](Self::serving). Written by every worker that
-    /// picks this server, when a request comes and when it leaves. Where requests are counted
-    /// apart, the places of the limit that workers took, for requests or to keep: written when a
-    /// worker needs more, and when it gives one back.
+    /// The requests being served: see [`serving`](Self::serving). Written by every worker that picks this server, when a request
+    /// starts and ends. If requests are counted separately, the slots of the limit taken by workers, used or kept: written when a
+    /// worker takes or returns one.
     pub served: CountedLoad,
-    /// Whether requests are counted in each worker's own `counters`: where nothing compares the
-    /// servers by this number, the sum is wanted now and then only. Set by the balancer when it is
-    /// made.
+    /// Whether requests are counted in each worker's own `counters`: if nothing compares servers by their number, the sum is rarely
+    /// needed. Set by the balancer when it is created.
     pub counts_apart: AtomicBool,
-    /// Whether a limit was set while requests were counted so: they count against it until they
-    /// leave.
+    /// Whether a limit was set while requests were counted separately: they count against it until they end.
     limited_late: AtomicBool,
     /// Whether it was added at run time.
     pub dynamic: AtomicBool,
-    /// Tells it from others of its name and number before it: how many times a server was added
-    /// after others had been removed, until this one came. Set when it is added at run time.
+    /// Distinguishes it from earlier servers with its name and id: the number of times a server was added after others had been
+    /// removed, up to this one. Set when it is added at run time.
     pub revision: AtomicU32,
-    /// Whether it was removed: nothing finds it any more, and what still knows its place finds it
-    /// in maintenance.
+    /// Whether it was removed: it can no longer be found, and code that still refers to its index sees it in maintenance.
     pub removed: AtomicBool,
-    /// Whether the configuration names it (`track`, `use-server`, expressions): it may not be
-    /// removed.
+    /// Whether the configuration refers to it (`track`, `use-server`, expressions), so that it must not be removed.
     pub referenced: AtomicBool,
     /// Requests waiting for this server.
     pub queue: Queue,
-    /// Whom it tracks, and who tracks it.
-    /// The server that it tracks; `tracking` writes it.
+    /// The server that it tracks; written by `tracking`.
     pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
-    /// The highest number of requests served at once (`smax`). Where they are counted apart, the
-    /// highest sum that was seen: it is looked at whenever a worker has more than ever before.
+    /// The maximum number of concurrent requests (`smax`). If they are counted separately, the maximum of the sums seen: it is
+    /// checked whenever a worker reaches a new maximum.
     pub served_max: AtomicU32,
     /// Whether health checks run.
     pub checked: AtomicBool,
-    /// Check results, for the statistics.
+    /// Check results.
     pub health: Health,
     /// Whether the agent is asked.
     pub agent_checked: AtomicBool,
-    /// Results of agent checks: level 1 unless the agent said down.
+    /// Agent check results: level 1 unless the agent reported down.
     pub agent: Health,
     /// When the state last changed, in ms of the monotonic clock.
     pub changed_at: AtomicU64,
     /// When a session last ended, in ms; 0 for never.
     pub last_session: AtomicU64,
-    /// Times it went down, and ms spent down before the present state.
+    /// How often it went down.
     pub downs: AtomicU32,
     /// Total downtime in ms before `changed_at`.
     pub down_ms: AtomicU64,
-    /// How often its weight began to rise (`slowstart`).
+    /// How often its weight started to rise (`slowstart`).
     pub(crate) rises: AtomicU32,
-    /// What is known of how it serves, where its backend ejects outliers.
+    /// Its performance, if its backend ejects outliers.
     performance: OnceLock<Box<Performance>>,
 }
 
-/// What makes a server at boot.
+/// The configuration from which a server is created.
 #[derive(Debug, Clone)]
 pub struct ServerSeed {
     /// `id`.
@@ -248,7 +232,7 @@ pub struct ServerSeed {
     pub minconn: u32,
     /// `maxqueue`.
     pub maxqueue: u32,
-    /// Where connections go.
+    /// The address for connections.
     pub address: ServerAddress,
     /// `weight`.
     pub weight: u32,
@@ -259,7 +243,7 @@ pub struct ServerSeed {
 }
 
 impl Server {
-    /// A server in the state that the configuration gives it: up until a check says otherwise.
+    /// Creates a server in its configured state: up until a check fails.
     pub fn new(seed: ServerSeed) -> Arc<Self> {
         let port = match &seed.address {
             ServerAddress::Ip(address) => address.port(),
@@ -325,19 +309,18 @@ impl Server {
         })
     }
 
-    /// What is known of how it serves, once that is [measured](Self::measure).
+    /// Returns its performance, once it is [measured](Self::measure).
     #[inline]
     pub fn performance(&self) -> Option<&Performance> {
         self.performance.get().map(Box::as_ref)
     }
 
-    /// Has it measured from now on. Called by its balancer, where outliers are ejected.
+    /// Starts measuring its performance. Called by its balancer if it ejects outliers.
     pub fn measure(&self) -> &Performance {
         self.performance.get_or_init(Box::default)
     }
 
-    /// Sets the share of its weight that counts, in percent, as far as its backend ejects outliers: 0
-    /// while it is ejected.
+    /// Sets the effective share of its weight for outlier ejection, in percent: 0 while it is ejected.
     pub fn set_trust(&self, percent: u32) {
         if self.measure().set_trust(percent) {
             self.touch();
@@ -345,13 +328,13 @@ impl Server {
         }
     }
 
-    /// The administrative flags.
+    /// Returns the administrative flags.
     #[inline]
     pub fn admin(&self) -> Admin {
         Admin(self.admin.load(Relaxed))
     }
 
-    /// What checks found.
+    /// Returns the operational state.
     #[inline]
     pub fn operational(&self) -> Operational {
         match self.operational.load(Relaxed) {
@@ -362,25 +345,24 @@ impl Server {
         }
     }
 
-    /// Whether the agent, if there is one, holds the server down.
+    /// Whether the agent, if there is one, reports the server as down.
     pub fn agent_says_down(&self) -> bool {
         self.agent_checked.load(Relaxed) && self.agent.level.load(Relaxed) == 0
     }
 
-    /// The weight of the configuration, 0 to 256.
+    /// Returns the configured weight, 0 to 256.
     #[inline]
     pub fn initial_weight(&self) -> u32 {
         self.initial_weight.load(Relaxed)
     }
 
-    /// Whether a connection may be made at all: running and not in maintenance. A draining server
-    /// is usable for what is bound to it (persistence).
+    /// Whether it accepts connections: running and not in maintenance. A draining server is usable for persistent sessions.
     #[inline]
     pub fn is_up(&self) -> bool {
         !self.admin().in_maintenance() && self.operational() != Operational::Stopped
     }
 
-    /// Sets the limit of connections, 0 for none.
+    /// Sets the connection limit, 0 for none.
     pub fn set_maxconn(&self, limit: u32) {
         if self.maxconn.swap(limit, Relaxed) == 0 && limit > 0 && self.counts_apart.load(Relaxed) {
             self.limited_late.store(true, Relaxed);
@@ -389,55 +371,53 @@ impl Server {
         self.queue.wake_all();
     }
 
-    /// Changes the host name that the address comes from; resolving it is for whoever asks name
-    /// servers.
+    /// Sets the host name; the resolver is responsible for resolving it.
     pub fn set_fqdn(&self, name: Option<&str>) {
         self.fqdn.store(name.map(|name| Arc::new(Box::from(name))));
     }
 
-    /// Says who is to be told that nothing answers at its address; the last word counts.
+    /// Sets the callback for failed connections to its address; the last one counts.
     pub fn on_doubt(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.doubt.store(Some(Arc::new(Doubt(Box::new(tell)))));
     }
 
-    /// Nothing answers at its address: its name may have another one by now (manual, 5.3.1).
+    /// Reports that connecting to its address failed: its name may have another one by now (manual, 5.3.1).
     pub fn doubt_address(&self) {
         if let Some(doubt) = self.doubt.load_full() {
             (doubt.0)();
         }
     }
 
-    /// How often the address changed, or the server left service. Read before the address, it tells
-    /// whether a connection may still be used.
+    /// Returns how often the address changed, or the server left service. If read before the address, it tells whether a connection
+    /// may still be used.
     #[inline]
     pub fn moves(&self) -> u32 {
         self.moves.load(Acquire)
     }
 
-    /// Whether its address is the unspecified one: connections then go where the client wanted.
+    /// Whether its address is the unspecified one: connections then go to the client's destination.
     #[inline]
     pub fn is_unspecified(&self) -> bool {
         self.unspecified.load(Relaxed)
     }
 
-    /// The port that goes with an address found by a name, 0 for the client's own.
+    /// Returns the port for a resolved address, 0 for the client's own.
     pub fn port(&self) -> u16 {
         self.service_port.load(Relaxed) as u16
     }
 
-    /// How far its port is from the one that the client wanted, if that is where it is.
+    /// Returns the offset to the client's destination port, if that is used.
     #[inline]
     pub fn port_offset(&self) -> Option<i32> {
         Some(self.port_offset.load(Relaxed)).filter(|offset| *offset != NOT_MAPPED)
     }
 
-    /// Sets that; call it before [`set_address`](Self::set_address), which ends the use of older
-    /// connections.
+    /// Sets the offset; call it before [`set_address`](Self::set_address), which ends the use of older connections.
     pub fn set_port_offset(&self, offset: Option<i32>) {
         self.port_offset.store(offset.unwrap_or(NOT_MAPPED), Relaxed);
     }
 
-    /// Changes where connections go.
+    /// Sets the address for connections.
     pub fn set_address(&self, address: ServerAddress) {
         if let ServerAddress::Ip(address) = &address {
             self.service_port.store(address.port().into(), Relaxed);
@@ -448,12 +428,12 @@ impl Server {
         self.touch();
     }
 
-    /// Ends the use of the connections there are, once they are idle.
+    /// Ends the use of current connections, once they are idle.
     pub fn outdate(&self) {
         self.moves.fetch_add(1, Release);
     }
 
-    /// Sets `set` and clears `clear` among the administrative flags; says whether anything changed.
+    /// Sets and clears administrative flags; returns whether anything changed.
     pub fn change_admin(&self, set: u32, clear: u32, now_ms: u64) -> bool {
         let old = self.admin.load(Relaxed);
         let new = (old & !clear) | set;
@@ -464,7 +444,7 @@ impl Server {
         self.admin.store(new, Relaxed);
         match (Admin(old).in_maintenance(), Admin(new).in_maintenance()) {
             (true, false) => self.begin_anew(),
-            // Where nothing is checked nothing brings it back.
+            // Without checks it would never come back.
             (false, true) if was_up && !self.health.configured.load(Relaxed) => {
                 self.health.level.store(0, Relaxed);
             }
@@ -474,8 +454,7 @@ impl Server {
         true
     }
 
-    /// Lets checks begin again; what the server is until the first one is as at the start
-    /// (`init-state`).
+    /// Enables checks again; until the first one, the server has its initial state (`init-state`).
     pub fn enable_checks(&self, now_ms: u64) {
         let was_up = self.is_up();
         self.checked.store(true, Relaxed);
@@ -485,9 +464,8 @@ impl Server {
         }
     }
 
-    /// The value that means this server in cookies made with `key` (`dynamic-cookie-key`):
-    /// HAProxy's own recipe of key, address and port in four bytes, so that a cluster of both
-    /// agrees. `None` for a server without an IP address.
+    /// Returns the value for this server in cookies made with `key` (`dynamic-cookie-key`): HAProxy's hash of key, address and port
+    /// in four bytes, so that mixed clusters agree. `None` for a server without an IP address.
     pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
         let ServerAddress::Ip(address) = &**self.address.load() else { return None };
         let mut seed = key.as_bytes().to_vec();
@@ -499,7 +477,7 @@ impl Server {
         Some(format!("{:016x}", base::hash::xxh64(&seed, 0)))
     }
 
-    /// A server that is checked and has an `init-state` is again what it was at the start.
+    /// Resets a checked server with an `init-state` to its initial state.
     fn begin_anew(&self) {
         let Some(level) = self.health.initial() else { return };
         if self.checked.load(Relaxed) {
@@ -510,7 +488,7 @@ impl Server {
         }
     }
 
-    /// Sets what checks found; says whether anything changed.
+    /// Sets the operational state; returns whether it changed.
     pub fn set_operational(&self, new: Operational, now_ms: u64) -> bool {
         if self.operational() == new {
             return false;
@@ -544,7 +522,7 @@ impl Server {
 
     fn touch(&self) {
         self.version.fetch_add(1, Relaxed);
-        // Behind the change itself: who sees the count sees what it counts.
+        // After the change itself: a reader of the count sees the change.
         CHANGES.fetch_add(1, Release);
     }
 }
@@ -571,7 +549,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_draining_server_is_up_but_gets_nothing_new() {
+    fn a_draining_server_is_up_but_gets_no_new_requests() {
         let server = server();
         assert!(server.change_admin(Admin::FORCED_DRAIN, 0, 1));
         assert!(server.is_up());
@@ -581,7 +559,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn downtime_is_counted_from_the_change_to_the_change_back() {
+    fn downtime_is_counted_until_the_server_is_up_again() {
         let server = server();
         let start = server.changed_at.load(Relaxed);
         server.set_operational(Operational::Stopped, start + 1000);

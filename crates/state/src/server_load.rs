@@ -1,9 +1,7 @@
-//! What request tasks write of a server while they use it: how many it serves, its connections, how
-//! long its answers take.
+//! The state of a server that request tasks write while they use it: requests, connections, and response latency.
 //!
-//! It stands apart from the rest of the server, and those of servers made one after the other stand
-//! together: a balancer that compares servers at random then finds most of them in the cache,
-//! whatever their number.
+//! It is separate from the rest of the server, and consecutively created servers have theirs in contiguous memory: a balancer that
+//! compares random servers then finds most of them in the cache, however many there are.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU32;
@@ -12,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use crate::latency::Latency;
 use crate::recent::Recent;
 
-/// On lines of its own: every worker that uses the server writes it on each request.
+/// It has its own cache lines: every worker that uses the server writes it on each request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ServerLoad {
     pub(crate) count: AtomicU32,
-    /// Connections to it now, used and idle. Written when one is opened and when it is closed.
+    /// Current connections, used and idle. Written when one is opened or closed.
     pub open: AtomicU32,
-    /// How long its answers take. Written by request tasks of backends that balance by it.
+    /// Response latency. Written by request tasks if the balancing algorithm uses it.
     pub latency: Latency,
-    /// Requests of the last second. Written by request tasks of backends that balance by it.
+    /// Requests in the last second. Written by request tasks if the balancing algorithm uses it.
     pub recent: Recent,
 }
 
@@ -34,13 +32,13 @@ impl Deref for ServerLoad {
     }
 }
 
-/// How many stand together.
+/// The number of servers per chunk.
 const CHUNK: usize = 64;
 
 #[derive(Debug)]
 struct Chunk([ServerLoad; CHUNK]);
 
-/// The place of one [`ServerLoad`] in its group, which lives as long as one of its members.
+/// The slot of one [`ServerLoad`] in its chunk, which lives as long as one of its members.
 #[derive(Debug, Clone)]
 pub struct ServerLoadSlot {
     chunk: Arc<Chunk>,
@@ -56,22 +54,21 @@ impl Deref for ServerLoadSlot {
     }
 }
 
-/// Those of several servers, by number. Servers made one after the other, as a backend's are, are
-/// found by arithmetic on a list of chunks short enough to stay in the nearest cache: a list of
-/// places would be one more line to fetch on each look.
+/// The loads of several servers, by index. Consecutively created servers, such as a backend's, are found by arithmetic on a list of
+/// chunks small enough to stay in the L1 cache: a list of slots would cost one more cache line per lookup.
 #[derive(Debug)]
 pub struct LoadGroup {
     chunks: Box<[Arc<Chunk>]>,
-    /// Where in the first chunk the first one is.
+    /// The index of the first server in the first chunk.
     offset: usize,
-    /// How many follow each other so.
+    /// The number of consecutive servers.
     run: usize,
-    /// The others: of servers added later.
+    /// The others: servers added later.
     rest: Box<[ServerLoadSlot]>,
 }
 
 impl LoadGroup {
-    /// A row of these places.
+    /// Creates a group of these slots.
     pub fn new(places: impl IntoIterator<Item = ServerLoadSlot>) -> Self {
         let places: Vec<ServerLoadSlot> = places.into_iter().collect();
         let offset = places.first().map_or(0, |place| place.at);
@@ -111,8 +108,7 @@ impl std::ops::Index<usize> for LoadGroup {
 pub struct CountedLoad(pub ServerLoadSlot);
 
 impl Default for CountedLoad {
-    /// The next place of the chunk that is being filled. Taken once a server, at boot or by the
-    /// runtime socket.
+    /// Takes the next slot of the chunk being filled. Called once per server, at startup or by the runtime socket.
     fn default() -> Self {
         static FILLING: Mutex<Option<ServerLoadSlot>> = Mutex::new(None);
         let mut filling = FILLING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -146,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn a_row_finds_each_of_its_own_whatever_came_between() {
+    fn groups_find_all_members_despite_gaps() {
         let mut random = fastrand::Rng::with_seed(4);
-        // Other tests make servers of their own meanwhile: runs break off anywhere.
+        // Other tests create servers at the same time, which may interrupt a run anywhere.
         let made: Vec<CountedLoad> = (0..5 * CHUNK).map(|_| CountedLoad::default()).collect();
         for step in 0..3 {
             let start = random.usize(..2 * CHUNK);

@@ -1,9 +1,7 @@
-//! The connections a worker serves, for `show sess` and `shutdown session`: a register of its own
-//! for each worker.
+//! The connections served by a worker, for `show sess` and `shutdown session`: each worker has its own register.
 //!
-//! `proxy` registers a connection at accept, updates its cells with plain stores and lets it go at
-//! close. `control` reads and kills by posting a closure to each worker. Nothing here is shared
-//! between threads.
+//! `proxy` registers a connection at accept, updates its cells with plain stores and removes it at close. `control` reads and kills
+//! by posting a closure to each worker. Nothing here is shared between threads.
 
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -16,13 +14,13 @@ use runtime::Local;
 
 use crate::{Proxy, Server};
 
-/// What a connection is doing, in the words of `show sess`.
+/// The activity of a connection, as shown by `show sess`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activity {
     /// Waiting for a request or the first bytes.
     #[default]
     Waiting,
-    /// Request rules are being evaluated, or a body awaited.
+    /// Evaluating request rules, or waiting for a body.
     Request,
     /// In a queue.
     Queued,
@@ -37,7 +35,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// One word.
+    /// Returns it as one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -51,7 +49,7 @@ impl Activity {
     }
 }
 
-/// One connection. Cells are written by the task that serves it.
+/// A connection. Its cells are written by the task that serves it.
 pub struct SessionEntry {
     /// Unique in the process; shown in hexadecimal.
     pub id: u64,
@@ -60,35 +58,35 @@ pub struct SessionEntry {
     ends: Ends,
     /// When it was accepted, in ms of the monotonic clock.
     pub since_ms: u64,
-    /// What it is doing.
+    /// The current activity.
     pub activity: Cell<Activity>,
-    /// Requests so far.
+    /// Number of requests so far.
     pub requests: Cell<u32>,
     /// Bytes from the client.
     pub bytes_in: Cell<u64>,
     /// Bytes to the client.
     pub bytes_out: Cell<u64>,
-    /// When it last did anything, in ms.
+    /// The time of its last activity, in ms.
     pub active_ms: Cell<u64>,
     /// The descriptor of the client's connection, or -1.
     pub client_fd: Cell<i32>,
     /// The descriptor of the connection to the server, or -1.
     pub server_fd: Cell<i32>,
-    /// The number of its stream on the client's connection, 0 where that has none.
+    /// The number of its stream on the client's connection, 0 if there are no streams.
     pub client_stream: Cell<u32>,
-    /// The same on the server's.
+    /// The same for the server's connection.
     pub server_stream: Cell<u32>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
-    /// The request line, where it is kept for logs: lent by the register as long as the request lasts.
+    /// The request line, if kept for logs: lent by the register for the duration of the request.
     request_line: Cell<Option<Box<RequestLine>>>,
-    /// Its place in the register.
+    /// Its index in the register.
     index: u32,
     waker: Cell<Option<Waker>>,
 }
 
-/// The client's address and ours, in the least room: there is an entry for every idle connection.
+/// The client's and our address, in minimal space: there is an entry for every idle connection.
 #[derive(Debug)]
 enum Ends {
     V4(SocketAddrV4, SocketAddrV4),
@@ -101,7 +99,7 @@ impl Ends {
         Self::V4(nowhere, nowhere)
     };
 
-    /// Other addresses, in the memory that these have.
+    /// Replaces the addresses, reusing the memory.
     fn replaced(self, source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Self {
         match (self, source, destination) {
             (_, Some(SocketAddr::V4(source)), Some(SocketAddr::V4(destination))) => {
@@ -123,7 +121,7 @@ impl Ends {
     }
 }
 
-/// Looks at what a cell holds by taking it out for a moment.
+/// Inspects the content of a cell by taking it out temporarily.
 fn peek<T, R>(cell: &Cell<Option<T>>, look: impl FnOnce(&mut Option<T>) -> R) -> R {
     let mut value = cell.take();
     let result = look(&mut value);
@@ -140,7 +138,7 @@ impl std::fmt::Debug for SessionEntry {
     }
 }
 
-/// Why a connection is ended from outside; becomes the termination flag of its log line.
+/// Why a connection is killed; becomes the termination flag of its log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
     /// `shutdown session` (`K`).
@@ -152,7 +150,7 @@ pub enum Kill {
 }
 
 impl SessionEntry {
-    /// Says which backend serves the request. The same as before costs no more than a look.
+    /// Sets the backend that serves the request. Setting the same one again only costs a comparison.
     pub fn set_backend(&self, backend: &Local<Proxy>) {
         peek(&self.backend, |own| {
             if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own.shared(), backend.shared())) {
@@ -161,7 +159,7 @@ impl SessionEntry {
         });
     }
 
-    /// Says which server serves the request.
+    /// Sets the server that serves the request.
     pub fn set_server(&self, server: &Local<Server>) {
         peek(&self.server, |own| {
             if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own.shared(), server.shared())) {
@@ -178,7 +176,7 @@ impl SessionEntry {
         self.request_line.set(Some(own));
     }
 
-    /// The request is over: gives back what its line was kept in.
+    /// Called when the request is over: releases the memory of its line.
     #[inline]
     pub fn forget_request_line(&self) {
         if let Some(line) = self.request_line.take() {
@@ -186,7 +184,7 @@ impl SessionEntry {
         }
     }
 
-    /// Whether it must end, and why. A stream asks between its steps.
+    /// Returns whether it must end, and why. A stream asks between its steps.
     pub fn killed(&self) -> Option<Kill> {
         self.killed.get()
     }
@@ -236,16 +234,16 @@ impl SessionEntry {
     }
 }
 
-/// What a request line is kept in. Boxed, since there is an entry for every idle connection.
+/// Memory for a request line. Boxed, since there is an entry for every idle connection.
 #[derive(Default)]
 struct RequestLine(Vec<u8>);
 
-/// The longest request line that is kept.
+/// Maximum length of a stored request line.
 const LONGEST_LINE: usize = 1024;
 
 #[cold]
 fn give_back(line: Box<RequestLine>) {
-    // try_with: a task may be dropped while the thread itself ends.
+    // try_with: a task may be dropped during thread exit.
     let _ = REGISTER.try_with(|register| {
         let mut register = register.borrow_mut();
         if register.lines.len() < SPARE {
@@ -254,7 +252,7 @@ fn give_back(line: Box<RequestLine>) {
     });
 }
 
-/// An entry as it was at an instant; may leave the worker.
+/// A copy of an entry at one time; may be sent to other threads.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields of Entry")]
 pub struct Snapshot {
@@ -276,9 +274,9 @@ pub struct Snapshot {
     pub requests: u32,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// Whether it was told to end.
+    /// Whether it was killed.
     pub killed: bool,
-    /// The request line, where it was asked for and is kept.
+    /// The request line, if requested and kept.
     pub request_line: Option<Box<[u8]>>,
 }
 
@@ -286,7 +284,7 @@ pub struct Snapshot {
 struct Register {
     entries: Vec<Option<Rc<SessionEntry>>>,
     free: Vec<u32>,
-    /// Memory of entries that are gone, for those to come.
+    /// Memory of removed entries, for reuse.
     spare: Vec<Rc<SessionEntry>>,
     /// The same for request lines.
     #[expect(clippy::vec_box, reason = "an entry holds the box, which moves without an allocation")]
@@ -294,16 +292,16 @@ struct Register {
     next: u64,
 }
 
-/// How many entries' memory is kept.
+/// Maximum number of spare entries.
 const SPARE: usize = 128;
 
 impl Register {
-    /// What a request line can be kept in.
+    /// Lends memory for a request line.
     fn lend(&mut self) -> Box<RequestLine> {
         self.lines.pop().unwrap_or_default()
     }
 
-    /// An entry in memory that is spare, if there is any.
+    /// Creates an entry in spare memory, if there is any.
     fn entry(
         &mut self,
         source: Option<SocketAddr>,
@@ -311,7 +309,7 @@ impl Register {
         make: impl FnOnce(Ends) -> SessionEntry,
     ) -> Rc<SessionEntry> {
         if let Some(mut spare) = self.spare.pop() {
-            // Not where somebody still looks at the one that is gone.
+            // Not if the removed entry is still referenced.
             if let Some(own) = Rc::get_mut(&mut spare) {
                 let ends = std::mem::replace(&mut own.ends, Ends::NONE);
                 *own = make(ends.replaced(source, destination));
@@ -326,14 +324,14 @@ thread_local! {
     static REGISTER: RefCell<Register> = RefCell::default();
 }
 
-/// A registered connection; dropping it takes it off the register.
+/// A registered connection; dropping it removes it from the register.
 #[derive(Debug)]
 pub struct RegisteredSession {
     entry: Rc<SessionEntry>,
 }
 
 impl RegisteredSession {
-    /// The entry for somebody who waits for its end while another stands in its place.
+    /// Returns the entry, to watch for its end while another one replaces it.
     pub fn watched(&self) -> Rc<SessionEntry> {
         self.entry.clone()
     }
@@ -350,7 +348,7 @@ impl Deref for RegisteredSession {
 impl Drop for RegisteredSession {
     fn drop(&mut self) {
         self.forget_request_line();
-        // try_with: a task may be dropped while the thread itself ends.
+        // try_with: a task may be dropped during thread exit.
         let _ = REGISTER.try_with(|register| {
             let mut register = register.borrow_mut();
             let entry = register.entries[self.index as usize].take();
@@ -358,7 +356,7 @@ impl Drop for RegisteredSession {
             if register.spare.len() < SPARE
                 && let Some(entry) = entry
             {
-                // What it refers to may go, and must not be woken.
+                // Drops its references, and makes sure that it is not woken.
                 entry.backend.take();
                 entry.server.take();
                 entry.waker.take();
@@ -368,7 +366,7 @@ impl Drop for RegisteredSession {
     }
 }
 
-/// Registers a connection of the calling worker.
+/// Registers a connection on the calling worker.
 pub fn register(
     frontend: &Local<Proxy>,
     source: Option<SocketAddr>,
@@ -408,14 +406,14 @@ pub fn register(
     })
 }
 
-/// The calling worker's connections that `wanted` accepts.
+/// Returns the calling worker's connections that `wanted` accepts.
 pub fn list(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     REGISTER.with_borrow(|register| {
         register.entries.iter().flatten().map(|entry| entry.snapshot()).filter(wanted).collect()
     })
 }
 
-/// The same with their request lines.
+/// Returns the same with their request lines.
 pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     let line = |entry: &Rc<SessionEntry>| {
         peek(&entry.request_line, |own| own.as_ref().map(|own| own.0.as_slice().into()))
@@ -427,9 +425,9 @@ pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     })
 }
 
-/// Ends the calling worker's connections that `wanted` accepts; how many.
+/// Kills the calling worker's connections that `wanted` accepts; returns their number.
 pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
-    // Collected first: waking must not find the register borrowed.
+    // Collected first: the register must not be borrowed while tasks are woken.
     let entries: Vec<Rc<SessionEntry>> = REGISTER.with_borrow(|register| {
         register.entries.iter().flatten().filter(|entry| wanted(&entry.snapshot())).cloned().collect()
     });
@@ -437,7 +435,7 @@ pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
     entries.len()
 }
 
-/// Wakes the tasks of the calling worker's connections: what they go by has changed.
+/// Wakes the tasks of the calling worker's connections, because the plan has changed.
 pub fn wake_all() {
     let entries: Vec<Rc<SessionEntry>> =
         REGISTER.with_borrow(|register| register.entries.iter().flatten().cloned().collect());
@@ -446,7 +444,7 @@ pub fn wake_all() {
     }
 }
 
-/// Ends the calling worker's connections to `server`; how many.
+/// Kills the calling worker's connections to `server`; returns their number.
 pub fn kill_server(why: Kill, server: &Arc<Server>) -> usize {
     kill(why, |entry| entry.server.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)))
 }

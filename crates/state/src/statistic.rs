@@ -1,17 +1,17 @@
-//! Single statistics by name: the crate `statistics` provides them, scripts read them.
+//! Individual statistics by name: provided by the crate `statistics`, read by scripts.
 
-/// Whose they are.
+/// The owner of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose<'a> {
-    /// A frontend's.
+    /// A frontend.
     Frontend(&'a str),
-    /// A backend's.
+    /// A backend.
     Backend(&'a str),
-    /// Those of a frontend's listener.
+    /// A frontend's listener.
     Listener(&'a str, &'a str),
-    /// Those of a backend's server.
+    /// A backend's server.
     Server(&'a str, &'a str),
-    /// The process's.
+    /// The process.
     Process,
 }
 
@@ -20,7 +20,7 @@ pub enum Whose<'a> {
 pub enum Statistic {
     /// A count, a level or a time.
     Integer(i64),
-    /// A number that need not be whole.
+    /// A number that may be fractional.
     Number(f64),
     /// A text.
     Text(String),

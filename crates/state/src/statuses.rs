@@ -1,5 +1,5 @@
-//! Sets of statuses: those that stick tables count as errors of clients and as failures of servers
-//! (configuration manual, 3.1 `http-err-codes`, `http-fail-codes`).
+//! Sets of statuses: those that stick tables count as client errors and as server failures (configuration manual, 3.1
+//! `http-err-codes`, `http-fail-codes`).
 
 use std::ops::RangeInclusive;
 
@@ -13,18 +13,18 @@ impl Statuses {
         (number < 500).then_some((number / 64, 1 << (number % 64)))
     }
 
-    /// Whether it is among them.
+    /// Whether it contains the status.
     #[inline]
     pub fn holds(&self, status: u16) -> bool {
         Self::place(status).is_some_and(|(word, bit)| self.0[word] & bit != 0)
     }
 
-    /// Adds them.
+    /// Adds a range.
     pub fn add(&mut self, range: RangeInclusive<u16>) {
         range.filter_map(Self::place).for_each(|(word, bit)| self.0[word] |= bit);
     }
 
-    /// Removes them.
+    /// Removes a range.
     pub fn remove(&mut self, range: RangeInclusive<u16>) {
         range.filter_map(Self::place).for_each(|(word, bit)| self.0[word] &= !bit);
     }
@@ -35,12 +35,12 @@ impl Statuses {
     }
 }
 
-/// The statuses that stick tables count.
+/// The statuses counted by stick tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountedStatuses {
-    /// Errors of clients (`http_err_cnt`).
+    /// Client errors (`http_err_cnt`).
     pub errors: Statuses,
-    /// Failures of servers (`http_fail_cnt`).
+    /// Server failures (`http_fail_cnt`).
     pub failures: Statuses,
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_if_nothing_is_said() {
+    fn default_error_and_failure_statuses() {
         let counted = CountedStatuses::default();
         let of = |set: &Statuses| (100..=700).filter(|status| set.holds(*status)).count();
         assert_eq!((of(&counted.errors), of(&counted.failures)), (100, 98));

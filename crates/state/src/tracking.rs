@@ -1,8 +1,7 @@
-//! Servers that have the state of another one (manual, 5.2 `track`).
+//! Servers that follow the state of another one (manual, 5.2 `track`).
 //!
-//! A server knows the server that it tracks; the backend of the tracked server has the list of the
-//! trackers. Written when a configuration is resolved and when a server is added at run time, read
-//! when the state of a server changes.
+//! A server refers to the server that it tracks; the backend of the tracked server has the list of trackers. Written when a
+//! configuration is resolved and when a server is added at run time, read when the state of a server changes.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -11,8 +10,7 @@ use crate::proxy::{Proxy, Tracker};
 use crate::server::Server;
 
 impl Proxy {
-    /// Records that `server` of `backend` tracks `tracked` of this backend. Returns `false` if it tracks
-    /// a server already.
+    /// Records that `server` of `backend` tracks `tracked` of this backend. Returns `false` if it already tracks a server.
     pub(crate) fn add_tracker(
         &self,
         tracked: &Arc<Server>,
@@ -34,8 +32,7 @@ impl Proxy {
         true
     }
 
-    /// The servers that track `tracked`, with their backends. The one declared last comes first, as in
-    /// HAProxy's messages.
+    /// Returns the servers that track `tracked`, with their backends. The one declared last comes first, as in HAProxy's messages.
     pub fn trackers(&self, tracked: &Server) -> Vec<(Arc<Self>, Arc<Server>)> {
         let trackers = self.trackers.lock().unwrap_or_else(PoisonError::into_inner);
         trackers
@@ -47,20 +44,19 @@ impl Proxy {
             .collect()
     }
 
-    /// Whether the configuration names `server`, or another server tracks it.
+    /// Whether the configuration refers to `server`, or another server tracks it.
     pub fn refers_to(&self, server: &Server) -> bool {
         server.referenced.load(Relaxed) || !self.trackers(server).is_empty()
     }
 }
 
 impl Server {
-    /// The server that this one tracks.
+    /// Returns the server that this one tracks.
     pub fn tracked(&self) -> Option<Arc<Self>> {
         self.tracked.load_full()
     }
 
-    /// The server at the end of the chain, which is the one that is checked; `None` if this one
-    /// tracks none.
+    /// Returns the server at the end of the chain, which is the one that is checked; `None` if this one tracks none.
     pub fn watched(&self) -> Option<Arc<Self>> {
         let mut last = self.tracked()?;
         while let Some(next) = last.tracked() {

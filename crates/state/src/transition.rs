@@ -1,8 +1,7 @@
-//! What follows when a server's state changes: whether its backend can still serve, and how it is
-//! told in logs.
+//! The consequences of a server's state change: whether its backend can still serve, and the log messages.
 //!
-//! The words are HAProxy's, which tools look for. Health checks and the runtime socket call this;
-//! sending the messages is theirs.
+//! The messages have HAProxy's wording, which tools search for. Called by health checks and the runtime socket, which send the
+//! messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,23 +21,22 @@ pub const EMERGENCY: u8 = 0;
 pub const ALERT: u8 = 1;
 /// A frontend was paused, resumed or stopped.
 pub const WARNING: u8 = 4;
-/// Anything else that changed.
+/// Any other change.
 pub const NOTICE: u8 = 5;
-/// The level of what is told of each check.
+/// The level of individual check results.
 pub const INFO: u8 = 6;
 
 impl Server {
     /// Lets this server of `backend` track the server `tracked` of `other` (manual, 5.2 `track`).
     pub fn track(self: &Arc<Self>, backend: &Arc<Proxy>, other: &Proxy, tracked: &Arc<Self>) {
         if other.add_tracker(tracked, backend, self) {
-            // Maintenance and draining of the tracked server hold for this one and its trackers.
+            // The tracked server's maintenance and draining apply to this one and its trackers.
             inherit(other, tracked, timer::now_ms(), &|_, _, _| ());
         }
     }
 }
 
-/// What is told when what a proxy does with connections has changed `from` that; nothing where it
-/// has not.
+/// Returns the message for a change of a proxy's admission from `from`; `None` if it is unchanged.
 pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
     let name = &proxy.name;
     match (from, proxy.admission()) {
@@ -49,26 +47,25 @@ pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
     }
 }
 
-/// What is told when a proxy ends.
+/// Returns the message for the end of a proxy.
 pub fn stopped(proxy: &Proxy) -> String {
     let frontend: u64 = proxy.frontend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
     let backend: u64 = proxy.backend.all().map(|shard| shard.traffic.sessions_total.get()).sum();
     format!("Proxy {} stopped (cumulated conns: FE: {frontend}, BE: {backend}).", proxy.name)
 }
 
-/// Active and backup servers that may get requests.
+/// Returns the numbers of active and backup servers that may get requests.
 pub fn online(proxy: &Proxy) -> (usize, usize) {
     let servers = proxy.servers.load();
     let count = |backup| servers.iter().filter(|s| s.backup == backup && s.effective_weight() > 0).count();
     (count(false), count(true))
 }
 
-/// Compares the backend's ability to serve with what was last noted; the message when it lost its
-/// last server. Called whenever a server's state or weight changed: who waits for the backend then
-/// looks for room.
+/// Updates whether the backend can serve; returns a message if it lost its last server. Called after every change of a server's
+/// state or weight: requests queued for the backend then look for room.
 pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
     let down = proxy.total_weight() == 0 && !proxy.servers.load().is_empty();
-    // Each that finds room, or nobody to wait for, wakes the next.
+    // Each one that finds room, or has nothing to wait for, wakes the next.
     proxy.queue.wake_first();
     if proxy.down.swap(down, Relaxed) == down {
         return None;
@@ -82,18 +79,18 @@ pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
     Some((EMERGENCY, format!("{kind} {} has no server available!", proxy.name)))
 }
 
-/// Names a server at the start of a message.
+/// Returns a server's name for the start of a message.
 pub fn subject(server: &Server) -> String {
     let kind = if server.backup { "Backup Server" } else { "Server" };
     format!("{kind} {}/{}", server.proxy, server.name)
 }
 
-/// A server is no longer usable: `event` such as `is DOWN`, `why` such as `, reason: …` or nothing;
-/// `requeued` requests that waited for it go elsewhere.
+/// Returns the message for a server that is no longer usable: `event` such as `is DOWN`, `why` such as `, reason: …` or empty;
+/// `requeued` is the number of queued requests that go elsewhere.
 pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
-    // Without any server nobody waits for one any more.
+    // Without any server no request stays queued.
     let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
         (0, waiting) => (requeued + waiting, 0),
         (_, waiting) => (requeued, waiting),
@@ -107,12 +104,12 @@ pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u3
     )
 }
 
-/// A server is usable again, or only for what is bound to it: `is UP`, `is stopping`,
-/// `enters drain state`.
+/// Returns the message for a server that is usable again, or only for persistent sessions: `is UP`, `is stopping`, `enters drain
+/// state`.
 pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
-    // Without any server nobody waits for one any more.
+    // Without any server no request stays queued.
     let (requeued, waiting) = match (active + backup, proxy.queue.len()) {
         (0, waiting) => (requeued + waiting, 0),
         (_, waiting) => (requeued, waiting),
@@ -128,9 +125,8 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
 /// Receives a message: the backend, the syslog level, the text.
 pub type NotifyFn<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
-/// Sets and clears administrative flags of a server of `proxy`, notifies `tell`, and passes the change on
-/// to the trackers of the server. `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`),
-/// or empty. Returns whether anything changed.
+/// Sets and clears administrative flags of a server of `proxy`, notifies `tell`, and passes the change on to the trackers of the
+/// server. `via` is the origin of the change (` via be/s1`, ` (DNS timeout status)`), or empty. Returns whether anything changed.
 pub fn administer(
     proxy: &Proxy,
     server: &Server,
@@ -150,13 +146,13 @@ pub fn administer(
     match (before.in_maintenance(), after.in_maintenance()) {
         (false, true) => {
             server.queue.wake_all();
-            // Whoever works on it may restart it: what was open before leads nowhere afterwards.
+            // The operator may restart the server, so earlier connections are not used afterwards.
             server.outdate();
         }
         (true, false) => leave_maintenance(server, now_ms),
         _ => {}
     }
-    // That of who follows another is the other's.
+    // A tracker's cause is that of the tracked server.
     let cause = Some(via).filter(|via| !via.starts_with(" via ")).unwrap_or_default().trim_start();
     events::administered(proxy, server, before, requeued, cause);
     events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
@@ -171,8 +167,8 @@ pub fn administer(
     true
 }
 
-/// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so
-/// (`, changed from CLI`), and lets those that track the server follow.
+/// Sets the operational state of a server of `proxy` on behalf of checks, reports it with the reason `why` (`, changed from CLI`),
+/// and updates the servers that track it.
 pub fn decide(
     proxy: &Proxy,
     server: &Server,
@@ -184,7 +180,7 @@ pub fn decide(
     decide_via(proxy, server, state, (why, ""), now_ms, tell);
 }
 
-/// Who follows another server is told of by that server's name, ` via be/s1`, and not with why.
+/// For a tracker, the message has the tracked server's name, ` via be/s1`, instead of the reason.
 fn decide_via(
     proxy: &Proxy,
     server: &Server,
@@ -196,7 +192,7 @@ fn decide_via(
     let (shown, requeued) = (events::shown(server), server.queue.len());
     let was = server.operational();
     let changed = match (was, state) {
-        // Its weight rises already.
+        // Its weight is rising already.
         (Operational::Starting, Operational::Running) => false,
         (Operational::Stopped, Operational::Running) => server.come_up(now_ms),
         _ => server.set_operational(state, now_ms),
@@ -225,13 +221,13 @@ fn decide_via(
     }
 }
 
-/// A server that leaves maintenance is up until its next check says otherwise, unless `init-state`
-/// says what it begins with; one that tracks is as the one tracked.
+/// After maintenance a server is up until its next check fails, unless `init-state` sets its initial state; a tracker takes the
+/// state of the tracked server.
 pub fn leave_maintenance(server: &Server, now_ms: u64) {
     let checked = server.checked.load(Relaxed);
     let state = match server.tracked() {
         Some(tracked) => tracked.operational(),
-        // It has begun anew already.
+        // Its initial state has been set already.
         None if checked && server.health.initial().is_some() => return,
         None => Operational::Running,
     };
@@ -266,15 +262,15 @@ struct Administrative<'a> {
     before: Admin,
     /// The flags now.
     after: Admin,
-    /// Whether checks had found the server down before.
+    /// Whether the server was operationally down before.
     was_down: bool,
-    /// Requests that waited for it.
+    /// Number of requests in its queue.
     requeued: u32,
     /// ` via be/s1` when inherited from a tracked server.
     via: &'a str,
 }
 
-/// What is told of a change of administrative flags.
+/// Returns the messages for a change of administrative flags.
 fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -> Vec<Note> {
     let Administrative { before, after, was_down, requeued, via } = *change;
     let subject = subject(server);
@@ -329,9 +325,8 @@ fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -
     notes
 }
 
-/// The syslog level at which e-mails tell of a message about a server that was told at `level`
-/// (manual, 4.2 `email-alert level`). `None` for what they do not tell of: what an operator did but
-/// for draining, and what is not about a server.
+/// Returns the email alert level of a message about a server that was logged at `level` (manual, 4.2 `email-alert level`). `None`
+/// for messages without an email: an operator's changes except draining, and messages that are not about a server.
 pub fn email_level(level: u8, text: &str) -> Option<u8> {
     if text.starts_with("Health check for ") || text.starts_with("Agent check for ") {
         return Some(INFO);
@@ -345,12 +340,12 @@ pub fn email_level(level: u8, text: &str) -> Option<u8> {
     (is("is DOWN") || is("is UP") || is("enters drain state")).then_some(level)
 }
 
-/// How severe it is that a server goes down: nobody misses one that takes no new clients.
+/// Returns the level for a server going down: lower if it takes no new clients anyway.
 pub fn down_level(server: &Server, was: Operational) -> u8 {
     if was == Operational::Stopping || server.admin().draining() { NOTICE } else { ALERT }
 }
 
-/// A server's name has an address again: what is told when that brings it out of maintenance.
+/// Returns the message for a server that leaves maintenance because its name resolves again.
 pub fn resolves_again(server: &Server) -> String {
     let fqdn = server.fqdn.load();
     let name = fqdn.as_ref().map_or("", |name| name);
@@ -397,13 +392,12 @@ pub(crate) mod tests {
         })
     }
 
-    /// A backend and two servers of it.
+    /// Returns a backend and two of its servers.
     pub(crate) fn two_servers() -> (Arc<Proxy>, Arc<Server>, Arc<Server>) {
         (backend(), server("a", false), server("b", false))
     }
 
-    /// What an administrator does to a server, or to the one that follows it, and what is told of
-    /// the two.
+    /// An administrative change of a server, or of its tracker, and the messages about the two.
     #[rustfmt::skip]
     const CHANGES: &[(&str, u32, u32, &[&str])] = &[
         ("a", Admin::FORCED_MAINT, 0, &["a is going DOWN for maintenance", "t is going DOWN for maintenance via be/a"]),
@@ -423,7 +417,7 @@ pub(crate) mod tests {
     ];
 
     #[test]
-    fn servers_inherit_what_the_one_they_track_is_told_to_be() {
+    fn trackers_inherit_administrative_state() {
         let (proxy, tracked, follower, last) =
             (backend(), server("a", false), server("t", false), server("z", true));
         follower.track(&proxy, &proxy, &tracked);
@@ -447,7 +441,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn e_mails_tell_of_servers_that_go_down_come_up_or_drain_and_of_checks() {
+    fn emails_report_down_up_drain_and_checks() {
         for (level, text, wanted) in [
             (ALERT, "Server b/s is DOWN. 0 active and", Some(ALERT)),
             (NOTICE, "Server b/s is DOWN, reason: Layer4 timeout.", Some(NOTICE)),
@@ -467,7 +461,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_backend_is_told_lost_once_and_found_again() {
+    fn losing_a_backend_is_reported_once() {
         let proxy = backend();
         let (active, backup) = (server("a", false), server("b", true));
         proxy.servers.store(Arc::new(vec![active.clone(), backup.clone()]));

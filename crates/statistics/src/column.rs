@@ -1,11 +1,11 @@
-//! The columns of the statistics in the order of the management manual's 9.1, and a row of their
-//! values. What the values are is told in `stat`; read by everything that shows them.
+//! The columns of the statistics in the order of the management manual's 9.1, and a row of values. `stat` fills the values in;
+//! every output reads them.
 
 use state::Proxy;
 
 use crate::field::{StatColumn, StatValue};
 
-/// A name without the underscore that keeps it from being a keyword of Rust.
+/// Removes the underscore that keeps a name from being a Rust keyword.
 const fn plain(name: &'static str) -> &'static str {
     match name.as_bytes() {
         [.., b'_'] => name.split_at(name.len() - 1).0,
@@ -174,7 +174,7 @@ columns! {
     h1_spliced_bytes_out "MCPV" "Total number of bytes sent using kernel splicing"
 }
 
-/// What kind of object a row is about; the number is column `type`.
+/// The kind of object in a row; the number is column `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     Frontend = 0,
@@ -184,8 +184,7 @@ pub(crate) enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// A column as rows of this kind describe it: of some the nature depends on what the row is
-    /// about.
+    /// The column's description for rows of this kind: the nature of some columns depends on the object.
     pub(crate) fn describe(self, position: usize, column: &StatColumn) -> StatColumn {
         const ACT: usize = C::act as usize;
         const BCK: usize = C::bck as usize;
@@ -219,7 +218,7 @@ pub(crate) struct ObjectRow {
 }
 
 impl ObjectRow {
-    /// A row with what names the object.
+    /// Creates a row that identifies the object.
     pub(crate) fn new(kind: ObjectKind, proxy: &Proxy, id: u32, name: String) -> Self {
         let mut row = Self { kind, proxy: proxy.id, id, values: vec![StatValue::Empty; COLUMNS.len()] };
         row.put(C::pxname, proxy.name.to_string());
@@ -229,7 +228,7 @@ impl ObjectRow {
         row.put(C::sid, id);
         row.put(C::type_, kind as u32);
         row.put(C::mode, proxy.mode.name());
-        // Nothing speaks TLS here.
+        // Nothing uses TLS here.
         for column in [
             C::ssl_sess,
             C::ssl_reused_sess,

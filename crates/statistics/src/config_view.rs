@@ -1,5 +1,4 @@
-//! The part of the configuration that statistics and the commands of the runtime socket read. A
-//! reload replaces it as a whole.
+//! The part of the configuration that statistics and runtime commands read. A reload replaces it as a whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub struct PoliciesView {
 pub struct ProxyView {
     /// The current state.
     pub state: Arc<state::Proxy>,
-    /// `balance`, as the statistics name it.
+    /// `balance`, by its name in the statistics.
     pub algorithm: &'static str,
     /// Whether that algorithm supports weights other than the initial one and 0.
     pub dynamic_weights: bool,

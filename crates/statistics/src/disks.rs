@@ -1,5 +1,5 @@
-//! `show cache disk`, and the same as metrics of the exporter (docs/beyond-haproxy.md): the files of
-//! caches (`disk` in a `cache` section). HAProxy has none of them.
+//! `show cache disk`, and the same values in the exporter (docs/beyond-haproxy.md): the files of caches (`disk` in a `cache`
+//! section). HAProxy has no equivalent.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use cache::StoreFiles;
 use crate::config_view::ConfigView;
 use crate::field::DescribedMetric;
 
-/// What is known of the files of a cache: the name of the column and of the metric, what it is, its
-/// value.
+/// A value of a cache's files: the name of its column and metric, its description, and its getter.
 type DiskMetric = (&'static str, &'static str, fn(&StoreFiles) -> u64);
 
 #[rustfmt::skip]
@@ -41,7 +40,7 @@ fn disks(view: &ConfigView) -> impl Iterator<Item = &Arc<StoreFiles>> {
     view.caches.iter().filter_map(|store| store.files.as_ref())
 }
 
-/// The answer to `show cache disk`: the cache `wanted`, or all of them if that is empty.
+/// The response to `show cache disk`: the cache `wanted`, or all of them if that is empty.
 ///
 /// # Errors
 /// The message for the client if the cache does not exist or has no files.
@@ -72,7 +71,7 @@ pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
     states.chain(counts).map(|(name, kind, help)| ("cache", name, kind, help, &["cache"][..]))
 }
 
-/// The metrics; `wanted` takes them by the kind of object and by name.
+/// The metrics; `wanted` selects them by object kind and name.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     if disks(view).next().is_none() {

@@ -1,5 +1,4 @@
-//! Typed values with their tags, and the three ways of writing them: CSV or plain, typed, JSON
-//! (management manual 9.2).
+//! Typed values with their tags, and the three output formats: CSV or plain, typed, JSON (management manual 9.2).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,7 +9,7 @@ pub(crate) type DescribedMetric = (&'static str, String, &'static str, &'static 
 /// A value of a statistic.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum StatValue {
-    /// Not given for this object.
+    /// Not available for this object.
     #[default]
     Empty,
     /// Signed 32 bits.
@@ -19,7 +18,7 @@ pub(crate) enum StatValue {
     U32(u32),
     /// Unsigned 64 bits.
     U64(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     F64(f64),
     /// Text.
     Str(Cow<'static, str>),
@@ -74,7 +73,7 @@ impl StatValue {
         }
     }
 
-    /// Appends the value as it is.
+    /// Appends the value without quoting.
     pub(crate) fn write(&self, out: &mut String) {
         // Writing into a String cannot fail.
         let _ = match self {
@@ -87,7 +86,7 @@ impl StatValue {
         };
     }
 
-    /// Appends it for CSV: quoted when it has a comma, a quote or a line break.
+    /// Appends the value for CSV: quoted if it contains a comma, a quote or a line break.
     pub(crate) fn write_csv(&self, out: &mut String) {
         match self {
             Self::Str(text) if text.contains([',', '"', '\n']) => {
@@ -97,7 +96,7 @@ impl StatValue {
         }
     }
 
-    /// Appends it for JSON. Numbers beyond 2^53 lose nothing here; readers may differ.
+    /// Appends the value for JSON. Numbers beyond 2^53 are exact here; readers may round them.
     pub(crate) fn write_json(&self, out: &mut String) {
         match self {
             Self::Str(text) => write_json_string(text, out),
@@ -126,7 +125,7 @@ pub(crate) fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// What a field is called and means.
+/// A field's name and meaning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StatColumn {
     /// Its name.
@@ -138,7 +137,7 @@ pub(crate) struct StatColumn {
 }
 
 impl StatColumn {
-    /// The fourth letter: what a reload keeps (counters and rates) and what it does not.
+    /// The fourth letter: whether a reload keeps the value (counters and rates).
     pub(crate) fn persistence(&self) -> char {
         let tags = self.tags.as_bytes();
         if let Some(&said) = tags.get(3) {
@@ -157,7 +156,7 @@ impl StatColumn {
         out.push('\n');
     }
 
-    /// Appends one JSON object; `lead` is what comes before the field itself.
+    /// Appends one JSON object; `lead` precedes the field itself.
     pub(crate) fn write_json(&self, lead: &str, position: usize, value: &StatValue, out: &mut String) {
         let word = |letter: u8, words: &[(u8, &'static str)]| {
             words.iter().find(|row| row.0 == letter).map_or("Unknown", |row| row.1)

@@ -1,11 +1,11 @@
-//! What has a globally unique identifier (`guid`, `guid-prefix`) and counters that outlive a process: in a
-//! file of statistics ([`crate::stats_file`]) or between processes ([`crate::sharing`]).
+//! Objects with a globally unique identifier (`guid`, `guid-prefix`) and counters that outlive a process: in a statistics file
+//! ([`crate::stats_file`]) or shared between processes ([`crate::sharing`]).
 
 use std::sync::Arc;
 
 use state::{Listener, Proxy, Server};
 
-/// Whose counters they are.
+/// The owner of the counters.
 #[derive(Debug, Clone)]
 pub(crate) enum CountedObject {
     Frontend(Arc<Proxy>),
@@ -14,14 +14,14 @@ pub(crate) enum CountedObject {
     Server(Arc<Server>),
 }
 
-/// Of which side of proxies they are.
+/// The side of proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProxySide {
     Frontends,
     Backends,
 }
 
-/// What has an identifier, in the order of the configuration.
+/// The objects with an identifier, in configuration order.
 pub(crate) fn objects<'p>(
     proxies: impl Iterator<Item = &'p Arc<Proxy>>,
     side: ProxySide,
@@ -31,7 +31,7 @@ pub(crate) fn objects<'p>(
         let own = proxy.guid.get().cloned();
         if side == ProxySide::Frontends && proxy.is_frontend {
             found.extend(own.map(|guid| (guid, CountedObject::Frontend(proxy.clone()))));
-            // Those that count nothing have nothing to tell.
+            // Listeners without counters have nothing to store.
             let counting = proxy.listeners.load();
             let counting = counting.iter().filter(|listener| listener.counters.get().is_some());
             let named = |listener: &Arc<Listener>| {

@@ -14,8 +14,7 @@ const fn row(name: &'static str, tags: &'static str, text: &'static str) -> Stat
     StatColumn { name, tags, text }
 }
 
-/// Positions are part of the interface: a field not filled in is left out, its number stays its
-/// own.
+/// Positions are part of the interface: an unavailable field is left out, but keeps its number.
 #[rustfmt::skip]
 pub(crate) const FIELDS: &[StatColumn] = &[
     row("Name",                        "POS", "Product name"),
@@ -102,8 +101,8 @@ pub(crate) const FIELDS: &[StatColumn] = &[
     row("NbThreadGroups",              "CGS", "Number of started thread groups (global.thread-groups)"),
 ];
 
-/// The values, by name; what does not exist here (compression) is zero, as in a process
-/// that never used it. With `precise`, times have fractions (`float`).
+/// The values, by name; for features that do not exist here they are zero, as in a process that never used them. With `precise`,
+/// times have fractions (`float`).
 pub(crate) fn values(statistics: &Statistics, precise: bool) -> Vec<(usize, StatValue)> {
     let view = statistics.view();
     let process = &statistics.process;
@@ -129,7 +128,7 @@ pub(crate) fn values(statistics: &Statistics, precise: bool) -> Vec<(usize, Stat
     let streams: u64 = view.proxies.iter().map(attached).sum();
     let spliced: u64 = view.proxies.iter().map(|p| spliced_bytes(&p.state)).sum();
     let connections = process.connections.load(Relaxed);
-    // Connections to the runtime socket are streams too, and one request each.
+    // Connections to the runtime socket are also streams, with one request each.
     let (commanders, commanded) = (statistics.commanders.load(Relaxed), process.commanded.load(Relaxed));
     let (patterns_added, patterns_freed) = crate::patterns::totals(statistics);
     let memory = resident_bytes();
@@ -225,18 +224,18 @@ pub(crate) fn values(statistics: &Statistics, precise: bool) -> Vec<(usize, Stat
     FIELDS.iter().map(|field| value(field.name)).enumerate().filter(|(_, v)| *v != StatValue::Empty).collect()
 }
 
-/// How many in a hundred of so many connections did without one of so many new keys.
+/// The percentage of `connections` without one of the `keys` new keys.
 fn reused(connections: u32, keys: u32) -> u32 {
     let share = (u64::from(keys) * 100 + u64::from(connections) / 2).checked_div(connections.into());
     share.map_or(0, |share| 100 - share.min(100) as u32)
 }
 
-/// A number of 32 bits, as long as it is one.
+/// A 32-bit value, as long as it fits.
 fn narrow(number: u64) -> StatValue {
     u32::try_from(number).map_or(StatValue::U64(number), StatValue::U32)
 }
 
-/// Bytes that a frontend's clients were sent without passing through this process.
+/// Bytes sent to a frontend's clients without passing through this process.
 fn spliced_bytes(proxy: &state::Proxy) -> u64 {
     proxy.frontend.all().map(|shard| shard.traffic.spliced_out.get()).sum()
 }
@@ -247,13 +246,13 @@ pub(crate) fn uptime_text(seconds: u64) -> String {
     format!("{days}d {hours}h{minutes:02}m{:02}s", seconds % 60)
 }
 
-/// Bytes of memory this process holds, as the kernel counts pages.
+/// The resident memory of this process in bytes, from the kernel's page counts.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
-/// CPU time used so far, in ms; the kernel's tick is a hundredth of a second.
+/// The CPU time used so far, in ms; the kernel's tick is a hundredth of a second.
 fn cpu_ms() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -262,7 +261,7 @@ fn cpu_ms() -> u64 {
     ticks * 10
 }
 
-/// The share of the workers' time since the last look that was not spent on a CPU.
+/// The share of the workers' time since the last call that was not spent on a CPU.
 fn idle_percent(statistics: &Statistics, now: u64) -> u32 {
     let cpu = cpu_ms();
     let mut seen = statistics.cpu_seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_tools_look_for_keep_their_numbers() {
+    fn field_numbers_used_by_tools_are_stable() {
         for (position, name) in [
             (6, "Pid"),
             (15, "Maxconn"),

@@ -1,5 +1,5 @@
-//! `show mirror`, and the same as metrics of the exporter (docs/beyond-haproxy.md): copies of requests
-//! that backends get (`http-request mirror`). HAProxy has none of them.
+//! `show mirror`, and the same values in the exporter (docs/beyond-haproxy.md): copies of requests sent to backends (`http-request
+//! mirror`). HAProxy has no equivalent.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use state::mirror::MirrorCounters;
 use crate::config_view::ConfigView;
 use crate::field::DescribedMetric;
 
-/// What is counted of copies: the name of the metric and of the column, what it is, its value.
+/// A counter of copies: the name of its metric and column, its description, and its getter.
 type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
 
 #[rustfmt::skip]
@@ -22,15 +22,15 @@ const ROWS: &[MirrorMetric] = &[
     ("cut",          "Copies of requests that lost their body: too slow for it, or it ended.",     |own| &own.cut),
 ];
 
-/// The backends that get copies.
+/// The backends that receive copies.
 fn backends(view: &ConfigView) -> impl Iterator<Item = (&str, &Mirror)> {
     view.proxies.iter().filter_map(|proxy| Some((&*proxy.state.name, proxy.state.mirror()?)))
 }
 
-/// The answer to `show mirror`: the backend `wanted`, or all that get copies if that is empty.
+/// The response to `show mirror`: the backend `wanted`, or all that receive copies if that is empty.
 ///
 /// # Errors
-/// The message for the client if the backend gets no copies.
+/// The message for the client if the backend receives no copies.
 pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
     let chosen: Vec<_> = backends(view).filter(|(name, _)| wanted.is_empty() || *name == wanted).collect();
     if chosen.is_empty() && !wanted.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
         .map(|(name, help, _)| ("backend", format!("mirror_{name}_total"), "counter", *help, &["proxy"][..]))
 }
 
-/// The metrics; `wanted` takes them by the kind of object and by name.
+/// The metrics; `wanted` selects them by object kind and name.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     if backends(view).next().is_none() {

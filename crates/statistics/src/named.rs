@@ -19,8 +19,7 @@ fn field(value: &StatValue) -> Option<Statistic> {
     })
 }
 
-/// The names and current values of all statistics of `whose` that have a value; empty if the object
-/// does not exist.
+/// The names and current values of all available statistics of `whose`; empty if the object does not exist.
 pub fn by_name(statistics: &Statistics, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
     let (proxy, kinds, server) = match whose {
         Whose::Process => {
@@ -45,7 +44,7 @@ pub fn by_name(statistics: &Statistics, whose: Whose<'_>) -> Vec<(&'static str, 
     row.map(|row| values(&row)).unwrap_or_default()
 }
 
-/// Those of a listener, whether it counts or not.
+/// The statistics of a listener, whether it has counters or not.
 fn of_listener(statistics: &Statistics, frontend: &str, name: &str) -> Vec<(&'static str, Statistic)> {
     let shown = statistics.view();
     let Some(view) = shown.proxy(frontend, |state| state.is_frontend) else { return Vec::new() };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::process::Statistics;
 
-/// How many patterns were added in all, and how many of them are gone.
+/// The number of patterns ever added, and how many of them were removed.
 pub(crate) fn totals(statistics: &Statistics) -> (u64, u64) {
     let waiting = statistics.waiting_patterns.load(Relaxed);
     let view = statistics.view();

@@ -1,5 +1,4 @@
-//! The rows of `show stat` and of the page in pieces of output: CSV, typed and JSON, and the schema
-//! of the last.
+//! The rows of `show stat` and of the page in output pieces: CSV, typed and JSON, and the JSON schema.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,17 +9,17 @@ use crate::field;
 use crate::info::InfoFormat;
 use crate::stat::{self, RowFilter, Show};
 
-/// Rows a piece of output may have: a few hundred µs of work.
+/// The number of rows per piece: a few hundred µs of work.
 const ROWS_A_PIECE: usize = 64;
 
-/// The statistics in pieces of some rows each, read from one proxy at a time.
+/// The statistics in pieces of several rows each, read from one proxy at a time.
 pub struct StatPieces {
     pub(crate) view: Arc<ConfigView>,
     pub(crate) filter: RowFilter,
     pub(crate) show: Show,
     pub(crate) format: InfoFormat,
     pub(crate) describe: bool,
-    /// Rows of the proxy at hand, the next one last.
+    /// Rows of the current proxy, the next one last.
     pending: Vec<ObjectRow>,
     next_proxy: usize,
     rows: usize,
@@ -35,8 +34,7 @@ enum PageStage {
 }
 
 impl StatPieces {
-    /// The rows of the proxies in `view` that `filter` selects. With `describe`, the typed format has
-    /// a description of each value.
+    /// The rows of the proxies in `view` selected by `filter`. With `describe`, the typed format includes descriptions.
     pub fn new(
         view: Arc<ConfigView>,
         filter: RowFilter,
@@ -94,7 +92,7 @@ impl Iterator for StatPieces {
     }
 }
 
-/// Columns before the `-` that ends those every version has; the columns of protocols follow it.
+/// The number of columns before the `-` that ends those present in every version; protocol columns follow it.
 pub(crate) const COMMON_COLUMNS: usize = C::cache_hint_hits as usize + 1;
 
 /// The title line of CSV.
@@ -159,7 +157,7 @@ pub fn schema_text() -> String {
     let refs = "\"field\":{\"$ref\":\"#/definitions/field\"},\"processNum\":{\"$ref\":\"#/definitions/processNum\"},\
                 \"tags\":{\"$ref\":\"#/definitions/tags\"},\"value\":{\"$ref\":\"#/definitions/typedValue\"}";
     let required = "\"field\",\"processNum\",\"tags\",\"value\"";
-    // Every integer a JSON reader holds exactly.
+    // The range of integers that every JSON reader represents exactly.
     const EXACT: u64 = (1 << 53) - 1;
     format!(
         "{{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"oneOf\":[\

@@ -1,5 +1,5 @@
-//! `show outliers`, `show retry-budget` and `show hedge`, and the same as metrics of the exporter
-//! (docs/beyond-haproxy.md). HAProxy has none of them.
+//! `show outliers`, `show retry-budget` and `show hedge`, and the same values in the exporter (docs/beyond-haproxy.md). HAProxy has
+//! no equivalent.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use state::{ExtraAttempts, Server};
 use crate::config_view::{ConfigView, PoliciesView, ProxyView};
 use crate::field::DescribedMetric;
 
-/// The backends that a command is about: those that have the policy, or the one that is named.
+/// The backends selected by a command: the named one, or all that have the policy.
 fn chosen<'a>(
     view: &'a ConfigView,
     name: &str,
@@ -30,7 +30,7 @@ fn chosen<'a>(
     }
 }
 
-/// The answer to `show outliers`: the backend `name`, or all that have the policy if that is empty.
+/// The response to `show outliers`: the backend `name`, or all that have the policy if that is empty.
 ///
 /// # Errors
 /// The message for the client if the backend does not exist or has no such policy.
@@ -75,7 +75,7 @@ fn outlier(out: &mut String, server: &Server, now: u64) {
     let _ = writeln!(out, " {} {} {} {}", totals.attempts(), totals.failed, quantile(0.5), quantile(0.9));
 }
 
-/// The answer to `show retry-budget`: the backend `name`, or all that have the policy if that is empty.
+/// The response to `show retry-budget`: the backend `name`, or all that have the policy if that is empty.
 ///
 /// # Errors
 /// The message for the client if the backend does not exist or has no such policy.
@@ -101,7 +101,7 @@ pub fn show_retry_budget(view: &ConfigView, name: &str) -> Result<String, String
     Ok(out)
 }
 
-/// The answer to `show hedge`: the backend `name`, or all that have the policy if that is empty.
+/// The response to `show hedge`: the backend `name`, or all that have the policy if that is empty.
 ///
 /// # Errors
 /// The message for the client if the backend does not exist or has no such policy.
@@ -130,10 +130,10 @@ pub fn show_hedge(view: &ConfigView, name: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// A metric of backends: name, type, help, labels beside the proxy's, value.
+/// A backend metric: name, type, help, additional labels, getter.
 type BackendMetric = (&'static str, &'static str, &'static str, &'static str, fn(&ExtraAttempts) -> f64);
 
-/// What backends count of attempts beyond the first.
+/// The metrics of attempts beyond the first.
 #[rustfmt::skip]
 const BACKENDS: &[BackendMetric] = &[
     ("extra_attempts",               "gauge",   "Attempts beyond the first being made now.",             "", |own| f64::from(own.in_flight.load(Relaxed))),
@@ -162,8 +162,7 @@ pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
     ])
 }
 
-/// The metrics of backends and servers that have such policies; `wanted` takes them by the kind of
-/// object and by name.
+/// The metrics of backends and servers with such policies; `wanted` selects them by object kind and name.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
     let backends = || {

@@ -1,5 +1,4 @@
-//! The process that the statistics are about: its counters, the configuration in use, and facts that
-//! only the binary knows.
+//! The process described by the statistics: its counters, the current configuration, and facts known only to the binary.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -10,8 +9,7 @@ use base::clock::{WallTime, now_ms};
 use crate::config_view::ConfigView;
 use crate::sharing::SharedCounters;
 
-/// Everything that statistics are read from. One per process; it outlives reloads, which replace its
-/// [`ConfigView`].
+/// The source of all statistics. One per process; it outlives reloads, which replace its [`ConfigView`].
 pub struct Statistics {
     /// The process's counters and limits.
     pub process: Arc<state::Process>,
@@ -21,8 +19,8 @@ pub struct Statistics {
     pub version: &'static str,
     /// The release date shown, `YYYY/MM/DD`.
     pub date: &'static str,
-    /// The number of pipes for splicing: the limit, those in use and those kept. All zero if the
-    /// configuration does not enable splicing.
+    /// The number of pipes for splicing: the limit, those in use and those kept. All zero if the configuration does not enable
+    /// splicing.
     pub pipes: fn() -> [usize; 3],
     /// The memory that compression uses, in bytes.
     pub compression_memory: fn() -> u64,
@@ -30,13 +28,12 @@ pub struct Statistics {
     pub warnings: fn() -> u64,
     /// When the process started.
     pub started: WallTime,
-    /// The same instant in ms of the monotonic clock. That clock begins with the program, so this
-    /// is the time that reading the configuration took.
+    /// The same instant in ms of the monotonic clock. That clock starts with the program, so this is the time taken by reading the
+    /// configuration.
     pub started_ms: u64,
     /// Current connections to the runtime socket. Written by the runtime socket.
     pub commanders: AtomicU32,
-    /// Patterns in versions of lists that are prepared but not committed yet. Written by the
-    /// runtime socket.
+    /// Patterns in list versions that are prepared but not committed yet. Written by the runtime socket.
     pub waiting_patterns: AtomicU64,
     /// CPU time and instant of the last `show info`, for `Idle_pct`.
     pub(crate) cpu_seen: Mutex<(u64, u64)>,
@@ -46,7 +43,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Statistics of a process that starts now.
+    /// Creates the statistics of a starting process.
     pub fn new(process: Arc<state::Process>, view: ConfigView) -> Self {
         Self {
             process,
@@ -76,21 +73,21 @@ impl Statistics {
         self.sharing.get()
     }
 
-    /// Reads the counters of other processes before counters are shown. Never waits.
+    /// Reads the counters of other processes before counters are displayed. Never blocks.
     pub fn refresh_counters(&self) {
         if let Some(shared) = self.sharing.get() {
             shared.refresh(self.view().states());
         }
     }
 
-    /// The view of the configuration in use.
+    /// The view of the current configuration.
     pub fn view(&self) -> Arc<ConfigView> {
         self.view.load_full()
     }
 
     /// Replaces the view after a reload.
     pub fn replace(&self, view: ConfigView) {
-        // Counters of removed objects count until now.
+        // Removed objects count until now.
         self.refresh_counters();
         self.view.store(Arc::new(view));
     }

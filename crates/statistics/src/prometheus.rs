@@ -1,6 +1,5 @@
-//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as
-//! metrics, under the names that dashboards for HAProxy know. A pure function like the statistics
-//! page.
+//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, with the names used by
+//! dashboards for HAProxy. A pure function, like the statistics page.
 
 mod listing;
 mod query;
@@ -27,7 +26,7 @@ pub use listing::{MetricSeries, series};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 
-/// How many of a backend's servers are in each state, and have each check status.
+/// The number of a backend's servers in each state, and with each check status.
 #[derive(Default)]
 struct Tally {
     status: Vec<(&'static str, u32)>,
@@ -62,7 +61,7 @@ impl Tally {
     }
 }
 
-/// The objects whose metrics are asked for (`scope=`), in the order they are written.
+/// The object kinds of `scope=`, in output order.
 const SCOPES: &[(&str, ObjectKind)] = &[
     ("frontend", ObjectKind::Frontend),
     ("listener", ObjectKind::Listener),
@@ -70,9 +69,8 @@ const SCOPES: &[(&str, ObjectKind)] = &[
     ("server", ObjectKind::Server),
 ];
 
-/// Answers a scrape. GET and HEAD; the parameters are those of HAProxy's exporter:
-/// `scope=global|frontend|listener| backend|server|resolver`, `metrics=`, `no-maint`,
-/// `desc-labels`, `extra-counters`. Pieces of the body may be empty.
+/// Responds to a scrape with GET or HEAD. The parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
+/// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`. Pieces of the body may be empty.
 pub fn respond(statistics: &Arc<Statistics>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
@@ -139,7 +137,7 @@ fn process_metrics(statistics: &Statistics, wanted: &MetricsQuery) -> String {
             continue;
         }
         let found = values.iter().find(|(at, _)| *at == position);
-        // What the configuration does not say is no number that is missing.
+        // An unset description is not a missing value.
         if found.is_none() && *field == "description" {
             continue;
         }
@@ -149,7 +147,7 @@ fn process_metrics(statistics: &Statistics, wanted: &MetricsQuery) -> String {
             let _ = writeln!(out, "haproxy_process_{name}{labels} NaN");
             continue;
         };
-        // Texts are labels of a 1.
+        // Texts become labels of a metric with value 1.
         let label = match *name {
             "build_info" => "version",
             "node" => "node",
@@ -180,7 +178,7 @@ const TABLES: [(&str, &str); 3] = [
     ),
 ];
 
-/// The metrics of stick tables, the last table first, as HAProxy has them.
+/// The metrics of stick tables, the last table first, as in HAProxy.
 fn table_metrics(view: &ConfigView, wanted: &MetricsQuery) -> String {
     let mut out = String::new();
     let value = |name: &str, table: &Table| match name {
@@ -212,18 +210,17 @@ fn write_help(out: &mut String, object: &str, name: &str, text: &str, kind: &str
     let _ = writeln!(out, "# HELP haproxy_{object}_{name} {text}\n# TYPE haproxy_{object}_{name} {kind}");
 }
 
-/// What is kept of a row: kind, labels, and one value a metric.
+/// The stored part of a row: kind, labels, and one value per metric.
 struct MetricRow {
     kind: ObjectKind,
     labels: String,
-    /// Without one for what an object of its kind can have no value of; empty where it only has
-    /// none now.
+    /// `None` if an object of this kind never has the value; empty if it only has none at present.
     values: Box<[Option<StatValue>]>,
-    /// Of a backend that has servers.
+    /// For a backend with servers.
     servers: Tally,
 }
 
-/// Collects the rows, some at a time, then writes metric by metric, as the format demands.
+/// Collects the rows in batches, then writes metric by metric, as the format requires.
 struct Exporter {
     rows: Option<StatPieces>,
     found: Vec<MetricRow>,
@@ -232,15 +229,15 @@ struct Exporter {
     wanted: MetricsQuery,
     /// The servers read since the last backend.
     servers: Tally,
-    /// Of the proxies that have one, if they are asked for.
+    /// The descriptions of proxies, if requested.
     descriptions: HashMap<Box<str>, Box<str>>,
-    /// Kind, metric and row to go on with.
+    /// The kind, metric and row at which to continue.
     at: (usize, usize, usize),
-    /// Whether the present metric is written: it is asked for, and some object of the kind has it.
+    /// Whether the current metric is written: it is requested, and an object of the kind has it.
     shown: bool,
 }
 
-/// Rows read or samples written at a time.
+/// The number of rows read or samples written at a time.
 const A_PIECE: usize = 64;
 
 impl Iterator for Exporter {
@@ -253,7 +250,7 @@ impl Iterator for Exporter {
                     self.rows = None;
                     break;
                 };
-                // A backend's row comes behind those of its servers.
+                // A backend's row follows those of its servers.
                 let servers = match row.kind {
                     ObjectKind::Backend => std::mem::take(&mut self.servers),
                     _ => Tally::default(),
@@ -280,8 +277,7 @@ impl Iterator for Exporter {
                 }
             };
             self.shown = self.wanted.metric(object(kind), metric.name) && self.found.iter().any(has);
-            // Several metrics may share one name, told apart by a label: their help is written
-            // once.
+            // Several metrics may share a name and differ in a label: their help is written once.
             let first = index == 0 || self.metrics[index - 1].name != metric.name;
             if self.shown && first {
                 let text = COLUMNS[metric.column].text;
@@ -331,10 +327,10 @@ fn keep(
     MetricRow { kind: row.kind, labels, values: values.collect(), servers }
 }
 
-/// What an object has of a metric.
+/// The value of a metric for an object.
 fn value(row: &ObjectRow, metric: &Metric, is_http: bool) -> Option<StatValue> {
     let own = || row.values[metric.column].clone();
-    // Of those that are not asked nothing is known; before there is an answer, it is none.
+    // Without checks nothing is known; before a result, the value is 0.
     let of = |result: C| match (row.get(result), own()) {
         (StatValue::Empty, _) => None,
         (_, StatValue::Empty) => Some(StatValue::U32(0)),
@@ -355,14 +351,14 @@ fn write_sample(out: &mut String, metric: &Metric, found: &MetricRow, value: &St
     let mut text = String::new();
     value.write(&mut text);
     if *value == StatValue::Empty && !matches!(metric.form, As::Status | As::Check) {
-        // What this object has no value of, others of its kind have.
+        // Other objects of the same kind have this value, but not this one.
         text.push_str("NaN");
     }
     // Writing into a String cannot fail.
     let _ = match metric.form {
         As::Number => writeln!(out, "haproxy_{object}_{name}{{{labels}}} {text}"),
         As::Millis => {
-            // NaN is a number to parse as well.
+            // NaN parses as a number, too.
             let ms = text.parse::<f64>().unwrap_or(0.0);
             writeln!(out, "haproxy_{object}_{name}{{{labels}}} {:.6}", ms / 1000.0)
         }
@@ -386,7 +382,7 @@ fn write_sample(out: &mut String, metric: &Metric, found: &MetricRow, value: &St
     };
 }
 
-/// The names of what a check can end with: not of what is the case before it has.
+/// The names of final check results, without those for checks in progress.
 fn results() -> impl Iterator<Item = &'static str> {
     state::server::CHECK_STATUSES
         .iter()
@@ -400,7 +396,7 @@ fn write_states(out: &mut String, name: &str, labels: &str, states: &[&str], pre
     }
 }
 
-/// The states of a kind of object, and which of them a status is.
+/// The possible states of an object kind, and the one that matches a status.
 fn states(kind: ObjectKind, status: &str) -> (&'static [&'static str], &'static str) {
     match kind {
         ObjectKind::Frontend => (&["DOWN", "UP"], if status == "STOP" { "DOWN" } else { "UP" }),
@@ -421,7 +417,7 @@ fn states(kind: ObjectKind, status: &str) -> (&'static [&'static str], &'static 
     }
 }
 
-/// A label's value.
+/// Escapes a label value.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

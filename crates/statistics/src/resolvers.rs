@@ -9,7 +9,7 @@ use crate::config_view::ConfigView;
 use crate::field::{StatColumn, StatValue};
 use crate::info::InfoFormat;
 
-/// The answer to `show resolvers`: the section `wanted`, or all of them if that is empty.
+/// The response to `show resolvers`: the section `wanted`, or all of them if that is empty.
 ///
 /// # Errors
 /// The message for the client if the section does not exist.
@@ -68,8 +68,7 @@ pub(crate) fn described() -> impl Iterator<Item = (&'static str, &'static str)> 
     COLUMNS.iter().skip(2).map(|column| (column.name, column.text))
 }
 
-/// The counters of all name servers as metrics of the Prometheus exporter, those that `wanted`
-/// takes by their names.
+/// The counters of all name servers as Prometheus metrics, selected by name with `wanted`.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();
     let servers =
@@ -77,7 +76,7 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> Strin
     if servers().next().is_none() {
         return out;
     }
-    // The names stand before the counters.
+    // The names precede the counters.
     for (at, column) in COLUMNS.iter().enumerate().skip(2).filter(|(_, column)| wanted(column.name)) {
         let name = column.name;
         let _ = writeln!(out, "# HELP haproxy_resolver_{name} {}", column.text);
@@ -94,8 +93,8 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> Strin
     out
 }
 
-/// The answer to `show stat domain resolvers`: the counters of all name servers. With `describe`, the
-/// typed format has a description of each.
+/// The response to `show stat domain resolvers`: the counters of all name servers. With `describe`, the typed format includes
+/// descriptions.
 pub fn statistics(view: &ConfigView, format: InfoFormat, describe: bool) -> String {
     let mut out = String::new();
     match format {

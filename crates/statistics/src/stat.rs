@@ -1,5 +1,5 @@
-//! The statistics of frontends, listeners, backends and servers as rows of typed values. Read by
-//! `show stat`, the statistics page, its CSV and JSON, and the metrics.
+//! The statistics of frontends, listeners, backends and servers as rows of typed values. Used by `show stat`, the statistics page,
+//! its CSV and JSON, and the metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use crate::column::{C, ObjectKind, ObjectRow};
 use crate::config_view::ProxyView;
 use crate::process::Statistics;
 
-/// What a row may show.
+/// Display settings of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Show {
     /// Addresses, cookies, algorithms: levels operator and admin, or `stats show-legends`.
     pub legends: bool,
-    /// Now, in ms of the monotonic clock.
+    /// The current time in ms of the monotonic clock.
     pub(crate) now: u64,
-    /// The process's limit of connections, shown for proxies without one.
+    /// The process's connection limit, shown for proxies without one.
     pub(crate) maxconn: u32,
 }
 
 impl Show {
-    /// Settings for rows read now. Brings counters shared by other processes up to date.
+    /// Settings for rows read now. Refreshes counters shared by other processes.
     pub fn now(statistics: &Statistics, legends: bool) -> Self {
         statistics.refresh_counters();
         Self { legends, now: now_ms(), maxconn: statistics.process.maxconn.load(Relaxed) }
     }
 }
 
-/// Which rows are wanted.
+/// The selected rows.
 #[derive(Debug, Clone, Default)]
 pub struct RowFilter {
     /// Only this proxy.
     pub proxy: Option<u32>,
-    /// 1 for frontends, 2 for backends, 4 for servers, 8 for listeners, added up.
+    /// 1 for frontends, 2 for backends, 4 for servers, 8 for listeners, added.
     pub kinds: Option<u32>,
     /// Only this server.
     pub server: Option<u32>,
@@ -48,14 +48,14 @@ pub struct RowFilter {
     pub up: bool,
     /// Leave out servers in maintenance.
     pub no_maintenance: bool,
-    /// Only proxies whose name contains this (`scope=` of the page).
+    /// Only proxies with this in their name (`scope=` of the page).
     pub scope: Option<String>,
     /// Only these proxies (`stats scope`).
     pub names: Vec<Box<str>>,
 }
 
 impl RowFilter {
-    /// Whether rows of this proxy are wanted at all.
+    /// Whether any row of this proxy is selected.
     pub(crate) fn wants(&self, proxy: &Proxy) -> bool {
         self.proxy.is_none_or(|id| id == proxy.id)
             && self.scope.as_ref().is_none_or(|scope| contains_ignoring_case(&proxy.name, scope))
@@ -105,7 +105,7 @@ fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     counters::total_of_all(shards, of)
 }
 
-/// What every kind of object counts alike.
+/// The counters common to all kinds of objects.
 fn traffic<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     let total = |field: fn(&Traffic) -> u64| sum(shards, |shard| field(of(shard)));
     row.put(C::stot, total(|t| t.sessions_total.get()));
@@ -151,8 +151,7 @@ fn spliced<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traf
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
 }
 
-/// The columns of HTTP/2 that frontends and backends have; how many connections there are and were,
-/// and how many streams there were.
+/// The HTTP/2 columns of frontends and backends; returns the numbers of open and total connections, and of streams.
 fn multiplexed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
     let total = |field: fn(&Multiplexed) -> &Count| sum(shards, |shard| field(of(shard)).get());
     row.put(C::h2_headers_rcvd, total(|h2| &h2.headers));
@@ -174,8 +173,8 @@ fn multiplexed<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &
     [open, opened, streams]
 }
 
-/// The columns of HTTP/1 that frontends and backends have: connections that are open and were made
-/// in all, and streams, those of HTTP/2 among them, which are told apart.
+/// The HTTP/1 columns of frontends and backends. The counts of open and total connections and of streams include those of HTTP/2,
+/// which are subtracted.
 fn protocols(row: &mut ObjectRow, http: bool, counted: [u64; 3], of_h2: [u64; 3], bytes: (u64, u64)) {
     let [open, opened, streams] = if http { counted } else { [0; 3] };
     row.put(C::h1_open_connections, open.saturating_sub(of_h2[0]));
@@ -200,7 +199,7 @@ fn rates<T>(row: &mut ObjectRow, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffi
     row.put(C::rate_max, max.max(rate));
 }
 
-/// The status of a frontend: that it is full is its listeners' matter.
+/// The status of a frontend; whether it is full is shown by its listeners.
 pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
     match proxy.admission() {
         Admission::Open => "OPEN",
@@ -209,12 +208,12 @@ pub(crate) fn frontend_status(proxy: &Proxy) -> &'static str {
     }
 }
 
-/// The status of a listener, which is full when its frontend is as well.
+/// The status of a listener; it is also full if its frontend is.
 fn listener_status(proxy: &Proxy, listener: &Listener) -> &'static str {
     let reached = |limit: u32, count: u32| limit > 0 && count >= limit;
     let full = reached(proxy.maxconn.load(Relaxed), proxy.connections.load(Relaxed))
         || reached(listener.maxconn, listener.connections.load(Relaxed));
-    // What its frontend was told to do is the frontend's status.
+    // A paused frontend shows that in its own status.
     if full && proxy.admission() == Admission::Open { "FULL" } else { "OPEN" }
 }
 
@@ -255,7 +254,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> ObjectRow {
     } else {
         let switched = sum(shards, |f| f.switched.get());
         row.put(C::sess_other, sum(shards, |f| f.traffic.sessions_total.get()).saturating_sub(switched));
-        // Only rules make HTTP sessions of those in TCP mode (`switch-mode`).
+        // In TCP mode only `switch-mode` rules create HTTP sessions.
         let requests = if switched > 0 { sum(shards, |f| f.requests_total.get()) } else { 0 };
         row.put(C::h1sess, switched);
         row.put(C::req_tot, requests);
@@ -306,19 +305,19 @@ pub(crate) fn listener_row(view: &ProxyView, listener: &Listener, show: Show) ->
     row
 }
 
-/// What HAProxy calls the family of a listener's address.
+/// HAProxy's name for the address family of a listener.
 fn protocol(address: &str) -> &'static str {
     match address.parse::<SocketAddr>() {
         Ok(SocketAddr::V4(_)) => "tcpv4",
         Ok(SocketAddr::V6(_)) => "tcpv6",
         Err(_) if address.starts_with("abns") => "abns_stream",
         Err(_) if address.starts_with("unix@") => "unix_stream",
-        // What an inherited descriptor is, its address does not tell.
+        // The address of an inherited descriptor does not reveal its family.
         Err(_) => "tcpv4",
     }
 }
 
-/// Columns that backends and servers share.
+/// Columns common to backends and servers.
 fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bool, show: Show) {
     traffic(row, shards, |b| &b.traffic);
     row.put(C::econ, sum(shards, |b| b.connection_errors.get()));
@@ -335,7 +334,7 @@ fn backend_side(row: &mut ObjectRow, shards: &Sharded<BackendCounters>, http: bo
         responses(row, shards, |b| &b.traffic);
         row.put(C::req_tot, sum(shards, |b| b.requests_total.get()));
     }
-    // Averages of the workers that saw requests, weighed alike; maxima are the highest.
+    // Unweighted averages of the workers that saw requests; maxima are the highest.
     let busy: Vec<[u64; 4]> =
         shards.all().map(|b| b.times.averages()).filter(|times| times.iter().any(|&t| t > 0)).collect();
     for (i, column) in [C::qtime, C::ctime, C::rtime, C::ttime].into_iter().enumerate() {
@@ -352,14 +351,13 @@ fn age(at: u64, now: u64) -> i32 {
     if at == 0 { -1 } else { (now.saturating_sub(at) / 1000) as i32 }
 }
 
-/// Whether a backend can serve: it has weight, or no server at all.
+/// Whether a backend can serve: it has weight, or no servers at all.
 pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
     proxy.total_weight() > 0 || proxy.servers.load().is_empty()
 }
 
-/// The most sessions at once. Each worker knows its own peak, and they need not have been at the
-/// same time: their sum is no less than the true peak, which is no more than the `limits` on
-/// connections, of which 0 is none.
+/// The maximum of concurrent sessions. Each worker has its own peak at its own time: their sum is an upper bound of the true peak,
+/// which does not exceed the connection `limits`, of which 0 means none.
 fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
     let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
     let limit = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(u32::MAX);
@@ -393,7 +391,7 @@ fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
         },
     );
     row.put(C::weight, proxy.total_weight());
-    // Those that are used: spare servers count where no other is left.
+    // The servers in use: backups count if no active one is left.
     let (active, spare) = (usable(false) as u32, usable(true) as u32);
     let used = servers.iter().filter(|s| s.backup == (active == 0) && s.effective_weight() > 0);
     row.put(C::uweight, used.map(|s| s.user_weight()).sum::<u32>());
@@ -422,8 +420,7 @@ fn backend_row(view: &ProxyView, show: Show) -> ObjectRow {
     row
 }
 
-/// What a backend's servers have of its bytes, connections and streams; the rest of them it
-/// answered itself.
+/// The part of a backend's bytes, connections and streams that its servers have; the rest was answered by the backend itself.
 fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<BackendCounters>, http: bool) {
     let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
     let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
@@ -438,7 +435,7 @@ fn of_servers(row: &mut ObjectRow, servers: &[Arc<Server>], backend: &Sharded<Ba
     row.put(C::h1_open_streams, u64::from(if http { serving } else { 0 }));
 }
 
-/// `address:port` as the statistics show it.
+/// `address:port` in the format of the statistics.
 pub fn address_text(address: &ServerAddress) -> String {
     match address {
         ServerAddress::Ip(address) => address.to_string(),
@@ -447,8 +444,7 @@ pub fn address_text(address: &ServerAddress) -> String {
     }
 }
 
-/// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level when it is on the way
-/// to another.
+/// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level during a transition.
 pub(crate) fn server_status(server: &Server) -> String {
     let admin = server.admin();
     let followed = server.watched();
@@ -518,7 +514,7 @@ fn server_row(proxy: &ProxyView, server: &Server, show: Show) -> ObjectRow {
     row.put(C::need_conn_est, server.counters.all().map(|s| s.needed.get()).max().unwrap_or_default());
     row.put(C::priv_idle_cur, 0u32);
     row.put(C::srid, 0u32);
-    // Checks say nothing in maintenance; agents are asked on.
+    // Checks have no result in maintenance; agents continue to be queried.
     let rests = server.admin().in_maintenance();
     if server.checked.load(Relaxed) {
         let down = server.down_ms.load(Relaxed) + if server.is_up() { 0 } else { since };

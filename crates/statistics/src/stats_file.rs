@@ -1,6 +1,5 @@
-//! Counters that outlive a process (management manual, 9.5): `dump stats-file` writes those of
-//! everything that has a globally unique identifier, the binary reads them back at boot
-//! (`stats-file`). The columns and their order are HAProxy's.
+//! Counters that outlive a process (management manual, 9.5): `dump stats-file` writes those of every object with a globally unique
+//! identifier, and the binary restores them at startup (`stats-file`). The columns and their order are HAProxy's.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,7 +11,7 @@ use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traff
 use crate::config_view::ConfigView;
 use crate::identified::{self, CountedObject, ProxySide};
 
-/// The columns of frontends and of their listeners. Of those without a counter here the value is 0.
+/// The columns of frontends and their listeners. Columns without a counter here are 0.
 const FRONTEND: &[&str] = &[
     "stot",
     "bin",
@@ -100,8 +99,7 @@ const BACKEND: &[&str] = &[
     "cache_hint_hits",
 ];
 
-/// The counter behind a column that everything has. Requests' and responses' bytes on either side
-/// are those of `bin` and `bout`.
+/// The counter of a column common to all objects. The request and response bytes on either side are `bin` and `bout`.
 fn of_traffic<'c>(traffic: &'c Traffic, column: &str) -> Option<&'c Count> {
     let class = ["hrsp_1xx", "hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other"];
     if let Some(class) = class.iter().position(|name| *name == column) {
@@ -155,7 +153,7 @@ fn of_backend<'c>(counters: &'c BackendCounters, column: &str) -> Option<&'c Cou
     })
 }
 
-/// A column's name in the statistics' terms: several stand for one counter.
+/// A column's counter name in the statistics: several columns share a counter.
 fn counter_name(column: &str) -> &str {
     match column {
         "reqbin" | "reqbout" => "bin",
@@ -171,7 +169,7 @@ fn shards<'c, T>(shards: &'c Sharded<T>, of: impl Fn(&'c T) -> Option<&'c Count>
 }
 
 impl CountedObject {
-    /// What the workers counted of a column, each for itself.
+    /// The per-worker counters of a column.
     fn counts(&self, column: &str) -> Vec<&Count> {
         match self {
             Self::Frontend(proxy) => shards(&proxy.frontend, |shard| of_frontend(shard, column)),
@@ -184,7 +182,7 @@ impl CountedObject {
         }
     }
 
-    /// A column that is one number for all workers.
+    /// A column with a single counter for all workers.
     fn single(&self, column: &str) -> Option<&AtomicU32> {
         match (self, column) {
             (Self::Backend(proxy), "chkdown") => Some(&proxy.downs),
@@ -202,9 +200,9 @@ impl CountedObject {
         }
     }
 
-    /// Adds what an earlier process counted. Before there are workers, so that nobody else writes.
+    /// Adds the values of an earlier process. Before the workers start, so that there is no other writer.
     fn preload(&self, column: &str, value: u64) {
-        // What several columns show is taken from the one that has the counter's own name.
+        // A counter with several columns is restored from the one with its own name.
         if counter_name(column) != column {
             return;
         }
@@ -216,7 +214,7 @@ impl CountedObject {
     }
 }
 
-/// The file's text.
+/// The contents of the file.
 pub fn text(view: &ConfigView) -> String {
     let mut out = String::new();
     for (side, title, columns) in
@@ -235,11 +233,11 @@ pub fn text(view: &ConfigView) -> String {
     out
 }
 
-/// Puts the counters in `text` back into what has the same identifiers in `view`; to be called
-/// before there are workers. What is not known is passed over.
+/// Restores the counters in `text` to the objects with the same identifiers in `view`; to be called before the workers start.
+/// Unknown objects are ignored.
 ///
 /// # Errors
-/// The numbers of lines that are no header, or no line of values, and that were passed over.
+/// The numbers of malformed lines, which were skipped.
 pub fn load(text: &str, view: &ConfigView) -> Result<(), Vec<usize>> {
     let known = |side| identified::objects(view.states(), side).into_iter().collect::<HashMap<_, _>>();
     let (frontends, backends) = (known(ProxySide::Frontends), known(ProxySide::Backends));
@@ -274,11 +272,10 @@ pub fn load(text: &str, view: &ConfigView) -> Result<(), Vec<usize>> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-/// A part and its columns.
+/// A section of the file with its columns.
 type StatsPart<'t> = (ProxySide, Vec<&'t str>);
 
-/// `fe guid,…,`: the part that follows, `Some(None)` where it is not known and passed over; `None`
-/// if it is no header.
+/// Parses `fe guid,…,`: the following section, `Some(None)` if it is unknown and skipped; `None` if it is not a header.
 fn parse_header(header: &str) -> Option<Option<StatsPart<'_>>> {
     let (title, columns) = header.split_once(' ')?;
     let columns = columns.strip_suffix(',').filter(|_| !title.is_empty())?;

@@ -1,4 +1,4 @@
-//! Claims about the statistics page and the metrics.
+//! Tests of the statistics page and the metrics.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -34,7 +34,7 @@ fn names_cannot_break_out_of_the_page() {
 }
 
 #[test]
-fn a_huge_table_is_made_in_small_pieces() {
+fn huge_tables_are_generated_in_small_pieces() {
     let process = Arc::new(state::Process::default());
     let servers = (1..=10_000).map(|id| server(id, &format!("s{id}"), false, false)).collect();
     let view = ConfigView { proxies: vec![proxy(2, "be", false, true, servers)], ..ConfigView::default() };
@@ -50,7 +50,7 @@ fn a_huge_table_is_made_in_small_pieces() {
 }
 
 #[test]
-fn a_scrape_gives_each_metric_once_with_its_samples_together() {
+fn scrapes_group_the_samples_of_each_metric() {
     let statistics = statistics();
     let scrape = |method, uri| {
         let response =
@@ -78,7 +78,7 @@ fn a_scrape_gives_each_metric_once_with_its_samples_together() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}");
     }
-    // Samples of one name are grouped under exactly one TYPE.
+    // The samples of a name are grouped under exactly one TYPE.
     let mut names: Vec<&str> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with("# HELP")) {
         let name = line.trim_start_matches("# TYPE ").split(['{', ' ']).next().unwrap();
@@ -100,7 +100,7 @@ fn a_scrape_gives_each_metric_once_with_its_samples_together() {
 }
 
 #[test]
-fn only_pages_that_change_something_cannot_be_in_frames_of_others() {
+fn admin_pages_cannot_be_framed_by_other_sites() {
     let statistics = statistics();
     for (admin, framed) in [(false, true), (true, false)] {
         let (_, headers, _) = page(&statistics, "/stats", admin);

@@ -1,5 +1,5 @@
-//! Shared counters against a model: processes that come, count, clear, change their objects and go, in random
-//! order, show the sum of all that was counted since it was last cleared.
+//! Shared counters against a model: processes that start, count, clear, change their objects and end, in random order, always show
+//! the sum of everything counted since it was last cleared.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -15,7 +15,7 @@ use statistics::sharing::{Cleared, SharedCounters};
 
 const SERVERS: usize = 3;
 
-/// A process: here, all of them are this one.
+/// A process, simulated in this one.
 struct Process {
     shared: SharedCounters,
     backend: Arc<Proxy>,
@@ -74,7 +74,7 @@ impl Process {
         self.shared.exchange([&self.backend].into_iter()).unwrap();
     }
 
-    /// Bytes and lost checks of each server, and bytes of the backend.
+    /// Bytes and failed checks of each server, and bytes of the backend.
     fn shown(&self) -> (Vec<(u64, u32)>, u64) {
         let servers = self.backend.servers.load();
         let of_server = |server: &Arc<Server>| {
@@ -87,12 +87,12 @@ impl Process {
 }
 
 fn exchange_all(processes: &[Process]) {
-    // Twice: what the last one wrote is read by the first.
+    // Twice, so that the first one reads the last one's values.
     processes.iter().chain(processes).for_each(Process::exchange);
 }
 
 #[test]
-fn whatever_processes_do_all_show_what_was_counted_since_it_was_cleared() {
+fn all_processes_show_the_sum_since_the_last_clear() {
     for seed in 0..40 {
         let mut random = fastrand::Rng::with_seed(seed);
         let own_name = name(&format!("model-{seed}"));
@@ -127,8 +127,8 @@ fn whatever_processes_do_all_show_what_was_counted_since_it_was_cleared() {
                     servers[number] = (0, 0);
                 }
                 35..45 if !processes.is_empty() => {
-                    // Another server under an old identifier: deleted and added, or a reload in place.
-                    // What goes was seen before, as where a view is replaced.
+                    // Another server with the same identifier: deleted and added, or a reload in place. The old one is exchanged
+                    // first, as when a view is replaced.
                     let process = &processes[random.usize(0..processes.len())];
                     process.exchange();
                     let mut own = process.backend.servers.load().to_vec();
@@ -162,7 +162,7 @@ fn whatever_processes_do_all_show_what_was_counted_since_it_was_cleared() {
 }
 
 #[test]
-fn a_place_in_the_file_is_used_again_when_no_process_has_its_object_any_more() {
+fn unused_places_in_the_file_are_reused() {
     let own_name = name("places");
     let process = Process::start(&own_name, 4).unwrap();
     process.exchange();
@@ -186,7 +186,7 @@ fn a_place_in_the_file_is_used_again_when_no_process_has_its_object_any_more() {
 }
 
 #[test]
-fn no_more_processes_share_a_file_than_it_has_places_for() {
+fn the_number_of_processes_per_file_is_limited() {
     let own_name = name("crowd");
     let mut all: Vec<Process> = (0..32).map(|_| Process::start(&own_name, 8).unwrap()).collect();
     let told = Process::start(&own_name, 8).map(drop).unwrap_err();

@@ -4,20 +4,19 @@
 //! The same rules as for words, but `\#`, `\$` and `\xNN` are not special, and a comma or the
 //! closing parenthesis delimits.
 
-/// The arguments, and the offset of the byte that ended them: `)`, or the end of the text.
+/// The arguments, and the offset of the byte after them: `)`, or the end of the text.
 pub(crate) struct Arguments {
     pub(crate) values: Vec<Argument>,
     pub(crate) end: usize,
 }
 
-/// One argument and where it starts in the text.
+/// An argument and its start offset in the text.
 pub(crate) struct Argument {
     pub(crate) text: String,
     pub(crate) start: usize,
 }
 
-/// Parses from byte `start`, which stands behind the opening parenthesis. `Err` is the offset of a
-/// quote without end.
+/// Parses the arguments from byte `start`, which follows the opening parenthesis. `Err` has the offset of an unterminated quote.
 pub(crate) fn parse_arguments(text: &str, start: usize) -> Result<Arguments, usize> {
     let bytes = text.as_bytes();
     let mut values = Vec::new();
@@ -55,7 +54,7 @@ pub(crate) fn parse_arguments(text: &str, start: usize) -> Result<Arguments, usi
         }
         at += 1;
     }
-    // `()` holds no argument, `(,)` two empty ones.
+    // `()` has no argument, `(,)` two empty ones.
     if !values.is_empty() || at > start {
         values.push(Argument { text: text_of(&mut value), start: value_start });
     }
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_cut_at_commas_and_the_closing_parenthesis() {
+    fn arguments_end_at_commas_and_the_closing_parenthesis() {
         let cases: &[(&str, &[&str], usize)] = &[
             (")", &[], 0),
             ("a)", &["a"], 1),

@@ -1,7 +1,7 @@
-//! Conditions: what stands behind `.if`, `.elif` and `-cc` (manual, section 2.4).
+//! Conditions of `.if`, `.elif` and `-cc` (manual, section 2.4).
 //!
-//! The words are put together with single spaces and read as one expression. Everything is parsed
-//! even where the result is known early, so that a mistake is found on every machine.
+//! The words are joined with single spaces and parsed as one expression. Everything is parsed even if the result is known early, so
+//! that errors are found on every machine.
 
 use crate::arguments::parse_arguments;
 use crate::environment::Environment;
@@ -11,12 +11,12 @@ use crate::split::{PseudoVariables, split_text};
 use crate::word::Word;
 use diag::{Diagnostic, FileId, Span, suggest};
 
-/// Deepest nesting of parentheses.
+/// Maximum nesting of parentheses.
 const MAX_DEPTH: usize = 128;
 
 /// Evaluates the condition of a command line's `-cc`.
 ///
-/// The diagnostic has no span: the text stands in no file.
+/// The diagnostic has no span, because the text is not from a file.
 pub fn evaluate_condition(
     text: &str,
     facts: &ProgramFacts,
@@ -30,7 +30,7 @@ pub fn evaluate_condition(
         .map_err(|error| Diagnostic { span: None, ..error })
 }
 
-/// Evaluates the words behind `directive`.
+/// Evaluates the words after `directive`.
 pub(crate) fn evaluate_words(
     directive: &str,
     words: &[Word],
@@ -56,7 +56,7 @@ pub(crate) fn evaluate_words(
     })
 }
 
-/// Where byte `at` of the joined words stands in the file.
+/// Returns the position in the file of byte `at` of the joined words.
 fn locate(words: &[Word], at: usize) -> Option<Span> {
     let mut start = 0;
     for word in words {
@@ -154,7 +154,7 @@ impl ConditionParser<'_> {
         Err(error(start, format!("expected `)` after conditional expression `{}`", &self.text[start..])))
     }
 
-    /// A number is true unless zero, whatever its sign and length.
+    /// A number is true unless it is zero, whatever its sign and length.
     fn take_integer(&mut self) -> Option<bool> {
         let rest = self.rest();
         let sign = usize::from(rest.starts_with(['-', '+']));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_conditions_are_explained_in_the_words_of_haproxy() {
+    fn errors_in_conditions_are_reported_as_in_haproxy() {
         let cases: &[(&str, &str)] = &[
             (
                 "foo(1)",

@@ -1,9 +1,7 @@
-//! The environment that configurations read and, through `setenv` and its like, change (manual,
-//! section 2.3).
+//! The environment that configurations read and, through `setenv` and similar keywords, change (manual, section 2.3).
 //!
-//! A value rather than the process's own environment, so that a configuration can be checked
-//! without side effects and two can be read at once. The program applies the result to the
-//! processes it starts.
+//! A value rather than the process's own environment, so that a configuration can be checked without side effects, and two can be
+//! read at once. The program applies the result to the processes it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +13,19 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// No variable at all.
+    /// Returns an empty environment.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The process's own environment; bytes that are no UTF-8 are replaced.
+    /// Returns the process's own environment; invalid UTF-8 is replaced.
     pub fn from_process() -> Self {
         std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .collect()
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(AsRef::as_ref)
     }
@@ -37,14 +35,13 @@ impl Environment {
         self.variables.insert(name.into(), value.into());
     }
 
-    /// Sets a variable for the command line, which says so with more right than keywords that set
-    /// it beside other things.
+    /// Sets a variable from the command line. This takes precedence over keywords that set the variable as a side effect.
     pub fn give(&mut self, name: &'static str, value: &str) {
         self.set(name, value);
         self.given.insert(name);
     }
 
-    /// Whether the command line said what the variable is.
+    /// Returns whether the command line has set the variable.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains(name)
     }
@@ -59,19 +56,18 @@ impl Environment {
         self.variables.remove(name);
     }
 
-    /// `resetenv`: removes every variable but those named.
+    /// `resetenv`: removes every variable except those in `keep`.
     pub fn reset(&mut self, keep: &[&str]) {
         self.variables.retain(|name, _| keep.contains(&&**name));
     }
 
-    /// Every variable, by name in byte order.
+    /// Iterates over all variables, by name in byte order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Expands `$NAME` and `${NAME}` anywhere in `text`: what addresses and file names get in
-    /// addition to the expansion of quoted words, for the sake of old configurations. Unknown
-    /// variables expand to nothing.
+    /// Expands `$NAME` and `${NAME}` anywhere in `text`. Addresses and file names get this expansion in addition to that of quoted
+    /// words, for compatibility with old configurations. Unknown variables expand to nothing.
     pub fn expand(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -109,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_keywords_change_it_as_the_manual_says() {
+    fn keywords_change_the_environment_as_documented() {
         let mut environment: Environment = [("A", "1"), ("B", "2"), ("C", "3")].into_iter().collect();
         environment.set("A", "one");
         environment.preset("A", "two");

@@ -1,10 +1,8 @@
-//! Configuration text to lines to words: quoting, environment, conditions. Knows no keyword.
+//! Splits configuration text into lines and words: quoting, environment, conditions. Knows no keywords.
 //!
-//! Follows sections 2.1 to 2.4 of the manual. [`load`] reads files and directories into a
-//! [`diag::SourceMap`]; [`Reader`] gives their lines one after the other, split into words, with
-//! conditional blocks resolved and the directives `.notice`, `.warning`, `.alert` and `.diag`
-//! turned into diagnostics. The configuration's keywords may change the [`Environment`] between two
-//! lines.
+//! Follows sections 2.1 to 2.4 of the manual. [`load`] reads files and directories into a [`diag::SourceMap`]; [`Reader`] returns
+//! their lines one after the other, split into words, with conditional blocks resolved and the directives `.notice`, `.warning`,
+//! `.alert` and `.diag` turned into diagnostics. Keywords may change the [`Environment`] between two lines.
 
 #![forbid(unsafe_code)]
 

@@ -6,9 +6,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads every path in order. Of a directory, the regular files that end in `.cfg` and are not
-/// hidden, by name in byte order. Names in messages are the paths as given. Every unreadable path
-/// is reported.
+/// Reads all paths in order. From a directory, regular files that end in `.cfg` and are not hidden are read, by name in byte order.
+/// Messages show the paths as given. Every unreadable path is reported.
 pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, Vec<Diagnostic>> {
     let mut ids = Vec::new();
     let mut errors = Vec::new();
@@ -36,10 +35,10 @@ pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, V
     if errors.is_empty() { Ok(ids) } else { Err(errors) }
 }
 
-/// The largest configuration file: what goes on longer is taken for a device without an end.
+/// Maximum size of a configuration file; anything longer is taken for an endless device.
 const MOST: u64 = 512 << 20;
 
-/// Any file but one without an end; it may be a pipe, such as a shell makes of `<(...)`.
+/// Reads any file that has an end; it may be a pipe, such as a shell makes for `<(...)`.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(MOST + 1).read_to_end(&mut text)?;
@@ -69,7 +68,7 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn unreadable(path: &Path, what: &str, error: &io::Error) -> Diagnostic {
     let path = path.display();
     let error = error.to_string();
-    // The number says nothing that the words do not.
+    // The error number adds nothing to the text.
     let error = error.split(" (os error").next().unwrap_or_default();
     Diagnostic::alert(format!("cannot read configuration {what} `{path}`: {error}"))
         .haproxy(format!("Cannot open configuration file/directory {path} : {error}"))
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_gives_its_visible_cfg_files_in_byte_order() {
+    fn directories_yield_visible_cfg_files_in_byte_order() {
         let directory = scratch::Scratch::new("load");
         fs::create_dir_all(directory.join("sub.cfg")).unwrap();
         for name in ["b.cfg", "a.cfg", "B.cfg", ".hidden.cfg", "x.txt", "10.cfg", "9.cfg"] {

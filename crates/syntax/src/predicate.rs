@@ -1,4 +1,4 @@
-//! The predicates of conditions (manual, section 2.4): one table, the functions below it.
+//! The predicates of conditions (manual, section 2.4): one table, and the functions.
 
 use crate::environment::Environment;
 use crate::predicates::ProgramFacts;
@@ -7,9 +7,9 @@ use crate::version::Version;
 /// A predicate.
 pub(crate) struct Predicate {
     pub(crate) name: &'static str,
-    /// The type of each argument, in HAProxy's words.
+    /// The type of each argument, as HAProxy names it.
     pub(crate) arguments: &'static [&'static str],
-    /// Evaluates; an error gives the index of the wrong argument and what is wrong with it.
+    /// Evaluates the predicate; an error has the index of the wrong argument and a description.
     pub(crate) evaluate: Evaluate,
 }
 

@@ -1,8 +1,6 @@
-//! Gives the lines of several files, with conditional blocks resolved (manual, sections 2.1 and
-//! 2.4).
+//! Reads the lines of several files, with conditional blocks resolved (manual, sections 2.1 and 2.4).
 //!
-//! Called by `config`, which looks at the words and may change the environment and name the section
-//! between two lines.
+//! Called by `config`, which interprets the words and may change the environment and set the section name between two lines.
 
 use crate::condition::evaluate_words;
 use crate::environment::Environment;
@@ -11,9 +9,9 @@ use crate::split::{PseudoVariables, split_text};
 use crate::word::{Line, Word};
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
 
-/// The deepest that `.if` may stand in others, as in HAProxy.
+/// Maximum nesting of `.if`, as in HAProxy.
 const MOST_BLOCKS: usize = 99;
-/// The most words of a line, as in HAProxy.
+/// Maximum number of words in a line, as in HAProxy.
 const MOST_WORDS: usize = 64;
 
 /// A level of `.if`.
@@ -25,11 +23,11 @@ struct ConditionBlock {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReaderState {
-    /// The lines count.
+    /// Lines are active.
     Taken,
     /// No branch was true yet.
     Waiting,
-    /// A branch was taken, or the block stands in lines that do not count: nothing more counts.
+    /// A branch was taken, or the block is inside inactive lines: no further line is active.
     Over,
 }
 
@@ -50,7 +48,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `files` in their order.
+    /// Returns a reader of `files` in their order.
     pub fn new(
         sources: &'a SourceMap,
         files: Vec<FileId>,
@@ -71,14 +69,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Names the section for `.SECTION`: its name, or its type when it has none.
+    /// Sets the value of `.SECTION`: the section's name, or its type if it has no name.
     pub fn set_section(&mut self, name: &str) {
         self.section.clear();
         self.section.push_str(name);
     }
 
-    /// Puts the next line that counts into `line`, whose storage is reused; `false` behind the last
-    /// line. Lines that cannot be split are reported and passed over.
+    /// Puts the next active line into `line`, whose storage is reused; returns `false` after the last line. Lines that cannot be
+    /// split are reported and skipped.
     pub fn next_line(&mut self, line: &mut Line, diagnostics: &mut Diagnostics) -> bool {
         loop {
             if self.at >= self.text.len() && !self.next_file(diagnostics) {
@@ -138,7 +136,7 @@ impl<'a> Reader<'a> {
             self.run_directive(counts, line, split, diagnostics);
             return false;
         }
-        // A line that does not count must be one all the same: where it ends depends on its quotes.
+        // Inactive lines are split too: where they end depends on their quotes.
         let error = split.err().or_else(|| too_many_words(line));
         if let Some(error) = error.or_else(|| counts.then(|| empty_argument(line)).flatten()) {
             diagnostics.push(error);
@@ -158,7 +156,7 @@ impl<'a> Reader<'a> {
         diagnostics.push(message);
     }
 
-    /// A line whose first byte is a dot. Nothing of it reaches the caller.
+    /// Handles a line whose first byte is a dot. The caller sees nothing of it.
     fn run_directive(
         &mut self,
         counts: bool,
@@ -194,7 +192,7 @@ impl<'a> Reader<'a> {
         split: Result<(), Diagnostic>,
         arguments: &[Word],
     ) -> Result<(), Diagnostic> {
-        // Pushed first: a wrong condition must not make the matching `.endif` look wrong too.
+        // The block is pushed first: an invalid condition must not make the matching `.endif` look wrong too.
         self.blocks.push(ConditionBlock {
             opened: directive.span(),
             state: ReaderState::Over,
@@ -253,7 +251,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Keeps an error of a step that gives nothing else.
+/// Records the error of a step that has no other result.
 trait ExtendError {
     fn extend_error(&mut self, outcome: Result<(), Diagnostic>);
 }
@@ -283,7 +281,7 @@ fn too_many_words(line: &Line) -> Option<Diagnostic> {
     )
 }
 
-/// A line whose first word is empty, as a variable without a value may make it, says nothing.
+/// Returns whether the first word is empty, for example because of an unset variable. Such a line is ignored.
 fn begins_empty(line: &Line, diagnostics: &mut Diagnostics) -> bool {
     let Some((first, rest)) = line.words.split_first().filter(|(first, _)| first.is_empty()) else {
         return false;
@@ -298,9 +296,8 @@ fn begins_empty(line: &Line, diagnostics: &mut Diagnostics) -> bool {
     true
 }
 
-/// An empty argument would end the line: what follows would be lost without a word, and what stands
-/// last mostly comes from a variable that is not set. Environment variables may be set to nothing,
-/// which their keywords judge themselves.
+/// Returns the error for an empty argument. It would end the line, so that the words after it would be lost silently; an empty last
+/// word usually comes from an unset variable. Environment variables may be set to nothing; their keywords check that themselves.
 fn empty_argument(line: &Line) -> Option<Diagnostic> {
     let (last, earlier) = line.words.split_last()?;
     let empty = line.words.iter().position(|word| word.is_empty()).filter(|empty| *empty > 0)?;
@@ -409,14 +406,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_their_numbers_over_files_comments_and_blanks() {
+    fn line_numbers_are_right_across_files_and_comments() {
         let (lines, errors) = read(&["\n# c\n a b # d\n\t\n  c\r\n", "", "x\n"]);
         assert_eq!(lines, ["0:3 a|b", "0:5 c", "2:1 x"]);
         assert!(errors.is_empty(), "{errors:?}");
     }
 
     #[test]
-    fn blocks_let_through_what_their_conditions_say() {
+    fn conditions_select_the_active_lines() {
         let cases: &[(&str, &str)] = &[
             (".if 1\na\n.else\nb\n.endif\nc\n", "a c"),
             (".if 0\na\n.else\nb\n.endif\nc\n", "b c"),
@@ -439,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_report_in_the_words_of_haproxy() {
+    fn directives_report_as_in_haproxy() {
         let cases: &[(&str, &[&str])] = &[
             (".notice \"a b\"\n", &["[NOTICE]   (1) : config : parsing [0.cfg:1]: 'a b'."]),
             (".warning x\n", &["[WARNING]  (1) : config : parsing [0.cfg:1]: 'x'."]),
@@ -501,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn no_argument_may_be_empty() {
+    fn empty_arguments_are_refused() {
         let (lines, errors) = read(&["a b \"$NONE\"\na \"\" b\nsetenv c ''\na b\n"]);
         assert_eq!(lines, ["0:3 setenv|c|", "0:4 a|b"]);
         let positions =
@@ -514,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn very_long_lines_are_whole() {
+    fn very_long_lines_are_not_truncated() {
         let word = "w".repeat(100_000);
         let (lines, errors) = read(&[&format!("a {word} b {}\n", "x ".repeat(61))]);
         assert!(errors.is_empty());

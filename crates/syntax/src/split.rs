@@ -1,28 +1,27 @@
-//! One line of text into words (manual, sections 2.2 and 2.3).
+//! Splits one line of text into words (manual, sections 2.2 and 2.3).
 //!
-//! Words without quotes, escapes and variables, nearly all of them, are taken from the text as they
-//! stand; the others go through a buffer. Never fails on bytes outside of ASCII: they belong to
-//! words.
+//! Words without quotes, escapes and variables, which is nearly all of them, are taken from the text unchanged; the others go
+//! through a buffer. Never fails on non-ASCII bytes: they are part of words.
 
 use crate::environment::Environment;
 use crate::word::{Word, WordForm};
 use diag::{Diagnostic, FileId, Span};
 
-/// The longest that variables may make a line.
+/// Maximum length of a line after expansion of variables.
 const MOST_EXPANDED: usize = 16 << 20;
 
-/// The variables whose value depends on the place: `.FILE`, `.LINE` and `.SECTION`.
+/// The variables whose value depends on the position: `.FILE`, `.LINE` and `.SECTION`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PseudoVariables<'a> {
     /// `.FILE`: the name of the file.
     pub file: &'a str,
     /// `.LINE`: the number of the line, from 1.
     pub line: u32,
-    /// `.SECTION`: the name of the section, or its type when it has none.
+    /// `.SECTION`: the name of the section, or its type if it has no name.
     pub section: &'a str,
 }
 
-/// Splits `text`, which is at byte `offset` of `file` and contains no line feed, into `words`.
+/// Splits `text`, at byte `offset` of `file` and without a line feed, into `words`.
 pub fn split_text(
     text: &[u8],
     file: FileId,
@@ -56,7 +55,7 @@ pub fn split_text(
     }
 }
 
-/// What a byte is outside of quotes: 0 for a plain byte of a word.
+/// The class of a byte outside quotes: 0 for a plain byte of a word.
 static CLASS: [u8; 256] = {
     let mut class = [0u8; 256];
     let special = b" \t\n\r\x0b\x0c#\"'\\";
@@ -72,7 +71,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Takes one word that has quotes or escapes, or the several words that a `${NAME[*]}` makes of it.
+/// Splits off one word with quotes or escapes, or the several words that a `${NAME[*]}` expands to.
 struct Splitter<'a> {
     text: &'a [u8],
     file: FileId,
@@ -136,9 +135,8 @@ impl Splitter<'_> {
         self.word.clear();
     }
 
-    /// A backslash outside of single quotes. One before any other character than those listed
-    /// stays; so it does before a dollar sign where that is none to escape, as in HAProxy (and
-    /// unlike the table of section 2.2).
+    /// Handles a backslash outside single quotes. Before any character not listed here the backslash is kept; also before a dollar
+    /// sign outside double quotes, as in HAProxy (and unlike the table of section 2.2).
     fn escape(&mut self, quoted: bool) -> Result<(), Diagnostic> {
         let escaped = match self.text.get(self.at + 1) {
             Some(b'n') => b'\n',
@@ -168,7 +166,7 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// A variable inside double quotes; tells whether it was of the form `${NAME[*]}`.
+    /// Expands a variable inside double quotes; returns whether it has the form `${NAME[*]}`.
     fn variable(&mut self) -> Result<bool, Diagnostic> {
         let dollar = self.at;
         let braced = self.text.get(dollar + 1) == Some(&b'{');
@@ -178,7 +176,7 @@ impl Splitter<'_> {
         let length =
             name_bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
         let is_name = name_bytes.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
-        // What begins with a dot is of the line; a JSON path is none of it.
+        // Only pseudo-variables begin with a dot; a JSON path is not one.
         let is_own = matches!(&name_bytes[..length], b"FILE" | b"LINE" | b"SECTION");
         if !is_name || dot > 0 && !is_own {
             let text = "forbidden first char in environment variable name";
@@ -234,8 +232,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// Each run of spaces in the value ends a word; what stands before and behind the variable
-    /// joins its ends.
+    /// Adds a value, split into words at runs of spaces; text directly before and after the variable joins the first and last word.
     fn push_words(&mut self, value: &[u8]) {
         for byte in value {
             if !is_space(*byte) {
@@ -246,8 +243,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// An error at the bytes `start..end` of the line, in HAProxy's words, which show the line with
-    /// a caret.
+    /// Builds an error for the bytes `start..end` of the line; HAProxy's form shows the line with a caret.
     fn error(&self, start: usize, end: usize, text: &str, advice: &str) -> Diagnostic {
         let blanks = self.text.iter().take_while(|byte| is_space(**byte)).count();
         let line = String::from_utf8_lossy(&self.text[blanks..]);
@@ -278,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_of_quoting_holds() {
+    fn quoting_rules_hold() {
         let cases: &[(&[u8], &[&[u8]])] = &[
             (b"", &[]),
             (b"  \t ", &[]),
@@ -312,7 +308,7 @@ mod tests {
             (b"log-format \"%{+Q}o %t\"' %s %{-Q}r'", &[b"log-format", b"%{+Q}o %t %s %{-Q}r"]),
             (b"log-format \"%{+Q}o %t\"' %s'\\ %{-Q}r", &[b"log-format", b"%{+Q}o %t %s %{-Q}r"]),
             (b"caf\xe9 \xc3\xa9", &[b"caf\xe9", b"\xc3\xa9"]),
-            // A character that stands for a byte elsewhere.
+            // A private-use character that encodes a raw byte elsewhere.
             (b"'\xf4\x8f\xbc\x80'", &[b"\xf4\x8f\xbc\x80"]),
         ];
         for (text, expected) in cases {
@@ -324,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_quoting_names_the_byte_in_the_words_of_haproxy() {
+    fn quoting_errors_name_the_byte_as_in_haproxy() {
         let cases: &[(&str, &str, u32)] = &[
             (" .notice \"a\\", "unmatched quote at position 10:\n  .notice \"a\\\n          ^", 9),
             ("x 'abc", "unmatched quote at position 3:\n  x 'abc\n    ^", 2),
@@ -365,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_words_are_found_in_the_file() {
+    fn parts_of_words_map_to_file_positions() {
         let words = split(b"plain \"quo ted\" al\\ tered").unwrap();
         assert_eq!(words[0].part(2, 4), Span::new(FileId(0), 102, 104));
         assert_eq!(words[1].part(4, 7), Span::new(FileId(0), 111, 114));
@@ -376,7 +372,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_split_or_are_explained(
+        fn arbitrary_bytes_split_or_give_an_error(
             text in proptest::collection::vec(
                 prop_oneof![any::<u8>(), proptest::sample::select(&b" \t\"'\\$#{}[*]-Ax.LINE"[..])], 0..60)
         ) {
@@ -391,7 +387,7 @@ mod tests {
         }
 
         #[test]
-        fn single_quotes_protect_everything_but_themselves(text in "[^'\\n]{0,40}") {
+        fn single_quotes_protect_everything_except_themselves(text in "[^'\\n]{0,40}") {
             let words = split(format!("'{text}'").as_bytes()).unwrap();
             prop_assert_eq!(words.len(), 1);
             prop_assert_eq!(&*words[0].bytes(), text.as_bytes());

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 /// A version such as `3.5-dev5`, `2.4.17`, `2.9-dev3-12` or `1.1.1k`.
 ///
-/// Orders as releases follow each other: `3.5-dev5` before `3.5-dev6` before `3.5-rc1` before `3.5`
-/// before `3.5.1`.
+/// Ordered by release: `3.5-dev5` before `3.5-dev6` before `3.5-rc1` before `3.5` before `3.5.1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     numbers: [u32; 4],
@@ -25,7 +24,7 @@ enum ReleaseStage {
     Release,
 }
 
-/// The text is no version.
+/// The text is not a valid version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionError;
 
@@ -34,7 +33,7 @@ impl FromStr for Version {
 
     fn from_str(text: &str) -> Result<Self, VersionError> {
         let mut version = Self::default();
-        // Tags are written with a `v`.
+        // Git tags begin with a `v`.
         let mut rest = text.strip_prefix('v').unwrap_or(text);
         for slot in 0..4 {
             version.numbers[slot] = take_number(&mut rest).ok_or(VersionError)?;
@@ -57,7 +56,7 @@ impl FromStr for Version {
                 version.stage_number = take_number(&mut rest).unwrap_or(0);
             }
         }
-        // Commits and whatever packagers append: `-12`, `-a1b2c3-7`, `-1+deb12u4`.
+        // Commit counts and suffixes of packagers: `-12`, `-a1b2c3-7`, `-1+deb12u4`.
         match rest.strip_prefix('-') {
             Some(mut after) => version.later += take_number(&mut after).unwrap_or(0),
             None if rest.is_empty() || rest.starts_with('+') => {}
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_order_as_releases_follow_each_other() {
+    fn versions_are_ordered_by_release() {
         let ordered = [
             "1.8",
             "2.4-dev2",

@@ -1,5 +1,4 @@
-//! A word and a line, as keyword tables see them: quotes and escapes gone, the place in the file
-//! kept.
+//! Words and lines as the keyword tables see them: with quotes and escapes resolved and the position in the file kept.
 
 use compact_str::CompactString;
 use diag::{FileId, Span};
@@ -8,7 +7,7 @@ use std::ops::Deref;
 
 /// A word of a line.
 ///
-/// Reads as a `str`. Words of up to 24 bytes live in the word itself.
+/// Derefs to `str`. Words of up to 24 bytes are stored inline.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Word {
     text: CompactString,
@@ -29,7 +28,7 @@ pub(crate) enum WordForm {
 }
 
 impl Word {
-    /// A word that stands in no file as it is, made by the program at the place of `span`.
+    /// Returns a word that is not in the file literally; the program generates it at `span`.
     pub fn new(text: &str, span: Span) -> Self {
         let form = if text.len() == span.len() { WordForm::Plain } else { WordForm::Altered };
         Self { text: CompactString::new(text), span, form }
@@ -41,24 +40,23 @@ impl Word {
         Self { text: CompactString::new(text), span, form }
     }
 
-    /// The text; bytes that are no UTF-8 (`\x80`, a file in another encoding) as [`base::raw`]
-    /// writes them.
+    /// Returns the text; invalid UTF-8 (`\x80`, a file in another encoding) is represented as in [`base::raw`].
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The exact bytes.
+    /// Returns the exact bytes.
     pub fn bytes(&self) -> std::borrow::Cow<'_, [u8]> {
         base::raw::bytes_of(&self.text)
     }
 
-    /// Where the word stands in its file, quotes included.
+    /// Returns the word's position in its file, including quotes.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Where the bytes `start..end` of the text stand in the file; the whole word when escapes,
-    /// quotes or variables make that unclear.
+    /// Returns the position in the file of the bytes `start..end` of the text, or of the whole word if escapes, quotes or variables
+    /// make that ambiguous.
     pub fn part(&self, start: usize, end: usize) -> Span {
         match self.form {
             WordForm::Plain => self.span.part(start, end),
@@ -67,7 +65,7 @@ impl Word {
         }
     }
 
-    /// The word from byte `start` on, such as what follows the `no` of a negated keyword.
+    /// Returns the word from byte `start` on, such as the rest of a keyword after `no`.
     #[must_use]
     pub fn tail(&self, start: usize) -> Self {
         let text = self.text.get(start..).unwrap_or("");
@@ -111,11 +109,11 @@ impl PartialEq<&str> for Word {
 /// A line with at least one word.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// The file. A change of file ends the section (section 2.1).
+    /// The file. A new file ends the section (section 2.1).
     pub file: FileId,
     /// The line number, from 1.
     pub number: u32,
-    /// The whole line, from its first word to before its line feed, comments included.
+    /// The whole line, from its first word up to its line feed, including comments.
     pub span: Span,
     /// The words.
     pub words: Vec<Word>,

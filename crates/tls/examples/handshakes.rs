@@ -1,5 +1,5 @@
-//! How long a listener's side of a handshake takes: full with both kinds of keys, resumed.
-//! `cargo run --release --example handshakes`.
+//! Measures the listener's side of a handshake: full with both kinds of keys, and resumed. `cargo run --release --example
+//! handshakes`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
 
@@ -12,7 +12,7 @@ use tls::{
     Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys,
 };
 
-/// One handshake; what the server's side took of it.
+/// Performs one handshake; returns the time spent on the server's side and whether it was resumed.
 fn shake(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Duration, bool) {
     let mut client = Session::connect(connector, Some("a.test")).unwrap();
     let mut server = Session::accept(acceptor);
@@ -30,7 +30,7 @@ fn shake(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Duration, bool) {
             client.handshake(&answer).unwrap();
         }
         if done {
-            // The tickets of TLS 1.3 come behind the handshake.
+            // TLS 1.3 tickets follow the handshake.
             let mut answer = answer;
             let _ = client.open(&mut answer, &mut []);
             return (took, server.details().is_resumed);

@@ -1,5 +1,5 @@
-//! How long the certificates of a directory take to load and to be put into a listener:
-//! `cargo run --release --example load -- DIR`.
+//! Measures how long it takes to load the certificates of a directory and add them to a listener: `cargo run --release --example
+//! load -- DIR`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
 

@@ -1,4 +1,4 @@
-//! What a `bind` line says of TLS, and the choice of a certificate for each ClientHello.
+//! The TLS settings of a `bind` line, and the choice of a certificate for each ClientHello.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -20,10 +20,10 @@ use crate::store::Certificate;
 use crate::tickets::Resumption;
 use crate::{TLS12, TLS13, legacy, rustls_fit, x509};
 
-/// SSL 3.0, which nobody speaks here.
+/// SSL 3.0, which is not supported.
 const SSL3: u16 = 0x0300;
 
-/// What is sent of a chain without those above the first that issued themselves.
+/// Returns the chain up to the first self-issued certificate.
 fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
     let is_sent = |(at, der): &(usize, &Arc<[u8]>)| {
         *at == 0 || !x509::CertificateFields::parse(der).is_ok_and(|facts| facts.is_self_issued())
@@ -31,22 +31,22 @@ fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
     chain.iter().enumerate().filter(is_sent).map(|(_, der)| der.clone()).collect()
 }
 
-/// What a `bind` line is made of.
+/// The TLS settings of a `bind` line.
 #[derive(Clone, Debug, Default)]
 pub struct Listening {
-    /// Its certificates, in order. The first is the default, unless others are said to be.
+    /// Its certificates, in order. The first is the default, unless others are marked as default.
     pub entries: Vec<CertificateEntry>,
-    /// Whether there is no default (`strict-sni`).
+    /// Whether there is no default certificate (`strict-sni`).
     pub strict_sni: bool,
     /// Sessions and tickets.
     pub resumption: Resumption,
-    /// What its connections keep within.
+    /// The limits of its connections.
     pub limits: Limits,
-    /// What is kept of handshakes for fetches.
+    /// The handshake data to keep for fetches.
     pub keep: Keep,
-    /// Challenges of ACME by TLS; `None` where there are never any.
+    /// ACME challenges over TLS; `None` if there can be none.
     pub challenges: Option<Arc<Challenges>>,
-    /// What makes certificates for names that none of these is for (`generate-certificates`).
+    /// Generates certificates for names that no configured one matches (`generate-certificates`).
     pub generating: Option<Generating>,
 }
 
@@ -61,18 +61,17 @@ pub struct Acceptor {
     keep: Keep,
     challenges: Option<Arc<Challenges>>,
     generating: Option<Generating>,
-    /// By what generated certificates are kept for it.
+    /// Identifies the listener's generated certificates.
     number: u64,
 }
 
 /// The number of the next listener.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What a listener has to choose from. Written when a certificate is changed at run time, read once
-/// a handshake.
+/// The certificates of a listener. Written when a certificate is changed at run time, read once per handshake.
 #[derive(Debug, Default)]
 struct AcceptorState {
-    /// By place; `None` where one was taken out.
+    /// By index; `None` for a removed one.
     entries: Vec<Option<Arc<PreparedEntry>>>,
     index: NameIndex,
 }
@@ -82,8 +81,8 @@ struct AcceptorState {
 pub struct Chosen {
     /// The configuration for the handshake, or the reason to refuse the client.
     pub config: Result<ServerConfig, Error>,
-    /// The server name, the version and the certificate. They are valid for refused clients, too. The
-    /// results of a handshake are empty.
+    /// The server name, the version and the certificate. They are also set for refused clients. The results of a handshake are
+    /// empty.
     pub details: Details,
 }
 
@@ -91,7 +90,7 @@ pub struct Chosen {
 #[derive(Clone, Debug)]
 pub struct ServerConfig(pub(crate) Engine);
 
-/// The library that makes the handshake.
+/// The library that performs the handshake.
 #[derive(Clone, Debug)]
 pub(crate) enum Engine {
     Rustls(RustlsServerSide),
@@ -99,10 +98,10 @@ pub(crate) enum Engine {
 }
 
 impl Acceptor {
-    /// Makes a listener's side.
+    /// Creates a listener's side.
     ///
     /// # Errors
-    /// What the engine says against the line's options.
+    /// The engine's reason for rejecting the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
         let Listening { entries, strict_sni, resumption, limits, keep, challenges, generating } = listening;
         let shared = SharedResumption::new(&resumption);
@@ -110,12 +109,12 @@ impl Acceptor {
         let number = NEXT.fetch_add(1, Relaxed);
         let acceptor =
             Self { current, strict_sni, shared, resumption, limits, keep, challenges, generating, number };
-        // Lines that share their options share what may be wrong with them.
+        // Certificates with the same options are checked once.
         let mut tried: Vec<Arc<EntryOptions>> = Vec::new();
         for entry in entries {
             let prepared = PreparedEntry::new(entry);
             let options = &prepared.entry.options;
-            // OpenSSL looks at each certificate itself.
+            // OpenSSL validates each certificate itself.
             if prepared.needs_openssl() || !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
                 tried.push(options.clone());
                 acceptor.try_out(&prepared)?;
@@ -129,43 +128,42 @@ impl Acceptor {
         self.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a certificate behind the others (`add ssl crt-list`): its place.
+    /// Adds a certificate after the others (`add ssl crt-list`); returns its index.
     ///
     /// # Errors
-    /// What the engine says against its options.
+    /// The engine's reason for rejecting its options.
     pub fn add(&self, entry: CertificateEntry) -> Result<u32, String> {
         Ok(self.put_one(self.prepare_one(entry)?))
     }
 
-    /// Makes what the engine needs for another entry, to be added later.
+    /// Prepares another entry, to be added later.
     pub(crate) fn prepare_one(&self, entry: CertificateEntry) -> Result<PreparedEntry, String> {
         let prepared = PreparedEntry::new(entry);
         self.try_out(&prepared)?;
         Ok(prepared)
     }
 
-    /// Adds what was prepared: its place.
+    /// Adds a prepared entry; returns its index.
     pub(crate) fn put_one(&self, prepared: PreparedEntry) -> u32 {
         self.write().add(prepared)
     }
 
-    /// Takes out the certificate at that place (`del ssl crt-list`). Connections that it serves go
-    /// on.
+    /// Removes the certificate at that index (`del ssl crt-list`). Connections that use it continue.
     pub fn remove(&self, place: u32) {
         self.write().remove(place);
     }
 
-    /// Whether the certificate at that place answers clients that name no other's: the first one does,
-    /// unless such clients are refused.
+    /// Whether the certificate at that index is used for clients without a matching name: the first one is, unless such clients are
+    /// refused.
     pub(crate) fn falls_back_on(&self, place: u32) -> bool {
         place == 0 && !self.strict_sni
     }
 
-    /// Puts `new` wherever the certificate of that name is served (`commit ssl cert`): at how many
-    /// places. Connections that are open go on with the old one.
+    /// Replaces the certificate called `name` with `new` (`commit ssl cert`); returns the number of entries that changed. Open
+    /// connections keep the old one.
     ///
     /// # Errors
-    /// What the engine says against it; nothing has changed then.
+    /// The engine's reason for rejecting it; nothing has changed then.
     pub fn replace(&self, name: &str, new: &Arc<Certificate>) -> Result<usize, String> {
         let changed = self.prepare(&|entry| {
             let is_it = *entry.certificate.name == *name;
@@ -176,8 +174,7 @@ impl Acceptor {
         Ok(count)
     }
 
-    /// Makes what the engine needs for the entries that `change` gives anew, to be put in place
-    /// later.
+    /// Prepares the entries for which `change` returns a new version, to be put in place later.
     pub(crate) fn prepare(
         &self,
         change: &dyn Fn(&CertificateEntry) -> Option<CertificateEntry>,
@@ -193,7 +190,7 @@ impl Acceptor {
         Ok(changed)
     }
 
-    /// Puts in place what was prepared, all at once.
+    /// Puts the prepared entries in place, all at once.
     pub(crate) fn put(&self, changed: Vec<(u32, PreparedEntry)>) {
         let mut current = self.write();
         for (place, prepared) in changed {
@@ -201,14 +198,14 @@ impl Acceptor {
         }
     }
 
-    /// All certificates with their places (`show ssl sni`, `show ssl crt-list`).
+    /// Returns all certificates with their indexes (`show ssl sni`, `show ssl crt-list`).
     pub fn entries(&self) -> Vec<(u32, CertificateEntry)> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         let all = (0..).zip(&current.entries);
         all.filter_map(|(place, one)| Some((place, one.as_ref()?.entry.clone()))).collect()
     }
 
-    /// Whether the engines can serve it.
+    /// Checks that the engines can serve it.
     fn try_out(&self, prepared: &PreparedEntry) -> Result<(), String> {
         if prepared.needs_openssl() {
             let side = self.make_legacy(prepared)?;
@@ -217,19 +214,19 @@ impl Acceptor {
         if prepared.serves_with_rustls() { self.make(prepared, true, true).map(drop) } else { Ok(()) }
     }
 
-    /// What OpenSSL needs to serve a certificate.
+    /// Creates OpenSSL's configuration for a certificate.
     fn make_legacy(&self, prepared: &PreparedEntry) -> Result<legacy::ServerSide, String> {
         let CertificateEntry { certificate, options, .. } = &prepared.entry;
         let served = self.served(prepared, true, false);
         let mut resumption = self.resumption.clone();
         if !prepared.needs_openssl() {
-            // Few clients come here, and OpenSSL's cache would be one more for each certificate.
+            // OpenSSL serves few clients, and its cache would be one more for each certificate.
             resumption.sessions = None;
         }
         legacy::ServerSide::new(&options.parameters, &served, certificate.ocsp.as_ref(), &resumption)
     }
 
-    /// What rustls needs to serve a certificate.
+    /// Creates the rustls configuration for a certificate.
     fn make(
         &self,
         prepared: &PreparedEntry,
@@ -244,7 +241,7 @@ impl Acceptor {
         }
         let served = self.served(prepared, agrees, staples);
         if parameters.legacy.is_some() {
-            // Older versions are OpenSSL's.
+            // OpenSSL serves older versions.
             let min = parameters.min.max(TLS12);
             let parameters = Parameters { min, ..parameters.clone() };
             return RustlsServerSide::new(&parameters, &served, &self.shared);
@@ -262,7 +259,7 @@ impl Acceptor {
             },
             key: &certificate.key,
             ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
-            // No protocol in common is no error in HAProxy: none is agreed on then.
+            // As in HAProxy, having no protocol in common is not an error: none is negotiated.
             alpn: if agrees { &options.alpn } else { &[] },
             verify: &options.verify,
             early_data: options.early_data,
@@ -289,14 +286,14 @@ impl Acceptor {
             details.lacks = rustls_fit::lacks(hello);
         }
         let config = config.and_then(|engine| match details.lacks {
-            // rustls would report another error first.
+            // rustls would report a different error first.
             Some(Lacks::Suite(_)) => Err(Error::handshake(Reason::NoSharedCipher)),
             _ => Ok(ServerConfig(engine)),
         });
         Chosen { config, details }
     }
 
-    /// The engine for a ClientHello. Notes the version and the certificate in `details`.
+    /// Returns the engine for a ClientHello. Records the version and the certificate in `details`.
     fn engine(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Engine, Error> {
         if let Some(side) = self.challenges.as_ref().and_then(|all| all.find(hello)) {
             details.is_challenge = true;
@@ -319,7 +316,7 @@ impl Acceptor {
             return side.clone().map(Engine::OpenSsl).ok_or(failed);
         }
         if details.version < options.parameters.min {
-            // As OpenSSL has it: SSL 3.0 knows no alert for versions.
+            // As in OpenSSL: SSL 3.0 has no alert for versions.
             let is_ssl3 = hello.version_up_to(TLS13) <= SSL3;
             return Err(Error::handshake(if is_ssl3 {
                 Reason::VersionTooLow
@@ -339,8 +336,8 @@ impl Acceptor {
         side.clone().map(Engine::Rustls).ok_or(failed)
     }
 
-    /// The certificate for a name, of those whose newest version is `max`; one that is made for it
-    /// where no other is for it.
+    /// Returns the certificate for a name, for clients with `max` as their newest version; if none matches, one generated for the
+    /// name.
     fn fitting(&self, name: &str, hello: &Hello<'_>, max: u16) -> Option<Arc<PreparedEntry>> {
         let wanted = wanted(hello, max);
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
@@ -356,7 +353,7 @@ impl Acceptor {
         made.or_else(|| Some(base).filter(|_| !self.strict_sni))
     }
 
-    /// A certificate for `name` with the key of `base`, the one that was made before if there is.
+    /// Returns a certificate for `name` with the key of `base`, reusing an earlier one if there is one.
     fn generate(
         &self,
         generating: &Generating,
@@ -399,7 +396,7 @@ impl AcceptorState {
     }
 
     fn put(&mut self, place: u32, prepared: PreparedEntry) {
-        // It may have been taken out meanwhile.
+        // It may have been removed in the meantime.
         if let Some(slot @ Some(_)) = self.entries.get_mut(place as usize) {
             if let Some(old) = slot {
                 self.index.remove(place, old.names());
@@ -410,19 +407,17 @@ impl AcceptorState {
     }
 }
 
-/// Which kinds of certificates the client takes, where `max` is the newest version that it could
-/// speak here.
+/// Returns the kinds of certificates that the client accepts; `max` is the newest version that it could use here.
 fn wanted(hello: &Hello<'_>, max: u16) -> ClientKeyKinds {
     let Some(signatures) = hello.signatures else {
         return ClientKeyKinds { ecdsa: false, rsa: true };
     };
-    // The low byte told the algorithm before TLS 1.3: 1 RSA, 3 ECDSA. 0x0804 to 0x080b are forms of
-    // RSA-PSS.
+    // Before TLS 1.3 the low byte was the algorithm: 1 RSA, 3 ECDSA. 0x0804 to 0x080b are variants of RSA-PSS.
     let rsa = numbers(signatures).any(|scheme| scheme & 0xff == 1 || (0x0804..=0x080b).contains(&scheme));
     let signs_ecdsa = numbers(signatures).any(|scheme| scheme & 0xff == 3 || scheme == 0x0807);
     let ecdsa_suites =
         [0xc02b, 0xc02c, 0xcca9, 0xc023, 0xc024, 0xc009, 0xc00a, 0xc0ac, 0xc0ad, 0xc0ae, 0xc0af];
-    // Suites of TLS 1.3 are good for any kind of key.
+    // TLS 1.3 suites work with any kind of key.
     let is_tls13 = hello.version_up_to(max) == TLS13;
     let fits = |suite: u16| is_tls13 && suite >> 8 == 0x13 || ecdsa_suites.contains(&suite);
     let has_suite = numbers(hello.suites).any(fits);

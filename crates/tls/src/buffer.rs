@@ -1,9 +1,9 @@
-//! Buffers that a connection holds only while bytes of it wait, lent by the worker's thread: an
-//! established connection allocates nothing, and an idle one holds nothing.
+//! Buffers that a connection holds only while it has pending bytes, from a pool of the worker's thread: an established connection
+//! allocates nothing, and an idle one holds nothing.
 
 use std::cell::RefCell;
 
-/// How many buffers a thread keeps for later.
+/// How many buffers a thread keeps for reuse.
 const KEEP: usize = 32;
 
 /// A buffer that grew beyond this is not kept.
@@ -13,7 +13,7 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes that wait, read from the front.
+/// Pending bytes, read from the front.
 #[derive(Debug, Default)]
 pub(crate) struct PendingBytes {
     bytes: Vec<u8>,
@@ -39,7 +39,7 @@ impl PendingBytes {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Forgets `n` bytes at the front. The memory goes back with the last one.
+    /// Consumes `n` bytes at the front. The memory is released with the last one.
     pub(crate) fn consume(&mut self, n: usize) {
         self.start = self.bytes.len().min(self.start + n);
         if self.is_empty() {
@@ -47,7 +47,7 @@ impl PendingBytes {
         }
     }
 
-    /// Copies what fits to the front of `room` and forgets it: how many bytes that were.
+    /// Moves as many bytes as fit to the front of `room`; returns their number.
     pub(crate) fn take(&mut self, room: &mut [u8]) -> usize {
         let n = room.len().min(self.bytes().len());
         room[..n].copy_from_slice(&self.bytes()[..n]);
@@ -62,7 +62,7 @@ impl PendingBytes {
             return;
         }
         bytes.clear();
-        // try_with: a connection may be dropped while the thread itself ends.
+        // try_with: a connection may be dropped during thread exit.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < KEEP {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_to_the_end_holds_no_memory_and_serves_the_next() {
+    fn an_emptied_buffer_is_released_and_reused() {
         let mut waiting = PendingBytes::default();
         waiting.append(b"abcdef");
         let mut room = [0; 4];

@@ -1,30 +1,29 @@
-//! What a handshake said, for the fetches that show it (`ssl_fc_client_random`,
-//! `ssl_fc_cipherlist_bin`, logs of keys, JA3 …).
+//! Handshake data for fetches and logs (`ssl_fc_client_random`, `ssl_fc_cipherlist_bin`, key logs, JA3 …).
 
 use base::hash::xxh64;
 
 use crate::hello::{Hello, extensions};
 
-/// What is to be kept of a handshake.
+/// The handshake data to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// So many bytes of the lists of the ClientHello (`tune.ssl.capture-buffer-size`); 0 for none.
+    /// Number of bytes to keep of the ClientHello's lists (`tune.ssl.capture-buffer-size`); 0 for none.
     pub lists: usize,
-    /// Random bytes, identifiers and the keys of sessions.
+    /// Random bytes, session identifiers and keys.
     pub session: bool,
     /// The Finished messages.
     pub finished: bool,
-    /// The secrets that traffic can be read with (`tune.ssl.keylog`).
+    /// The traffic secrets (`tune.ssl.keylog`).
     pub secrets: bool,
 }
 
 impl Keep {
-    /// Whether anything is to be kept.
+    /// Whether anything is kept.
     pub fn is_any(self) -> bool {
         self != Self::default()
     }
 
-    /// What either wants.
+    /// Returns the union of both.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -36,62 +35,60 @@ impl Keep {
     }
 }
 
-/// What is kept of a handshake.
+/// The data kept from a handshake.
 #[derive(Clone, Debug, Default)]
 pub struct CapturedHandshake {
-    /// The lists of the ClientHello; `None` on a client's side, and where they are not to be kept.
+    /// The lists of the ClientHello; `None` on a client's side, and if they are not kept.
     pub lists: Option<Box<Lists>>,
     /// The random bytes of the client (`ssl_fc_client_random`); 0 before they are known.
     pub client_random: [u8; 32],
     /// The random bytes of the server.
     pub server_random: [u8; 32],
-    /// The identifier that the server gave the session (`ssl_fc_session_id`).
+    /// The session identifier chosen by the server (`ssl_fc_session_id`).
     pub session_id: Box<[u8]>,
-    /// The key of the session (`ssl_fc_session_key`): the master secret of TLS 1.2, in TLS 1.3 what
-    /// a ticket resumes the session with. Empty where there is none.
+    /// The session key (`ssl_fc_session_key`): the master secret in TLS 1.2, the resumption secret of a ticket in TLS 1.3. Empty if
+    /// there is none.
     pub session_key: Box<[u8]>,
-    /// The Finished messages of the client and of the server (`ssl_fc_unique_id`), where they are
-    /// kept.
+    /// The Finished messages of the client and of the server (`ssl_fc_unique_id`), if kept.
     pub finished: [Box<[u8]>; 2],
-    /// Secrets, where they are kept (`ssl_fc_client_traffic_secret_0` …).
+    /// Secrets, if kept (`ssl_fc_client_traffic_secret_0` …).
     pub secrets: Vec<Secret>,
-    /// What the server sent before its hello was there to the end.
+    /// The server's bytes until its hello is complete.
     begin: Vec<u8>,
 }
 
 /// A secret of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secret {
-    /// Its name in files of `SSLKEYLOGFILE`: `CLIENT_TRAFFIC_SECRET_0`; the master secret of TLS
-    /// 1.2 is `CLIENT_RANDOM`.
+    /// Its label in `SSLKEYLOGFILE` files: `CLIENT_TRAFFIC_SECRET_0`; the master secret of TLS 1.2 is `CLIENT_RANDOM`.
     pub label: Box<str>,
     /// The secret.
     pub bytes: Box<[u8]>,
 }
 
-/// The lists of a ClientHello, numbers of two bytes each but for the formats of points. Only the
-/// first bytes of all together are kept; what does not fit is missing at the end.
+/// The lists of a ClientHello, as two-byte numbers except for the point formats. Only the first bytes in total are kept; the rest
+/// is cut off at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
     /// The version before extensions (`ssl_fc_protocol_hello_id`).
     pub version: u16,
-    /// XXH64 of all suites, also of those that are not kept (`ssl_fc_cipherlist_xxh`).
+    /// XXH64 of all suites, including those that are not kept (`ssl_fc_cipherlist_xxh`).
     pub suites_hash: u64,
     bytes: Vec<u8>,
-    /// Where each list ends in `bytes`, by [`CapturedList`].
+    /// The end of each list in `bytes`, by [`CapturedList`].
     ends: [usize; 6],
 }
 
-/// One of the lists, in the order in which they are kept.
+/// One of the lists, in storage order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturedList {
     /// Cipher suites.
     Suites,
     /// Types of extensions.
     Extensions,
-    /// Groups, which once were elliptic curves.
+    /// Groups, formerly called elliptic curves.
     Groups,
-    /// Formats of points on curves, a byte each.
+    /// Point formats, one byte each.
     PointFormats,
     /// Versions.
     Versions,
@@ -105,12 +102,12 @@ const SIGNATURE_ALGORITHMS: u16 = 13;
 const SUPPORTED_VERSIONS: u16 = 43;
 
 impl Lists {
-    /// Keeps up to `most` bytes of what `hello` has.
+    /// Keeps up to `most` bytes of the lists in `hello`.
     pub fn new(hello: &Hello<'_>, most: usize) -> Self {
         let suites_hash = xxh64(hello.suites, 0);
         let mut lists = Self { version: hello.legacy_version, suites_hash, ..Self::default() };
         lists.push(CapturedList::Suites, hello.suites, most);
-        // What an extension says is not looked at once there is no room for its type.
+        // The content of an extension is ignored once there is no room for its type.
         let [mut groups, mut formats, mut versions, mut signatures]: [&[u8]; 4] = [&[]; 4];
         for (kind, data) in extensions(hello.extensions).flatten() {
             if lists.bytes.len() + 2 > most {
@@ -140,34 +137,34 @@ impl Lists {
         self.ends[list as usize] = self.bytes.len();
     }
 
-    /// A list, as far as it is kept.
+    /// Returns the kept part of a list.
     pub fn get(&self, list: CapturedList) -> &[u8] {
         let start = (list as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[list as usize]]
     }
 }
 
-/// A ServerHello, and a request for another ClientHello before it, are over by then.
+/// Any ServerHello, and a HelloRetryRequest before it, ends within this many bytes.
 const BEGIN_MAX: usize = 1 << 16;
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 
-/// The random of a ServerHello that only asks for another ClientHello (RFC 8446, 4.1.3).
+/// The random value of a HelloRetryRequest (RFC 8446, 4.1.3).
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
 impl CapturedHandshake {
-    /// Notes what a ClientHello says.
+    /// Records the data of a ClientHello.
     pub(crate) fn note_hello(&mut self, hello: &Hello<'_>, keep: Keep) {
         self.client_random = hello.random.try_into().unwrap_or_default();
         self.lists = (keep.lists > 0).then(|| Box::new(Lists::new(hello, keep.lists)));
     }
 
-    /// Notes what the ClientHello at the front of `sent` says, on a client's side.
+    /// Records the data of the ClientHello at the front of `sent`, on a client's side.
     pub(crate) fn note_own_hello(&mut self, sent: &[u8]) {
         if let [HANDSHAKE, _, _, _, _, CLIENT_HELLO, _, _, _, _, _, rest @ ..] = sent
             && let Some((random, _)) = rest.split_first_chunk()
@@ -177,7 +174,7 @@ impl CapturedHandshake {
         }
     }
 
-    /// Notes what a ServerHello says, which comes in `records` and those before them.
+    /// Records the data of a ServerHello, which arrives in `records` and earlier ones.
     pub(crate) fn note_server(&mut self, records: &[u8]) {
         if self.server_random != [0; 32] || self.begin.len() > BEGIN_MAX {
             return;
@@ -201,7 +198,7 @@ impl CapturedHandshake {
         }
     }
 
-    /// Notes the secrets that became known.
+    /// Records new secrets.
     pub(crate) fn note_secrets(&mut self, secrets: Vec<Secret>, keep: Keep) {
         for secret in secrets {
             if matches!(&*secret.label, MASTER | TICKET) {
@@ -213,20 +210,20 @@ impl CapturedHandshake {
         }
     }
 
-    /// Forgets the secret of that name.
+    /// Drops the secret with that label.
     pub(crate) fn forget(&mut self, label: &str) {
         self.secrets.retain(|one| &*one.label != label);
     }
 
-    /// The secret of that name.
+    /// Returns the secret with that label.
     pub fn secret(&self, label: &str) -> Option<&[u8]> {
         self.secrets.iter().find(|one| &*one.label == label).map(|one| &*one.bytes)
     }
 }
 
-/// What the master secret of TLS 1.2 is called.
+/// The label of the TLS 1.2 master secret.
 const MASTER: &str = "CLIENT_RANDOM";
-/// What a ticket of TLS 1.3 resumes its session with is called here.
+/// The internal label of a TLS 1.3 ticket's resumption secret.
 pub(crate) const TICKET: &str = "ticket";
 
 #[cfg(test)]
@@ -234,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_kept_in_order_as_far_as_there_is_room() {
+    fn lists_are_kept_in_order_up_to_the_limit() {
         let extension = |kind: u8, data: &[u8]| [&[0, kind, 0, data.len() as u8], data].concat();
         let extensions = [
             extension(10, &[0, 4, 0, 29, 0, 23]),
@@ -271,7 +268,7 @@ mod tests {
             assert!(lists.iter().zip(whole).all(|(kept, whole)| whole.starts_with(kept)), "{most}");
         }
         assert_eq!(kept(3), [&[0x13, 1, 0x13][..], &[], &[], &[], &[], &[]].map(<[u8]>::to_vec));
-        // One byte is left for the groups, whose extension there was room for.
+        // The one remaining byte goes to the groups, since there was room for their extension type.
         assert_eq!(kept(7)[1..3], [vec![0, 10], vec![0]]);
         assert_eq!(kept(5)[1..3], [vec![], vec![]]);
     }

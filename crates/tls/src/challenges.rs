@@ -1,8 +1,8 @@
-//! Certificates that answer challenges of ACME by TLS (RFC 8737): shown to clients that speak
-//! `acme-tls/1` and nothing else, on every listener, whatever its own certificates are.
+//! Certificates for ACME challenges over TLS (RFC 8737): presented to clients that offer `acme-tls/1` and nothing else, on every
+//! listener, independent of its own certificates.
 //!
-//! Such a connection ends with its handshake: nothing that the client sends behind it is read, so
-//! that nobody gets past what a listener wants of its clients. Put here by `acme`.
+//! Such a connection ends with its handshake: no later data from the client is read, so that it cannot bypass the listener's client
+//! verification. Filled by `acme`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,14 +19,14 @@ use crate::tickets::Resumption;
 /// The protocol of these connections.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// The certificates, by the name that a client sends.
+/// The certificates, by the server name that the client sends.
 #[derive(Debug, Default)]
 pub struct Challenges {
-    /// Written when a challenge begins or ends, read by clients that speak the protocol.
+    /// Written when a challenge begins or ends, read for clients that offer the protocol.
     sides: RwLock<HashMap<Box<str>, RustlsServerSide>>,
 }
 
-/// The name that is sent for an address (RFC 8738, 6).
+/// Returns the server name for an address (RFC 8738, 6).
 pub fn name_of(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {
@@ -42,10 +42,10 @@ pub fn name_of(address: IpAddr) -> String {
 }
 
 impl Challenges {
-    /// Shows `certificate` to those who ask for `name`.
+    /// Presents `certificate` to clients that ask for `name`.
     ///
     /// # Errors
-    /// The engine does not take it.
+    /// The engine rejects it.
     pub fn put(&self, name: &str, certificate: &Certificate) -> Result<(), String> {
         let served = ServedCertificate {
             chain: Cow::Borrowed(&certificate.chain),
@@ -55,7 +55,7 @@ impl Challenges {
             verify: &ClientVerify::default(),
             early_data: 0,
         };
-        // No session of these is ever resumed, least of all by another listener.
+        // These sessions must never be resumed, least of all on another listener.
         let shared = SharedResumption::new(&Resumption::default());
         let side = RustlsServerSide::new(&Parameters::default(), &served, &shared)?;
         let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
@@ -63,13 +63,13 @@ impl Challenges {
         Ok(())
     }
 
-    /// Shows it no more.
+    /// Stops presenting it.
     pub fn remove(&self, name: &str) {
         let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
         sides.remove(&*name.to_ascii_lowercase());
     }
 
-    /// What answers this client, if that is a challenge.
+    /// Returns the configuration for this client, if it is validating a challenge.
     pub(crate) fn find(&self, hello: &Hello<'_>) -> Option<RustlsServerSide> {
         if !pieces(hello.alpn?).eq([PROTOCOL]) {
             return None;

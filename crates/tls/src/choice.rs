@@ -1,16 +1,14 @@
-//! Which certificate answers which name: exact names, wildcards of one label, defaults (manual, 5.1
-//! `crt`, `crt-list`).
+//! Maps server names to certificates: exact names, wildcards for one label, defaults (manual, 5.1 `crt`, `crt-list`).
 
 use std::collections::HashMap;
 
 use crate::engine::key::KeyKind;
 
-/// Certificates of one name, by place, in the order of the configuration.
+/// The certificates of one name, by index, in configuration order.
 #[derive(Debug, Default)]
 struct NamedCertificates {
     entries: Vec<u32>,
-    /// Those whose line says that the name is none of theirs (`!name`), whatever their wildcards
-    /// say.
+    /// Certificates with a line that excludes the name (`!name`), even if their wildcards match.
     excluded: Vec<u32>,
 }
 
@@ -18,34 +16,33 @@ struct NamedCertificates {
 #[derive(Debug, Default)]
 pub(crate) struct NameIndex {
     exact: HashMap<Box<str>, NamedCertificates>,
-    /// By what stands behind `*`, with its dot.
+    /// By the part after `*`, including its dot.
     wild: HashMap<Box<str>, Vec<u32>>,
     defaults: Vec<u32>,
     kinds: Vec<KeyKind>,
 }
 
-/// Which kinds of keys a client takes.
+/// The kinds of keys that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientKeyKinds {
     pub(crate) ecdsa: bool,
     pub(crate) rsa: bool,
 }
 
-/// What a certificate answers to.
+/// The names of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CertificateNames<'a> {
     pub(crate) kind: KeyKind,
     /// The names in the certificate.
     pub(crate) own: &'a [Box<str>],
-    /// Those of its line, which stand for them: `*` makes it a default, `!name` is none of its
-    /// names.
+    /// The names of its line, which replace its own: `*` makes it a default, `!name` excludes a name.
     pub(crate) filters: &'a [Box<str>],
-    /// Whether it is a default beside that.
+    /// Whether it is a default in addition.
     pub(crate) is_default: bool,
 }
 
 impl NameIndex {
-    /// Adds the certificate at `place`.
+    /// Adds the certificate at index `place`.
     pub(crate) fn add(&mut self, place: u32, names: CertificateNames<'_>) {
         let at = place as usize;
         if self.kinds.len() <= at {
@@ -63,13 +60,13 @@ impl NameIndex {
                 list.insert(before, place);
             }
         });
-        // The first certificate of all is a default, whatever its line says.
+        // The very first certificate is always a default.
         if place == 0 && !self.defaults.contains(&0) {
             self.defaults.insert(0, 0);
         }
     }
 
-    /// Takes out the certificate at `place`, which was added with these names.
+    /// Removes the certificate at index `place`, which was added with these names.
     pub(crate) fn remove(&mut self, place: u32, names: CertificateNames<'_>) {
         let without = |list: &mut Vec<u32>| list.retain(|one| *one != place);
         without(&mut self.defaults);
@@ -95,7 +92,7 @@ impl NameIndex {
         });
     }
 
-    /// The certificate for `name`, empty where the client named none. `strict` leaves no default.
+    /// Returns the certificate for `name`, which is empty if the client sent none. `strict` disables defaults.
     pub(crate) fn choose(&self, name: &str, wanted: ClientKeyKinds, strict: bool) -> Option<usize> {
         let mut lower = [0; 256];
         let lower = lower.get_mut(..name.len())?;
@@ -108,8 +105,8 @@ impl NameIndex {
         let wild = domain.map_or(&[][..], |wild| wild);
         let excluded = named.map_or(&[][..], |named| &named.excluded);
         let levels = [(exact, &[][..]), (wild, excluded), (if strict { &[] } else { &*self.defaults }, &[])];
-        // A wildcard with a key that the client takes comes before an exact name with another; a
-        // default does not come before either.
+        // A wildcard with an accepted kind of key is preferred to an exact name with another kind; a default is not preferred to
+        // either.
         let fitting = |(places, excluded)| self.best(places, wanted, excluded);
         let any = |(places, excluded)| self.best(places, ClientKeyKinds { ecdsa: true, rsa: true }, excluded);
         let [exact, wild, default] = levels;
@@ -121,8 +118,7 @@ impl NameIndex {
             .or_else(|| any(default))
     }
 
-    /// The first ECDSA certificate where the client takes it, else the first RSA one where it takes
-    /// that.
+    /// Returns the first ECDSA certificate if the client accepts that, else the first RSA one if it accepts that.
     fn best(&self, places: &[u32], wanted: ClientKeyKinds, excluded: &[u32]) -> Option<usize> {
         let first = |is_rsa: bool| {
             places
@@ -143,7 +139,7 @@ enum NameKind {
     Excluded,
 }
 
-/// Hands over each name, in lower case, and what it is.
+/// Calls `take` with each name, in lower case, and its kind.
 fn each(names: CertificateNames<'_>, mut take: impl FnMut(NameKind, &str)) {
     if names.is_default {
         take(NameKind::Default, "");
@@ -153,7 +149,7 @@ fn each(names: CertificateNames<'_>, mut take: impl FnMut(NameKind, &str)) {
         let name = name.to_ascii_lowercase();
         let (is_excluded, name) = name.strip_prefix('!').map_or((false, &*name), |name| (true, name));
         match name.strip_prefix('*') {
-            // A `!` before a `*` means nothing, as in HAProxy.
+            // As in HAProxy, a `!` before a `*` has no effect.
             Some(_) if is_excluded => {}
             Some("") => take(NameKind::Default, ""),
             Some(domain) => take(NameKind::Wild, domain),
@@ -227,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_excluded_from_the_wildcards_of_its_own_line_only() {
+    fn exclusions_apply_only_to_wildcards_of_the_same_line() {
         let index = index(&[
             (KeyKind::Rsa, "", "*.f.test !no.f.test"),
             (KeyKind::Rsa, "", "*.g.test !no.f.test"),
@@ -238,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_leaves_nothing_behind() {
+    fn removed_certificates_leave_no_names() {
         let mut index =
             index(&[(KeyKind::Rsa, "a.test *.b.test", "!c.b.test"), (KeyKind::Rsa, "d.test", "")]);
         let own = ["a.test".into(), "*.b.test".into()];

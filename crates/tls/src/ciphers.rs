@@ -1,41 +1,39 @@
-//! Strings of ciphers in OpenSSL's syntax (ciphers(1)), lists of suites, curves and signatures:
-//! what they come to, in order, by number in TLS.
+//! Cipher strings in OpenSSL's syntax (ciphers(1)), and lists of suites, curves and signatures, resolved to TLS numbers in order.
 //!
-//! They are evaluated as OpenSSL does, over all suites of TLS 1.2 and before that it could speak
-//! here. Which of those the engine has is another question ([`crate::has_suite`]).
+//! They are evaluated as OpenSSL does, over all suites up to TLS 1.2 that it supports here. Whether the engine supports a suite is
+//! checked separately ([`crate::has_suite`]).
 
 use crate::names;
 use crate::suites::{Au, Enc, Kx, Mac, Suite, TABLE};
 
-/// A string that comes to nothing, or has a name in it that must be known: that name, or the whole
-/// string.
+/// A string that resolves to nothing, or contains an unknown name: that name, or the whole string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub Box<str>);
 
-/// What a word of the string does with the suites that it names.
+/// The effect of a word on the suites that it names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CipherAction {
-    /// Those that are not in the list are appended to it.
+    /// Missing ones are appended to the list.
     Add,
-    /// Those in the list go to its end (`+`).
+    /// Those in the list move to its end (`+`).
     Order,
-    /// They leave the list, and may come back (`-`).
+    /// They are removed, and may be added again (`-`).
     Remove,
-    /// They leave the list for good (`!`).
+    /// They are removed permanently (`!`).
     Ban,
 }
 
-/// A list under construction: `(row, is it in the list)`, in order.
+/// A list under construction: `(suite, whether it is in the list)`, in order.
 struct CipherList(Vec<(&'static Suite, bool)>);
 
 /// Evaluates `ciphers`.
 ///
 /// # Errors
-/// Nothing is left, or a word is none.
+/// The result is empty, or a word is invalid.
 pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
     let mut list = CipherList(TABLE.iter().map(|suite| (suite, false)).collect());
     let separators = |c: char| matches!(c, ':' | ',' | ' ' | ';');
-    // `@` begins a word wherever it stands: `DEFAULT@SECLEVEL=0`.
+    // `@` begins a new word anywhere: `DEFAULT@SECLEVEL=0`.
     let spaced = text.replace('@', ":@");
     for (place, word) in spaced.split(separators).filter(|word| !word.is_empty()).enumerate() {
         if place == 0 && word == "DEFAULT" {
@@ -50,12 +48,12 @@ pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
     if found.is_empty() { Err(Unsupported(text.into())) } else { Ok(found) }
 }
 
-/// The security level that a string of ciphers names (`@SECLEVEL=1`), the last one.
+/// Returns the security level in a cipher string (`@SECLEVEL=1`); the last one counts.
 pub fn security_level(text: &str) -> Option<u8> {
     text.split('@').skip(1).filter_map(level).last()
 }
 
-/// The level of a command without its `@`. OpenSSL has 0 to 5.
+/// Parses the level of a command without its `@`. OpenSSL has levels 0 to 5.
 fn level(command: &str) -> Option<u8> {
     let digits = command.strip_prefix("SECLEVEL=")?;
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -63,7 +61,7 @@ fn level(command: &str) -> Option<u8> {
 }
 
 impl CipherList {
-    /// Applies one word; `false` where it is malformed.
+    /// Applies one word; `false` if it is malformed.
     fn take(&mut self, word: &str) -> bool {
         if let Some(command) = word.strip_prefix('@') {
             match command {
@@ -79,11 +77,10 @@ impl CipherList {
             _ => (CipherAction::Add, word),
         };
         if word == "DEFAULT" {
-            // Only at the front is it anything but the name of nothing.
+            // Anywhere but at the front it matches no suite.
             return true;
         }
-        // A word of several parts names the suites that all of them name; a part that is unknown
-        // names none.
+        // A word with several parts matches the suites that all parts match; an unknown part matches none.
         self.apply(action, |suite| word.split('+').all(|part| is_named(suite, part)));
         true
     }
@@ -118,7 +115,7 @@ fn is_outside_default(suite: &Suite) -> bool {
         || matches!(suite.enc, Enc::AesCcm | Enc::AesCcm8 | Enc::AriaGcm | Enc::Camellia)
 }
 
-/// Whether one word names the suite: its own name, the standard's, or one for a group of them.
+/// Whether a word matches the suite: its OpenSSL or standard name, or the name of a group of suites.
 fn is_named(suite: &Suite, word: &str) -> bool {
     let aes = matches!(suite.enc, Enc::Aes | Enc::AesGcm | Enc::AesCcm | Enc::AesCcm8);
     let ephemeral = |kx| suite.kx == kx && suite.au != Au::Anonymous;
@@ -163,7 +160,7 @@ fn is_named(suite: &Suite, word: &str) -> bool {
     }
 }
 
-/// Evaluates `ciphersuites`: names of TLS 1.3, separated by colons.
+/// Evaluates `ciphersuites`: TLS 1.3 names, separated by colons.
 ///
 /// # Errors
 /// A name is unknown.
@@ -172,7 +169,7 @@ pub fn ciphersuites(text: &str) -> Result<Vec<u16>, Unsupported> {
     for name in text.split(':').map(str::trim).filter(|name| !name.is_empty()) {
         match names::suite(name).filter(|number| number >> 8 == 0x13) {
             Some(number) => found.push(number),
-            // OpenSSL has these too, but does not offer them by itself.
+            // OpenSSL supports these, but does not offer them by default.
             None if matches!(name, "TLS_AES_128_CCM_SHA256" | "TLS_AES_128_CCM_8_SHA256") => {}
             None => return Err(Unsupported(name.into())),
         }

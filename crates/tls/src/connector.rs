@@ -1,4 +1,4 @@
-//! What a `server` line says of TLS.
+//! The TLS settings of a `server` line.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -8,55 +8,54 @@ use crate::legacy;
 use crate::settings::{Limits, Parameters, Trust};
 use crate::store::Certificate;
 
-/// The longest name that OpenSSL sends (`TLSEXT_MAXLEN_host_name`).
+/// The longest server name that OpenSSL sends (`TLSEXT_MAXLEN_host_name`).
 const NAME_MAX: usize = 255;
 
-/// What a `server` line is made of.
+/// The TLS settings of a `server` line.
 #[derive(Clone, Debug, Default)]
 pub struct Connecting {
     /// Versions, suites, groups.
     pub parameters: Parameters,
     /// Protocols, preferred first (`alpn`).
     pub alpn: Vec<Box<[u8]>>,
-    /// Whom to trust (`ca-file`); `None` with `verify none`.
+    /// The trust anchors (`ca-file`); `None` with `verify none`.
     pub trust: Option<Arc<Trust>>,
-    /// The name that the certificate must have if no name is sent (`verifyhost`).
+    /// The name that the certificate must match if no name is sent (`verifyhost`).
     pub verify_host: Option<Box<str>>,
     /// Our own certificate (`crt`).
     pub certificate: Option<Arc<Certificate>>,
-    /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
+    /// The number of server names to keep sessions for; 0 with `no-ssl-reuse`.
     pub sessions: usize,
-    /// Whether no tickets are asked for, up to TLS 1.2 (`no-tls-tickets`): later versions have
-    /// nothing else to resume with.
+    /// Whether tickets are disabled up to TLS 1.2 (`no-tls-tickets`): later versions cannot resume without them.
     pub no_tickets: bool,
     /// Whether early data is offered (`allow-0rtt`).
     pub early_data: bool,
-    /// What its connections keep within.
+    /// The limits of its connections.
     pub limits: Limits,
-    /// What is kept of handshakes for fetches.
+    /// The handshake data to keep for fetches.
     pub keep: Keep,
 }
 
-/// A `server` line with TLS. Its sessions are shared by all workers. Whom it trusts and what it
-/// shows of itself may change while it is used.
+/// A `server` line with TLS. Its sessions are shared by all workers. Its trust anchors and its own certificate may change while it
+/// is used.
 #[derive(Debug)]
 pub struct Connector {
-    /// Written when a file that it uses is changed at run time, read once a handshake.
+    /// Written when one of its files is changed at run time, read once per handshake.
     current: RwLock<ConnectorState>,
     limits: Limits,
     keep: Keep,
 }
 
-/// What a connector is made of, and what the engine made of that.
+/// The settings of a connector, and the engine configured with them.
 #[derive(Debug)]
 pub(crate) struct ConnectorState {
     connecting: Connecting,
     side: Arc<HandshakeEngine>,
-    /// OpenSSL's, for names that rustls does not send. Made for the first of them.
+    /// OpenSSL's configuration, for server names that rustls does not send. Created on first use.
     for_odd_names: OnceLock<Option<Arc<HandshakeEngine>>>,
 }
 
-/// The engine that makes a line's handshakes.
+/// The engine that performs the line's handshakes.
 #[derive(Debug)]
 pub(crate) enum HandshakeEngine {
     Rustls(RustlsClientSide),
@@ -93,7 +92,7 @@ impl ConnectorState {
         Ok(Self { connecting, side: Arc::new(side), for_odd_names: OnceLock::new() })
     }
 
-    /// The engine that sends that name. One that neither can send is left out by rustls.
+    /// Returns the engine that can send that name. A name that neither can send is omitted by rustls.
     fn side(&self, name: Option<&str>) -> &Arc<HandshakeEngine> {
         let is_sent = |name: &str| !name.is_empty() && name.len() <= NAME_MAX && !name.contains('\0');
         let is_odd = self.connecting.parameters.takes_odd_names
@@ -108,33 +107,32 @@ impl ConnectorState {
 }
 
 impl Connector {
-    /// Makes a server's side.
+    /// Creates a server's side.
     ///
     /// # Errors
-    /// What the engine says against the line's options.
+    /// The engine's reason for rejecting the line's options.
     pub fn new(connecting: &Connecting) -> Result<Self, String> {
         let current = ConnectorState::new(connecting.clone())?;
         let Connecting { limits, keep, .. } = *connecting;
         Ok(Self { current: RwLock::new(current), limits, keep })
     }
 
-    /// What it is made of now.
+    /// Returns its current settings.
     pub(crate) fn connecting(&self) -> Connecting {
         self.current.read().unwrap_or_else(PoisonError::into_inner).connecting.clone()
     }
 
-    /// Makes the engine's side of other contents, for [`put`](Self::put). No session of before is
-    /// resumed under it.
+    /// Creates an engine with new settings, for [`put`](Self::put). It does not resume earlier sessions.
     pub(crate) fn prepare(&self, connecting: Connecting) -> Result<ConnectorState, String> {
         ConnectorState::new(connecting)
     }
 
-    /// Uses for new connections what was prepared.
+    /// Uses prepared settings for new connections.
     pub(crate) fn put(&self, current: ConnectorState) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
-    /// The engine that makes a handshake with `name` as SNI.
+    /// Returns the engine for a handshake with `name` as SNI.
     pub(crate) fn side(&self, name: Option<&str>) -> Arc<HandshakeEngine> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).side(name).clone()
     }

@@ -1,4 +1,4 @@
-//! What is told of a revocation list (`show ssl crl-file`; management manual, 9.3), and of times.
+//! Formats revocation lists (`show ssl crl-file`; management manual, 9.3), and times.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use crate::x509;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A time as OpenSSL writes it: `Apr 23 14:36:26 2021 GMT`.
+/// Formats a time as OpenSSL does: `Apr 23 14:36:26 2021 GMT`.
 pub fn time_text(seconds: i64) -> String {
     let Date { year, month, day, hour, minute, second, .. } = Date::utc(seconds);
     let month = MONTHS.get((month as usize).wrapping_sub(1)).unwrap_or(&"");
     format!("{month} {day:2} {hour:02}:{minute:02}:{second:02} {year} GMT")
 }
 
-/// A revocation list in lines; `None` for what is none.
+/// Formats a revocation list as lines; `None` if it is invalid.
 pub fn describe(der: &[u8]) -> Option<String> {
     let (_, list) = CertificateRevocationList::from_der(der).ok()?;
     let issuer = DistinguishedName::new(list.issuer()).oneline().unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn describe(der: &[u8]) -> Option<String> {
     Some(out)
 }
 
-/// OpenSSL's long name of an algorithm, from its short one.
+/// Returns OpenSSL's long name of an algorithm, given its short one.
 pub(crate) fn long(short: &str) -> String {
     match short.strip_prefix("RSA-SHA") {
         Some(bits) => format!("sha{bits}WithRSAEncryption"),

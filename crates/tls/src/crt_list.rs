@@ -1,38 +1,37 @@
-//! The lines of a crt-list: `<crtfile> [\[<sslbindconf> ...\]] [[!]<snifilter> ...]` (manual, 5.1
-//! `crt-list`).
+//! Parses the lines of a crt-list: `<crtfile> [\[<sslbindconf> ...\]] [[!]<snifilter> ...]` (manual, 5.1 `crt-list`).
 //!
-//! The words are taken apart here; what the options mean is the configuration's matter.
+//! This module splits the lines into words; the configuration interprets the options.
 
 use crate::load_error::LoadError;
 
-/// The most words that a line may have.
+/// Maximum number of words in a line.
 const WORDS_MAX: usize = 4096;
 
-/// One line.
+/// One line of a crt-list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrtListLine<'a> {
-    /// Counted from 1.
+    /// The line number, from 1.
     pub number: usize,
-    /// The certificate's file or alias.
+    /// The file or alias of the certificate.
     pub certificate: &'a str,
     /// The words between the brackets.
     pub options: Vec<&'a str>,
-    /// The words behind them.
+    /// The words after the brackets.
     pub filters: Vec<&'a str>,
 }
 
 impl CrtListLine<'_> {
-    /// Whether there are negative filters without a wildcard to except from.
+    /// Whether there are negative filters but no wildcard that they could restrict.
     pub fn excludes_from_nothing(&self) -> bool {
         self.filters.iter().any(|filter| filter.starts_with('!') && !filter.starts_with("!*"))
             && !self.filters.iter().any(|filter| filter.starts_with('*'))
     }
 }
 
-/// Takes the text of the crt-list called `file` apart, without its empty lines and comments.
+/// Parses the text of the crt-list called `file`, skipping empty lines and comments.
 ///
 /// # Errors
-/// A line that is none, in HAProxy's words.
+/// An invalid line, with HAProxy's message.
 pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<CrtListLine<'a>>, LoadError> {
     let mut lines = Vec::new();
     for (index, text) in text.lines().enumerate() {
@@ -45,10 +44,10 @@ pub fn parse<'a>(file: &str, text: &'a str) -> Result<Vec<CrtListLine<'a>>, Load
     Ok(lines)
 }
 
-/// One line; `None` where there is nothing in it.
+/// Parses one line; `None` if it is empty.
 ///
 /// # Errors
-/// In HAProxy's words.
+/// HAProxy's message.
 pub fn line(number: usize, text: &str) -> Result<Option<CrtListLine<'_>>, &'static str> {
     let (mut words, mut opened, mut closed) = (Vec::new(), None, None);
     if text.trim_start().starts_with('#') {
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_taken_apart() {
+    fn lines_are_split_into_words() {
         let text = "# comment\n\n  # another\na.pem\nb.pem [alpn h2,http/1.1 verify none] *.x.test !y.x.test\nc.pem[] *\n\td.pem f g\n";
         let lines = parse("list", text).unwrap();
         let brief: Vec<_> = lines

@@ -1,19 +1,18 @@
-//! Extraction of the ClientHello from TLS records, of which it may take many (RFC 8446 section 5.1).
+//! Extracts the ClientHello from TLS records, of which it may span many (RFC 8446 section 5.1).
 //!
-//! Called by [`crate::session`] before an engine is chosen, and unaware of the contents of the message.
+//! Called by [`crate::session`] before an engine is chosen; independent of the message's contents.
 
 use crate::error::Reason;
 use crate::hello::Hello;
 use crate::record;
 
-/// The most bytes of records, headers included, that a ClientHello may arrive in.
+/// Maximum number of record bytes, including headers, that a ClientHello may span.
 const RECEIVED_MAX: usize = 1 << 18;
 
-/// Joins records until the ClientHello is complete. The cost is linear in the bytes received, however
-/// small the pieces are.
+/// Joins records until the ClientHello is complete. The cost is linear in the bytes received, however small the pieces are.
 #[derive(Debug, Default)]
 pub struct Deframer {
-    /// All records. The engine that continues the handshake gets them.
+    /// All records, to be passed to the engine that continues the handshake.
     received: Vec<u8>,
     /// The offset of the first record that is not in `message`.
     next: usize,
@@ -22,8 +21,7 @@ pub struct Deframer {
 }
 
 impl Deframer {
-    /// A deframer that has `received` some bytes already. They are processed by the next call of
-    /// [`push`](Self::push).
+    /// Creates a deframer that has already `received` some bytes. The next call of [`push`](Self::push) processes them.
     pub fn with(received: &[u8]) -> Self {
         Self { received: received.to_vec(), ..Self::default() }
     }
@@ -63,13 +61,13 @@ impl Deframer {
         self.received.is_empty()
     }
 
-    /// All bytes that were received.
+    /// Returns all received bytes.
     pub fn into_received(self) -> Vec<u8> {
         self.received
     }
 }
 
-/// Replaces `reason` if the client sent plain HTTP, for which OpenSSL has reasons of its own.
+/// Replaces `reason` if the client sent plain HTTP, for which OpenSSL has separate reasons.
 fn plain_text(received: &[u8], reason: Reason) -> Reason {
     let begins = |words: &[&str]| words.iter().any(|word| received.starts_with(word.as_bytes()));
     if begins(&["GET ", "POST ", "HEAD ", "PUT "]) {

@@ -1,6 +1,6 @@
-//! Reading and writing DER (X.690): values under their tags, one after the other.
+//! Reads and writes DER (X.690), as a sequence of tagged values.
 
-/// Tags that occur here.
+/// Supported tags.
 pub(crate) const BOOLEAN: u8 = 0x01;
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
@@ -11,7 +11,7 @@ pub(crate) const ENUMERATED: u8 = 0x0a;
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// What is left to read.
+/// The remaining input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'a>(pub(crate) &'a [u8]);
 
@@ -20,12 +20,12 @@ impl<'a> Der<'a> {
         self.0.is_empty()
     }
 
-    /// The tag of the next value.
+    /// Returns the tag of the next value.
     pub(crate) fn peek(self) -> Option<u8> {
         self.0.first().copied()
     }
 
-    /// The next value, whatever its tag.
+    /// Reads the next value, with any tag.
     pub(crate) fn any(&mut self) -> Option<(u8, Der<'a>)> {
         let (&[tag, first], rest) = self.0.split_first_chunk()?;
         let (length, rest) = match first {
@@ -41,25 +41,25 @@ impl<'a> Der<'a> {
         Some((tag, Der(value)))
     }
 
-    /// The next value, which must stand under `tag`.
+    /// Reads the next value, which must have this `tag`.
     pub(crate) fn take(&mut self, tag: u8) -> Option<Der<'a>> {
         if self.peek() == Some(tag) { self.any().map(|(_, value)| value) } else { None }
     }
 
-    /// The next value with its tag and length, which must stand under `tag`.
+    /// Reads the next value including its tag and length; it must have this `tag`.
     pub(crate) fn take_whole(&mut self, tag: u8) -> Option<&'a [u8]> {
         let before = self.0;
         self.take(tag)?;
         Some(&before[..before.len() - self.0.len()])
     }
 
-    /// The next value if it stands under `tag`; without it nothing is read.
+    /// Reads the next value if it has this `tag`; otherwise reads nothing.
     pub(crate) fn option(&mut self, tag: u8) -> Option<Option<Der<'a>>> {
         if self.peek() == Some(tag) { self.take(tag).map(Some) } else { Some(None) }
     }
 }
 
-/// Puts `contents` under `tag` behind what `out` has.
+/// Appends `contents` with `tag` to `out`.
 pub(crate) fn put(out: &mut Vec<u8>, tag: u8, contents: &[u8]) {
     out.push(tag);
     let length = contents.len();
@@ -74,7 +74,7 @@ pub(crate) fn put(out: &mut Vec<u8>, tag: u8, contents: &[u8]) {
     out.extend_from_slice(contents);
 }
 
-/// The seconds since 1970 of a GeneralizedTime, which must be in UTC: `20260131235959Z`.
+/// Returns the seconds since 1970 of a GeneralizedTime, which must be in UTC: `20260131235959Z`.
 pub(crate) fn time(text: &[u8]) -> Option<i64> {
     let digits = text.strip_suffix(b"Z")?;
     if digits.len() != 14 || !digits.iter().all(u8::is_ascii_digit) {
@@ -90,7 +90,7 @@ pub(crate) fn time(text: &[u8]) -> Option<i64> {
     fits.then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March.
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar, using years that begin in March.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_those_of_the_clocks_dates() {
+    fn days_match_the_clock() {
         for day in (-200_000..200_000).step_by(7) {
             let date = base::clock::Date::utc(day * 86_400);
             assert_eq!(days(date.year.into(), date.month.into(), date.day.into()), day);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not_fit_are_none() {
+    fn truncated_values_are_rejected() {
         for bytes in [
             &[][..],
             &[0x30],

@@ -47,11 +47,11 @@ struct Attribute<'a> {
     oid: String,
     /// Its value as its bytes.
     value: &'a [u8],
-    /// Whether it stands in one set with the attribute before it.
+    /// Whether it is in the same set as the attribute before it.
     joins: bool,
 }
 
-/// A name taken apart, one attribute after the other from the beginning.
+/// A parsed name, as a list of attributes in encoding order.
 #[derive(Debug)]
 pub struct DistinguishedName<'a>(Vec<Attribute<'a>>);
 
@@ -67,8 +67,7 @@ impl<'a> DistinguishedName<'a> {
         Self(attributes)
     }
 
-    /// All of it: `/C=FR/CN=client`. `None` where a value has a NUL in it: such a name is made to
-    /// deceive.
+    /// Formats the name as `/C=FR/CN=client`. `None` if a value contains a NUL: such a name is meant to deceive.
     pub fn oneline(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         for Attribute { oid, value, .. } in &self.0 {
@@ -80,7 +79,7 @@ impl<'a> DistinguishedName<'a> {
         Some(text)
     }
 
-    /// All of it as LDAP has it (RFC 2253): `CN=client,C=FR`.
+    /// Formats the name as in LDAP (RFC 2253): `CN=client,C=FR`.
     pub fn rfc2253(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         let mut joined = false;
@@ -96,8 +95,7 @@ impl<'a> DistinguishedName<'a> {
         Some(text)
     }
 
-    /// All of it as OpenSSL shows it within other text: `C = FR, CN = client`. `None` where a value
-    /// has a NUL in it.
+    /// Formats the name as OpenSSL does within other text: `C = FR, CN = client`. `None` if a value contains a NUL.
     pub(crate) fn spaced(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         for Attribute { oid, value, joins } in &self.0 {
@@ -111,8 +109,8 @@ impl<'a> DistinguishedName<'a> {
         Some(text)
     }
 
-    /// The value of an attribute, by its short name in any case: the `occurrence`-th from the beginning, or from
-    /// the end where that is negative; 0 means the first.
+    /// Returns the value of an attribute, by its short name in any case: the `occurrence`-th from the beginning, or from the end if
+    /// negative; 0 means the first.
     pub fn entry(&self, name: &str, occurrence: i64) -> Option<&'a [u8]> {
         let mut values =
             self.0.iter().filter(|one| short(&one.oid).eq_ignore_ascii_case(name)).map(|one| one.value);
@@ -134,8 +132,7 @@ fn honest(value: &[u8]) -> Option<&[u8]> {
     if value.contains(&0) { None } else { Some(value) }
 }
 
-/// A value with what means something in RFC 2253 behind a backslash, and what cannot be shown as
-/// its number.
+/// Appends a value with RFC 2253 special characters escaped by a backslash, and unprintable bytes as numbers.
 fn escape(value: &[u8], text: &mut Vec<u8>) {
     for (place, byte) in value.iter().enumerate() {
         let at_end = place == 0 || place + 1 == value.len();
@@ -149,7 +146,7 @@ fn escape(value: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// A value between quotes where something in it means something in RFC 2253.
+/// Appends a value, in quotes if it contains RFC 2253 special characters.
 fn quote(value: &[u8], text: &mut Vec<u8>) {
     let special = |byte: &u8| b",+\"\\<>;".contains(byte);
     let at_ends = value.first().is_some_and(|byte| b"# ".contains(byte)) || value.last() == Some(&b' ');

@@ -1,7 +1,7 @@
-//! A certificate of a listener with what its line says, and what the engines make of both.
+//! A listener's certificate with the options of its line, and the engine configurations for both.
 //!
-//! What is made waits for the first client that needs it. Called by `acceptor`, which chooses among
-//! them, and by `generated`, which keeps some.
+//! A configuration is created for the first client that needs it. Called by `acceptor`, which chooses the entry, and by
+//! `generated`, which keeps some.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
 use crate::{TLS12, TLS13, legacy, rustls_fit};
 
-/// What a line or one line of a crt-list says beside its certificate.
+/// The options of a `bind` line or a crt-list line, other than its certificate.
 #[derive(Clone, Debug, Default)]
 pub struct EntryOptions {
     /// Versions, suites, groups.
@@ -22,36 +22,34 @@ pub struct EntryOptions {
     pub alpn: Vec<Box<[u8]>>,
     /// How clients are verified.
     pub verify: ClientVerify,
-    /// Whether early data is taken (`allow-0rtt`).
+    /// How many bytes of early data are accepted (`allow-0rtt`).
     pub early_data: u32,
-    /// Whether certificates that issued themselves are not sent (`ssl-skip-self-issued-ca`).
+    /// Whether self-issued certificates are not sent (`ssl-skip-self-issued-ca`).
     pub skips_roots: bool,
 }
 
-/// A certificate, for which names it is, and what its line says.
+/// A certificate with the names it is used for, and its line's options.
 #[derive(Clone, Debug)]
 pub struct CertificateEntry {
     /// The certificate.
     pub certificate: Arc<Certificate>,
-    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a
-    /// default, `!name` is none of its names.
+    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a default, `!name` excludes a name.
     pub filters: Vec<Box<str>>,
-    /// Whether it is a default beside what it answers to (`default-crt`).
+    /// Whether it is a default in addition to its names (`default-crt`).
     pub is_default: bool,
-    /// What its line says, over what the `bind` line says.
+    /// The options of its line, which override those of the `bind` line.
     pub options: Arc<EntryOptions>,
 }
 
-/// An entry with what the engine made of it.
+/// An entry with its engine configurations.
 #[derive(Debug)]
 pub(crate) struct PreparedEntry {
     pub(crate) entry: CertificateEntry,
-    /// What the engine needs to serve it, made when the first client asks: without and with the
-    /// protocols, without and with the answer of the OCSP responder.
+    /// The rustls configurations, created on first use: without and with ALPN, without and with an OCSP response.
     sides: [[OnceLock<Option<RustlsServerSide>>; 2]; 2],
-    /// What OpenSSL needs to serve it, made when the first client comes that it is for.
+    /// The OpenSSL configuration, created on first use.
     pub(crate) legacy: OnceLock<Option<legacy::ServerSide>>,
-    /// The default whose key it has and whose settings rustls takes over, of a generated one.
+    /// For a generated certificate, the default with its key and its rustls settings.
     pub(crate) base: Option<Arc<Self>>,
 }
 
@@ -68,8 +66,7 @@ impl PreparedEntry {
         self.entry.options.parameters.legacy.is_some() || self.entry.certificate.key.needs_openssl()
     }
 
-    /// Whether rustls serves some of the clients. Certificates that are weak by the line's own word
-    /// are OpenSSL's to verify.
+    /// Whether rustls serves some of the clients. If the line explicitly allows weak certificates, OpenSSL verifies them.
     pub(crate) fn serves_with_rustls(&self) -> bool {
         let EntryOptions { parameters, verify, .. } = &*self.entry.options;
         let is_alone = parameters.legacy.as_ref().is_some_and(|legacy| legacy.alone);
@@ -81,7 +78,7 @@ impl PreparedEntry {
         !self.entry.certificate.key.needs_openssl() && !takes_weak && !is_alone && has_common
     }
 
-    /// Whether rustls answers this client.
+    /// Whether rustls serves this client.
     pub(crate) fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
         let CertificateEntry { certificate, options, .. } = &self.entry;
         if options.parameters.takes_odd_names && !hello.server_name.is_none_or(takes_name) {

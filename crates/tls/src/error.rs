@@ -1,43 +1,42 @@
-//! Why a TLS connection failed: HAProxy's kind of it (`fc_err`, the error log), and OpenSSL's
-//! number and text (`ssl_fc_err`).
+//! Why a TLS connection failed: HAProxy's failure kind (`fc_err`, the error log), and OpenSSL's number and text (`ssl_fc_err`).
 //!
-//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerts are written
-//! for them. Tables of the engine's own errors stand with the engine.
+//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerting rules depend on them. The mapping of the
+//! engine's own errors is part of the engine.
 
 use std::fmt;
 
-/// The part of OpenSSL that all errors here are said to come from (`ERR_LIB_SSL`).
+/// The OpenSSL library that all errors here are attributed to (`ERR_LIB_SSL`).
 pub(crate) const LIBRARY_SSL: u32 = 20;
 
-/// What HAProxy calls the failure.
+/// HAProxy's kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The peer closed before it said anything.
+    /// The peer closed before it sent anything.
     Empty,
-    /// The connection failed while the handshake was under way.
+    /// The connection failed during the handshake.
     Abort,
-    /// There are as many connections as may be (`maxsslconn`).
+    /// The connection limit is reached (`maxsslconn`).
     TooMany,
     /// The peer asked for a renegotiation.
     Renegotiation,
     /// The chain of the peer's certificate cannot be verified.
     CaFail,
-    /// The peer's own certificate is not to be trusted.
+    /// The peer's own certificate is not trusted.
     CrtFail,
-    /// The server's certificate is not for the name of `verifyhost`.
+    /// The server's certificate does not match `verifyhost`.
     Mismatch,
-    /// The server's certificate is not for the name sent to it.
+    /// The server's certificate does not match the name sent to it.
     MismatchSni,
-    /// Anything else in a handshake.
+    /// Any other handshake failure.
     Handshake,
-    /// The server refused what it was sent as early data.
+    /// The server rejected the early data.
     EarlyData,
     /// Anything after a handshake.
     Fatal,
 }
 
 impl FailureKind {
-    /// The number of it in `fc_err`, its name, and its text in logs.
+    /// Returns its number in `fc_err`, its name, and its text in logs.
     pub fn facts(self) -> (u8, &'static str, &'static str) {
         match self {
             Self::Empty => (24, "SSL_EMPTY", "Connection closed during SSL handshake"),
@@ -66,10 +65,9 @@ impl FailureKind {
 pub struct Error {
     /// HAProxy's kind.
     pub kind: FailureKind,
-    /// Why in particular.
+    /// The specific reason.
     pub reason: Reason,
-    /// What verifying the peer's certificate came to (`X509_V_ERR_…`), 0 where it was not the
-    /// cause.
+    /// The verification result of the peer's certificate (`X509_V_ERR_…`); 0 if it was not the cause.
     pub verify: u8,
 }
 
@@ -82,7 +80,7 @@ impl Error {
         Self { kind: FailureKind::Fatal, reason, verify: 0 }
     }
 
-    /// OpenSSL's packed number (`ssl_fc_err`); 0 where its queue of errors would be empty.
+    /// Returns OpenSSL's packed number (`ssl_fc_err`); 0 if its error queue would be empty.
     pub fn code(&self) -> u32 {
         match self.reason.number() {
             0 => 0,
@@ -90,8 +88,7 @@ impl Error {
         }
     }
 
-    /// OpenSSL's text (`ssl_fc_err_str`): `error:0A000086:SSL routines::certificate verify failed`.
-    /// Empty where the code is 0.
+    /// Returns OpenSSL's text (`ssl_fc_err_str`): `error:0A000086:SSL routines::certificate verify failed`. Empty if the code is 0.
     pub fn text(&self) -> String {
         match self.code() {
             0 => String::new(),
@@ -114,10 +111,10 @@ impl std::error::Error for Error {}
 
 macro_rules! reasons {
     ($($name:ident = $number:literal, $alert:expr, $text:literal;)*) => {
-        /// OpenSSL's reasons (`SSL_R_…`), those that occur here.
+        /// OpenSSL's reasons (`SSL_R_…`) that can occur here.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason {
-            /// No error of the library: the transport failed or ended.
+            /// Not a library error: the transport failed or ended.
             None,
             /// The peer's alert, by its number in TLS.
             Alert(u8),
@@ -133,7 +130,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason of OpenSSL's number, of those that are known.
+            /// Returns the reason with this OpenSSL number, if it is known.
             #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "only OpenSSL has numbers"))]
             pub(crate) fn of_number(number: u32) -> Option<Self> {
                 match number {
@@ -159,7 +156,7 @@ const NO_RENEGOTIATION: u8 = 100;
 const UNRECOGNIZED_NAME: u8 = 112;
 const CERTIFICATE_REQUIRED: u8 = 116;
 
-// name = number in OpenSSL, the alert that tells the peer, text in OpenSSL
+// name = number in OpenSSL, the alert sent to the peer, text in OpenSSL
 reasons! {
     InvalidAlert = 205, Some(DECODE_ERROR), "invalid alert";
     BadExtension = 110, Some(DECODE_ERROR), "bad extension";
@@ -214,23 +211,23 @@ reasons! {
 }
 
 impl Reason {
-    /// OpenSSL's number.
+    /// Returns OpenSSL's number.
     pub fn number(self) -> u32 {
         self.of_library().0
     }
 
-    /// The alert that tells the peer, where one does.
+    /// Returns the alert to send to the peer, if any.
     pub fn alert(self) -> Option<u8> {
         self.of_library().1
     }
 
-    /// OpenSSL's text.
+    /// Returns OpenSSL's text.
     pub fn text(self) -> &'static str {
         self.of_library().2
     }
 }
 
-/// How OpenSSL 3.0 calls a received alert.
+/// Returns the OpenSSL 3.0 text for a received alert.
 fn alert_text(alert: u8) -> &'static str {
     match alert {
         10 => "sslv3 alert unexpected message",
@@ -275,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_texts_are_those_of_openssl() {
+    fn codes_and_texts_match_openssl() {
         for (reason, text) in [
             (Reason::WrongVersionNumber, "error:0A00010B:SSL routines::wrong version number"),
             (Reason::Alert(46), "error:0A000416:SSL routines::sslv3 alert certificate unknown"),

@@ -1,19 +1,19 @@
 //! The Finished messages of a handshake (`ssl_fc_unique_id`; RFC 5929, 3).
 //!
-//! rustls keeps them to itself. Where an expression asks for them, the bytes of the handshake are
-//! listened to, and the Finished messages opened with its secrets once it is over.
+//! rustls does not expose them. If an expression needs them, the handshake's bytes are recorded, and the Finished messages
+//! decrypted with its secrets once it is over.
 
 use aws_lc_rs::{hkdf, hmac};
 
 use crate::capture::Secret;
 use crate::record::{self, Aead, Direction};
 
-/// No handshake that is listened to has more bytes in a direction.
+/// Maximum number of recorded bytes per direction.
 const MOST: usize = 1 << 17;
 
 const FINISHED: u8 = 20;
 
-/// What was overheard of a handshake.
+/// The recorded bytes of a handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Overheard {
     from_client: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct Overheard {
     secrets: Vec<Secret>,
 }
 
-/// How a suite makes keys.
+/// The key derivation parameters of a suite.
 struct Suite {
     aead: Aead,
     key: usize,
@@ -39,7 +39,7 @@ fn suite(number: u16) -> Option<Suite> {
 }
 
 impl Overheard {
-    /// Takes what came in and went out of one turn.
+    /// Records the input and output of one turn.
     pub(crate) fn listen(&mut self, from_client: &[u8], from_server: &[u8], secrets: &[Secret]) {
         if self.from_client.len() + from_client.len() < MOST {
             self.from_client.extend_from_slice(from_client);
@@ -50,7 +50,7 @@ impl Overheard {
         self.secrets.extend_from_slice(secrets);
     }
 
-    /// The Finished messages of the client and of the server, where they were heard.
+    /// Returns the Finished messages of the client and of the server, if recorded.
     pub(crate) fn finished(mut self, number: u16, is_tls13: bool, randoms: [&[u8; 32]; 2]) -> [Box<[u8]>; 2] {
         let Some(suite) = suite(number) else { return Default::default() };
         let secret =
@@ -67,7 +67,7 @@ impl Overheard {
     }
 }
 
-/// Opens what a side sent under the keys of its handshake, up to its Finished.
+/// Decrypts a side's messages with its handshake keys, up to its Finished.
 fn find(mut direction: Direction, records: &mut [u8]) -> Option<Box<[u8]>> {
     let (mut messages, mut rest, mut is_ciphered) = (Vec::new(), records, false);
     while let Ok(Some(framed)) = record::frame(rest)
@@ -77,7 +77,7 @@ fn find(mut direction: Direction, records: &mut [u8]) -> Option<Box<[u8]>> {
         rest = behind;
         let is_ours = match direction.is_tls13() {
             true => framed.content == record::APPLICATION_DATA,
-            // In TLS 1.2 everything behind the change is ciphered.
+            // In TLS 1.2 everything after the ChangeCipherSpec is encrypted.
             false => is_ciphered,
         };
         is_ciphered |= framed.content == record::CHANGE_CIPHER_SPEC;
@@ -110,7 +110,7 @@ impl hkdf::KeyType for Length {
     }
 }
 
-/// The keys of a side's handshake (RFC 8446, 7.3).
+/// Derives a side's handshake keys (RFC 8446, 7.3).
 fn of_tls13(suite: &Suite, secret: &[u8]) -> Option<Direction> {
     let algorithm = if suite.is_sha384 { hkdf::HKDF_SHA384 } else { hkdf::HKDF_SHA256 };
     let prk = hkdf::Prk::new_less_safe(algorithm, secret);
@@ -124,7 +124,7 @@ fn of_tls13(suite: &Suite, secret: &[u8]) -> Option<Direction> {
     Direction::new(suite.aead, &key, vector.try_into().ok()?, 0, true)
 }
 
-/// The keys of both sides of a session (RFC 5246, 6.3).
+/// Derives the session keys of both sides (RFC 5246, 6.3).
 fn of_tls12(suite: &Suite, secret: &[u8], [client, server]: [&[u8; 32]; 2]) -> [Option<Direction>; 2] {
     let is_gcm = !matches!(suite.aead, Aead::Chacha20Poly1305);
     let vector = if is_gcm { 4 } else { 12 };

@@ -9,10 +9,10 @@
 
 use crate::error::Reason;
 
-/// The longest message that is accepted, header included, as in OpenSSL.
+/// Maximum size of an accepted message, including its header, as in OpenSSL.
 const LENGTH_MAX: usize = 131_396;
 
-/// Bytes of a handshake message before its body: the type and the length.
+/// Size of a handshake message's header: the type and the length.
 const HEADER: usize = 4;
 
 const CLIENT_HELLO: u8 = 1;
@@ -36,7 +36,7 @@ pub struct Hello<'a> {
     pub suites: &'a [u8],
     /// All extensions, each with its type and length.
     pub extensions: &'a [u8],
-    /// The name of the server, as sent.
+    /// The server name, as sent.
     pub server_name: Option<&'a [u8]>,
     /// Protocols (ALPN), each with its length.
     pub alpn: Option<&'a [u8]>,
@@ -48,12 +48,12 @@ pub struct Hello<'a> {
     pub versions: Option<&'a [u8]>,
 }
 
-/// Numbers of two bytes each.
+/// Iterates over two-byte numbers.
 pub fn numbers(bytes: &[u8]) -> impl Iterator<Item = u16> + Clone + '_ {
     bytes.as_chunks().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
-/// Pieces that each stand behind their length of one byte.
+/// Iterates over pieces with a one-byte length prefix.
 pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first()?;
@@ -64,11 +64,11 @@ pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl<'a> Hello<'a> {
-    /// The length of the ClientHello that starts with `begin`, header included. `None` as long as
-    /// `begin` is shorter than a header.
+    /// Returns the length of the ClientHello that starts with `begin`, including its header. `None` as long as `begin` is shorter
+    /// than a header.
     ///
     /// # Errors
-    /// The message is not a ClientHello, or is longer than any that is accepted.
+    /// The message is not a ClientHello, or exceeds the maximum size.
     pub fn length(begin: &[u8]) -> Result<Option<usize>, Reason> {
         let [kind, a, b, c, ..] = *begin else { return Ok(None) };
         let length = HEADER + u32::from_be_bytes([0, a, b, c]) as usize;
@@ -133,7 +133,7 @@ impl<'a> Hello<'a> {
         *slot = Some(match kind {
             SERVER_NAME => {
                 let mut names = HelloReader(list);
-                // The one kind of name there is: a host's.
+                // The only name type is a host name.
                 if names.take(1)? != [0] {
                     return Err(Reason::BadExtension);
                 }
@@ -146,8 +146,7 @@ impl<'a> Hello<'a> {
         Ok(())
     }
 
-    /// The newest version that the client speaks, of those that are no more than `max`; 0 where
-    /// there is none.
+    /// Returns the newest version that the client supports, up to `max`; 0 if there is none.
     pub fn version_up_to(&self, max: u16) -> u16 {
         match self.versions {
             Some(versions) => {
@@ -157,7 +156,7 @@ impl<'a> Hello<'a> {
         }
     }
 
-    /// Whether the client named one of the protocols.
+    /// Whether the client offered one of the protocols.
     pub fn speaks_any(&self, protocols: &[Box<[u8]>]) -> bool {
         self.alpn.is_some_and(|offered| {
             pieces(offered).any(|offered| protocols.iter().any(|own| **own == *offered))
@@ -165,7 +164,7 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// The extensions, one after the other.
+/// Iterates over the extensions.
 pub fn extensions(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Reason>> {
     let mut rest = HelloReader(bytes);
     std::iter::from_fn(move || {

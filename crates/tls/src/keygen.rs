@@ -1,7 +1,6 @@
-//! Keys, requests and certificates made here: what an ACME client needs (configuration manual,
-//! 12.8).
+//! Generates keys, certificate requests and certificates for an ACME client (configuration manual, 12.8).
 //!
-//! Making an RSA key takes up to seconds: callers do it on a thread of its own.
+//! Generating an RSA key can take seconds: callers use a separate thread.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,12 +18,12 @@ use crate::load_error::LoadError;
 use crate::store::Certificate;
 use crate::x509::CertificateFields;
 
-/// A kind of key to make.
+/// A kind of key to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewKey {
     /// RSA of 2048, 3072 or 4096 bits.
     Rsa(u16),
-    /// ECDSA over a curve.
+    /// ECDSA on a curve.
     Ecdsa(Curve),
 }
 
@@ -40,10 +39,10 @@ pub enum Curve {
     P521,
 }
 
-/// Makes a key.
+/// Generates a key.
 ///
 /// # Errors
-/// It cannot be made, or RSA keys of that size are not.
+/// Key generation failed, or the RSA key size is not supported.
 pub fn key(kind: NewKey) -> Result<PrivateKey, String> {
     let made = match kind {
         NewKey::Rsa(bits) => {
@@ -65,12 +64,12 @@ pub fn key(kind: NewKey) -> Result<PrivateKey, String> {
     PrivateKey::from_der(made.serialized_der()).map_err(str::to_owned)
 }
 
-/// Whether RSA keys of so many bits are made.
+/// Whether RSA keys of this size are supported.
 pub fn makes_rsa(bits: u16) -> bool {
     matches!(bits, 2048 | 3072 | 4096)
 }
 
-/// What signs with a key that was made or loaded.
+/// Returns a signer for a generated or loaded key.
 fn signer(key: &PrivateKey) -> Result<KeyPair, String> {
     let der = PrivatePkcs8KeyDer::from(key.pkcs8());
     let kinds: [&'static SignatureAlgorithm; 4] =
@@ -90,13 +89,13 @@ fn named(names: &[Box<str>], addresses: &[IpAddr]) -> Result<CertificateParams, 
     Ok(params)
 }
 
-/// The longest common name that certificates have (RFC 5280, appendix A).
+/// Maximum length of a common name in certificates (RFC 5280, appendix A).
 const COMMON_NAME_MAX: usize = 64;
 
-/// A request for a certificate (PKCS #10) as DER. The first name is its common name.
+/// Creates a certificate request (PKCS #10) as DER. The first name is its common name.
 ///
 /// # Errors
-/// A name is none, or the key is of a kind that does not sign here.
+/// A name is invalid, or signing with the key is not supported here.
 pub fn request(key: &PrivateKey, names: &[Box<str>], addresses: &[IpAddr]) -> Result<Vec<u8>, String> {
     let mut params = named(names, addresses)?;
     if let Some(first) = names.first().filter(|name| name.len() <= COMMON_NAME_MAX) {
@@ -106,13 +105,13 @@ pub fn request(key: &PrivateKey, names: &[Box<str>], addresses: &[IpAddr]) -> Re
     Ok(made.der().to_vec())
 }
 
-/// The name of temporary certificates.
+/// The common name of temporary certificates.
 const EXPIRED: &str = "expired";
 
-/// A certificate that stands where another is still to come. Nobody takes it: it has expired.
+/// Creates a placeholder certificate until the real one is available. It has expired, so clients reject it.
 ///
 /// # Errors
-/// It cannot be made.
+/// Creating it failed.
 pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
     let make = || {
         let key = key(NewKey::Ecdsa(Curve::P256))?;
@@ -133,7 +132,7 @@ pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
     Certificate::new(name, vec![certificate], key)
 }
 
-/// Whether a certificate is one that [`temporary`] made.
+/// Whether a certificate was created by [`temporary`].
 pub fn is_temporary(certificate: &Certificate) -> bool {
     let facts = certificate.chain.first().and_then(|der| CertificateFields::parse(der).ok());
     facts.is_some_and(|facts| {
@@ -142,11 +141,11 @@ pub fn is_temporary(certificate: &Certificate) -> bool {
     })
 }
 
-/// The certificate that answers a challenge by TLS (RFC 8737, 3) for a name or an address: it holds
-/// the digest of what authorizes it.
+/// Creates the certificate for a TLS challenge (RFC 8737, 3) for a name or an address; it contains the digest of the key
+/// authorization.
 ///
 /// # Errors
-/// It cannot be made.
+/// Creating it failed.
 pub fn validation(name: &str, address: Option<IpAddr>, digest: &[u8]) -> Result<Certificate, String> {
     let key = key(NewKey::Ecdsa(Curve::P256))?;
     let mut params = match address {
@@ -167,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_name_what_was_asked_for() {
+    fn requests_contain_the_given_names() {
         for kind in [
             NewKey::Ecdsa(Curve::P256),
             NewKey::Ecdsa(Curve::P384),

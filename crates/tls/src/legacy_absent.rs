@@ -1,5 +1,4 @@
-//! What stands for OpenSSL in a build without the feature `legacy-tls`: nothing can be made, so
-//! nothing is ever called.
+//! Stub for OpenSSL in a build without the feature `legacy-tls`: no value can be created, so no method is ever called.
 
 use crate::buffer::PendingBytes;
 use crate::engine::key::PrivateKey;
@@ -14,12 +13,12 @@ pub const BUILT_IN: bool = false;
 
 const ABSENT: &str = "only OpenSSL does that, and this program was built without `legacy-tls`";
 
-/// OpenSSL's version: there is none.
+/// Returns OpenSSL's version: empty.
 pub fn version() -> &'static str {
     ""
 }
 
-/// Loads a provider: there is nothing to load it into.
+/// Fails, because there is no OpenSSL.
 ///
 /// # Errors
 /// Always.
@@ -27,17 +26,17 @@ pub fn load_provider(_: Option<&str>, _: &str) -> Result<(), String> {
     Err(ABSENT.into())
 }
 
-/// Signs with a key that only OpenSSL has: there is none.
+/// Signs with a key that only OpenSSL supports: always `None`.
 pub(crate) fn sign(_: &PrivateKey, _: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Opens an encrypted key: only OpenSSL does.
+/// Decrypts a key that only OpenSSL supports: always `None`.
 pub(crate) fn open_key(_: &str, _: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// A certificate in lines: only OpenSSL writes them.
+/// Formats a certificate, which only OpenSSL does: always `None`.
 pub(crate) fn certificate_text(_: &[u8]) -> Option<String> {
     None
 }

@@ -1,14 +1,13 @@
-//! TLS without sockets: sessions, certificates, and what `bind` and `server` lines say of them.
+//! TLS without sockets: sessions, certificates, and the TLS settings of `bind` and `server` lines.
 //!
-//! A [`Session`] is one connection: bytes go in and come out, `net::Stream` moves them. Listeners
-//! make sessions from an [`Acceptor`], which chooses the certificate by the ClientHello
-//! ([`Acceptor::choose`], independent of its transport). Servers make them from a [`Connector`].
-//! Configurations are numbers and file contents here ([`settings`]); [`names`] has OpenSSL's names
-//! for the numbers.
+//! A [`Session`] is one connection: it transforms bytes, and `net::Stream` moves them. Listeners create sessions from an
+//! [`Acceptor`], which chooses the certificate by the ClientHello ([`Acceptor::choose`], independent of its transport). Servers use
+//! a [`Connector`]. Configurations consist of numbers and file contents here ([`settings`]); [`names`] has OpenSSL's names for the
+//! numbers.
 //!
-//! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed
-//! and opened by [`record`]. What rustls does not do, the system's OpenSSL does, in [`legacy`] alone
-//! and for lines that need it ([`Parameters::legacy`]). Called by `net`, `config` and `proxy`.
+//! rustls is the engine and only used in [`engine`]. It performs handshakes; [`record`] encrypts and decrypts records. For features
+//! that rustls lacks there is the system's OpenSSL, only used in [`legacy`] and for lines that need it ([`Parameters::legacy`]).
+//! Called by `net`, `config` and `proxy`.
 
 #![forbid(unsafe_code)]
 

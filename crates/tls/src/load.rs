@@ -1,7 +1,6 @@
-//! Certificates, authorities and revocation lists from the files that a configuration names.
+//! Loads certificates, CA files and revocation lists from the files in a configuration.
 //!
-//! Nothing is half loaded: a file that cannot be used is an error with its name, in HAProxy's words
-//! where it has them.
+//! Nothing is loaded partially: an unusable file is an error with its name, with HAProxy's wording if it has one.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -16,11 +15,10 @@ use crate::pair;
 use crate::store::{Certificate, Passphrases, PemParts, Sources};
 use crate::x509;
 
-/// Which files are looked for beside a certificate's (`ssl-load-extra-files`,
-/// `ssl-load-extra-del-ext`).
+/// The files to look for next to a certificate (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraFiles {
-    /// `.rsa`, `.ecdsa` and `.dsa` where the file itself is missing.
+    /// `.rsa`, `.ecdsa` and `.dsa` if the file itself is missing.
     pub bundle: bool,
     /// `.sctl`.
     pub sctl: bool,
@@ -28,9 +26,9 @@ pub struct ExtraFiles {
     pub ocsp: bool,
     /// `.issuer`.
     pub issuer: bool,
-    /// `.key` where the file has no key.
+    /// `.key` if the file has no key.
     pub key: bool,
-    /// Whether `.crt` is replaced by these endings instead of standing before them.
+    /// Whether these extensions replace `.crt` instead of being appended to it.
     pub replaces_ending: bool,
 }
 
@@ -39,7 +37,7 @@ impl ExtraFiles {
     pub const ALL: Self =
         Self { bundle: true, sctl: true, ocsp: true, issuer: true, key: true, replaces_ending: false };
 
-    /// No file that the configuration does not name.
+    /// Only files named in the configuration.
     pub const NONE: Self =
         Self { bundle: false, sctl: false, ocsp: false, issuer: false, key: false, replaces_ending: false };
 }
@@ -49,10 +47,9 @@ impl ExtraFiles {
 pub struct CertificateFiles {
     /// Its key.
     pub key: Option<Box<str>>,
-    /// Whether that counts over a key in the certificate's own file: it was named, not merely
-    /// found.
+    /// Whether it overrides a key in the certificate's own file: it was configured, not just found.
     pub key_is_named: bool,
-    /// The answer of its OCSP responder.
+    /// Its OCSP response.
     pub ocsp: Option<Box<str>>,
     /// Its issuer.
     pub issuer: Option<Box<str>>,
@@ -61,7 +58,7 @@ pub struct CertificateFiles {
 }
 
 impl CertificateFiles {
-    /// The files beside `path` that exist, of those that are looked for.
+    /// Returns the existing files next to `path`, of those to look for.
     fn beside(path: &str, extra: ExtraFiles) -> Self {
         let base = match path.strip_suffix(".crt") {
             Some(base) if extra.replaces_ending => base,
@@ -92,7 +89,7 @@ fn reason(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// The chain in a file: an issuer's certificate and those above it, as DER (`issuers-chain-path`).
+/// A chain file: an issuer's certificate and those above it, as DER (`issuers-chain-path`).
 #[derive(Clone, Debug)]
 pub struct IssuerChain {
     /// The file.
@@ -101,8 +98,7 @@ pub struct IssuerChain {
     pub certificates: Vec<Arc<[u8]>>,
 }
 
-/// Completes a chain that is only the certificate itself with the one whose first certificate is its
-/// issuer.
+/// Completes a chain that has only the certificate itself, with the chain file of its issuer.
 pub(crate) fn complete_chain(certificate: &mut Certificate, chains: &[IssuerChain]) {
     let [own] = &*certificate.chain else { return };
     let Ok(own) = x509::CertificateFields::parse(own) else { return };
@@ -116,14 +112,14 @@ pub(crate) fn complete_chain(certificate: &mut Certificate, chains: &[IssuerChai
     }
 }
 
-/// What there is to know of the files of all certificates.
+/// The settings for loading certificates.
 #[derive(Clone)]
 pub struct Loader {
-    /// Which files are looked for beside each.
+    /// The files to look for next to each certificate.
     pub extra: ExtraFiles,
-    /// Chains for certificates that come without (`issuers-chain-path`).
+    /// Chains for certificates without one (`issuers-chain-path`).
     pub chains: Arc<[IssuerChain]>,
-    /// What gives the passphrases of encrypted keys (`ssl-passphrase-cmd`).
+    /// Provides the passphrases of encrypted keys (`ssl-passphrase-cmd`).
     pub passphrases: Option<Arc<Passphrases>>,
 }
 
@@ -140,11 +136,10 @@ impl Default for Loader {
 }
 
 impl Loader {
-    /// Everything that `path` stands for: a file, the files of a bundle, or those of a directory in
-    /// order of their names.
+    /// Loads all certificates at `path`: a file, the files of a bundle, or those of a directory in order of their names.
     ///
     /// # Errors
-    /// One of them cannot be used, or there is nothing at that path.
+    /// One of them is unusable, or nothing exists at that path.
     pub fn certificates(&self, path: &str) -> Result<Vec<Arc<Certificate>>, LoadError> {
         let one =
             |file: &str, extra| self.certificate(file, &CertificateFiles::beside(file, extra)).map(Arc::new);
@@ -167,10 +162,10 @@ impl Loader {
         }
     }
 
-    /// An authority that signs: a certificate from a file, with its key in there or beside it.
+    /// Loads a CA that signs: a certificate from a file, with its key in that file or next to it.
     ///
     /// # Errors
-    /// A file cannot be used.
+    /// A file is unusable.
     pub fn authority(&self, path: &str) -> Result<Certificate, LoadError> {
         let extra = ExtraFiles {
             key: self.extra.key,
@@ -180,10 +175,10 @@ impl Loader {
         self.certificate(path, &CertificateFiles::beside(path, extra))
     }
 
-    /// One certificate from its files.
+    /// Loads one certificate from its files.
     ///
     /// # Errors
-    /// A file cannot be used.
+    /// A file is unusable.
     pub fn certificate(&self, path: &str, files: &CertificateFiles) -> Result<Certificate, LoadError> {
         let passphrases = self.passphrases.as_deref();
         let parts = PemParts::read_with(path, &read(path)?, passphrases)?;
@@ -229,9 +224,8 @@ impl Loader {
     }
 }
 
-/// Which files a certificate comes from, as the runtime socket names them: those of OCSP and of
-/// timestamps would be looked for at these places even where there are none, unless none are looked
-/// for.
+/// Returns a certificate's files as reported by the runtime socket: those for OCSP and timestamps are listed even if they do not
+/// exist, unless they are not looked for.
 fn sources(path: &str, files: &CertificateFiles, key: Option<Box<str>>, extra: ExtraFiles) -> Sources {
     let beside = |wanted: bool, ending: &str| wanted.then(|| format!("{path}.{ending}").into());
     Sources {
@@ -244,8 +238,8 @@ fn sources(path: &str, files: &CertificateFiles, key: Option<Box<str>>, extra: E
     }
 }
 
-/// Takes the answer in `file`, which may be empty: there is none yet then. One that may not be
-/// stapled is passed over with a warning.
+/// Adds the OCSP response in `file`; an empty file has no response yet. A response that must not be stapled is skipped with a
+/// warning.
 fn staple(certificate: &mut Certificate, file: &str, response: &[u8]) -> Result<(), LoadError> {
     if certificate.issuer_der().is_none() {
         let cause = format!(
@@ -262,7 +256,7 @@ fn staple(certificate: &mut Certificate, file: &str, response: &[u8]) -> Result<
     Ok(())
 }
 
-/// The files of a directory that are certificates by their names.
+/// Returns the files of a directory that are certificates by their names.
 fn directory(path: &str) -> Result<Vec<String>, LoadError> {
     let failed = |error: std::io::Error| {
         LoadError::new(path, format!("unable to scan directory '{path}' : {}.", reason(&error)))
@@ -287,8 +281,7 @@ fn key(file: &str, passphrases: Option<&Passphrases>) -> Result<PrivateKey, Load
     parts.key.ok_or_else(|| LoadError::new(file, format!("No Private Key found in '{file}'.")))
 }
 
-/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3): lengths that fit into
-/// each other.
+/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3), judging by its lengths.
 pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
     fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -304,11 +297,11 @@ pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
     true
 }
 
-/// Authorities and revocation lists of a file or a directory (`ca-file`, `crl-file`); `@system-ca`
-/// are those of the system.
+/// Loads CA certificates and revocation lists from a file or a directory (`ca-file`, `crl-file`); `@system-ca` means those of the
+/// system.
 ///
 /// # Errors
-/// It cannot be read, or there is nothing of the kind in it.
+/// It cannot be read, or contains none.
 pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     if path == "@system-ca" {
         return system_authorities();
@@ -338,8 +331,8 @@ pub fn authorities(path: &str) -> Result<PemParts, LoadError> {
     Ok(all)
 }
 
-/// The authorities of the system: of `SSL_CERT_DIR`, else of the directory that OpenSSL has on this
-/// system. A file that holds none is passed over.
+/// Loads the system's CA certificates: from `SSL_CERT_DIR`, otherwise from OpenSSL's default directory. Files without any are
+/// skipped.
 fn system_authorities() -> Result<PemParts, LoadError> {
     let named = std::env::var("SSL_CERT_DIR").ok();
     let path = named.as_deref().unwrap_or("/etc/ssl/certs");
@@ -351,7 +344,7 @@ fn system_authorities() -> Result<PemParts, LoadError> {
             return Err(LoadError::new(path, format!("unable to scan '{path}': {}", reason(&error))));
         }
     };
-    // Debian has each authority under several names, and all of them in one file too.
+    // Debian has each CA under several names, and all of them in one file too.
     let mut seen = std::collections::HashSet::new();
     for entry in entries.flatten() {
         let Ok(bytes) = base::file::read(entry.path()) else { continue };
@@ -366,7 +359,7 @@ fn system_authorities() -> Result<PemParts, LoadError> {
     Ok(all)
 }
 
-/// The chains in a directory, one a file (`issuers-chain-path`).
+/// Loads the chains in a directory, one per file (`issuers-chain-path`).
 ///
 /// # Errors
 /// The directory or a file in it cannot be read.

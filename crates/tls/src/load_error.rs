@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// Why something could not be loaded: which file, perhaps which line, and the cause.
+/// Why loading failed: the file, the line if known, and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// The file, or how the configuration calls it.
+    /// The file, or its name in the configuration.
     pub file: Box<str>,
-    /// Counted from 1; 0 where the fault has no line.
+    /// The line, from 1; 0 if unknown.
     pub line: usize,
-    /// What is wrong, with file and line: what a user is told.
+    /// The cause with file and line, as shown to the user.
     pub cause: Box<str>,
 }
 
 impl LoadError {
-    /// A fault of the whole file.
+    /// Creates an error about a whole file.
     pub fn new(file: &str, cause: impl Into<Box<str>>) -> Self {
         Self { file: file.into(), line: 0, cause: cause.into() }
     }
 
-    /// A fault at one line.
+    /// Creates an error at one line.
     pub fn at(file: &str, line: usize, cause: impl Into<Box<str>>) -> Self {
         Self { file: file.into(), line, cause: cause.into() }
     }

@@ -15,7 +15,7 @@ const SUITES: &[(u16, &str, &str, u16)] = &[
     (0xcca9, "ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 256),
 ];
 
-/// number, OpenSSL's name, other names that are understood
+/// number, OpenSSL's name, accepted aliases
 const GROUPS: &[(u16, &str, &[&str])] = &[
     (23, "prime256v1", &["P-256", "secp256r1"]),
     (24, "secp384r1", &["P-384"]),
@@ -28,7 +28,7 @@ const GROUPS: &[(u16, &str, &[&str])] = &[
     (0x0202, "MLKEM1024", &[]),
 ];
 
-/// number, name in the standard, OpenSSL's older name
+/// number, standard name, OpenSSL's older name
 const SIGNATURES: &[(u16, &str, &str)] = &[
     (0x0201, "rsa_pkcs1_sha1", "RSA+SHA1"),
     (0x0203, "ecdsa_sha1", "ECDSA+SHA1"),
@@ -50,7 +50,7 @@ const SIGNATURES: &[(u16, &str, &str)] = &[
     (0x080b, "rsa_pss_pss_sha512", ""),
 ];
 
-/// OpenSSL's name of a version.
+/// Returns OpenSSL's name of a version.
 pub fn version_name(version: u16) -> &'static str {
     match version {
         0x0300 => "SSLv3",
@@ -62,7 +62,7 @@ pub fn version_name(version: u16) -> &'static str {
     }
 }
 
-/// The number of a version as configurations name it: `TLSv1.2`.
+/// Returns the number of a version by its configuration name: `TLSv1.2`.
 pub fn version(name: &str) -> Option<u16> {
     match name {
         "SSLv3" => Some(0x0300),
@@ -74,45 +74,45 @@ pub fn version(name: &str) -> Option<u16> {
     }
 }
 
-/// OpenSSL's name of a cipher suite, of those that can be negotiated.
+/// Returns OpenSSL's name of a cipher suite, if it can be negotiated.
 pub fn suite_name(number: u16) -> Option<&'static str> {
     SUITES.iter().find(|row| row.0 == number).map(|row| row.1).or_else(|| suites::name(number))
 }
 
-/// Bits of the symmetric key of a cipher suite.
+/// Returns the symmetric key size of a cipher suite, in bits.
 pub fn suite_bits(number: u16) -> Option<u16> {
     SUITES.iter().find(|row| row.0 == number).map(|row| row.3).or_else(|| suites::bits(number))
 }
 
-/// The number of a cipher suite, by OpenSSL's name or the standard's.
+/// Returns the number of a cipher suite, by OpenSSL's name or the standard one.
 pub fn suite(name: &str) -> Option<u16> {
     SUITES.iter().find(|row| row.1 == name || row.2 == name).map(|row| row.0)
 }
 
-/// OpenSSL's name of a group.
+/// Returns OpenSSL's name of a group.
 pub fn group_name(number: u16) -> Option<&'static str> {
     GROUPS.iter().find(|row| row.0 == number).map(|row| row.1)
 }
 
-/// OpenSSL 3.0's name of a group, of those that it has.
+/// Returns OpenSSL 3.0's name of a group, if it has that group.
 #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL takes names"))]
 pub(crate) fn classic_group_name(number: u16) -> Option<&'static str> {
     if number < 0x0200 { group_name(number) } else { None }
 }
 
-/// The standard's name of a signature scheme.
+/// Returns the standard name of a signature scheme.
 #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL takes names"))]
 pub(crate) fn signature_name(number: u16) -> Option<&'static str> {
     SIGNATURES.iter().find(|row| row.0 == number).map(|row| row.1)
 }
 
-/// The number of a group by any of its names, whatever their case.
+/// Returns the number of a group by any of its names, ignoring case.
 pub fn group(name: &str) -> Option<u16> {
     let same = |known: &str| known.eq_ignore_ascii_case(name);
     GROUPS.iter().find(|row| same(row.1) || row.2.iter().copied().any(same)).map(|row| row.0)
 }
 
-/// The number of a signature scheme by either of its names, whatever their case.
+/// Returns the number of a signature scheme by either of its names, ignoring case.
 pub fn signature(name: &str) -> Option<u16> {
     let same = |known: &str| !known.is_empty() && known.eq_ignore_ascii_case(name);
     let pss = |known: &str| {

@@ -1,8 +1,7 @@
-//! Answers of OCSP responders (RFC 6960), as far as they are stapled: for which certificate, what
-//! they say, for how long; and the questions that ask for them.
+//! OCSP responses (RFC 6960), to the extent needed for stapling: their certificate, status and validity; and the requests for them.
 //!
-//! Signatures are looked at where an answer comes from afar ([`Response::verify`]), not where an
-//! operator hands it over: whoever is shown the answer does that.
+//! Signatures are only verified for responses from the network ([`Response::verify`]), not for those provided by an operator, since
+//! clients verify them anyway.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use aws_lc_rs::digest;
 use crate::der::{self, Der, put};
 use crate::x509;
 
-/// How far clocks may be apart, in seconds.
+/// Maximum clock skew, in seconds.
 const SKEW: i64 = 300;
 
 /// 1.3.6.1.5.5.7.48.1.1
@@ -19,7 +18,7 @@ const BASIC: [u8; 9] = [0x2b, 6, 1, 5, 5, 7, 0x30, 1, 1];
 const SHA1: [u8; 5] = [0x2b, 0x0e, 3, 2, 0x1a];
 const SHA256: [u8; 9] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
 
-/// What an answer says of the certificate.
+/// A certificate's status in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateStatus {
     /// It was not revoked.
@@ -30,16 +29,16 @@ pub enum CertificateStatus {
     Unknown,
 }
 
-/// An answer about one certificate.
+/// A response about one certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// All of it, as it is stapled.
+    /// The whole response, as stapled.
     pub der: Arc<[u8]>,
-    /// What it says.
+    /// The certificate's status.
     pub status: CertificateStatus,
-    /// Since when, in seconds since 1970.
+    /// Start of its validity, in seconds since 1970.
     pub this_update: i64,
-    /// Until when.
+    /// End of its validity.
     pub next_update: Option<i64>,
     /// The serial number of the certificate.
     pub serial: Box<[u8]>,
@@ -51,11 +50,10 @@ pub struct Response {
 }
 
 impl Response {
-    /// Takes an answer apart.
+    /// Parses a response.
     ///
     /// # Errors
-    /// It is none, it says that the responder failed, or it is about several certificates: in
-    /// HAProxy's words.
+    /// It is invalid, reports a failure of the responder, or is about several certificates: with HAProxy's wording.
     pub fn parse(der: &[u8]) -> Result<Self, &'static str> {
         let unreadable = "Unable to parse OCSP response";
         let mut all = Der(der);
@@ -106,13 +104,13 @@ impl Response {
         })
     }
 
-    /// Whether it may be stapled to `certificate` of `issuer`, both as DER, at `now`.
+    /// Checks that it may be stapled to `certificate` from `issuer`, both as DER, at `now`.
     ///
     /// # Errors
-    /// Why not, in HAProxy's words.
+    /// The reason, with HAProxy's wording.
     pub fn check(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Result<(), &'static str> {
         match self.status {
-            // Clients are to hear of it: HAProxy staples that too.
+            // HAProxy staples this too, so that clients learn about it.
             CertificateStatus::Good | CertificateStatus::Revoked => {}
             CertificateStatus::Unknown => return Err("OCSP single response: certificate status is unknown"),
         }
@@ -124,7 +122,7 @@ impl Response {
         if self.is_about(certificate, issuer) { Ok(()) } else { Err(other) }
     }
 
-    /// Whether it is about `certificate` of `issuer`, both as DER.
+    /// Whether it is about `certificate` from `issuer`, both as DER.
     pub fn is_about(&self, certificate: &[u8], issuer: &[u8]) -> bool {
         let (Ok(own), Ok(issuer)) =
             (x509::CertificateFields::parse(certificate), x509::CertificateFields::parse(issuer))
@@ -142,19 +140,18 @@ impl Response {
             && is_of(&self.issuer_key, issuer.key_bits())
     }
 
-    /// What the identifier of the certificate is hashed with.
+    /// Returns the hash algorithm of the certificate's identifier.
     pub(crate) fn hash_name(&self) -> &'static str {
         if *self.hash == SHA256 { "sha256" } else { "sha1" }
     }
 
-    /// Whether it is still good at `now`.
+    /// Whether it is still valid at `now`.
     pub fn is_current(&self, now: i64) -> bool {
         self.next_update.is_some_and(|next| now <= next)
     }
 }
 
-/// The identifier of a certificate in requests and answers (RFC 6960, 4.1.1: `CertID`, with SHA-1),
-/// as DER; both are DER too.
+/// Returns a certificate's identifier in OCSP messages (RFC 6960, 4.1.1: `CertID`, with SHA-1), as DER; so are both arguments.
 pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     let [name, key] = issuer_hashes(issuer)?;
     let mut algorithm = Vec::new();
@@ -170,11 +167,11 @@ pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8
     Some(id)
 }
 
-/// The question about a certificate (RFC 6960, 4.1.1), as DER; both are DER too. It has no nonce:
-/// responders answer most often what they signed before.
+/// Returns the request for a certificate's status (RFC 6960, 4.1.1), as DER; so are both arguments. It has no nonce, because
+/// responders usually send pre-signed responses.
 pub fn request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     let mut question = certificate_id(certificate, issuer)?;
-    // The request within the list within what could be signed within all.
+    // Four levels: the request, the list of requests, the data to be signed, the message.
     for _ in 0..4 {
         let mut outer = Vec::with_capacity(question.len() + 4);
         put(&mut outer, der::SEQUENCE, &question);
@@ -183,19 +180,19 @@ pub fn request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
     Some(question)
 }
 
-/// The SHA-1 hashes of an issuer's name and key.
+/// Returns the SHA-1 hashes of an issuer's name and key.
 pub(crate) fn issuer_hashes(issuer: &[u8]) -> Option<[Vec<u8>; 2]> {
     let issuer = x509::CertificateFields::parse(issuer).ok()?;
     let sha1 = |bytes: &[u8]| digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
     Some([sha1(issuer.subject()), sha1(issuer.key_bits())])
 }
 
-/// A certificate's serial number without leading zeros.
+/// Returns a certificate's serial number without leading zeros.
 pub(crate) fn serial(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(x509::CertificateFields::parse(certificate).ok()?.serial_number().to_vec())
 }
 
-/// The basic response within its envelope.
+/// Returns the basic response inside the envelope.
 pub(crate) fn basic(mut body: Der<'_>) -> Option<Der<'_>> {
     let mut bytes = body.take(0xa0)?.take(der::SEQUENCE)?;
     if bytes.take(der::OID)?.0 != BASIC {
@@ -204,11 +201,11 @@ pub(crate) fn basic(mut body: Der<'_>) -> Option<Der<'_>> {
     bytes.take(der::OCTET_STRING)?.take(der::SEQUENCE)
 }
 
-/// The answers in a basic response.
+/// Returns the single responses in a basic response.
 fn singles(mut basic: Der<'_>) -> Option<Der<'_>> {
     let mut data = basic.take(der::SEQUENCE)?;
     data.option(0xa0)?;
-    // Who answers: by name or by key.
+    // The responder's identity: a name or a key.
     let (who, _) = data.any()?;
     if !matches!(who, 0xa1 | 0xa2) {
         return None;

@@ -1,6 +1,5 @@
-//! An OCSP responder's answer in lines, as `openssl ocsp -text` writes them (management manual, 9.3:
-//! `show ssl ocsp-response`). A line that is empty there holds a blank: an empty one would end the
-//! answer of the runtime socket.
+//! Formats an OCSP response as lines, like `openssl ocsp -text` (management manual, 9.3: `show ssl ocsp-response`). An empty line
+//! becomes a blank, because an empty line would end the output of the runtime socket.
 
 use std::fmt::Write;
 
@@ -17,12 +16,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// An object identifier by its numbers.
+/// Formats an object identifier as numbers.
 fn dotted(oid: &[u8]) -> String {
     Oid::new(oid.into()).to_id_string()
 }
 
-/// A name as OpenSSL writes it there: `C = FR, CN = ocsp.test`.
+/// Formats a name as OpenSSL does there: `C = FR, CN = ocsp.test`.
 fn name(der: &[u8]) -> Option<String> {
     let (_, name) = X509Name::from_der(der).ok()?;
     let attributes = name.iter_attributes().map(|one| {
@@ -32,15 +31,15 @@ fn name(der: &[u8]) -> Option<String> {
     Some(attributes.collect::<Vec<_>>().join(", "))
 }
 
-/// What stands in an answer beside what is stapled for.
+/// The parts of a response that are not needed for stapling.
 struct AnswerParts<'a> {
-    /// Who answers: a name, or the digest of a key.
+    /// The responder: a name, or a key hash.
     who: String,
-    /// When, in seconds since 1970.
+    /// The time of production, in seconds since 1970.
     produced: i64,
-    /// Extensions of the answer about the certificate, and of the whole.
+    /// Extensions of the single response, and of the whole.
     extensions: [Vec<Extension<'a>>; 2],
-    /// The reason of a revocation.
+    /// The revocation reason.
     reason: Option<u8>,
     /// The object identifier of the algorithm, as DER, and the signature.
     signature: (&'a [u8], &'a [u8]),
@@ -104,7 +103,7 @@ fn extensions(all: Option<Der<'_>>) -> Option<Vec<Extension<'_>>> {
     Some(found)
 }
 
-/// Why a certificate was revoked (RFC 5280, 5.3.1), as OpenSSL names it.
+/// Returns OpenSSL's name of a revocation reason (RFC 5280, 5.3.1).
 fn reason_name(code: u8) -> &'static str {
     match code {
         0 => "unspecified",
@@ -137,7 +136,7 @@ fn put_extensions(out: &mut String, title: &str, indent: usize, all: &[Extension
     }
 }
 
-/// Bytes of a signature on a line.
+/// Signature bytes per line.
 const ON_A_LINE: usize = 18;
 
 fn put_signature(out: &mut String, (algorithm, signature): (&[u8], &[u8])) {
@@ -152,7 +151,7 @@ fn put_signature(out: &mut String, (algorithm, signature): (&[u8], &[u8])) {
 }
 
 impl Response {
-    /// What it says, in lines: of whom, of which certificate, for how long, and who signed it.
+    /// Formats the response as lines: responder, certificate, validity, and signature.
     pub fn text(&self) -> String {
         let Some(parts) = parts(&self.der) else {
             return "OCSP Response Data:\n    Not shown: a part of it is malformed\n".to_owned();

@@ -1,5 +1,5 @@
-//! Who signed an OCSP responder's answer (RFC 6960, 3.2 and 4.2.2.2): the certificate's issuer, or
-//! somebody whom it lets sign such answers.
+//! Verifies the signer of an OCSP response (RFC 6960, 3.2 and 4.2.2.2): the certificate's issuer, or a responder that it has
+//! authorized.
 
 use aws_lc_rs::digest;
 
@@ -9,19 +9,19 @@ use crate::ocsp::{Response, basic};
 use crate::verify::Signed;
 use crate::x509::{self, CertificateFields};
 
-/// The most certificates beside an answer that are looked at.
+/// Maximum number of accompanying certificates that are considered.
 const BESIDE_MAX: usize = 8;
 
 const UNREADABLE: &str = "OCSP response: the signature cannot be read";
 
-/// What was signed, by what, and how.
+/// A signature, its algorithm, and the signed message.
 struct Signature<'a> {
     message: &'a [u8],
     algorithm: &'a [u8],
     bits: &'a [u8],
-    /// Who says that it signed.
+    /// The claimed signer.
     responder: Responder<'a>,
-    /// Certificates beside it, as DER.
+    /// Accompanying certificates, as DER.
     beside: Vec<&'a [u8]>,
 }
 
@@ -68,13 +68,13 @@ fn signature(der: &[u8]) -> Option<Signature<'_>> {
     Some(Signature { message, algorithm, bits, responder, beside })
 }
 
-/// Whether the key of `signer` made a signature.
+/// Whether a signature was made with the key of `signer`.
 fn is_by(signer: &CertificateFields<'_>, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
     let Some((key_algorithm, key)) = x509::key_parts(signer.key_info()) else { return false };
     check(&Signed { algorithm, key_algorithm, key, message, signature })
 }
 
-/// Whether `issuer` signed a certificate, as DER.
+/// Whether a certificate, as DER, was signed by `issuer`.
 fn issued(issuer: &CertificateFields<'_>, der: &[u8]) -> bool {
     let parts = || {
         let mut parts = Der(der).take(der::SEQUENCE)?;
@@ -86,11 +86,11 @@ fn issued(issuer: &CertificateFields<'_>, der: &[u8]) -> bool {
 }
 
 impl Response {
-    /// Whether the issuer of the certificate, as DER, signed it, or somebody for it, at `now` in
+    /// Verifies that the response was signed by the certificate's issuer, as DER, or by an authorized responder, at `now` in
     /// seconds since 1970.
     ///
     /// # Errors
-    /// Why it is not to be believed.
+    /// The reason not to trust it.
     pub fn verify(&self, issuer: &[u8], now: i64) -> Result<(), &'static str> {
         let signature = signature(&self.der).ok_or(UNREADABLE)?;
         let issuer = CertificateFields::parse(issuer)?;

@@ -1,14 +1,14 @@
-//! A certificate and its key in files of their own, written by this program: one is replaced after
-//! the other, and whoever is interrupted in between leaves files that do not belong together.
+//! Writes a certificate and its key to separate files. They are replaced one after the other, and an interruption in between leaves
+//! files that do not belong together.
 //!
-//! So both are written into a third file first, which goes once the other two are in place. What it
-//! has counts only where those two do not belong together. Called by `load`, `config` and `acme`.
+//! Therefore both are first written to a third file, which is removed once the other two are in place. Its content is only used if
+//! those two do not belong together. Called by `load`, `config` and `acme`.
 
 use std::path::{Path, PathBuf};
 
 use crate::store::{Certificate, PemParts};
 
-/// The third file: beside the certificate's.
+/// Returns the path of the third file, next to the certificate's.
 pub fn beside(certificate: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(certificate.file_name().unwrap_or_default());
@@ -16,7 +16,7 @@ pub fn beside(certificate: &Path) -> PathBuf {
     certificate.with_file_name(name)
 }
 
-/// What the third file has, where it is needed: a certificate with its key.
+/// Returns the content of the third file, a certificate with its key, if it is needed.
 pub fn left_over(certificate: &str, key: &str) -> Option<Vec<u8>> {
     let text = base::file::read(beside(Path::new(certificate))).ok()?;
     Certificate::from_pem(certificate, &text).ok()?;

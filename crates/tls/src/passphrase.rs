@@ -1,5 +1,5 @@
-//! Private keys under a passphrase: PKCS #8 with PBES2 (RFC 8018), as OpenSSL 3 writes them. Older
-//! ways (`Proc-Type`, PBES1) and scrypt are OpenSSL's.
+//! Decrypts private keys: PKCS #8 with PBES2 (RFC 8018), as written by OpenSSL 3. Older schemes (`Proc-Type`, PBES1) and scrypt are
+//! left to OpenSSL.
 
 use std::num::NonZeroU32;
 
@@ -16,15 +16,15 @@ use crate::pem::{self, PemBlock};
 /// 1.2.840.113549.1.5.13 and .12
 const PBES2: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 13];
 const PBKDF2: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 12];
-/// 1.2.840.113549.2, behind which the last part tells the digest.
+/// 1.2.840.113549.2; the last component selects the digest.
 const HMAC: [u8; 7] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 2];
-/// 2.16.840.1.101.3.4.1, behind which the last part tells the length of the key and the mode.
+/// 2.16.840.1.101.3.4.1; the last component selects the key length and the mode.
 const AES: [u8; 8] = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 1];
 
-/// A file may ask for so many rounds, no more: some seconds.
+/// Maximum number of rounds that a file may ask for: some seconds.
 const ROUNDS_MAX: u32 = 10_000_000;
 
-/// What encrypts a key, and what is encrypted.
+/// An encrypted key and its encryption parameters.
 struct Encrypted<'a> {
     salt: &'a [u8],
     rounds: NonZeroU32,
@@ -37,10 +37,10 @@ struct Encrypted<'a> {
 
 const WRONG: &str = "a private key with another passphrase";
 
-/// The key in a block of a PEM file that is encrypted, as DER.
+/// Decrypts the key in a PEM block, to DER.
 ///
 /// # Errors
-/// It is encrypted in a way that is not known here, or the passphrase is another one.
+/// The encryption is not supported, or the passphrase is wrong.
 pub(crate) fn open(block: &PemBlock<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &'static str> {
     let framed = if block.encryption.is_none() { Encrypted::parse(&block.data) } else { None };
     match framed {
@@ -56,7 +56,7 @@ pub(crate) fn open(block: &PemBlock<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &
     }
 }
 
-/// The block as it was.
+/// Returns the original text of the block.
 fn text(block: &PemBlock<'_>) -> String {
     let headers = match block.encryption {
         Some(how) => format!("Proc-Type: 4,ENCRYPTED\nDEK-Info: {how}\n\n"),
@@ -75,7 +75,7 @@ impl<'a> Encrypted<'a> {
         let mut text = self.text.to_vec();
         let iv = DecryptionContext::Iv128(FixedLength::from(self.iv));
         let plain = key.decrypt(&mut text, iv).map_err(|_| WRONG)?;
-        // One in 256 wrong passphrases leaves a padding that looks right.
+        // With one in 256 wrong passphrases the padding looks valid.
         match Der(plain).take(der::SEQUENCE) {
             Some(_) => Ok(plain.to_vec()),
             None => Err(WRONG),

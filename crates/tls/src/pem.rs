@@ -1,4 +1,4 @@
-//! PEM (RFC 7468): blocks of base64 between their marks, whatever stands around them ignored.
+//! PEM (RFC 7468): base64 blocks between markers; other text is ignored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,30 +6,30 @@ use base64::engine::general_purpose::STANDARD;
 /// One block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PemBlock<'a> {
-    /// What the marks say: `CERTIFICATE`, `PRIVATE KEY`.
+    /// The label in the markers: `CERTIFICATE`, `PRIVATE KEY`.
     pub label: &'a str,
-    /// What headers before the data say of its encryption (`DEK-Info`), as old forms of keys do;
-    /// nothing where one says that it is encrypted, and none says how.
+    /// The encryption header (`DEK-Info`) of old key formats; empty if another header declares the key as encrypted without
+    /// details.
     pub encryption: Option<&'a str>,
     /// The data.
     pub data: Vec<u8>,
-    /// The line of its first mark, counted from 1.
+    /// The line of its first marker, from 1.
     pub line: usize,
 }
 
-/// What is wrong with a PEM file, and at which line.
+/// An error in a PEM file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Counted from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// In a few words.
+    /// A short description.
     pub what: &'static str,
 }
 
-/// All blocks of a text, in order.
+/// Returns all blocks of a text, in order.
 ///
 /// # Errors
-/// A block without its end, or one that is no base64.
+/// A block has no end, or is not valid base64.
 pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
     let mut found = Vec::new();
     let mut open: Option<(PemBlock<'_>, Vec<u8>)> = None;
@@ -57,7 +57,7 @@ pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
                         found.push(block);
                     }
                 } else if line.contains(&b':') {
-                    // A header of RFC 1421, which old encrypted keys have.
+                    // A header according to RFC 1421, used by old encrypted keys.
                     if let Some(how) = line.strip_prefix(b"DEK-Info:") {
                         block.encryption = Some(str::from_utf8(how).unwrap_or_default().trim());
                     } else if line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED") {
@@ -77,12 +77,12 @@ pub fn blocks(text: &[u8]) -> Result<Vec<PemBlock<'_>>, Malformed> {
     }
 }
 
-/// A block as text.
+/// Formats a block.
 pub fn block(label: &str, der: &[u8]) -> String {
     block_with(label, "", der)
 }
 
-/// A block as text, with `headers` (whole lines, and an empty one behind them) before the data.
+/// Formats a block with `headers` (whole lines, followed by an empty one) before the data.
 pub(crate) fn block_with(label: &str, headers: &str, der: &[u8]) -> String {
     let mut out = format!("-----BEGIN {label}-----\n{headers}");
     let encoded = STANDARD.encode(der);
@@ -97,7 +97,7 @@ pub(crate) fn block_with(label: &str, headers: &str, der: &[u8]) -> String {
     out
 }
 
-/// What the mark in `line` says, if it is one.
+/// Returns the label of the marker in `line`, if it is one.
 fn mark<'a>(line: &'a [u8], begin: &str) -> Option<&'a str> {
     let label = line.strip_prefix(begin.as_bytes())?.strip_suffix(b"-----")?;
     str::from_utf8(label).ok()
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_found_among_other_text_and_faults_name_their_line() {
+    fn blocks_are_found_among_other_text_and_errors_have_a_line() {
         let text = b"Bag Attributes\n-----BEGIN A-----\r\nAQID\r\n-----END A-----\nx\n-----BEGIN B-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAQ==\n-----END B-----\n-----BEGIN C-----\nProc-Type: 4,ENCRYPTED\n\nAQ==\n-----END C-----";
         let found = blocks(text).unwrap();
         assert_eq!(found.len(), 3);

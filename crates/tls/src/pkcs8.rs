@@ -1,5 +1,4 @@
-//! Older forms of private keys in the frame of PKCS #8 (RFC 5958), as OpenSSL writes
-//! them.
+//! Wraps older private key formats in PKCS #8 (RFC 5958), as OpenSSL does.
 
 use crate::der::{self, Der, put};
 
@@ -16,7 +15,7 @@ fn frame(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A key of PKCS #1.
+/// Wraps a PKCS #1 key.
 pub(crate) fn of_rsa(key: &[u8]) -> Vec<u8> {
     let mut algorithm = Vec::new();
     put(&mut algorithm, der::OID, RSA);
@@ -24,7 +23,7 @@ pub(crate) fn of_rsa(key: &[u8]) -> Vec<u8> {
     frame(&algorithm, key)
 }
 
-/// A key of SEC 1, which names its curve itself; within the frame it does not.
+/// Wraps a SEC 1 key, which names its curve itself; inside PKCS #8 it does not.
 pub(crate) fn of_curve(key: &[u8]) -> Option<Vec<u8>> {
     let mut all = Der(key).take(der::SEQUENCE)?;
     let (version, secret) = (all.take_whole(der::INTEGER)?, all.take_whole(der::OCTET_STRING)?);

@@ -1,9 +1,7 @@
-//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC
-//! 7905): one direction each.
+//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC 7905), per direction.
 //!
-//! The engine makes the handshake and then hands out its keys. From there on records are sealed and
-//! opened here, from one caller's buffer into another's, with no allocation and no copy of the
-//! engine's own in between.
+//! The engine performs the handshake and then hands over its keys. From then on records are encrypted and decrypted here, from one
+//! caller's buffer into another's, without allocations or copies by the engine.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
@@ -12,14 +10,13 @@ use crate::error::Reason;
 /// The header of a record: type, version, length.
 pub const HEADER: usize = 5;
 
-/// The longest plaintext of a record.
+/// Maximum plaintext size of a record.
 pub const PLAINTEXT_MAX: usize = 16384;
 
-/// What any record here adds to its plaintext at most: header, explicit nonce or type, tag.
+/// Maximum overhead of any record here: header, explicit nonce or type, tag.
 pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 
-/// The longest record that a peer may send: TLS 1.3 allows 256 bytes beyond the plaintext, TLS 1.2
-/// 2048.
+/// Maximum size of a received record: TLS 1.3 allows 256 bytes beyond the plaintext, TLS 1.2 2048.
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
 
 pub(crate) const TAG: usize = 16;
@@ -31,14 +28,14 @@ pub(crate) const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 
-/// How nonce and content type travel.
+/// How nonce and content type are transmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NonceForm {
-    /// TLS 1.3: nothing of the nonce; the type is encrypted behind the plaintext.
+    /// TLS 1.3: the nonce is implicit; the type is encrypted after the plaintext.
     Tls13,
-    /// TLS 1.2 with AES-GCM: half of the nonce stands before the ciphertext.
+    /// TLS 1.2 with AES-GCM: half of the nonce precedes the ciphertext.
     Explicit,
-    /// TLS 1.2 with ChaCha20-Poly1305: nothing of the nonce.
+    /// TLS 1.2 with ChaCha20-Poly1305: the nonce is implicit.
     Implicit,
 }
 
@@ -51,8 +48,7 @@ pub(crate) enum Aead {
 }
 
 impl Aead {
-    /// How many records one key may seal: 2^24.5 for AES-GCM (RFC 8446, 5.5), of which less is
-    /// used.
+    /// Returns how many records one key may encrypt: 2^24.5 for AES-GCM (RFC 8446, 5.5), of which less is used.
     fn limit(self) -> u64 {
         match self {
             Self::Aes128Gcm | Self::Aes256Gcm => 1 << 24,
@@ -61,7 +57,7 @@ impl Aead {
     }
 }
 
-/// The key of one direction, its vector and the number of its next record.
+/// The key of one direction, its IV and the number of its next record.
 #[derive(Debug)]
 pub(crate) struct Direction {
     key: LessSafeKey,
@@ -71,23 +67,21 @@ pub(crate) struct Direction {
     form: NonceForm,
 }
 
-/// A record as it stands in a buffer.
+/// A record's header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framed {
     pub(crate) content: u8,
-    /// With its header.
+    /// Including its header.
     pub(crate) length: usize,
 }
 
-/// The record that `bytes` begin with; `None` while its header is incomplete. The record itself may
-/// be.
+/// Parses the record header at the start of `bytes`; `None` while it is incomplete. The record itself may be incomplete.
 ///
 /// # Errors
-/// No record begins so.
+/// No record begins this way.
 pub(crate) fn frame(bytes: &[u8]) -> Result<Option<Framed>, Reason> {
     let Some(&[content, major, _, high, low]) = bytes.first_chunk() else {
-        // What is there of the header is judged as early as can be: plain text may end before it is
-        // complete.
+        // An incomplete header is checked too: plain text may end before it is complete.
         let wrong = bytes.first().is_some_and(|content| !is_content(*content));
         return if wrong { Err(Reason::WrongVersionNumber) } else { Ok(None) };
     };
@@ -105,16 +99,16 @@ fn is_content(content: u8) -> bool {
     (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&content)
 }
 
-/// What was opened.
+/// A decrypted record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenedRecord {
     pub(crate) content: u8,
-    /// How many bytes of plaintext there are.
+    /// The number of plaintext bytes.
     pub(crate) length: usize,
 }
 
 impl Direction {
-    /// `None` where the key has not the length of the algorithm.
+    /// Creates a direction; `None` if the key's length does not match the algorithm.
     pub(crate) fn new(
         aead: Aead,
         key: &[u8],
@@ -136,17 +130,17 @@ impl Direction {
         Some(Self { key, vector, sequence, aead, form })
     }
 
-    /// Whether it speaks TLS 1.3.
+    /// Whether it uses TLS 1.3.
     pub(crate) fn is_tls13(&self) -> bool {
         self.form == NonceForm::Tls13
     }
 
-    /// Whether the key has sealed as many records as it should, and can be replaced.
+    /// Whether the key has reached its limit of records, and can be replaced.
     pub(crate) fn is_worn(&self) -> bool {
         self.is_tls13() && self.sequence >= self.aead.limit()
     }
 
-    /// How many bytes a record has beyond its plaintext.
+    /// Returns the overhead of a record.
     #[inline]
     pub(crate) fn overhead(&self) -> usize {
         HEADER
@@ -158,11 +152,11 @@ impl Direction {
             }
     }
 
-    /// The nonce of the next record, and its number.
+    /// Returns the nonce of the next record, and its number.
     #[inline]
     fn next(&mut self) -> Option<(u64, [u8; 12])> {
         let sequence = self.sequence;
-        // No number may come twice; 2^64 records are out of reach.
+        // No number may repeat; 2^64 records are out of reach.
         self.sequence = sequence.checked_add(1)?;
         let mut nonce = self.vector;
         for (byte, number) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
@@ -171,9 +165,8 @@ impl Direction {
         Some((sequence, nonce))
     }
 
-    /// Seals `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the
-    /// start of `out`, which has room for them and [`overhead`](Self::overhead). `None` only where
-    /// the key is used up.
+    /// Encrypts `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the start of `out`, which has
+    /// room for them and [`overhead`](Self::overhead). `None` only if the key is used up.
     pub(crate) fn seal(&mut self, content: u8, first: &[u8], second: &[u8], out: &mut [u8]) -> Option<usize> {
         let plain = first.len() + second.len();
         let total = plain + self.overhead();
@@ -205,11 +198,11 @@ impl Direction {
         Some(total)
     }
 
-    /// Opens one whole record. The plaintext is written to the start of `room` if that has at least
-    /// [`room_for`](Self::room_for) bytes, else it stands at the returned offset of `record`.
+    /// Decrypts one whole record. The plaintext is written to the start of `room` if that has at least [`room_for`](Self::room_for)
+    /// bytes, otherwise it is at the returned offset of `record`.
     ///
     /// # Errors
-    /// The record is no record of this connection.
+    /// The record does not belong to this connection.
     pub(crate) fn open(
         &mut self,
         record: &mut [u8],
@@ -221,7 +214,7 @@ impl Direction {
         if self.form == NonceForm::Tls13 && outer != APPLICATION_DATA {
             return Err(Reason::BadRecordType);
         }
-        // What is authenticated below has this version, which all records have by now.
+        // The authenticated data below contains this version, which all records have by now.
         if header[2] != 3 {
             return Err(Reason::WrongVersionNumber);
         }
@@ -254,7 +247,7 @@ impl Direction {
         };
         let opened = match self.form {
             NonceForm::Tls13 => {
-                // The type is the last byte that is not padding.
+                // The type is the last non-padding byte.
                 let end = plain.iter().rposition(|byte| *byte != 0).ok_or(Reason::BadRecordType)?;
                 OpenedRecord { content: plain[end], length: end }
             }
@@ -263,7 +256,7 @@ impl Direction {
         Ok((opened, (!direct).then_some(HEADER + offset)))
     }
 
-    /// How many bytes of room the record needs to be opened into it.
+    /// Returns how much room is needed to decrypt the record into it.
     #[inline]
     pub(crate) fn room_for(&self, record: usize) -> usize {
         let offset = if self.form == NonceForm::Explicit { EXPLICIT_NONCE } else { 0 };
@@ -271,7 +264,7 @@ impl Direction {
     }
 }
 
-/// What is authenticated beside the plaintext.
+/// The additional authenticated data.
 #[derive(Clone, Copy)]
 struct Associated {
     bytes: [u8; 13],

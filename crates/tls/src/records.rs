@@ -1,17 +1,15 @@
-//! An established connection's records of all kinds: data, alerts, and the handshake messages that
-//! may still come.
+//! All kinds of records of an established connection: data, alerts, and the handshake messages that may still occur.
 
 use crate::buffer::PendingBytes;
 use crate::engine::Kernel;
 use crate::error::{Error, Reason};
 use crate::record::{ALERT, APPLICATION_DATA, Direction, HANDSHAKE, HEADER, PLAINTEXT_MAX};
 
-/// OpenSSL gives up at so many empty records, key updates or warnings with no data between them.
+/// Limits on consecutive empty records, key updates or warnings without data, as in OpenSSL.
 const IDLE_RECORDS_MAX: u8 = 32;
 const WARNINGS_MAX: u8 = 5;
 
-/// A NewSessionTicket is the longest message that may come (RFC 8446, 4.6.1): its fields, and 64
-/// KiB twice.
+/// The longest message that may arrive is a NewSessionTicket (RFC 8446, 4.6.1): its fields, and 64 KiB twice.
 const MESSAGE_MAX: usize = 4 + 16 + 255 + 2 * 65536;
 
 const CLOSE_NOTIFY: u8 = 0;
@@ -24,30 +22,30 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// Both directions, and what is left of the engine.
+/// Both directions, and the rest of the engine.
 pub(crate) struct Records {
     seal: Direction,
     open: Direction,
     kernel: Kernel,
-    /// A handshake message that did not come in one record.
+    /// A handshake message that spans several records.
     joint: Vec<u8>,
-    /// Records in a row that brought no data.
+    /// Consecutive records without data.
     idle: u8,
     warnings: u8,
     is_client: bool,
     is_closed: bool,
-    /// Whether the unsent bytes may hold an answer to a key update or to a HelloRequest.
+    /// Whether the unsent bytes may contain an answer to a key update or a HelloRequest.
     answered: bool,
-    /// How many key updates came in the second of that number, and how many may.
+    /// The current second and its number of key updates, and the limit.
     updates: (u64, u32),
     most_updates: u32,
 }
 
-/// What a record was.
+/// The content of a record.
 pub(crate) enum RecordKind<'a> {
-    /// Data, so much of it at the start of the room.
+    /// This many bytes of data at the start of the room.
     Filled(usize),
-    /// Data, where the record was.
+    /// Data, at its place in the record.
     InPlace(&'a [u8]),
     /// Nothing for the caller.
     Nothing,
@@ -56,7 +54,7 @@ pub(crate) enum RecordKind<'a> {
 }
 
 impl Records {
-    /// A client's connection if `is_client`, else a server's.
+    /// Creates a client's connection if `is_client`, otherwise a server's.
     pub(crate) fn new(
         seal: Direction,
         open: Direction,
@@ -79,7 +77,7 @@ impl Records {
         }
     }
 
-    /// Opens one whole record. What has to be answered is appended to `unsent`.
+    /// Decrypts one whole record. Appends replies to `unsent`.
     pub(crate) fn open<'a>(
         &mut self,
         record: &'a mut [u8],
@@ -170,7 +168,7 @@ impl Records {
                 self.kernel.take_ticket(body).unwrap_or(Err(Reason::UnexpectedMessage))
             }
             KEY_UPDATE if is_tls13 => {
-                // Bytes behind it would be of the old key.
+                // Any following bytes would use the old key.
                 if !is_last {
                     return Err(Reason::NotOnRecordBoundary);
                 }
@@ -187,7 +185,7 @@ impl Records {
                 }
                 Ok(())
             }
-            // Only servers send it (RFC 5246, 7.4.1.1), only clients the other one.
+            // Only servers send a HelloRequest (RFC 5246, 7.4.1.1), only clients a ClientHello.
             HELLO_REQUEST if !is_tls13 && self.is_client && body.is_empty() => {
                 if self.may_answer(unsent) {
                     self.alert(WARNING, NO_RENEGOTIATION, unsent);
@@ -200,13 +198,13 @@ impl Records {
         }
     }
 
-    /// Whether an answer to the peer may be appended. One is enough for several messages until it
-    /// has left: a peer that does not read cannot make the unsent bytes grow.
+    /// Whether a reply to the peer may be appended. Only one for several messages may be unsent: a peer that does not read cannot
+    /// make the unsent bytes grow.
     fn may_answer(&self, unsent: &PendingBytes) -> bool {
         !self.is_closed && (!self.answered || unsent.is_empty())
     }
 
-    /// A new key is work, of which a peer may ask for so much.
+    /// Counts a key update, since each costs CPU time and their rate is limited.
     fn count_update(&mut self) -> Result<(), Reason> {
         let second = base::clock::now_ms() / 1000;
         if self.updates.0 != second {
@@ -217,8 +215,7 @@ impl Records {
         if is_flood { Err(Reason::TooManyKeyUpdates) } else { Ok(()) }
     }
 
-    /// Tells the peer that the next record is sealed with the next key, and seals it so. `asks` the
-    /// peer to do the same.
+    /// Sends a KeyUpdate and switches to the next key. `asks` requests the same of the peer.
     pub(crate) fn update(&mut self, asks: bool, unsent: &mut PendingBytes) -> Result<(), Reason> {
         let mut out = [0; 64];
         let message = [KEY_UPDATE, 0, 0, 1, asks.into()];
@@ -245,8 +242,8 @@ impl Records {
         self.alert(WARNING, CLOSE_NOTIFY, unsent);
     }
 
-    /// Seals what fits into `out`, in records of at most `longest` bytes of plaintext: how much
-    /// plaintext, how much ciphertext.
+    /// Encrypts as much as fits into `out`, in records of at most `longest` bytes of plaintext; returns the number of plaintext and
+    /// ciphertext bytes.
     pub(crate) fn seal(
         &mut self,
         mut first: &[u8],
@@ -291,7 +288,7 @@ mod tests {
     use super::*;
     use crate::record::Aead;
 
-    /// A TLS 1.2 connection, and the direction in which its peer seals.
+    /// Returns a TLS 1.2 connection, and its peer's sending direction.
     fn connection(is_client: bool) -> (Records, Direction) {
         let direction = |byte| {
             Direction::new(Aead::Aes128Gcm, &[byte; 16], [byte; 12], 0, false).expect("a key of 16 bytes")
@@ -299,7 +296,7 @@ mod tests {
         (Records::new(direction(1), direction(2), Kernel::None, 0, is_client), direction(2))
     }
 
-    /// Gives one record to `records`: the reason that ended the connection, if one did.
+    /// Passes one record to `records`; returns the reason if that ended the connection.
     fn give(
         records: &mut Records,
         peer: &mut Direction,
@@ -313,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_takes_no_message_that_only_servers_send() {
+    fn servers_reject_messages_only_servers_send() {
         let (mut records, mut peer) = connection(false);
         let mut unsent = PendingBytes::default();
         assert_eq!(give(&mut records, &mut peer, APPLICATION_DATA, b"x", &mut unsent), None);
@@ -323,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_no_message_that_only_clients_send() {
+    fn clients_reject_messages_only_clients_send() {
         let (mut records, mut peer) = connection(true);
         let hello = [CLIENT_HELLO, 0, 0, 0];
         let ended = give(&mut records, &mut peer, HANDSHAKE, &hello, &mut PendingBytes::default());

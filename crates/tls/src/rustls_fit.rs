@@ -11,8 +11,8 @@ use crate::settings::Parameters;
 use crate::suites::{Au, TABLE};
 use crate::{TLS10, TLS12, TLS13, names};
 
-/// The newest version that both speak, and before TLS 1.3 the suite, the signature and the group
-/// that would be agreed on, are ones that rustls has.
+/// Whether rustls supports the newest common version, and before TLS 1.3 the suite, the signature and the group that would be
+/// negotiated.
 pub(crate) fn is_for_rustls(hello: &Hello<'_>, parameters: &Parameters, key: &PrivateKey) -> bool {
     match hello.version_up_to(parameters.max) {
         TLS13 => true,
@@ -27,7 +27,7 @@ pub(crate) fn is_for_rustls(hello: &Hello<'_>, parameters: &Parameters, key: &Pr
     }
 }
 
-/// The suite that both sides come to.
+/// Returns the suite that both sides would negotiate.
 fn agreed_suite(hello: &Hello<'_>, parameters: &Parameters, kind: KeyKind) -> Option<u16> {
     let own = &parameters.suites12;
     let offered = || numbers(hello.suites);
@@ -38,7 +38,7 @@ fn agreed_suite(hello: &Hello<'_>, parameters: &Parameters, kind: KeyKind) -> Op
     }
 }
 
-/// Whether a certificate with that kind of key serves the suite.
+/// Whether a certificate with that kind of key works with the suite.
 fn fits(number: u16, kind: KeyKind) -> bool {
     let suite = TABLE.iter().find(|suite| suite.number == number);
     suite.is_some_and(|suite| match suite.au {
@@ -49,7 +49,7 @@ fn fits(number: u16, kind: KeyKind) -> bool {
     })
 }
 
-/// The version or suite that a client would need, if it shares none with rustls.
+/// Returns the version or suite that a client would need, if it shares none with rustls.
 pub(crate) fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
     let version = hello.version_up_to(TLS13);
     if version == TLS13 || (version == TLS12 && numbers(hello.suites).any(has_suite)) {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_rustls_answers_alike_come_to_it() {
+    fn rustls_serves_clients_it_would_answer_like_openssl() {
         let key = KeyPair::generate_for(&PKCS_RSA_SHA256).map(|key| key.serialize_der());
         let key = key.ok().and_then(|der| PrivateKey::from_der(&der).ok()).expect("a key of RSA");
         for (own, max, offered, versions, signatures, groups, prefers, expected) in [
@@ -86,7 +86,7 @@ mod tests {
             (&[RSA_SHA, GCM], TLS12, &[GCM, RSA_SHA], &[TLS12], 0x0804, 29, false, false),
             (&[RSA_SHA, GCM], TLS12, &[GCM, RSA_SHA], &[TLS12], 0x0804, 29, true, true),
             (&[ECDSA_GCM, RSA_SHA], TLS12, &[ECDSA_GCM, RSA_SHA], &[TLS12], 0x0804, 29, false, false),
-            // SHA-1 alone, and a group that only OpenSSL has.
+            // Only SHA-1, and a group that only OpenSSL supports.
             (&[GCM], TLS12, &[GCM], &[TLS12], 0x0201, 29, false, false),
             (&[GCM], TLS12, &[GCM], &[TLS12], 0x0804, 21, false, false),
             (&[GCM], TLS13, &[GCM], &[0x0302, 0x0301], 0x0804, 29, false, false),

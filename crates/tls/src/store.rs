@@ -1,4 +1,4 @@
-//! Certificates with their keys, as files hold them (`crt`, `crt-list`, `crt-store`).
+//! Certificates with their keys, as loaded from files (`crt`, `crt-list`, `crt-store`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,48 +12,47 @@ use crate::{ocsp, passphrase, x509};
 /// A certificate, its chain and its key.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// How it is called: the path as it was written.
+    /// Its name: the path as configured.
     pub name: Box<str>,
     /// As DER, its own certificate first.
     pub chain: Vec<Arc<[u8]>>,
     /// Its key.
     pub key: PrivateKey,
-    /// The host names it is for, lower case.
+    /// The host names it is valid for, in lower case.
     pub names: Box<[Box<str>]>,
-    /// The answer of an OCSP responder about it, as DER (`.ocsp`).
+    /// Its OCSP response, as DER (`.ocsp`).
     pub ocsp: Option<ocsp::Response>,
     /// Signed certificate timestamps (`.sctl`).
     pub sctl: Option<Arc<[u8]>>,
-    /// Its issuer where the chain has none (`.issuer`).
+    /// Its issuer if the chain has none (`.issuer`).
     pub issuer: Option<Arc<[u8]>>,
     /// The files it came from.
     pub sources: Sources,
-    /// What was passed over while it was loaded.
+    /// A warning from loading it.
     pub warning: Option<Box<str>>,
 }
 
-/// The files that a certificate was read from, or would have been.
+/// The files that a certificate was read from, or would have been if present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The certificate.
     pub certificate: Option<Box<str>>,
     /// Its key.
     pub key: Option<Box<str>>,
-    /// The answer of its OCSP responder.
+    /// Its OCSP response.
     pub ocsp: Option<Box<str>>,
     /// Its issuer.
     pub issuer: Option<Box<str>>,
     /// Its signed certificate timestamps.
     pub sctl: Option<Box<str>>,
-    /// Those above it, where the certificate's own file has none (`issuers-chain-path`).
+    /// The file with its chain, if the certificate's own file has none (`issuers-chain-path`).
     pub chain: Option<Box<str>>,
 }
 
-/// What asks for the passphrase of the encrypted key in a file.
+/// Asks for the passphrase of the encrypted key in a file.
 type PassphrasePrompt = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
 
-/// The passphrases of encrypted keys (`ssl-passphrase-cmd`): those that opened one before are tried
-/// first.
+/// The passphrases of encrypted keys (`ssl-passphrase-cmd`): earlier ones are tried first.
 pub struct Passphrases {
     ask: Box<PassphrasePrompt>,
     known: Mutex<Vec<Vec<u8>>>,
@@ -66,12 +65,12 @@ impl std::fmt::Debug for Passphrases {
 }
 
 impl Passphrases {
-    /// Those that `ask` gives for the name of a file.
+    /// Creates a set that calls `ask` with the name of a file.
     pub fn new(ask: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         Self { ask: Box::new(ask), known: Mutex::default() }
     }
 
-    /// What one of them makes of the key in a file.
+    /// Calls `open` with passphrases until one works.
     fn open<T>(
         &self,
         file: &str,
@@ -88,7 +87,7 @@ impl Passphrases {
     }
 }
 
-/// What a PEM file has, in whatever order.
+/// The parts of a PEM file, in any order.
 #[derive(Debug, Default)]
 pub struct PemParts {
     /// Certificates, as DER.
@@ -100,26 +99,25 @@ pub struct PemParts {
 }
 
 impl PemParts {
-    /// Takes in what another file has.
+    /// Adds the parts of another file.
     pub(crate) fn merge(&mut self, other: Self) {
         self.certificates.extend(other.certificates);
         self.crls.extend(other.crls);
         self.key = self.key.take().or(other.key);
     }
 
-    /// Reads the text of the file called `file`. Other blocks (parameters and the like) are passed
-    /// over.
+    /// Parses the text of the file called `file`. Other blocks (parameters and the like) are skipped.
     ///
     /// # Errors
-    /// What cannot be read, with its line.
+    /// The invalid part, with its line.
     pub fn read(file: &str, text: &[u8]) -> Result<Self, LoadError> {
         Self::read_with(file, text, None)
     }
 
-    /// As [`read`](Self::read), with what knows the passphrases of encrypted keys.
+    /// As [`read`](Self::read), with passphrases for encrypted keys.
     ///
     /// # Errors
-    /// What cannot be read, with its line.
+    /// The invalid part, with its line.
     pub fn read_with(file: &str, text: &[u8], passphrases: Option<&Passphrases>) -> Result<Self, LoadError> {
         let fault = |line: usize, what: &str| {
             let cause = format!("unable to load certificate from file '{file}': {what} at line {line}.");
@@ -139,7 +137,7 @@ impl PemParts {
                     }
                     parts.crls.push(block.data.into());
                 }
-                // OpenSSL takes the first.
+                // OpenSSL uses the first one.
                 "PRIVATE KEY"
                 | "RSA PRIVATE KEY"
                 | "EC PRIVATE KEY"
@@ -179,7 +177,7 @@ fn key(file: &str, block: &PemBlock<'_>, passphrases: Option<&Passphrases>) -> R
     passphrases.open(file, open).map_err(failed)
 }
 
-/// A key that rustls takes, else one for OpenSSL.
+/// Returns a key for rustls if possible, otherwise one for OpenSSL.
 fn key_of(der: &[u8]) -> Result<PrivateKey, &'static str> {
     let key = PrivateKey::from_der(der);
     #[cfg(feature = "legacy-tls")]
@@ -192,10 +190,10 @@ fn key_of(der: &[u8]) -> Result<PrivateKey, &'static str> {
 }
 
 impl Certificate {
-    /// A certificate from the text of one PEM file with everything in it.
+    /// Creates a certificate from a PEM text with all its parts.
     ///
     /// # Errors
-    /// What cannot be read or does not belong together.
+    /// A part is invalid, or the parts do not belong together.
     pub fn from_pem(name: &str, text: &[u8]) -> Result<Self, LoadError> {
         let parts = PemParts::read(name, text)?;
         let key =
@@ -203,7 +201,7 @@ impl Certificate {
         Self::new(name, parts.certificates, key)
     }
 
-    /// Puts a chain and a key together. The certificate of the key need not stand first.
+    /// Combines a chain and a key. The key's certificate need not be the first.
     ///
     /// # Errors
     /// There is no certificate, or none for the key.
@@ -237,16 +235,15 @@ impl Certificate {
         })
     }
 
-    /// The certificate of its issuer, where that is known.
+    /// Returns the certificate of its issuer, if known.
     pub fn issuer_der(&self) -> Option<&[u8]> {
         self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))
     }
 
-    /// Takes an answer of its OCSP responder, to be stapled until that is too old. `now` in seconds
-    /// since 1970.
+    /// Sets its OCSP response, to be stapled until that expires. `now` in seconds since 1970.
     ///
     /// # Errors
-    /// Why it may not be stapled, in HAProxy's words.
+    /// The reason for not stapling it, with HAProxy's wording.
     pub fn staple(&mut self, response: &[u8], now: i64) -> Result<(), &'static str> {
         let response = ocsp::Response::parse(response)?;
         let issuer = self.issuer_der().ok_or("OCSP issuer not found")?;
@@ -255,7 +252,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// What its key signs with.
+    /// Returns the signature algorithm of its key.
     pub fn kind(&self) -> KeyKind {
         self.key.kind()
     }

@@ -1,7 +1,7 @@
-//! OpenSSL's names of all cipher suites that clients may offer, whether they can be negotiated here
-//! or not (`ssl_fc_cipherlist_str`). `names` has those that can.
+//! OpenSSL's names of all cipher suites that clients may offer, supported here or not (`ssl_fc_cipherlist_str`). `names` has the
+//! supported ones.
 
-/// number, OpenSSL's name; by number
+/// number, OpenSSL's name; sorted by number
 const NAMES: &[(u16, &str)] = &[
     (0x0001, "NULL-MD5"),
     (0x0002, "NULL-SHA"),
@@ -167,7 +167,7 @@ const NAMES: &[(u16, &str)] = &[
     (0xccae, "RSA-PSK-CHACHA20-POLY1305"),
 ];
 
-/// OpenSSL's name of a cipher suite.
+/// Returns OpenSSL's name of a cipher suite.
 pub fn name(number: u16) -> Option<&'static str> {
     let place = NAMES.binary_search_by_key(&number, |row| row.0).ok()?;
     Some(NAMES[place].1)
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suites_that_are_negotiated_have_the_same_names_here() {
+    fn supported_suites_have_the_same_names_here() {
         assert!(NAMES.is_sorted_by_key(|row| row.0));
         for number in [0x1301, 0x1303, 0xc02b, 0xc030, 0xcca9] {
             assert_eq!(name(number), crate::names::suite_name(number));

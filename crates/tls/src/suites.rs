@@ -1,12 +1,12 @@
-//! All cipher suites of TLS 1.2 and before that OpenSSL 3 has, but those with keys or passwords
-//! shared beforehand, in the order of preference that it gives them itself.
+//! All cipher suites of OpenSSL 3 up to TLS 1.2, except those with pre-shared keys or passwords, in OpenSSL's default order of
+//! preference.
 
 /// A cipher suite.
 #[derive(Debug)]
 pub(crate) struct Suite {
     pub(crate) number: u16,
     pub(crate) name: &'static str,
-    /// The first version that has it.
+    /// The first version that supports it.
     pub(crate) version: u16,
     pub(crate) kx: Kx,
     pub(crate) au: Au,
@@ -15,22 +15,22 @@ pub(crate) struct Suite {
     pub(crate) mac: Mac,
 }
 
-/// OpenSSL's name of a suite.
+/// Returns OpenSSL's name of a suite.
 pub(crate) fn name(number: u16) -> Option<&'static str> {
     TABLE.iter().find(|suite| suite.number == number).map(|suite| suite.name)
 }
 
-/// Whether a suite exchanges keys by Diffie and Hellman's method without elliptic curves.
+/// Whether a suite uses Diffie-Hellman key exchange without elliptic curves.
 pub fn is_dhe(number: u16) -> bool {
     TABLE.iter().any(|suite| suite.number == number && suite.kx == Kx::Dhe)
 }
 
-/// Bits of its symmetric key.
+/// Returns the size of its symmetric key in bits.
 pub(crate) fn bits(number: u16) -> Option<u16> {
     TABLE.iter().find(|suite| suite.number == number).map(|suite| suite.bits)
 }
 
-/// How keys are exchanged.
+/// The key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kx {
     Ecdhe,
@@ -38,7 +38,7 @@ pub(crate) enum Kx {
     Rsa,
 }
 
-/// What the server's certificate signs with.
+/// The signature algorithm of the server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Au {
     Ecdsa,
@@ -47,7 +47,7 @@ pub(crate) enum Au {
     Anonymous,
 }
 
-/// What encrypts.
+/// The encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enc {
     AesGcm,
@@ -60,7 +60,7 @@ pub(crate) enum Enc {
     Null,
 }
 
-/// What authenticates.
+/// The authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mac {
     Aead,

@@ -1,9 +1,7 @@
-//! Resumption on a listener's side: the keys of its tickets, and the cache of sessions for clients
-//! without them.
+//! Resumption on a listener's side: its ticket keys, and the session cache for clients without tickets.
 //!
-//! A ticket is `name | nonce | sealed (time, session)`. The key that seals it is derived from a key
-//! of the configuration and the nonce, so that keys which several processes share for long never
-//! seal twice with the same key and nonce.
+//! A ticket is `name | nonce | encrypted (time, session)`. The encryption key is derived from a configured key and the nonce, so
+//! that long-lived keys shared by several processes never use the same key and nonce twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,10 +16,10 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::load_error::LoadError;
 
-/// How many keys a file must have, and how many are kept (`TLS_TICKETS_NO`).
+/// Minimum number of keys in a file, and the number kept (`TLS_TICKETS_NO`).
 pub const KEYS: usize = 3;
 
-/// A key that was made here seals for so many seconds.
+/// How many seconds a generated key encrypts new tickets.
 const RENEWED_AFTER: u64 = 12 * 3600;
 
 const NAME: usize = 16;
@@ -33,7 +31,7 @@ fn now() -> u64 {
     WallTime::now().seconds.cast_unsigned()
 }
 
-/// A key: 48 or 80 bytes, of which 16 are its name.
+/// A key: 48 or 80 bytes, including a 16-byte name.
 #[derive(Clone)]
 struct TicketKey {
     bytes: Box<[u8]>,
@@ -61,14 +59,12 @@ impl TicketKey {
     }
 }
 
-/// The keys of tickets, shared by the listeners that name the same file, oldest first. The last but
-/// one seals, all open.
+/// Ticket keys, shared by the listeners with the same file, oldest first. The last but one encrypts, all decrypt.
 pub struct TicketKeys {
     keys: RwLock<Vec<TicketKey>>,
-    /// When the keys are replaced, where they were made here; 0 for keys from a file. Written by
-    /// whoever replaces them.
+    /// When generated keys are replaced; 0 for keys from a file. Written by the thread that replaces them.
     renew_at: AtomicU64,
-    /// How long a ticket is good for, in seconds (`tune.ssl.lifetime`).
+    /// Lifetime of a ticket, in seconds (`tune.ssl.lifetime`).
     lifetime: u32,
 }
 
@@ -79,20 +75,20 @@ impl fmt::Debug for TicketKeys {
 }
 
 impl TicketKeys {
-    /// Keys of our own, which are replaced as time passes.
+    /// Creates random keys, which are rotated periodically.
     ///
     /// # Errors
-    /// The system gave no random bytes.
+    /// The system provided no random bytes.
     pub fn random(lifetime: u32) -> Result<Self, String> {
         let keys = (0..KEYS).map(|_| TicketKey::random()).collect::<Result<Vec<_>, _>>()?;
         let renew_at = AtomicU64::new(now() + RENEWED_AFTER);
         Ok(Self { keys: RwLock::new(keys), renew_at, lifetime })
     }
 
-    /// The keys in the text of a file, one a line in base64 (`tls-ticket-keys`).
+    /// Parses the text of a key file, one base64 key per line (`tls-ticket-keys`).
     ///
     /// # Errors
-    /// A line that is no key, keys of different lengths, or too few.
+    /// A line is not a valid key, keys have different lengths, or there are too few.
     pub fn from_text(file: &str, text: &str, lifetime: u32) -> Result<Self, LoadError> {
         let mut keys: Vec<TicketKey> = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -119,8 +115,7 @@ impl TicketKeys {
         Ok(Self { keys: RwLock::new(keys), renew_at: AtomicU64::new(0), lifetime })
     }
 
-    /// Adds a key behind the others and forgets the oldest (`set ssl tls-key`); `false` where it
-    /// has not the length of those.
+    /// Adds a key after the others and drops the oldest (`set ssl tls-key`); `false` if its length differs from theirs.
     pub fn push(&self, bytes: &[u8]) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if keys.first().is_some_and(|first| first.bytes.len() != bytes.len()) {
@@ -132,25 +127,25 @@ impl TicketKeys {
         true
     }
 
-    /// All keys, oldest first (`show tls-keys`).
+    /// Returns all keys, oldest first (`show tls-keys`).
     pub fn all(&self) -> Vec<Box<[u8]>> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.iter().map(|key| key.bytes.clone()).collect()
     }
 
-    /// How long a ticket is good for, in seconds.
+    /// Returns the lifetime of a ticket, in seconds.
     pub fn lifetime(&self) -> u32 {
         self.lifetime
     }
 
-    /// Replaces the oldest key where it is time to.
+    /// Replaces the oldest key when it is due.
     fn renew(&self) {
         let due = self.renew_at.load(Relaxed);
         if due == 0 || now() < due {
             return;
         }
         let next = now() + RENEWED_AFTER;
-        // One thread does it.
+        // Only one thread does this.
         if self.renew_at.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
             && let Ok(key) = TicketKey::random()
         {
@@ -160,7 +155,7 @@ impl TicketKeys {
         }
     }
 
-    /// The ticket for a session.
+    /// Returns the ticket for a session.
     pub(crate) fn seal(&self, session: &[u8]) -> Option<Vec<u8>> {
         self.renew();
         let key = {
@@ -181,7 +176,7 @@ impl TicketKeys {
         Some(ticket)
     }
 
-    /// The session of a ticket that one of the keys made, and that is not too old.
+    /// Returns the session of a ticket, if one of the keys made it and it has not expired.
     pub(crate) fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (head, sealed) = ticket.split_at_checked(NAME + NONCE)?;
         let key = {
@@ -197,14 +192,13 @@ impl TicketKeys {
     }
 }
 
-/// How many bytes a block of the cache stands for.
+/// The nominal size of a cache block, in bytes.
 const BLOCK: usize = 200;
 
-/// How often sessions were looked up in caches, and how often in vain. Written with each lookup.
+/// Number of cache lookups, and of misses. Written with each lookup.
 static LOOKUPS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// How often sessions were looked up in the caches of this process (`SslCacheLookups`), and how
-/// often in vain (`SslCacheMisses`).
+/// Returns the number of lookups in the session caches of this process (`SslCacheLookups`), and of misses (`SslCacheMisses`).
 pub fn lookups() -> (u64, u64) {
     (LOOKUPS[0].load(Relaxed), LOOKUPS[1].load(Relaxed))
 }
@@ -217,7 +211,7 @@ fn looked_up<T>(found: Option<T>) -> Option<T> {
     found
 }
 
-/// Sessions of all listeners (`tune.ssl.cachesize`). The oldest go first where there is no room.
+/// Sessions of all listeners (`tune.ssl.cachesize`). The oldest are evicted when there is no room.
 #[derive(Debug)]
 pub struct SessionCache {
     blocks: usize,
@@ -228,8 +222,7 @@ pub struct SessionCache {
 #[derive(Debug, Default)]
 struct Cached {
     sessions: HashMap<Box<[u8]>, TicketStore>,
-    /// Keys in the order they came, with the number of their session; those that have left since
-    /// are passed over.
+    /// Keys in insertion order, with the number of their session; keys of removed sessions are skipped.
     order: VecDeque<(Box<[u8]>, u64)>,
     /// The number of the next session.
     next: u64,
@@ -245,23 +238,23 @@ struct TicketStore {
 }
 
 impl SessionCache {
-    /// Room for `blocks` blocks of about 200 bytes; sessions are good for `lifetime` seconds.
+    /// Creates a cache with `blocks` blocks of about 200 bytes; sessions are valid for `lifetime` seconds.
     pub fn new(blocks: usize, lifetime: u32) -> Self {
         Self { blocks, lifetime: lifetime.into(), inner: Mutex::default() }
     }
 
-    /// How many blocks there is room for.
+    /// Returns its size in blocks.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL keeps as many sessions"))]
     pub(crate) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).sessions.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -277,7 +270,7 @@ impl SessionCache {
             let Cached { sessions, order, .. } = &mut *cached;
             order.retain(|(key, number)| sessions.get(key).is_some_and(|kept| kept.number == *number));
         }
-        // A session more takes the place of two that are too old, however much room there is.
+        // Each new session evicts up to two expired ones, even if there is room.
         let mut expired = 2_usize;
         while cached.used + needed > self.blocks || (expired > 0 && self.has_expired(&cached)) {
             expired = expired.saturating_sub(1);
@@ -294,7 +287,7 @@ impl SessionCache {
         true
     }
 
-    /// Whether the oldest session is too old, or has left.
+    /// Whether the oldest session has expired, or was removed.
     fn has_expired(&self, cached: &Cached) -> bool {
         cached.order.front().is_some_and(|(key, number)| {
             let kept = cached.sessions.get(key).filter(|kept| kept.number == *number);
@@ -326,12 +319,12 @@ impl Cached {
     }
 }
 
-/// What a listener gives clients to resume their sessions with.
+/// The means for clients to resume sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Resumption {
-    /// Tickets under these keys; `None` with `no-tls-tickets`.
+    /// Tickets with these keys; `None` with `no-tls-tickets`.
     pub tickets: Option<Arc<TicketKeys>>,
-    /// A place of the listener's own in this cache.
+    /// The session cache, which keeps listeners separate.
     pub sessions: Option<Arc<SessionCache>>,
 }
 
@@ -340,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_opens_with_its_key_until_that_is_forgotten_or_it_is_too_old() {
+    fn tickets_open_until_they_expire_or_their_key_is_dropped() {
         let keys = TicketKeys::random(300).unwrap();
         let ticket = keys.seal(b"session").unwrap();
         assert_eq!(keys.open(&ticket).as_deref(), Some(&b"session"[..]));
@@ -359,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_keys_are_taken_or_refused_with_their_line() {
+    fn key_files_are_accepted_or_rejected_with_a_line() {
         let line = |byte: u8, length| STANDARD.encode(vec![byte; length]) + "\n";
         let text = [line(1, 48), line(2, 48), "\n".to_owned(), line(3, 48), line(4, 48)].concat();
         let keys = TicketKeys::from_text("keys", &text, 300).unwrap();
@@ -375,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn old_sessions_leave_a_cache_that_is_never_full() {
+    fn expired_sessions_leave_a_cache_with_room() {
         let cache = SessionCache::new(usize::MAX, 300);
         for n in 0..30u8 {
             assert!(cache.put(&[n], &[n]));
@@ -390,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_forgets_the_oldest() {
+    fn a_full_cache_evicts_the_oldest() {
         let cache = SessionCache::new(10, 300);
         for n in 0..30u8 {
             assert!(cache.put(&[n], &[n; 250]));

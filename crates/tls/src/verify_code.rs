@@ -1,9 +1,9 @@
-//! What verifying a certificate comes to, by OpenSSL's numbers, names and texts (`X509_V_…`):
-//! `ssl_c_err`, `ssl_c_verify`, `crt-ignore-err`, `ca-ignore-err`.
+//! Verification results, with OpenSSL's numbers, names and texts (`X509_V_…`): `ssl_c_err`, `ssl_c_verify`, `crt-ignore-err`,
+//! `ca-ignore-err`.
 
 use std::fmt;
 
-/// One outcome, by OpenSSL's number.
+/// A result, by OpenSSL's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct VerifyCode(pub u8);
 
@@ -94,7 +94,7 @@ codes! {
 }
 
 impl VerifyCode {
-    /// OpenSSL's text.
+    /// Returns OpenSSL's text.
     pub fn text(self) -> &'static str {
         NAMES
             .iter()
@@ -102,12 +102,12 @@ impl VerifyCode {
             .map_or("unknown certificate verification error", |row| row.2)
     }
 
-    /// Whether only the strength of a key or a digest is at fault.
+    /// Whether the error is only a weak key or digest.
     pub(crate) fn is_weakness(self) -> bool {
         [EE_KEY_TOO_SMALL, CA_KEY_TOO_SMALL, CA_MD_TOO_WEAK].contains(&self)
     }
 
-    /// The alert that OpenSSL tells the peer of it with, by its number in TLS.
+    /// Returns the TLS number of the alert that OpenSSL sends for it.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "rustls has alerts of its own"))]
     pub(crate) fn alert(self) -> u8 {
         match self {
@@ -130,7 +130,7 @@ impl VerifyCode {
         }
     }
 
-    /// The outcome of that number, or of that name: with or without `X509_V_ERR_` before it.
+    /// Parses a number, or a name with or without the prefix `X509_V_ERR_`.
     pub fn parse(word: &str) -> Option<Self> {
         if let Ok(number) = word.parse() {
             return Some(Self(number));
@@ -141,25 +141,25 @@ impl VerifyCode {
     }
 }
 
-/// A set of outcomes (`crt-ignore-err`, `ca-ignore-err`).
+/// A set of results (`crt-ignore-err`, `ca-ignore-err`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyCodes(u128);
 
 impl VerifyCodes {
-    /// Every one.
+    /// All results.
     pub const ALL: Self = Self(u128::MAX);
 
-    /// Adds one. Numbers from 128 on do not exist and change nothing.
+    /// Adds a result. Numbers from 128 on do not exist and are ignored.
     pub fn insert(&mut self, code: VerifyCode) {
         self.0 |= 1u128.checked_shl(code.0.into()).unwrap_or(0);
     }
 
-    /// Each as a bit.
+    /// Returns the set as a bit mask.
     pub(crate) fn bits(self) -> u128 {
         self.0
     }
 
-    /// Whether it is one of them.
+    /// Whether the set contains a result.
     pub fn contains(self, code: VerifyCode) -> bool {
         self.0 & 1u128.checked_shl(code.0.into()).unwrap_or(0) != 0
     }

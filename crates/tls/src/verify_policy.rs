@@ -1,7 +1,7 @@
-//! Whether a peer's certificate is good for a line, whichever engine asks.
+//! Decides whether a peer's certificate is acceptable for a line, independent of the engine.
 //!
-//! Engines ask in the midst of a handshake and take yes or no. What was found, and forgiven, is left
-//! for the connection whose turn it is ([`take_outcome`]), or was left by a session that is resumed.
+//! Engines ask during a handshake and get a yes or no. The errors, including ignored ones, are stored for the connection being
+//! processed ([`take_outcome`]), or come from a resumed session.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,19 +14,18 @@ use crate::verify::{Purpose, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::x509;
 
-/// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was
-/// verified.
+/// The errors found in the peer's chain; all 0 if there were none or nothing was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOutcome {
-    /// The last error of all, forgiven or not (`ssl_c_verify`).
+    /// The last error, ignored or not (`ssl_c_verify`).
     pub last: VerifyCode,
     /// The first error above the peer's own certificate (`ssl_c_ca_err`).
     pub ca: VerifyCode,
-    /// How far above it was (`ssl_c_ca_err_depth`).
+    /// Its depth.
     pub ca_depth: u8,
-    /// The first error of the peer's own certificate (`ssl_c_err`).
+    /// The first error in the peer's own certificate (`ssl_c_err`).
     pub own: VerifyCode,
-    /// What was not forgiven, as HAProxy calls it.
+    /// HAProxy's kind of the error that was not ignored.
     pub(crate) refused: Option<FailureKind>,
 }
 
@@ -37,12 +36,12 @@ thread_local! {
     static ROOT: RefCell<Option<Arc<[u8]>>> = const { RefCell::new(None) };
 }
 
-/// The end of the chain that was verified during the turn that has just ended.
+/// Takes the end of the chain verified during the last turn.
 pub(crate) fn take_root() -> Option<Arc<[u8]>> {
     ROOT.take()
 }
 
-/// What was found so far.
+/// Returns the errors found so far.
 pub(crate) fn outcome() -> VerifyOutcome {
     OUTCOME.get()
 }
@@ -51,15 +50,15 @@ pub(crate) fn set_outcome(outcome: VerifyOutcome) {
     OUTCOME.set(outcome);
 }
 
-/// What was found during the turn that has just ended.
+/// Takes the errors found during the last turn.
 pub(crate) fn take_outcome() -> VerifyOutcome {
     OUTCOME.take()
 }
 
-/// Who decides about the peers of a line.
+/// The verifier for a line's peers.
 #[derive(Debug)]
 pub(crate) struct Judge {
-    /// Whom to trust; `None` where anybody is.
+    /// The trust anchors; `None` to accept any peer.
     trusted: Option<Trusted>,
     of: Of,
     /// Whether keys and digests may be weak, as on OpenSSL's security levels 0 and 1.
@@ -69,7 +68,7 @@ pub(crate) struct Judge {
 #[derive(Debug)]
 enum Of {
     Clients(ClientVerify),
-    /// The name that the certificate must have if none was sent (`verifyhost`).
+    /// The name that the certificate must match if none was sent (`verifyhost`).
     Server(Option<Box<str>>),
 }
 
@@ -82,17 +81,16 @@ impl Judge {
         Self { trusted, of: Of::Server(host.map(Box::from)), takes_weak: false }
     }
 
-    /// The same, which lets weak keys and digests pass or not.
+    /// Returns the same verifier, accepting weak keys and digests or not.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "rustls has one level"))]
     pub(crate) fn taking_weak(self, takes_weak: bool) -> Self {
         Self { takes_weak, ..self }
     }
 
-    /// Verifies a chain, `own` first, and leaves the outcome. `sent` is the name that a server was
-    /// sent.
+    /// Verifies a chain, `own` first, and stores the outcome. `sent` is the server name that was sent.
     ///
     /// # Errors
-    /// The fault that was not forgiven.
+    /// The error that was not ignored.
     pub(crate) fn verify(&self, own: &[u8], rest: &[&[u8]], sent: Option<&str>) -> Result<(), VerifyCode> {
         let Some(trusted) = &self.trusted else { return Ok(()) };
         let purpose = if matches!(self.of, Of::Clients(_)) { Purpose::Client } else { Purpose::Server };

@@ -1,4 +1,4 @@
-//! What the rest of Weir asks about a certificate: names, dates, serial number.
+//! Certificate fields for the rest of Weir: names, dates, serial number.
 
 use std::net::IpAddr;
 
@@ -14,15 +14,15 @@ use x509_parser::revocation_list::CertificateRevocationList;
 use crate::der::{self, Der};
 use crate::dn::DistinguishedName;
 
-/// A certificate taken apart.
+/// A parsed certificate.
 #[derive(Debug)]
 pub struct CertificateFields<'a>(X509Certificate<'a>);
 
 impl<'a> CertificateFields<'a> {
-    /// Takes `der` apart.
+    /// Parses `der`.
     ///
     /// # Errors
-    /// It is no certificate, in a few words.
+    /// A short reason why it is invalid.
     pub fn parse(der: &'a [u8]) -> Result<Self, &'static str> {
         match X509Certificate::from_der(der) {
             Ok(([], certificate)) => Ok(Self(certificate)),
@@ -31,22 +31,22 @@ impl<'a> CertificateFields<'a> {
         }
     }
 
-    /// The version (`ssl_c_version`): 3 for all that have extensions.
+    /// Returns the version (`ssl_c_version`): 3 for all with extensions.
     pub fn version(&self) -> u32 {
         self.0.version().0 + 1
     }
 
-    /// Its subject, to be shown (`ssl_c_s_dn`).
+    /// Returns its subject for display (`ssl_c_s_dn`).
     pub fn subject_name(&'a self) -> DistinguishedName<'a> {
         DistinguishedName::new(self.0.subject())
     }
 
-    /// Its issuer, to be shown (`ssl_c_i_dn`).
+    /// Returns its issuer for display (`ssl_c_i_dn`).
     pub fn issuer_name(&'a self) -> DistinguishedName<'a> {
         DistinguishedName::new(self.0.issuer())
     }
 
-    /// Its serial number without leading zeros (`ssl_c_serial`).
+    /// Returns its serial number without leading zeros (`ssl_c_serial`).
     pub fn serial_number(&self) -> &[u8] {
         let raw = self.0.raw_serial();
         if let [0, rest @ ..] = raw
@@ -58,28 +58,27 @@ impl<'a> CertificateFields<'a> {
         }
     }
 
-    /// Begin of its validity (`ssl_c_notbefore`): `YYMMDDhhmmssZ`.
+    /// Returns the start of its validity (`ssl_c_notbefore`): `YYMMDDhhmmssZ`.
     pub fn not_before_text(&self) -> String {
         short_time(self.validity().0)
     }
 
-    /// End of its validity (`ssl_c_notafter`).
+    /// Returns the end of its validity (`ssl_c_notafter`).
     pub fn not_after_text(&self) -> String {
         short_time(self.validity().1)
     }
 
-    /// OpenSSL's name of what it is signed with (`ssl_c_sig_alg`), or its object identifier.
+    /// Returns OpenSSL's name of its signature algorithm (`ssl_c_sig_alg`), or the object identifier.
     pub fn signature_name(&self) -> String {
         algorithm(&self.0.signature_algorithm.algorithm.to_id_string())
     }
 
-    /// OpenSSL's name of the kind of its key (`ssl_c_key_alg`), or its object identifier.
+    /// Returns OpenSSL's name of its key algorithm (`ssl_c_key_alg`), or the object identifier.
     pub fn key_name(&self) -> String {
         algorithm(&self.0.public_key().algorithm.algorithm.to_id_string())
     }
 
-    /// The kind and size of its key as PROXY headers have it: `RSA2048`, `EC256`; `None` for other
-    /// kinds.
+    /// Returns the kind and size of its key as in PROXY headers: `RSA2048`, `EC256`; `None` for other kinds.
     pub fn key_kind(&self) -> Option<String> {
         let info = self.0.public_key();
         if let Ok(PublicKey::RSA(key)) = info.parsed() {
@@ -98,7 +97,7 @@ impl<'a> CertificateFields<'a> {
         Some(format!("EC{bits}"))
     }
 
-    /// The group of its key's curve, by its number in TLS.
+    /// Returns the group of its key's curve, by its number in TLS.
     pub(crate) fn group(&self) -> Option<u16> {
         let curve = self.0.public_key().algorithm.parameters.as_ref()?.as_oid().ok()?;
         Some(match &*curve.to_id_string() {
@@ -109,14 +108,14 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Its alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.
+    /// Returns its alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.
     pub fn alternative_names(&self) -> Option<String> {
         let all = self.0.subject_alternative_name().ok()??;
         let shown: Vec<_> = all.value.general_names.iter().map(general_name).collect();
         Some(shown.join(", "))
     }
 
-    /// The object identifiers of its policies (`ssl_c_policies`).
+    /// Returns the object identifiers of its policies (`ssl_c_policies`).
     pub fn policies(&self) -> Vec<String> {
         let found = self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::CertificatePolicies(policies) => Some(policies),
@@ -130,28 +129,27 @@ impl<'a> CertificateFields<'a> {
         self.0.subject().as_raw() == self.0.issuer().as_raw()
     }
 
-    /// The subject, as DER.
+    /// Returns the subject, as DER.
     pub fn subject(&self) -> &[u8] {
         self.0.subject().as_raw()
     }
 
-    /// The issuer, as DER.
+    /// Returns the issuer, as DER.
     pub fn issuer(&self) -> &[u8] {
         self.0.issuer().as_raw()
     }
 
-    /// The bits of its public key, without what says of which kind it is.
+    /// Returns the bits of its public key, without the algorithm.
     pub fn key_bits(&self) -> &[u8] {
         &self.0.public_key().subject_public_key.data
     }
 
-    /// Its public key with what says of which kind it is, as DER.
+    /// Returns its public key with the algorithm, as DER.
     pub fn key_info(&self) -> &[u8] {
         self.0.public_key().raw
     }
 
-    /// Whether it is for a host of that name, which one of its names may cover with a `*` in the
-    /// first label.
+    /// Whether it is valid for a host name, directly or by a name with `*` in the first label.
     pub fn is_for(&self, host: &str) -> bool {
         self.names().iter().any(|name| covers(name, host))
     }
@@ -177,18 +175,18 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Begin and end of its validity, in seconds since 1970.
+    /// Returns the start and end of its validity, in seconds since 1970.
     pub fn validity(&self) -> (i64, i64) {
         let validity = self.0.validity();
         (validity.not_before.timestamp(), validity.not_after.timestamp())
     }
 
-    /// The bytes of its serial number.
+    /// Returns the bytes of its serial number.
     pub fn serial(&self) -> &[u8] {
         self.0.raw_serial()
     }
 
-    /// By what the certificates that it signs name its key (RFC 5280, 4.2.1.2).
+    /// Returns the identifier by which issued certificates refer to its key (RFC 5280, 4.2.1.2).
     pub(crate) fn subject_key_identifier(&self) -> Option<&[u8]> {
         self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0),
@@ -196,7 +194,7 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Where the first OCSP responder about it is (RFC 5280, 4.2.2.1).
+    /// Returns the URI of its first OCSP responder (RFC 5280, 4.2.2.1).
     pub fn ocsp_uri(&self) -> Option<&str> {
         self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
             ParsedExtension::AuthorityInfoAccess(access) => {
@@ -213,7 +211,7 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Whether its key may sign answers of OCSP responders for its issuer (RFC 6960, 4.2.2.2).
+    /// Whether its key may sign OCSP responses for its issuer (RFC 6960, 4.2.2.2).
     pub(crate) fn signs_ocsp(&self) -> bool {
         self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
             ParsedExtension::ExtendedKeyUsage(usage) => usage.ocsp_signing,
@@ -221,7 +219,7 @@ impl<'a> CertificateFields<'a> {
         })
     }
 
-    /// Every host name it is for: the DNS names among its alternative names, then its common names.
+    /// Returns all its host names: the DNS names among its alternative names, then its common names.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for extension in self.0.extensions() {
@@ -240,8 +238,7 @@ impl<'a> CertificateFields<'a> {
     }
 }
 
-/// Whether a name of a certificate is `host`, or covers it: `*` stands for some of the first
-/// label's characters.
+/// Whether a name in a certificate matches `host`: `*` stands for some of the first label's characters.
 fn covers(name: &str, host: &str) -> bool {
     let parts =
         |name: &str| name.split_once('.').map(|(label, domain)| (label.to_owned(), domain.to_owned()));
@@ -257,7 +254,7 @@ fn covers(name: &str, host: &str) -> bool {
         && own_label.ends_with(&end)
 }
 
-/// The contents of a certificate's subject, without its tag and length.
+/// Returns the contents of a certificate's subject, without its tag and length.
 pub(crate) fn subject_of(der: &[u8]) -> Option<Vec<u8>> {
     let facts = CertificateFields::parse(der).ok()?;
     Some(Der(facts.subject()).take(der::SEQUENCE)?.0.to_vec())
@@ -268,7 +265,7 @@ pub(crate) fn is_revocation_list(der: &[u8]) -> bool {
     matches!(CertificateRevocationList::from_der(der), Ok(([], _)))
 }
 
-/// The algorithm and the bits of a public key, as contents of their DER.
+/// Returns the algorithm and the bits of a public key, as contents of their DER.
 pub(crate) fn key_parts(info: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut info = Der(info).take(der::SEQUENCE)?;
     let algorithm = info.take(der::SEQUENCE)?;
@@ -276,14 +273,14 @@ pub(crate) fn key_parts(info: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((algorithm.0, bits.0.strip_prefix(&[0])?))
 }
 
-/// The fingerprint of a certificate (`ssl_c_sha1`).
+/// Returns the fingerprint of a certificate (`ssl_c_sha1`).
 pub fn sha1(der: &[u8]) -> [u8; 20] {
     let mut bytes = [0; 20];
     bytes.copy_from_slice(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, der).as_ref());
     bytes
 }
 
-/// OpenSSL's name of an algorithm.
+/// Returns OpenSSL's name of an algorithm.
 pub(crate) fn algorithm(oid: &str) -> String {
     let name = match oid {
         "1.2.840.113549.1.1.1" => "rsaEncryption",
@@ -320,7 +317,7 @@ fn general_name(name: &GeneralName<'_>) -> String {
         }
         GeneralName::IPAddress(bytes) => match **bytes {
             [a, b, c, d] => format!("IP Address:{a}.{b}.{c}.{d}"),
-            // OpenSSL's own form: groups without leading zeros, never shortened.
+            // OpenSSL's own format: groups without leading zeros, never shortened.
             ref bytes if bytes.len() == 16 => {
                 let groups =
                     bytes.as_chunks().0.iter().map(|pair| format!("{:X}", u16::from_be_bytes(*pair)));
@@ -332,7 +329,7 @@ fn general_name(name: &GeneralName<'_>) -> String {
     }
 }
 
-/// Seconds since 1970 as certificates have them, with two digits of the year.
+/// Formats seconds since 1970 as in certificates, with a two-digit year.
 fn short_time(seconds: i64) -> String {
     let Date { year, month, day, hour, minute, second, .. } = Date::utc(seconds);
     format!("{:02}{month:02}{day:02}{hour:02}{minute:02}{second:02}Z", year.rem_euclid(100))

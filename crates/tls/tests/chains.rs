@@ -1,4 +1,4 @@
-//! Chains of certificates, good and bad in many ways, against what OpenSSL says of them.
+//! Certificate chains, valid and invalid in many ways, compared with OpenSSL's verdicts.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +17,7 @@ use rcgen::{
 use scratch::Scratch;
 use tls::{Trust, verify_chain};
 
-/// Numbers that come the same each time.
+/// A deterministic random number generator.
 struct Draw(u64);
 
 impl Draw {
@@ -31,11 +31,11 @@ impl Draw {
     }
 }
 
-/// A chain with all that OpenSSL is told of it.
+/// A chain with the corresponding input for OpenSSL.
 struct Case {
     /// PEM and DER, the peer's own first, the root last.
     certificates: Vec<(String, Vec<u8>)>,
-    /// Which of them are sent, and which are trusted.
+    /// Indexes of the certificates sent, and of the trusted ones.
     sent: Vec<usize>,
     trusted: Vec<usize>,
     crls: Vec<(String, Vec<u8>)>,
@@ -144,7 +144,7 @@ impl Case {
             let made = if depth == top {
                 all[depth].self_signed(&keys[depth])
             } else {
-                // Now and then by a key that is not the issuer's.
+                // Occasionally signed with a key other than the issuer's.
                 let key = if draw.once_in(25) { &stranger } else { &keys[above] };
                 all[depth].signed_by(&keys[depth], &Issuer::from_params(&all[above], key))
             };
@@ -172,7 +172,7 @@ impl Case {
         which.iter().map(|depth| &*self.certificates[*depth].0).collect()
     }
 
-    /// The first fault that OpenSSL names, and its depth.
+    /// Returns the first error that OpenSSL reports, and its depth.
     fn ask_openssl(&self, folder: &Folder) -> Option<(u8, usize)> {
         let mut command = Command::new("openssl");
         command.args(["verify", "-no-CApath", "-no-CAstore", "-auth_level", "2", "-purpose"]);
@@ -194,7 +194,7 @@ impl Case {
         first
     }
 
-    /// The first fault that we find.
+    /// Returns the first error that we report.
     fn ask_ourselves(&self) -> Option<(u8, usize)> {
         let der = |depth: &usize| Arc::from(&*self.certificates[*depth].1);
         let trust = Trust {
@@ -215,7 +215,7 @@ impl Case {
     }
 }
 
-/// A directory, and a certificate that no chain has.
+/// A directory, and a certificate outside of all chains.
 struct Folder(Scratch, String);
 
 impl Folder {
@@ -225,7 +225,7 @@ impl Folder {
     }
 
     fn write(&self, name: &str, text: &str) -> String {
-        // An empty file of authorities is an error to OpenSSL.
+        // OpenSSL rejects an empty CA file.
         let text = if text.is_empty() { &self.1 } else { text };
         fs::write(self.0.join(name), text).unwrap();
         self.0.join(name).to_str().unwrap().to_owned()
@@ -233,7 +233,7 @@ impl Folder {
 }
 
 #[test]
-fn chains_are_judged_as_openssl_judges_them() {
+fn verdicts_on_chains_match_openssl() {
     if Command::new("openssl").arg("version").output().is_err() {
         eprintln!("openssl is not installed");
         return;
@@ -256,7 +256,7 @@ fn chains_are_judged_as_openssl_judges_them() {
 }
 
 #[test]
-fn certificates_of_version_1_are_trusted_as_roots_and_serve_as_the_peers_own() {
+fn version_1_certificates_work_as_roots_and_as_the_peers_own() {
     let folder = Folder::new("version-1");
     let openssl = |arguments: &str| {
         let words = arguments.split(' ').map(|word| word.replace('%', folder.0.to_str().unwrap()));

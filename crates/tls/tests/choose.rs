@@ -1,4 +1,4 @@
-//! The choice that a listener makes for a bare ClientHello, without records and sessions.
+//! A listener's choice for a bare ClientHello, without records and sessions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,27 +14,27 @@ use tls::{
     TLS13,
 };
 
-/// An extension.
+/// Encodes an extension.
 fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes(), &length16(data)[..]].concat()
 }
 
-/// Bytes behind their length of two bytes.
+/// Encodes bytes with a two-byte length prefix.
 fn length16(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
 }
 
-/// Bytes behind their length of one byte.
+/// Encodes bytes with a one-byte length prefix.
 fn length8(bytes: &[u8]) -> Vec<u8> {
     [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }
 
-/// Numbers of two bytes each.
+/// Encodes two-byte numbers.
 fn numbers(numbers: &[u16]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
 
-/// What a client offers.
+/// A client's offer.
 #[derive(Clone)]
 struct Offer {
     name: &'static str,
@@ -55,7 +55,7 @@ const USUAL: Offer = Offer {
     alpn: &[],
 };
 
-/// The handshake message of such a client, as CRYPTO frames would carry it.
+/// Returns the ClientHello of such a client, as CRYPTO frames would carry it.
 fn message(offer: &Offer) -> Vec<u8> {
     let name = [&[0], &length16(offer.name.as_bytes())[..]].concat();
     let protocols: Vec<u8> = offer.alpn.iter().flat_map(|name| length8(name)).collect();
@@ -88,7 +88,7 @@ fn choose(acceptor: &Acceptor, offer: &Offer) -> Chosen {
     acceptor.choose(&Hello::parse(&message(offer)).unwrap())
 }
 
-/// The first name of the chosen certificate.
+/// Returns the first name of the chosen certificate.
 fn served(chosen: &Chosen) -> Option<String> {
     chosen.details.own.as_ref()?.names.first().map(ToString::to_string)
 }
@@ -115,7 +115,7 @@ fn a_bare_hello_chooses_certificate_version_and_name() {
 }
 
 #[test]
-fn refused_clients_have_a_reason_and_what_led_to_it() {
+fn refused_clients_have_a_reason_and_the_missing_capability() {
     let strict = listener(&["a.test"], EntryOptions::default(), true);
     let chosen = choose(&strict, &Offer { name: "b.test", ..USUAL });
     assert_eq!(chosen.config.as_ref().unwrap_err().reason, Reason::CallbackFailed);
@@ -134,7 +134,7 @@ fn refused_clients_have_a_reason_and_what_led_to_it() {
     assert_eq!(chosen.config.unwrap_err().reason, Reason::UnsupportedProtocol);
     assert_eq!(chosen.details.lacks, Some(Lacks::Version(TLS10)));
 
-    // Only a suite of RSA key exchange, which rustls does not have.
+    // Only an RSA key exchange suite, which rustls does not support.
     let chosen = choose(&usual, &Offer { versions: &[TLS12], suites: &[0x009c], ..USUAL });
     assert_eq!(chosen.config.unwrap_err().reason, Reason::NoSharedCipher);
     assert_eq!(chosen.details.lacks, Some(Lacks::Suite(0x009c)));

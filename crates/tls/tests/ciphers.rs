@@ -1,4 +1,4 @@
-//! Strings of ciphers against OpenSSL, where it is installed.
+//! Compares cipher strings with OpenSSL, if it is installed.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ const STRINGS: &[&str] = &[
 ];
 
 #[test]
-fn strings_come_to_what_openssl_makes_of_them() {
+fn cipher_strings_match_openssl() {
     for text in STRINGS {
         let argument = format!("{text}:@SECLEVEL=0");
         let Ok(output) = Command::new("openssl").args(["ciphers", "-V", &argument]).output() else {

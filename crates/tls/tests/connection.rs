@@ -1,4 +1,4 @@
-//! Two sessions talk to each other in memory.
+//! Data transfer between two sessions in memory.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn options(version: u16, suite: u16) -> EntryOptions {
 }
 
 #[test]
-fn bytes_pass_in_both_directions_however_the_wire_and_the_rooms_are_cut() {
+fn data_passes_both_ways_for_any_split_of_wire_and_buffers() {
     let authority = Authority::new();
     for (version, suite) in
         [(TLS13, 0x1301), (TLS13, 0x1302), (TLS13, 0x1303), (TLS12, 0xc02b), (TLS12, 0xc02c), (TLS12, 0xcca9)]

@@ -1,6 +1,6 @@
-//! What a connection costs: no allocation a record, and little memory while nothing happens.
+//! The cost of a connection: no allocation per record, and little memory while idle.
 //!
-//! One test in a program of its own: the counts are of the whole process.
+//! A single test in its own program, since the counts are per process.
 
 mod common;
 
@@ -13,11 +13,10 @@ use tls::{EntryOptions, Parameters, TLS12, TLS13};
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What a session may hold on our side of the library's border, beside what the library itself
-/// takes for its two keys.
+/// Memory limit of a session on our side, in addition to the memory of the library for its two keys.
 const HELD: usize = 2048;
 
-/// Resident bytes of the process.
+/// Returns the resident bytes of the process.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
@@ -36,7 +35,7 @@ fn an_established_connection_allocates_nothing_and_holds_little() {
         let mut turn = |from: &mut tls::Session, to: &mut tls::Session, length: usize| {
             let (_, sealed) = from.seal(&text[..length / 2], &text[length / 2..length], &mut wire).unwrap();
             let mut got = 0;
-            // Cut in two, so that something is kept.
+            // Cut in two, so that a part is kept.
             for piece in [0..sealed / 2, sealed / 2..sealed] {
                 let mut received = [0; 66_000];
                 let kept = to.take_kept(&mut received);
@@ -53,7 +52,7 @@ fn an_established_connection_allocates_nothing_and_holds_little() {
             }
             assert_eq!(got, length);
         };
-        // The thread's buffers come to be, and grow, in the first rounds.
+        // The thread's buffers are allocated and grow in the first rounds.
         let mut change = Region::new(GLOBAL).change();
         for _ in 0..4 {
             let region = Region::new(GLOBAL);

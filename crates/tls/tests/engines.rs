@@ -1,4 +1,4 @@
-//! Both engines through one table: what a connection is does not tell which of them made it.
+//! The same tests for both engines: their connections must behave alike.
 
 #![cfg(feature = "legacy-tls")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -16,7 +16,7 @@ use tls::{
 
 const TLS11: u16 = 0x0302;
 
-/// A line for one engine, with these versions.
+/// Returns the parameters of a line for one engine, with these versions.
 fn parameters(is_legacy: bool, min: u16, max: u16) -> Parameters {
     let old = || tls::ciphers::ciphers("DEFAULT").unwrap();
     let default = Parameters { min, max, ..Parameters::default() };
@@ -27,7 +27,7 @@ fn parameters(is_legacy: bool, min: u16, max: u16) -> Parameters {
     }
 }
 
-/// Verifying clients at a low level leaves rustls nothing that it could do as well.
+/// Forces OpenSSL: rustls does not support client verification at a low security level.
 fn only_openssl(options: &mut EntryOptions, authority: &Authority) {
     if let Some(legacy) = &mut options.parameters.legacy {
         legacy.security_level = Some(0);
@@ -41,7 +41,7 @@ struct Pair {
     server: Session,
 }
 
-/// Both sides as they are after the handshake; `true` for a side that OpenSSL makes.
+/// Returns both sides after the handshake; `true` means a side uses OpenSSL.
 fn meet(authority: &Authority, [client, server]: [Line; 2], alpn: [&[&str]; 2]) -> Pair {
     let list = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
@@ -71,10 +71,10 @@ fn meet(authority: &Authority, [client, server]: [Line; 2], alpn: [&[&str]; 2]) 
     Pair { client, server }
 }
 
-/// Whether OpenSSL makes a side, and its versions.
+/// Whether a side uses OpenSSL, and its versions.
 type Line = (bool, u16, u16);
 
-/// Which engine each side has, the versions that both allow, and the one that is spoken.
+/// The engine and versions of each side, and the version that is negotiated.
 #[rustfmt::skip]
 const MEETINGS: &[([Line; 2], u16)] = &[
     ([(false, TLS12, TLS13), (false, TLS12, TLS13)], TLS13),
@@ -89,7 +89,7 @@ const MEETINGS: &[([Line; 2], u16)] = &[
 ];
 
 #[test]
-fn a_connection_tells_the_same_on_either_engine() {
+fn both_engines_report_the_same_details() {
     let authority = Authority::new();
     for (engines, version) in MEETINGS {
         let Pair { client, server } = meet(&authority, *engines, [&["x", "http/1.1"], &["h3", "http/1.1"]]);
@@ -115,7 +115,7 @@ fn a_connection_tells_the_same_on_either_engine() {
 }
 
 #[test]
-fn bytes_come_through_however_they_are_cut() {
+fn data_passes_for_any_split() {
     let authority = Authority::new();
     let text: Vec<u8> = (0..70_000u32).map(|n| (n % 253) as u8).collect();
     for (engines, _) in MEETINGS {
@@ -124,7 +124,7 @@ fn bytes_come_through_however_they_are_cut() {
             assert!(carry(&mut client, &mut server, &text, cut, room) == text, "{engines:x?} {cut} {room}");
             assert!(carry(&mut server, &mut client, &text, cut, room) == text, "{engines:x?} {cut} {room}");
         }
-        // An empty room only asks.
+        // An empty room only asks whether there is data.
         let mut wire = [0; 1000];
         let (_, sealed) = client.seal(b"ab", b"c", &mut wire).unwrap();
         assert_eq!(server.open(&mut wire[..sealed], &mut []).unwrap().filled, 0);
@@ -144,7 +144,7 @@ fn unsent(from: &mut Session) -> Vec<u8> {
 }
 
 #[test]
-fn each_end_is_told_from_a_broken_connection() {
+fn a_clean_end_differs_from_a_broken_connection() {
     let authority = Authority::new();
     for (engines, _) in MEETINGS {
         let Pair { mut client, mut server } = meet(&authority, *engines, [&[], &[]]);
@@ -156,14 +156,14 @@ fn each_end_is_told_from_a_broken_connection() {
         let mut wire = unsent(&mut client);
         assert!(server.open(&mut wire, &mut room).unwrap().is_end, "{engines:x?}");
         assert_eq!(server.ended(), PeerEnd::Cleanly);
-        // The other direction goes on.
+        // The other direction still works.
         let mut out = [0; 1000];
         let (_, sealed) = server.seal(b"bye", b"", &mut out).unwrap();
         assert_eq!(client.open(&mut out[..sealed], &mut room).unwrap().filled, 3, "{engines:x?}");
         assert_eq!(&room[..3], b"bye");
         assert!(!client.transport_ended());
         assert_eq!(client.ended(), PeerEnd::Cut);
-        // A record that was changed on its way.
+        // A record modified in transit.
         let Pair { mut client, mut server } = meet(&authority, *engines, [&[], &[]]);
         let mut out = [0; 1000];
         let (_, sealed) = client.seal(b"hello", b"", &mut out).unwrap();
@@ -179,9 +179,9 @@ fn each_end_is_told_from_a_broken_connection() {
     }
 }
 
-/// What is not a handshake fails and never panics, however much of it comes.
+/// Invalid handshake data fails without a panic, whatever its length.
 #[test]
-fn noise_fails_on_openssl_as_it_does_on_rustls() {
+fn noise_fails_on_openssl_as_on_rustls() {
     let authority = Authority::new();
     let Pair { .. } = meet(&authority, MEETINGS[8].0, [&[], &[]]);
     let options = EntryOptions { parameters: parameters(true, TLS10, TLS12), ..EntryOptions::default() };
@@ -223,14 +223,14 @@ fn a_client_that_wants_to_renegotiate_is_refused() {
     let authority = Authority::new();
     let Pair { mut server, .. } = meet(&authority, MEETINGS[6].0, [&[], &[]]);
     let mut room = [0; 64];
-    // Whatever is in it, a record of this kind is a ClientHello's.
+    // Whatever its content, a record of this type must be a ClientHello.
     let mut record = [&[22, 3, 3, 0, 64][..], &[7; 64]].concat();
     let error = server.open(&mut record, &mut room).unwrap_err();
     assert_eq!((error.kind, error.reason), (FailureKind::Renegotiation, Reason::NoRenegotiation));
 }
 
 #[test]
-fn sessions_are_resumed_where_the_line_lets_them() {
+fn sessions_are_resumed_if_the_line_allows_it() {
     let authority = Authority::new();
     let lines = [
         ("nothing", Resumption::default(), false),
@@ -240,8 +240,8 @@ fn sessions_are_resumed_where_the_line_lets_them() {
             true,
         ),
     ];
-    // A client on OpenSSL resumes nothing: one on rustls shows what the listener does with tickets.
-    // Sessions that OpenSSL keeps are shown from outside (tests/tests/tls/legacy.rs).
+    // An OpenSSL client resumes nothing; a rustls client shows the listener's handling of tickets. Sessions kept by OpenSSL are
+    // tested elsewhere (tests/tests/tls/legacy.rs).
     for (what, resumption, expected) in lines {
         let own = certificate(&authority.issue(&["a.test"], |_| {}));
         let mut options =

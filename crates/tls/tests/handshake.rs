@@ -1,4 +1,4 @@
-//! Handshakes that end well, those that do not, and what both sides make of them.
+//! Successful and failing handshakes, and what both sides report.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +16,7 @@ use tls::{
     VerifyMode,
 };
 
-/// What a client that connects as `connecting` says comes to, and the server's side.
+/// Connects a client with the settings `connecting`; returns both sides.
 fn meet(acceptor: &Arc<Acceptor>, connecting: &Connecting, name: Option<&str>) -> (Session, Session) {
     let connector = Connector::new(connecting).unwrap();
     let mut client = Session::connect(&connector, name).unwrap();
@@ -34,7 +34,7 @@ fn served(details: &Details) -> &str {
 }
 
 #[test]
-fn servers_are_verified_and_openssls_numbers_say_what_is_wrong() {
+fn servers_are_verified_with_openssls_error_numbers() {
     let authority = Authority::new();
     let stranger = Authority::named("a stranger");
     let old = |params: &mut rcgen::CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
@@ -70,7 +70,7 @@ fn servers_are_verified_and_openssls_numbers_say_what_is_wrong() {
 }
 
 #[test]
-fn clients_are_verified_as_the_line_says() {
+fn clients_are_verified_by_the_lines_settings() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     let of = |authority: &Authority, change: fn(&mut rcgen::CertificateParams)| {
         Some(certificate(&authority.issue(&["client.test"], change)))
@@ -164,7 +164,7 @@ fn the_name_and_the_clients_signatures_choose_the_certificate() {
 }
 
 #[test]
-fn protocols_are_agreed_on_in_our_order_and_none_in_common_is_no_error() {
+fn our_protocol_order_wins_and_having_none_in_common_is_fine() {
     let authority = Authority::new();
     let list = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<Box<[u8]>>>();
     let acceptor =
@@ -204,7 +204,7 @@ fn sessions_are_resumed_by_ticket_and_from_the_cache() {
                 let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
                 assert_eq!(client.details().is_resumed, resumed, "{version:x} {tickets}");
                 assert_eq!(server.details().is_resumed, resumed);
-                // The tickets of TLS 1.3 come with the first data.
+                // TLS 1.3 tickets arrive with the first data.
                 assert_eq!(common::carry(&mut server, &mut client, b"x", 9000, 100), b"x");
             }
         }
@@ -212,7 +212,7 @@ fn sessions_are_resumed_by_ticket_and_from_the_cache() {
 }
 
 #[test]
-fn a_session_keeps_what_its_client_showed_and_is_good_under_the_same_rules_alone() {
+fn sessions_keep_client_certificates_and_require_the_same_rules() {
     let (authority, stranger) = (Authority::new(), Authority::named("another"));
     for version in [TLS12, TLS13] {
         for tickets in [true, false] {
@@ -246,7 +246,7 @@ fn a_session_keeps_what_its_client_showed_and_is_good_under_the_same_rules_alone
             })
             .unwrap();
             let mut groups = Vec::new();
-            // A session that came from a session keeps it too.
+            // A session resumed from a resumed one keeps it too.
             for resumed in [false, true, true] {
                 let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
                 let details = server.details();
@@ -275,7 +275,7 @@ fn a_session_keeps_what_its_client_showed_and_is_good_under_the_same_rules_alone
 }
 
 #[test]
-fn a_certificate_is_replaced_while_connections_go_on() {
+fn a_certificate_is_replaced_while_connections_continue() {
     let authority = Authority::new();
     let options = Arc::default();
     let (old, other) = (authority.issue(&["a.test"], |_| {}), authority.issue(&["b.test"], |_| {}));
@@ -300,7 +300,7 @@ fn a_certificate_is_replaced_while_connections_go_on() {
 }
 
 #[test]
-fn what_is_no_hello_is_refused_in_openssls_words() {
+fn invalid_hellos_are_refused_with_openssls_texts() {
     let acceptor = acceptor(&Authority::new(), EntryOptions::default());
     for (bytes, text) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "error:0A00009C:SSL routines::http request"),
@@ -314,7 +314,7 @@ fn what_is_no_hello_is_refused_in_openssls_words() {
     ] {
         let mut server = Session::accept(&acceptor);
         assert_eq!(server.handshake(bytes).unwrap_err().text(), text);
-        // Byte by byte it comes to the same.
+        // The outcome is the same byte by byte.
         let mut server = Session::accept(&acceptor);
         let outcome = bytes.iter().find_map(|byte| server.handshake(&[*byte]).err());
         assert!(outcome.is_some(), "{text}");
@@ -328,7 +328,7 @@ fn what_is_no_hello_is_refused_in_openssls_words() {
 }
 
 #[test]
-fn trust_in_nobody_trusts_nobody() {
+fn without_trust_anchors_every_peer_is_rejected() {
     let authority = Authority::new();
     let acceptor = acceptor(&authority, EntryOptions::default());
     let connecting = Connecting { trust: Some(Arc::new(Trust::default())), ..Connecting::default() };
@@ -339,7 +339,7 @@ fn trust_in_nobody_trusts_nobody() {
 const KEEP: Keep = Keep { lists: 1000, session: true, finished: true, secrets: true };
 
 #[test]
-fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
+fn handshake_data_is_kept_on_request() {
     let authority = Authority::new();
     for version in [TLS12, TLS13] {
         let groups = vec![0x17];
@@ -348,7 +348,7 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
         let entries = vec![entry(certificate(&authority.issue(&["a.test"], |_| {})), &options)];
         let kept = Listening { keep: KEEP, ..listening(entries) };
         let kept = Arc::new(Acceptor::new(kept).unwrap());
-        // A group that the client guesses wrong makes the server ask once more.
+        // A wrong group guess by the client leads to a HelloRetryRequest.
         for groups in [vec![0x1d, 0x17], vec![0x17]] {
             let parameters = Parameters { groups, ..Parameters::default() };
             let connecting = Connecting { parameters, keep: KEEP, ..trusting(&authority) };
@@ -375,7 +375,7 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
 }
 
 #[test]
-fn every_group_of_ours_exchanges_keys() {
+fn every_supported_group_works() {
     let authority = Authority::new();
     let names = ["X25519MLKEM768", "SecP256r1MLKEM768", "X25519", "prime256v1", "secp384r1", "secp521r1"];
     let acceptor = acceptor(&authority, {
@@ -388,7 +388,7 @@ fn every_group_of_ours_exchanges_keys() {
             let parameters = Parameters { min: version, max: version, groups, ..Parameters::default() };
             let (client, server) =
                 meet(&acceptor, &Connecting { parameters, ..trusting(&authority) }, Some("a.test"));
-            // The hybrid ones came with TLS 1.3.
+            // The hybrid groups require TLS 1.3.
             let agrees = version == TLS13 || !name.contains("MLKEM");
             assert_eq!((client.is_established(), server.is_established()), (agrees, agrees), "{name}");
             let expected = agrees.then_some(name);

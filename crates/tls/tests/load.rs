@@ -1,4 +1,4 @@
-//! Certificates and authorities from files, good and bad.
+//! Loading certificates and CA files, valid and invalid.
 
 mod common;
 
@@ -12,7 +12,7 @@ use scratch::Scratch;
 use tls::load::{CertificateFiles, ExtraFiles, Loader, authorities};
 use tls::{Certificate, KeyKind, LoadError};
 
-/// A directory of the test's own, gone with it.
+/// A directory for one test, deleted afterwards.
 struct Folder(Scratch);
 
 impl Folder {
@@ -34,13 +34,13 @@ fn load(path: &str, extra: ExtraFiles) -> Result<Vec<Arc<Certificate>>, LoadErro
     Loader { extra, ..Loader::default() }.certificates(path)
 }
 
-/// The certificate and the key of a PEM text.
+/// Splits a PEM text into certificate and key.
 fn halves(pem: &str) -> (&str, &str) {
     pem.split_at(pem.find("-----BEGIN PRIVATE").expect("a key"))
 }
 
 #[test]
-fn a_file_may_hold_its_blocks_in_any_order_and_the_key_may_stand_beside_it() {
+fn pem_blocks_may_be_in_any_order_and_the_key_in_a_file_of_its_own() {
     let (authority, folder) = (Authority::new(), Folder::new("order"));
     let pem = authority.issue(&["a.test", "*.B.test"], |_| {});
     let (own, key) = halves(&pem);
@@ -61,7 +61,7 @@ fn a_file_may_hold_its_blocks_in_any_order_and_the_key_may_stand_beside_it() {
     fs::rename(folder.path("apart.crt.key"), folder.path("apart.key")).expect("renamed");
     let replaces_ending = ExtraFiles { replaces_ending: true, ..ExtraFiles::ALL };
     load(&path, replaces_ending).expect("the key beside it");
-    // A key that is named counts over the one in the file.
+    // A configured key overrides the one in the file.
     let other = authority.issue(&["a.test"], |_| {});
     let file = folder.write("other.key", halves(&other).1);
     let files =
@@ -71,7 +71,7 @@ fn a_file_may_hold_its_blocks_in_any_order_and_the_key_may_stand_beside_it() {
 }
 
 #[test]
-fn bundles_and_directories_give_all_their_certificates() {
+fn bundles_and_directories_load_all_their_certificates() {
     let (authority, folder) = (Authority::new(), Folder::new("bundle"));
     let rsa = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key");
     let ecdsa = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
@@ -89,7 +89,7 @@ fn bundles_and_directories_give_all_their_certificates() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_with_its_file_and_cause() {
+fn load_errors_have_the_file_and_the_cause() {
     let (authority, folder) = (Authority::new(), Folder::new("faults"));
     let (pem, other) = (authority.issue(&["a.test"], |_| {}), authority.issue(&["b.test"], |_| {}));
     let ((own, key), (_, other_key)) = (halves(&pem), halves(&other));
@@ -139,7 +139,7 @@ fn what_cannot_be_used_is_named_with_its_file_and_cause() {
 }
 
 #[test]
-fn an_answer_about_the_certificate_is_stapled_and_others_are_passed_over() {
+fn only_ocsp_responses_for_the_certificate_are_stapled() {
     let (authority, folder) = (Authority::new(), Folder::new("ocsp"));
     let pem = authority.issue(&["a.test"], |params| params.serial_number = Some(0x1234u64.into()));
     let path = folder.write("site.pem", &format!("{pem}{}", authority.0.pem()));
@@ -203,7 +203,7 @@ fn encrypted_keys_open_with_their_passphrase() {
         ("aes256", &framed[..], &["-v2", "aes-256-cbc"][..]),
         ("aes192", &framed, &["-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"]),
         ("aes128", &framed, &["-v2", "aes-128-cbc", "-v2prf", "hmacWithSHA512", "-iter", "1000"]),
-        // Ways of which only OpenSSL knows.
+        // Encryption schemes that only OpenSSL supports.
         ("pbes1", &framed, &["-v1", "PBE-SHA1-3DES"]),
         ("scrypt", &framed, &["-scrypt"]),
         ("proc-type", &["ec"], &["-aes256"]),

@@ -1,4 +1,4 @@
-//! What is shown of certificates.
+//! Certificate fields as shown by fetches.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,5 +1,4 @@
-//! What a peer may put on the wire: hellos of all shapes, records that are cut, forged, too long or
-//! out of place.
+//! Unusual input from a peer: hellos of all shapes, records that are split, forged, too long or unexpected.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,7 +10,7 @@ use tls::deframer::Deframer;
 use tls::hello::{self, Hello};
 use tls::{EntryOptions, FailureKind, Parameters, Reason, Session, TLS12, TLS13};
 
-/// The ClientHello that rustls sends, in one record.
+/// Returns the ClientHello that rustls sends, in one record.
 fn client_hello(name: &str) -> Vec<u8> {
     let connector = connector(&Authority::new());
     let mut client = Session::connect(&connector, Some(name)).unwrap();
@@ -19,7 +18,7 @@ fn client_hello(name: &str) -> Vec<u8> {
     client.unsent().to_vec()
 }
 
-/// The same message in records of `length` bytes.
+/// Returns the same message in records of `length` bytes.
 fn in_records(hello: &[u8], length: usize) -> Vec<u8> {
     let record = |piece: &[u8]| {
         let mut record = vec![22, 3, 1];
@@ -31,7 +30,7 @@ fn in_records(hello: &[u8], length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_hello_is_taken_apart_however_it_was_cut_into_records() {
+fn a_hello_is_parsed_for_any_split_into_records() {
     let whole = client_hello("some.name.test");
     for length in [1, 2, 3, 4, 5, 100, 16384] {
         let bytes = in_records(&whole, length);
@@ -66,7 +65,7 @@ fn a_server_answers_a_hello_in_pieces() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_parser_of_hellos_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn the_hello_parser_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let message = [&[1, 0, 0, u8::try_from(bytes.len()).unwrap_or(255)], &bytes[..]].concat();
         let _ = Hello::parse(&message[..message.len().min(4 + 255)]);
         if let Ok(Some(message)) = Deframer::default().push(&bytes) {
@@ -113,14 +112,14 @@ fn version(version: u16) -> EntryOptions {
     EntryOptions { parameters, ..EntryOptions::default() }
 }
 
-/// What `to` makes of some bytes in place of a record.
+/// Passes bytes to `to` in place of a record.
 fn give(to: &mut Session, bytes: &[u8]) -> Result<usize, tls::Error> {
     let mut received = bytes.to_vec();
     to.open(&mut received, &mut [0; 20_000]).map(|opened| opened.filled)
 }
 
 #[test]
-fn what_is_no_record_of_the_connection_ends_it_with_an_alert() {
+fn foreign_records_end_the_connection_with_an_alert() {
     let authority = Authority::new();
     for v in [TLS12, TLS13] {
         let acceptor = acceptor(&authority, version(v));
@@ -134,7 +133,7 @@ fn what_is_no_record_of_the_connection_ends_it_with_an_alert() {
         for place in 0..30 {
             let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
             let mut record = sealed(&mut client, b"some text");
-            // A length that grows leaves the record incomplete.
+            // A larger length makes the record incomplete.
             if place == 3 || place == 4 || place >= record.len() {
                 continue;
             }
@@ -146,16 +145,16 @@ fn what_is_no_record_of_the_connection_ends_it_with_an_alert() {
             let alert = server.unsent().to_vec();
             let told = give(&mut client, &alert).expect_err("an alert");
             assert!(matches!(told.reason, Reason::Alert(10 | 20 | 22 | 50 | 70)), "{told}");
-            // Nothing follows.
+            // Nothing more is sent.
             assert_eq!(server.seal(b"x", b"", &mut [0; 100]), Err(error));
             assert_eq!(give(&mut server, &[]), Err(Error::internal()));
         }
-        // A record twice, and one left out.
+        // A repeated record, and a missing one.
         let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
         let record = sealed(&mut client, b"once");
         assert_eq!(give(&mut server, &record), Ok(4));
         assert_eq!(give(&mut server, &record).unwrap_err().reason, Reason::DecryptionFailed);
-        // Plain text, and a record that is longer than any.
+        // Plain text, and an oversized record.
         for (bytes, reason) in [
             (&b"GET / HTTP/1.1\r\n"[..], Reason::WrongVersionNumber),
             (b"\x17\x03\x03\x7f\xff", Reason::PacketLengthTooLong),
@@ -179,7 +178,7 @@ impl Error {
 }
 
 #[test]
-fn what_comes_before_a_fault_is_still_read() {
+fn data_before_an_error_is_still_read() {
     let authority = Authority::new();
     let (mut client, mut server) =
         pair(&acceptor(&authority, EntryOptions::default()), &connector(&authority), "a.test");
@@ -192,7 +191,7 @@ fn what_comes_before_a_fault_is_still_read() {
 }
 
 #[test]
-fn long_connections_change_their_keys() {
+fn long_connections_update_their_keys() {
     let authority = Authority::new();
     let (mut client, mut server) =
         pair(&acceptor(&authority, version(TLS13)), &connector(&authority), "a.test");

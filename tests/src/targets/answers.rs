@@ -1,5 +1,4 @@
-//! Targets of what others answer to the process itself: name servers, mail servers, authorities, checked
-//! servers and their agents.
+//! Fuzz targets for responses to the process itself: from name servers, mail servers, CAs, checked servers and their agents.
 
 use acme::fuzzing::AuthorityAnswer;
 use health::fuzzing::{READERS, TrialAnswer, agent_line as read_line, http_answer};
@@ -7,18 +6,18 @@ use http::{BodyLength, Head, Method, Name, ParseOptions, ParseStatus};
 use mail::{Dialog, Letter, Refusal};
 use resolvers::fuzzing::read_answer;
 
-/// An answer of a name server gives records of the type that was asked for, or nothing. Asked is for a name
-/// or for the one that stands before a line's end.
+/// Checks that a DNS answer yields records of the queried type or nothing. The queried name is the first line of the input, or a
+/// default.
 pub fn dns_answer(bytes: &[u8]) {
     let (name, bytes) = match memchr::memchr(b'\n', bytes) {
         Some(at) if at < 64 => (String::from_utf8_lossy(&bytes[..at]).into_owned(), &bytes[at + 1..]),
         _ => ("a.b".to_owned(), bytes),
     };
     let found = read_answer(bytes, &name);
-    // One type was asked for, whatever there is.
+    // Only one type was queried.
     assert!(found.iter().flatten().count() <= 1, "{found:?}");
     for records in found.iter().flatten() {
-        // A record takes eleven bytes at least.
+        // A record has at least eleven bytes.
         assert!(!records.is_empty() && records.len() <= bytes.len() / 11, "{found:?}");
     }
     let [v4, v6, services] = &found;
@@ -28,13 +27,13 @@ pub fn dns_answer(bytes: &[u8]) {
     assert!(services.iter().flatten().all(|text| !text.starts_with(':')));
 }
 
-/// A conversation with a mail server comes to the same however its replies are cut, and nothing is said that
-/// was not written here. The first byte is the length of the pieces.
+/// Checks that a dialogue with a mail server has the same result however its replies are split, and sends only our own commands.
+/// The first byte is the piece length.
 pub fn mail_replies(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let letter = Letter::new("from@a.test", "to@b.test", "host", "Server b/s is DOWN.");
     let whole = talk(&letter, bytes, bytes.len().max(1));
-    // The longest reply counts from where the rest is kept.
+    // The maximum reply length depends on buffering.
     if bytes.len() < 8000 {
         assert_eq!(whole, talk(&letter, bytes, usize::from(*cut).max(1)));
     }
@@ -43,7 +42,7 @@ pub fn mail_replies(bytes: &[u8]) {
     assert!(!matches!(outcome, Err(Refusal::Closed)));
 }
 
-/// What is said, whether the letter was taken, and how it ended.
+/// Returns the sent text, whether the letter was delivered, and how the dialogue ended.
 fn talk(letter: &Letter, bytes: &[u8], cut: usize) -> (String, bool, Result<(), Refusal>) {
     let mut dialog = Dialog::new(letter);
     let mut said = String::new();
@@ -58,9 +57,8 @@ fn talk(letter: &Letter, bytes: &[u8], cut: usize) -> (String, bool, Result<(), 
     (said, dialog.is_delivered(), outcome)
 }
 
-/// An order of a certificate ends, whatever an authority answers, after few requests to places that can be
-/// asked; what gets into paths has no character that means something there. The input are responses of
-/// HTTP/1, one behind the other.
+/// Checks that a certificate order ends, whatever the CA answers, after few requests to valid URLs; and that values used in paths
+/// have no special characters. The input is a sequence of HTTP/1 responses.
 pub fn acme_answers(mut bytes: &[u8]) {
     let mut answers = Vec::new();
     while let Some((answer, rest)) = received(bytes) {
@@ -68,7 +66,7 @@ pub fn acme_answers(mut bytes: &[u8]) {
         bytes = rest;
     }
     let Ok(ordered) = acme::fuzzing::order(&answers) else { return };
-    // Five tries without an answer are the most that follow.
+    // At most five attempts without an answer can follow.
     assert!(ordered.asked.len() <= answers.len() + 6, "{ordered:?}");
     for url in &ordered.asked {
         assert!(httpclient::Url::parse(url).is_ok() || url.starts_with("http"), "{url}");
@@ -85,7 +83,7 @@ pub fn acme_answers(mut bytes: &[u8]) {
     }
 }
 
-/// The response at the start of `bytes`, and what follows it.
+/// Returns the response at the start of `bytes`, and the rest.
 fn received(bytes: &[u8]) -> Option<(AuthorityAnswer, &[u8])> {
     let mut head = Head::new();
     let Ok(ParseStatus::Complete { len }) = http::parse_response(bytes, &mut head, &ParseOptions::default())
@@ -111,7 +109,7 @@ fn received(bytes: &[u8]) -> Option<(AuthorityAnswer, &[u8])> {
     Some((answer, rest))
 }
 
-/// What an agent says has words that are understood, each as it was written, or one that is not.
+/// Checks that an agent's line consists of known words, each as written, or is refused.
 pub fn agent_line(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
     let (words, unknown) = read_line(&line);
@@ -122,12 +120,12 @@ pub fn agent_line(bytes: &[u8]) {
     }
 }
 
-/// What a reader of another protocol than HTTP has decided does not change with what follows.
+/// Checks that the verdict of a non-HTTP protocol check does not change with further bytes.
 pub fn check_protocols(bytes: &[u8]) {
     for (number, read) in READERS.iter().enumerate() {
         let first = (0..=bytes.len()).find_map(|end| Some((end, read(&bytes[..end])?)));
         match first {
-            // An error of MySQL is told as far as its packet, which is whole by then.
+            // A MySQL error is evaluated up to the end of its packet, which is complete by then.
             Some((end, verdict)) => {
                 assert_eq!(read(bytes), Some(verdict), "reader {number} has decided after {end}");
             }
@@ -136,8 +134,8 @@ pub fn check_protocols(bytes: &[u8]) {
     }
 }
 
-/// An answer to a check comes to the same however it is cut, and no more of it is kept than was asked for.
-/// The first byte is the length of the pieces, the second chooses the method and whether the connection ends.
+/// Checks that a check's response has the same result however it is split, and that no more is kept than requested. The first byte
+/// is the piece length, the second selects the method and whether the connection ends.
 pub fn check_answer(bytes: &[u8]) {
     const LIMIT: usize = 512;
     let [cut, choice, bytes @ ..] = bytes else { return };
@@ -148,7 +146,7 @@ pub fn check_answer(bytes: &[u8]) {
     assert!(whole.body.len() <= LIMIT && cut.body.len() <= LIMIT);
     assert!(whole.status.is_none_or(|status| status == 101 || status >= 200), "{whole:?}");
     if bytes.len() < LIMIT {
-        // What follows what is broken may have been taken as a body before.
+        // Bytes after an error may have been taken as a body before it was detected.
         let settled =
             |seen: TrialAnswer| if seen.is_broken { TrialAnswer { body: Vec::new(), ..seen } } else { seen };
         assert_eq!(settled(whole), settled(cut));

@@ -1,10 +1,9 @@
-//! Targets of the crate `cache`: keys, and what responses vary on. Their inputs are messages of
-//! HTTP/1, one behind the other.
+//! Fuzz targets for the crate `cache`: keys and `Vary`. Their inputs are sequences of HTTP/1 messages.
 
 use cache::{CacheSettings, Clocks, Disk, FileHeader, HEADER, Lookup, Now, Store};
 use http::{Head, KnownName, ParseOptions, ParseStatus, uri};
 
-/// The head at the start of `bytes`, and what follows it.
+/// Returns the head at the start of `bytes`, and the rest.
 fn head_of(bytes: &[u8], is_response: bool) -> Option<(Head, &[u8])> {
     let mut head = Head::new();
     let parse = if is_response { http::parse_response } else { http::parse_request };
@@ -14,7 +13,7 @@ fn head_of(bytes: &[u8], is_response: bool) -> Option<(Head, &[u8])> {
     }
 }
 
-/// What a request is for, told apart from how keys are made.
+/// Returns the resource of a request, computed independently of cache keys.
 fn resource(head: &Head) -> Option<(Vec<u8>, Vec<u8>)> {
     let split = uri::split(head.target());
     let host = match split.authority() {
@@ -24,7 +23,7 @@ fn resource(head: &Head) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((host.to_ascii_lowercase(), split.pathq()?.to_vec()))
 }
 
-/// Two requests have the same key if and only if they are for the same host and target.
+/// Checks that two requests have the same key if and only if they have the same host and target.
 pub fn cache_key(bytes: &[u8]) {
     let Some((one, rest)) = head_of(bytes, false) else { return };
     let Some((other, _)) = head_of(rest, false) else { return };
@@ -37,8 +36,8 @@ pub fn cache_key(bytes: &[u8]) {
     assert_eq!(keys[0] == keys[1], resources[0] == resources[1], "{resources:?}");
 }
 
-/// What is read out of a file is what a file of that is written like; nothing else is read. The
-/// bytes are a file; what is behind its header is read once more with a header that is right.
+/// Checks that a cache file is only accepted in the form in which it would be written. The input is a file; the part after its
+/// header is also tried with a valid header.
 pub fn cache_file(bytes: &[u8]) {
     file(bytes);
     if let Some(described) = bytes.get(HEADER..) {
@@ -62,8 +61,8 @@ fn file(bytes: &[u8]) {
     }
 }
 
-/// What is kept for one request goes to another only if that says the same where the response
-/// varies, and accepts its codings as far as it says so in plain words.
+/// Checks that a stored response is only reused for a request with the same values of all fields in `Vary`, and whose accepted
+/// codings, if listed plainly, include that of the response.
 pub fn cache_vary(bytes: &[u8]) {
     let Some((first, rest)) = head_of(bytes, false) else { return };
     let Some((response, rest)) = head_of(rest, true) else { return };
@@ -96,7 +95,7 @@ pub fn cache_vary(bytes: &[u8]) {
     }
 }
 
-/// Of a request that lists plain codings, each that the response has must be among them.
+/// Checks that a request with a plain list of codings accepts each coding of the response.
 fn accepts(request: &Head, response: &Head) {
     let name = KnownName::AcceptEncoding.into();
     if request.get_all(&name).next().is_none() {

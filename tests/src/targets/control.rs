@@ -1,5 +1,5 @@
-//! Targets of what the runtime socket, the statistics page, and the files with states and counters of an
-//! earlier process take from outside.
+//! Fuzz targets for external input of the runtime socket and the statistics page, and for files with states and counters of an
+//! earlier process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use statistics::page::{PageRequest, PageSettings};
 use statistics::{ConfigView, ProxyView, ServerView, Statistics, stats_file};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-/// A process with something of everything that commands reach.
+/// A process with every kind of object that commands can reach.
 const CONFIGURATION: &str = "
 frontend fe
  guid fe
@@ -79,8 +79,8 @@ fn proxy(proxy: &Arc<plan::Proxy>) -> ProxyView {
     }
 }
 
-/// Whether a line names what ends, holds up or leaves the process: that is for developers, or does what it is
-/// asked for.
+/// Returns whether a line contains a command that ends or blocks the process, or has effects outside of it; these are for
+/// developers, or do so on purpose.
 fn leaves(text: &str) -> bool {
     let said = text.replace('\\', "");
     ["debug", "wait", "save", "httpclient", "_getsocks", "show fd", "show libs", "show dev"]
@@ -88,8 +88,8 @@ fn leaves(text: &str) -> bool {
         .any(|word| said.contains(word))
 }
 
-/// The first byte chooses the level of a connection to the runtime socket, the rest is what a client says on
-/// it: it is answered, in bounded memory, and the connection ends.
+/// Checks that a runtime socket connection is answered in bounded memory and ends. The first byte selects its access level, the
+/// rest is the client's input.
 pub fn command_line(bytes: &[u8]) {
     let Some((choice, said)) = bytes.split_first() else { return };
     if leaves(&String::from_utf8_lossy(said)) {
@@ -108,7 +108,7 @@ fn ask(runtime: &Arc<Runtime>, level: AccessLevel, said: &[u8]) -> Vec<u8> {
         let (mut ours, theirs) = duplex(1 << 20);
         let said = said.to_vec();
         let client = tokio::task::spawn_local(async move {
-            // Who is refused reads no further.
+            // The write fails if the client is refused.
             let _ = ours.write_all(&said).await;
             let _ = ours.shutdown().await;
             let mut answer = Vec::new();
@@ -121,7 +121,7 @@ fn ask(runtime: &Arc<Runtime>, level: AccessLevel, said: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A file of states is put back or refused, and what the servers then are is written as such a file again.
+/// Checks that a file of server states is restored or refused, and that the resulting states can be written as such a file.
 pub fn state_rows(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(rows) = state::saved_state::read(&text) else { return };
@@ -141,7 +141,7 @@ pub fn state_rows(bytes: &[u8]) {
     assert!(state::saved_state::read(written).is_ok(), "{written}");
 }
 
-/// A file of counters is read as far as it is one, twice, and what is then written is read without a fault.
+/// Checks that a file of counters is read up to the first error, twice, and that the file then written is read without an error.
 pub fn stats_rows(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let runtime = runtime();
@@ -153,8 +153,8 @@ pub fn stats_rows(bytes: &[u8]) {
     let _ = ask(&runtime, AccessLevel::Admin, b"show stat\n");
 }
 
-/// What is asked of the statistics page and the exporter of metrics, and what forms say, gets into headers and
-/// the page only as text. The first byte chooses the method, a line's end stands before a form.
+/// Checks that parameters and forms sent to the statistics page and the metrics exporter appear in headers and the page only as
+/// text. The first byte selects the method; a form follows a line break.
 pub fn statistics_page(bytes: &[u8]) {
     let Some((choice, asked)) = bytes.split_first() else { return };
     let (uri, body) = match memchr::memchr(b'\n', asked) {
@@ -183,7 +183,7 @@ pub fn statistics_page(bytes: &[u8]) {
     }
     if html {
         let text = String::from_utf8_lossy(&page);
-        // What the page itself has is the same whatever was asked.
+        // The page's own markup is the same for every request.
         assert!(!text.contains("<script") && !text.contains("onload"), "{text}");
         assert_eq!(text.matches("<section").count(), text.matches("</section>").count());
     }

@@ -1,5 +1,4 @@
-//! Targets of what expressions read: requests, JSON, tokens, addresses and cookies that clients
-//! make up.
+//! Fuzz targets for input of expressions: requests, JSON, tokens, addresses and cookies from clients.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,8 +10,7 @@ use sample::{Env, Transaction};
 
 use super::{load, quoted};
 
-/// The answer that a proxy gives with `format` as its text; why the configuration is refused where
-/// it is.
+/// Returns a reply with `format` as its text, or why the configuration is refused.
 fn answer(format: &str) -> Result<Arc<Reply>, String> {
     let quoted = quoted(format);
     let Loaded { plan, diagnostics, .. } = load(&format!(
@@ -26,11 +24,11 @@ fn answer(format: &str) -> Result<Arc<Reply>, String> {
     plan.and_then(of_plan).ok_or_else(|| diagnostics.iter().map(|one| format!("{one:?} ")).collect())
 }
 
-/// The text of `reply` for a request with that head and body.
+/// Returns the text of `reply` for a request with that head and body.
 fn text(reply: &Reply, head: &[u8], body: &[u8]) -> Vec<u8> {
     let process = state::Process::default();
     let mut transaction = Transaction { is_http: true, ..Transaction::default() };
-    // One that is not understood is seen as far as it was read.
+    // The parsed part of an invalid request is visible.
     let _ = parse_request(head, &mut transaction.request, &ParseOptions::default());
     let env = Env { transaction: Some(&transaction), request_bytes: body, ..Env::new(&process, 1_000) };
     let (mut head, mut out) = (Head::new(), Vec::new());
@@ -38,10 +36,10 @@ fn text(reply: &Reply, head: &[u8], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What stands between values, and in none that a fuzzer is likely to make up.
+/// Separates values; a fuzzer is unlikely to produce it.
 const BETWEEN: &str = "|between|";
 
-/// Values of several expressions, one a line; the expressions are fixed, what they read is not.
+/// Several fixed expressions, evaluated on fuzzed input.
 pub(super) struct Fixed {
     expressions: &'static [&'static str],
     reply: OnceLock<Arc<Reply>>,
@@ -52,7 +50,7 @@ impl Fixed {
         Self { expressions, reply: OnceLock::new() }
     }
 
-    /// Their values.
+    /// Returns their values.
     pub(super) fn values(&self, head: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
         let reply = self.reply.get_or_init(|| {
             let format: Vec<String> = self.expressions.iter().map(|one| format!("%[{one}]")).collect();
@@ -72,12 +70,11 @@ impl Fixed {
 
 const PLAIN: &[u8] = b"POST / HTTP/1.1\r\nhost: h\r\n\r\n";
 
-/// An expression (the first line) is refused, or has a value for the request behind it, the same
-/// one however it is asked.
+/// Checks that an expression (the first line) is refused, or has a value for the request that follows, the same one each time.
 pub fn expression(bytes: &[u8]) {
     let (line, request) = bytes.split_at(memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1));
     let line = String::from_utf8_lossy(line);
-    // What an expression names is read, and tables would be as large as a number says.
+    // Files named in an expression are read, and tables may have any size.
     if line.contains('/') || line.contains("..") {
         return;
     }
@@ -91,8 +88,8 @@ pub fn expression(bytes: &[u8]) {
     }
 }
 
-/// What is no object has no members; what follows those that are asked for is not looked at. Any
-/// bytes become the inside of a JSON string.
+/// Checks that only objects have members, and that bytes after the requested ones are not examined. Any bytes can be encoded in a
+/// JSON string.
 pub fn json(bytes: &[u8]) {
     static VALUES: Fixed = Fixed::new(&[
         "req.body,json_query('$.a')",
@@ -109,8 +106,7 @@ pub fn json(bytes: &[u8]) {
     assert!(read.is_ok(), "{} of {}", string.escape_ascii(), bytes.escape_ascii());
 }
 
-/// Bytes as the payload of a token are verified with the key that signed them and no other; bytes
-/// as a token never are.
+/// Checks that a token with these bytes as payload is verified with its key and no other, and that the bytes as a token never are.
 pub fn jwt(bytes: &[u8]) {
     static SIGNED: Fixed = Fixed::new(&["req.body,ub64enc"]);
     static SIGNATURE: Fixed = Fixed::new(&["req.body,hmac(sha256,a2V5),ub64enc"]);
@@ -135,8 +131,7 @@ pub fn jwt(bytes: &[u8]) {
     assert!(told[1] != "1" && told[2] != "1", "{told:?} of {}", token.escape_ascii());
 }
 
-/// The parts of a target lie in it one behind the other, and what is encoded for a query is decoded
-/// to the same.
+/// Checks that the parts of a target follow each other in it, and that URL encoding round-trips.
 pub fn url(bytes: &[u8]) {
     let split = uri::split(bytes);
     let (authority, path) = (split.authority_end(), split.path_start());
@@ -157,7 +152,7 @@ pub fn url(bytes: &[u8]) {
     let head = [b"GET ", bytes, b" HTTP/1.1\r\nhost: h\r\n\r\n"].concat();
     let mut request = Head::new();
     let whole = Ok(ParseStatus::Complete { len: head.len() });
-    // More than one blank is taken before and behind a target.
+    // Several spaces are accepted before and after a target.
     let spaced = bytes.iter().any(|byte| matches!(byte, b' ' | b'\t'));
     if spaced
         || parse_request(&head, &mut request, &ParseOptions::default()) != whole
@@ -166,14 +161,14 @@ pub fn url(bytes: &[u8]) {
         return;
     }
     let values = PARTS.values(&head, b"");
-    // The target as it was sent, but for a port that goes without saying.
+    // The target as sent, except for a default port.
     assert_eq!(values[0], request.target());
     let joined =
         if values[2].is_empty() { values[1].clone() } else { [&values[1][..], b"?", &values[2]].concat() };
     assert!(values[3] == joined || values[3] == [&joined[..], b"?"].concat(), "{values:?}");
 }
 
-/// Whether each `%` has two hexadecimal digits behind it.
+/// Returns whether each `%` is followed by two hexadecimal digits.
 fn is_escaped_well(mut bytes: &[u8]) -> bool {
     while let Some(at) = memchr::memchr(b'%', bytes) {
         match bytes.get(at + 1..at + 3) {
@@ -184,8 +179,7 @@ fn is_escaped_well(mut bytes: &[u8]) -> bool {
     true
 }
 
-/// Cookies lie in their line one behind the other; one that is removed is no longer found, and the
-/// others are.
+/// Checks that cookies follow each other in their line, and that a removed cookie is not found any more while the others are.
 pub fn cookies(bytes: &[u8]) {
     let line: Vec<u8> = bytes.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)).collect();
     let pairs: Vec<_> = cookie::pairs(&line).collect();
@@ -208,7 +202,7 @@ pub fn cookies(bytes: &[u8]) {
     let cookies = |names: &[Vec<u8>]| -> Vec<Vec<u8>> {
         names.iter().filter(|name| !name.starts_with(b"$")).cloned().collect()
     };
-    // Without one of two quotes, the text between them is read differently.
+    // Without one of two quotes, the text between them is parsed differently.
     let is_same = cookies(&left) == cookies(&others);
     assert!(is_same || line.contains(&b'"'), "{left:?} of {}", line.escape_ascii());
     for line in [&line[..], bytes] {
@@ -221,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_of_expressions_are_expressions() {
+    fn expression_seeds_are_valid_expressions() {
         let seeds =
             std::fs::read_dir(crate::workspace().join("fuzz/seeds/expression")).expect("there are seeds");
         for seed in seeds.filter_map(Result::ok) {

@@ -1,15 +1,15 @@
-//! The target of the crate `fcgi`: what applications send.
+//! The fuzz target for the crate `fcgi`: output of applications.
 
 use fcgi::{Broken, Config, Connection, Event, Parameters};
 use http::{Method, ParseOptions};
 
-/// What a message of an application may add to the log.
+/// Maximum length of an application's message in the log.
 const MESSAGE_MOST: usize = 8 * 1024;
 
-/// Up to this length every way to cut the input is tried.
+/// Up to this length all piece lengths are tried.
 const SHORT: usize = 128;
 
-/// What was told of one request, in the order in which it came.
+/// An event of one request.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Status(u32, u16),
@@ -18,7 +18,7 @@ enum Told {
     Closed,
 }
 
-/// Records that come in pieces of `cut` to a connection with two requests.
+/// Passes records in pieces of `cut` bytes to a connection with two requests.
 fn told(bytes: &[u8], cut: usize) -> Vec<Told> {
     let mut connection = Connection::new(Config {
         keeps: true,
@@ -65,8 +65,8 @@ fn receive(connection: &mut Connection, bytes: &[u8], cut: usize) -> Vec<Told> {
     all
 }
 
-/// With pieces of a body as one, and without bodies of what is malformed: how much of these comes before the fault is found depends
-/// on the pieces.
+/// Joins pieces of a body, and drops bodies of malformed responses: how much of these arrives before the error is found depends on
+/// the pieces.
 fn settled(all: Vec<Told>) -> Vec<Told> {
     let malformed: Vec<u32> = all
         .iter()
@@ -86,8 +86,8 @@ fn settled(all: Vec<Told>) -> Vec<Told> {
     settled
 }
 
-/// What an application sends comes to the same however it is cut, and leaves nothing behind. The
-/// first byte is the length of the pieces where the input is not [`SHORT`].
+/// Checks that an application's output has the same result however it is split, and leaves no state behind. The first byte is the
+/// piece length if the input is longer than [`SHORT`].
 pub fn fcgi_records(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let whole = settled(told(bytes, bytes.len().max(1)));

@@ -1,24 +1,24 @@
-//! Header blocks of HTTP/2: what holds whatever a peer sends.
+//! Fuzz targets for HTTP/2 header blocks.
 
 use fields::{FieldName, Rules, Scheme};
 use h2::hpack::{DecodeError, Decoder, Encoder};
 use http::{Head, ParseOptions, ParseStatus};
 
-/// A field as it was decoded: its name, its value, and whether it is secret.
+/// A decoded field: its name, its value, and whether it is secret.
 type Field = (Vec<u8>, Vec<u8>, bool);
 
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
         let name = field.name.bytes();
-        // Indices of a byte may stand for kilobytes: no more is kept than a message may have.
+        // One-byte indices may stand for kilobytes: no more is kept than a message may have.
         fields.push((name.to_vec(), field.value.to_vec(), field.never_indexed));
         fields.len() < 1000
     })?;
     Ok(fields)
 }
 
-/// The blocks of a connection, each behind its length in two bytes.
+/// Splits the input into blocks, each preceded by its length in two bytes.
 fn blocks(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     while let [high, low, rest @ ..] = bytes {
@@ -29,8 +29,8 @@ fn blocks(mut bytes: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-/// Blocks decode the same whether their fields are wanted or not, and what is encoded of the fields
-/// decodes to them again. The first byte says how large the tables are.
+/// Checks that blocks decode the same whether their fields are wanted or not, and that encoded fields decode to themselves. The
+/// first byte sets the table size.
 pub fn hpack(bytes: &[u8]) {
     let Some((size, bytes)) = bytes.split_first() else { return };
     let size = u32::from(*size) * 32;
@@ -60,8 +60,8 @@ pub fn hpack(bytes: &[u8]) {
     }
 }
 
-/// A request that is taken is the same request in HTTP/1, to the last byte, and in HTTP/2 again.
-/// The first byte holds flags: the stream ends, relaxed.
+/// Checks that an accepted request is the same request in HTTP/1, to the last byte, and again in HTTP/2. The first byte has flags:
+/// end of stream, relaxed, no extended CONNECT.
 pub fn h2_request(bytes: &[u8]) {
     let Some((flags, block)) = bytes.split_first() else { return };
     let end = flags & 1 != 0;
@@ -76,7 +76,7 @@ pub fn h2_request(bytes: &[u8]) {
     let Ok(request) = read else { return };
     let mut written = Vec::new();
     head.write_to(&mut written);
-    // Bytes above 127 pass as in HAProxy, and the key of a WebSocket comes later.
+    // Bytes above 127 pass as in HAProxy, and the WebSocket key is added later.
     let options = ParseOptions {
         relaxed: true,
         max_bytes: usize::MAX,
@@ -104,8 +104,8 @@ pub fn h2_request(bytes: &[u8]) {
     assert_eq!((head.method(), head.plain_target()), (back.method(), back.plain_target()));
 }
 
-/// A response that is taken is the same response when it is written anew, in HTTP/1 and in HTTP/2, and so are
-/// trailers. The first byte holds flags: the stream ends, relaxed, trailers.
+/// Checks that an accepted response is the same when serialised in HTTP/1 and in HTTP/2, and so are trailers. The first byte has
+/// flags: end of stream, relaxed, trailers.
 pub fn h2_response(bytes: &[u8]) {
     let Some((flags, block)) = bytes.split_first() else { return };
     let end = flags & 1 != 0;

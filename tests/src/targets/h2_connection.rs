@@ -1,4 +1,4 @@
-//! A whole connection of HTTP/2 against whatever its peer sends.
+//! Fuzz target: a complete HTTP/2 connection with arbitrary input from its peer.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use fields::Scheme;
 use h2::{Code, Config, Connection, Event, Phase, Role, StreamKey};
 use http::Head;
 
-/// What came of the bytes, however they were cut.
+/// The result of the input, independent of how it is split.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Told {
     events: Vec<Event>,
     closed: Option<h2::Closed>,
 }
 
-/// Of the first byte: bodies are consumed as they come.
+/// Flag in the first byte: bodies are consumed as they arrive.
 const CONSUMES: u8 = 1 << 5;
-/// The connection is one of reverse HTTP.
+/// Flag: the connection is one of reverse HTTP.
 const REVERSED: u8 = 1 << 6;
-/// The connection is brought to its end once the first message is there.
+/// Flag: the connection is closed gracefully after the first message.
 const ENDS: u8 = 1 << 7;
 
-/// The first byte chooses the side and its limits, the second how the rest, which is what the peer
-/// sends after its preface, is cut. What is told does not depend on the cuts, what is kept and what
-/// waits to be sent is bounded, and the engine's invariants hold throughout.
+/// Checks that events do not depend on how the input is split, that memory and pending output are bounded, and that the engine's
+/// invariants hold. The first byte selects the side and its limits, the second the piece length of the rest, which is the peer's
+/// input after its preface.
 pub fn h2_connection(bytes: &[u8]) {
     let [choice, cut, rest @ ..] = bytes else { return };
     let whole = run(*choice, rest.len().max(1), rest);
     let pieces = run(*choice, usize::from(*cut).max(1), rest);
-    // When windows are opened again depends on when bodies come.
+    // When windows are reopened depends on when bodies arrive.
     if choice & CONSUMES == 0 {
         assert_eq!(whole, pieces);
     }
@@ -52,7 +52,7 @@ fn run(choice: u8, cut: usize, bytes: &[u8]) -> Told {
     if role == Role::Client {
         request(&mut engine);
     }
-    // Who serves gets a preface; in reverse HTTP it is who accepted.
+    // The serving side gets a preface; in reverse HTTP the side that accepted the connection.
     let is_greeted = (role == Role::Server) != is_reversed;
     let mut buffer = if is_greeted { h2::frame::PREFACE.to_vec() } else { Vec::new() };
     engine.begin_turn(true);
@@ -75,7 +75,7 @@ fn run(choice: u8, cut: usize, bytes: &[u8]) -> Told {
     told
 }
 
-/// Gives the engine all of the input, and acts on what it tells.
+/// Passes all of the input to the engine and reacts to its events.
 fn take(engine: &mut Connection<Vec<u8>>, choice: u8, input: &[u8], told: &mut Told) -> usize {
     let mut at = 0;
     loop {
@@ -90,7 +90,7 @@ fn take(engine: &mut Connection<Vec<u8>>, choice: u8, input: &[u8], told: &mut T
             }
         };
         at += taken;
-        // Builds for speed have none of it.
+        // Only debug builds check anything here.
         #[cfg(debug_assertions)]
         engine.check_invariants();
         assert!(engine.heap() < 200_000, "{} bytes of memory", engine.heap());
@@ -119,12 +119,12 @@ fn act(engine: &mut Connection<Vec<u8>>, choice: u8, event: Event, told: &mut To
             }
         }
         Event::Data { key, range, .. } if choice & CONSUMES != 0 => engine.consume(*key, range.len()),
-        // A client of reverse HTTP may ask from here on.
+        // From here on a client of reverse HTTP may send requests.
         Event::Settings if choice & REVERSED != 0 => request(engine),
         Event::Reset { key, .. } => engine.release(*key),
         _ => {}
     }
-    // A body that comes in pieces is one.
+    // Pieces of a body are joined.
     if let (Some(Event::Data { key, range, end }), Event::Data { key: next, range: more, end: last }) =
         (told.events.last_mut(), &event)
         && key == next
@@ -162,7 +162,7 @@ fn respond(engine: &mut Connection<Vec<u8>>, key: StreamKey) {
     }
 }
 
-/// What a client does once the response begins: it ends its own message, or gives up.
+/// Reacts to the beginning of a response like a client: ends its own message, or gives up.
 fn go_on(engine: &mut Connection<Vec<u8>>, key: StreamKey) {
     match key.id() % 8 {
         1 => engine.reset(key, Code::Cancel),
@@ -186,7 +186,7 @@ fn request(engine: &mut Connection<Vec<u8>>) {
     }
 }
 
-/// Everything that waits is sent; there is never much of it.
+/// Sends all output; there is never much of it.
 fn send(engine: &mut Connection<Vec<u8>>) {
     assert!(engine.pending() < 200_000, "{} bytes wait", engine.pending());
     while engine.pending() > 0 {

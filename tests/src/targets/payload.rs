@@ -1,11 +1,11 @@
-//! Targets of what expressions make of bytes that are no HTTP: the first bytes of a connection, packets and
-//! messages of other protocols, and what stands encoded in fields.
+//! Fuzz targets for expressions on non-HTTP bytes: the first bytes of a connection, packets and messages of other protocols, and
+//! encoded field values.
 
 use super::expressions::Fixed;
 
 const PLAIN: &[u8] = b"POST / HTTP/1.1\r\nhost: h\r\n\r\n";
 
-/// Messages of other protocols, and packets: a value that is found lies within the message.
+/// Checks that values extracted from messages of other protocols and from packets lie within the message.
 pub fn payload(bytes: &[u8]) {
     static VALUES: Fixed = Fixed::new(&[
         "req.body,mqtt_is_valid",
@@ -39,7 +39,7 @@ pub fn payload(bytes: &[u8]) {
     are_parts(&values, &[1, 2, 6, 7, 8, 11, 13, 15, 17], bytes);
 }
 
-/// These of the values, which are in hexadecimal, are parts of `bytes`.
+/// Checks that the selected values, in hexadecimal, are parts of `bytes`.
 fn are_parts(values: &[Vec<u8>], which: &[usize], bytes: &[u8]) {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
     for at in which {
@@ -48,7 +48,7 @@ fn are_parts(values: &[Vec<u8>], which: &[usize], bytes: &[u8]) {
     }
 }
 
-/// The first bytes of a connection: what rules look at before anything is read.
+/// Checks samples of the first bytes of a connection, which rules inspect before anything is parsed.
 pub fn first_bytes(bytes: &[u8]) {
     static VALUES: Fixed = Fixed::new(&[
         "req.rdp_cookie,hex",
@@ -74,8 +74,8 @@ pub fn first_bytes(bytes: &[u8]) {
     are_parts(&values, &[0, 1, 5, 9, 10, 11, 13, 14, 15, 17], bytes);
 }
 
-/// What stands encoded in a field is decoded to what can be encoded to the same again; the readers of
-/// structured fields find parts of them.
+/// Checks that encoded field values decode to values that can be encoded to the same again, and that parsers of structured fields
+/// return parts of them.
 pub fn encoded(bytes: &[u8]) {
     static VALUES: Fixed = Fixed::new(&[
         "req.body,base64",
@@ -112,7 +112,7 @@ pub fn encoded(bytes: &[u8]) {
         "req.body,cut_crlf,hex",
     ]);
     let values = VALUES.values(PLAIN, bytes);
-    // Bytes become text up to a NUL.
+    // Strings end at a NUL byte.
     let texts: &[usize] = if bytes.contains(&0) { &[] } else { &[4, 22] };
     for at in [1, 2].iter().chain(texts) {
         assert_eq!(values[*at].escape_ascii().to_string(), values[3].escape_ascii().to_string(), "{at}");

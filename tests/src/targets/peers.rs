@@ -1,4 +1,4 @@
-//! A session of the peers protocol against whatever a peer sends.
+//! Fuzz target: a session of the peers protocol with arbitrary input from the peer.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use ::peers::{
     PeerSession, PeersSection, SessionEvent, Shape, Tables, message,
 };
 
-/// What was learned: the table, the key, how long it lives, the values.
+/// A learned entry: the table, the key, its lifetime, the values.
 type Entry = (usize, Vec<u8>, Option<u32>, Vec<EntryValue>);
 
-/// Tables that write down what they learn, and have an entry to teach.
+/// Tables that record learned entries, and have an entry to teach.
 #[derive(Debug, Default)]
 struct Learned(Vec<Entry>);
 
@@ -65,9 +65,9 @@ fn section() -> Arc<PeersSection> {
     Arc::new(PeersSection { local: (*b"A").into(), peers, tables, ids, at_once: 50 })
 }
 
-/// The first byte chooses the side and whether greetings were exchanged, the second how the rest, which
-/// is what the peer sends, is cut. What is learned and told does not depend on the cuts, and what is
-/// kept and said is bounded.
+/// Checks that learned entries and events do not depend on how the input is split, and that memory and output are bounded. The
+/// first byte selects the side and whether greetings were exchanged, the second the piece length of the rest, which is the peer's
+/// input.
 pub fn peers_session(bytes: &[u8]) {
     let [choice, cut, rest @ ..] = bytes else { return };
     let greeting: &[u8] = match choice & 3 {

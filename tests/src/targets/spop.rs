@@ -1,14 +1,14 @@
-//! The target of the crate `spop`: what agents send.
+//! The fuzz target for the crate `spop`: frames from agents.
 
 use spop::{Actions, Closed, Config, Connection, Event, Key, Status};
 
-/// Up to this length every way to cut the input is tried.
+/// Up to this length all piece lengths are tried.
 const SHORT: usize = 128;
 
-/// The largest frame.
+/// The maximum frame size.
 const MOST: u32 = 2000;
 
-/// What was told, in the order in which it came.
+/// An event.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Answer(Key, Vec<u8>),
@@ -16,8 +16,7 @@ enum Told {
     Closed(Status),
 }
 
-/// Frames that come in pieces of `cut` to a connection with one question, and two more once the agent
-/// allows that.
+/// Passes frames in pieces of `cut` bytes to a connection with one query, and two more once the agent allows that.
 fn told(bytes: &[u8], cut: usize) -> Vec<Told> {
     let config = Config { frame_size: MOST, pipelining: true, most: 3, engine: "fuzz".into() };
     let mut connection = Connection::new(config);
@@ -57,8 +56,8 @@ fn told(bytes: &[u8], cut: usize) -> Vec<Told> {
     all
 }
 
-/// What an agent sends comes to the same however it is cut, and leaves nothing behind. The first byte
-/// is the length of the pieces where the input is not [`SHORT`].
+/// Checks that an agent's frames have the same result however they are split, and leave no state behind. The first byte is the
+/// piece length if the input is longer than [`SHORT`].
 pub fn spop_frames(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let whole = told(bytes, bytes.len().max(1));

@@ -1,5 +1,4 @@
-//! Targets of what TLS takes from outside: hellos, certificates, answers of OCSP responders, and
-//! what configurations say.
+//! Fuzz targets for external input of TLS: ClientHellos, certificates, OCSP responses, and configured lists.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use tls::deframer::Deframer;
 use tls::hello::{self, Hello};
 use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};
 
-/// A ClientHello is read the same in one piece as byte by byte, and what it has lies within it.
+/// Checks that a ClientHello is parsed the same in one piece and byte by byte, and that its parts lie within it.
 pub fn client_hello(bytes: &[u8]) {
     let (mut whole, mut pieces) = (Deframer::default(), Deframer::default());
     let at_once = whole.push(bytes).map(|message| message.map(<[u8]>::to_vec));
@@ -19,8 +18,7 @@ pub fn client_hello(bytes: &[u8]) {
             break;
         }
     }
-    // What stands behind a message may be judged only where it is there at once, and then not at
-    // all.
+    // Bytes after a message are only seen if they arrive together with it, and may then be checked or not.
     if let Ok(Some(message)) = &at_once {
         assert_eq!(last.as_ref(), Ok(&Some(message.clone())));
         assert_eq!(Hello::length(message), Ok(Some(message.len())));
@@ -44,7 +42,7 @@ pub fn client_hello(bytes: &[u8]) {
     }
 }
 
-/// A crt-list gives lines with a certificate each, or says which line is none.
+/// Checks that a crt-list yields lines with a certificate each, or an error with its line.
 pub fn crt_list(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match crt_list::parse("list", &text) {
@@ -59,7 +57,7 @@ pub fn crt_list(bytes: &[u8]) {
     }
 }
 
-/// A PEM file gives a certificate with its key, or says what is wrong with it.
+/// Checks that a PEM file yields a certificate with its key, or an error.
 pub fn pem(bytes: &[u8]) {
     match tls::Certificate::from_pem("file", bytes) {
         Ok(certificate) => {
@@ -70,8 +68,7 @@ pub fn pem(bytes: &[u8]) {
     }
 }
 
-/// A chain of certificates behind their lengths, the last one trusted, is judged; certificates are
-/// shown.
+/// Verifies a chain of length-prefixed certificates, the last one trusted; and formats the certificates.
 pub fn x509(bytes: &[u8]) {
     let mut chain = Vec::new();
     let mut rest = bytes;
@@ -109,12 +106,12 @@ pub fn x509(bytes: &[u8]) {
     assert_eq!(passed, faults % 8 != 0 || faults == 0);
 }
 
-/// An answer of an OCSP responder is taken apart and kept as it is, or refused.
+/// Checks that an OCSP response is parsed and kept unchanged, or refused.
 pub fn ocsp(bytes: &[u8]) {
     if let Ok(response) = ocsp::Response::parse(bytes) {
         assert_eq!(&*response.der, bytes);
         assert!(response.check(bytes, bytes, 0).is_err());
-        // It stands behind its length.
+        // The certificate is length-prefixed.
         let (length, behind) = ISSUER.split_at(2);
         let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
         assert!(response.verify(&behind[..length], 0).is_err());
@@ -122,10 +119,10 @@ pub fn ocsp(bytes: &[u8]) {
     }
 }
 
-/// A certificate to judge answers by.
+/// A certificate to verify responses with.
 const ISSUER: &[u8] = include_bytes!("../../../fuzz/seeds/x509/plain");
 
-/// A string of ciphers comes to suites, each once, or to none.
+/// Checks that a cipher string selects distinct suites, or none.
 pub fn ciphers(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(found) = ciphers::ciphers(&text) {

@@ -1,6 +1,6 @@
-//! `collapsed-forwarding`: many clients make one request; who waits for the response to it gets it as it
-//! comes, and is told where that breaks off; what is not for others is asked for by each; slow readers
-//! hold nobody up.
+//! `collapsed-forwarding`: concurrent requests for one resource become a single one. Waiting clients get the response as it
+//! arrives, and see an error if it breaks off; responses that must not be shared are requested separately; slow readers do not
+//! block others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,19 +13,18 @@ use weir_tests::client::Client;
 use weir_tests::multiplexed::{DATA, Frames, RST_STREAM};
 use weir_tests::{Origin, Weir, eventually};
 
-/// One proxy before `origin` whose cache has room for long responses, and whose clients wait for one
-/// another.
+/// Starts a proxy in front of `origin` with a cache for long responses and collapsed forwarding.
 fn flowing(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
     around(origin, &format!(" max-object-size 2000000\n collapsed-forwarding 20s\n{section}"), lines)
 }
 
-/// What a server does next with the response that it is asked for.
+/// The next step of a server's response.
 enum Step {
     Send(Vec<u8>),
     Close,
 }
 
-/// A server that answers each request, one after the other, as a test says; and how many it has.
+/// Returns a server that answers requests one after the other in steps sent by the test, and its request counter.
 fn led() -> (Origin, mpsc::Sender<Step>, Arc<AtomicUsize>) {
     let (say, said) = mpsc::channel::<Step>();
     let (said, count) = (Mutex::new(said), Arc::new(AtomicUsize::new(0)));
@@ -40,7 +39,7 @@ fn led() -> (Origin, mpsc::Sender<Step>, Arc<AtomicUsize>) {
             }
         }
         counter.fetch_add(1, Ordering::SeqCst);
-        // To the end: no other connection gets a step that is meant for this one.
+        // The lock is held to the end, so that no other connection gets a step meant for this one.
         let said = said.lock().expect("the steps");
         while let Ok(Step::Send(bytes)) = said.recv() {
             if stream.write_all(&bytes).is_err() {
@@ -57,8 +56,8 @@ fn ask(port: u16) -> Client {
     client
 }
 
-/// Clients that ask for the same, all of them looked up, `before` others among what was; the first one
-/// is the first to ask.
+/// Opens clients that request the same resource, and waits until all have been looked up, in addition to `before` earlier lookups;
+/// the first client is the first to request it.
 fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
     let looked_up = |count: usize| {
         assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == (count + before).to_string()));
@@ -79,7 +78,7 @@ fn send(say: &mpsc::Sender<Step>, bytes: impl Into<Vec<u8>>) {
 }
 
 #[test]
-fn those_who_wait_get_the_response_as_it_comes() {
+fn waiting_clients_get_the_response_as_it_arrives() {
     for chunked in [false, true] {
         let (origin, say, count) = led();
         let (weir, port) = flowing(&origin, "", "");
@@ -94,10 +93,10 @@ fn those_who_wait_get_the_response_as_it_comes() {
         for client in &mut all {
             let head = client.read_head();
             assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-            // It is here while the server has not sent the rest.
+            // The first part has arrived although the server has not sent the rest.
             assert_eq!(client.read_bytes(first.len()), first.as_bytes());
         }
-        // Who comes now gets what is there, too.
+        // A client that comes now gets the first part, too.
         let mut late = ask(port);
         assert!(late.read_head().starts_with("HTTP/1.1 200"));
         assert_eq!(late.read_bytes(first.len()), first.as_bytes());
@@ -106,7 +105,7 @@ fn those_who_wait_get_the_response_as_it_comes() {
         send(&say, rest.clone());
         for client in &mut all {
             assert_eq!(client.read_bytes(rest.len()), rest.as_bytes());
-            // And goes on with its connection.
+            // Its connection can be used again.
             client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
             let again = client.response().expect("a response");
             assert_eq!((again.status, again.text().as_str()), (200, "firstother"));
@@ -116,7 +115,7 @@ fn those_who_wait_get_the_response_as_it_comes() {
 }
 
 #[test]
-fn what_breaks_off_is_never_taken_for_the_whole() {
+fn truncated_response_is_not_taken_for_complete() {
     for (fields, first) in
         [("Content-Length: 10\r\n", "first"), ("Transfer-Encoding: chunked\r\n", "5\r\nfirst\r\n")]
     {
@@ -130,7 +129,7 @@ fn what_breaks_off_is_never_taken_for_the_whole() {
         }
         say.send(Step::Close).expect("the server listens");
         for client in &mut all {
-            // The connection ends; with chunks there is no last one.
+            // The connection ends; a chunked body has no last chunk.
             assert_eq!(client.read_bytes(100), b"");
         }
         let shown = weir.ask("show cache");
@@ -139,7 +138,7 @@ fn what_breaks_off_is_never_taken_for_the_whole() {
 }
 
 #[test]
-fn a_stream_of_http2_is_reset_where_the_response_breaks_off() {
+fn truncated_response_resets_http2_streams() {
     let (origin, say, _count) = led();
     let (weir, port) = flowing(&origin, "", " retries 0\n");
     let mut first = Client::connect(port);
@@ -156,11 +155,11 @@ fn a_stream_of_http2_is_reset_where_the_response_breaks_off() {
 }
 
 #[test]
-fn those_who_have_not_begun_go_on_by_themselves() {
+fn clients_without_a_head_fetch_it_themselves() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, "", " retries 0\n");
     let mut all = crowd(&weir, port, 3, 0);
-    // The head alone, and then the end: nobody but the first has anything of it.
+    // Only the head arrives, and then the end: only the first client sees any of it.
     send(&say, head("Content-Length: 10\r\n"));
     assert!(all[0].read_head().starts_with("HTTP/1.1 200"));
     say.send(Step::Close).expect("the server listens");
@@ -173,7 +172,7 @@ fn those_who_have_not_begun_go_on_by_themselves() {
 }
 
 #[test]
-fn a_first_client_that_leaves_does_not_cut_the_others_off() {
+fn first_client_leaving_does_not_truncate_others() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, "", " option abortonclose\n");
     let mut others = crowd(&weir, port, 6, 0);
@@ -194,12 +193,12 @@ fn a_first_client_that_leaves_does_not_cut_the_others_off() {
 }
 
 #[test]
-fn a_slow_reader_holds_nobody_up() {
+fn slow_reader_does_not_block_others() {
     let body: Vec<u8> = (0..1_500_000u32).map(|at| (at ^ (at >> 8)) as u8).collect();
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, "", "");
     let mut all = crowd(&weir, port, 6, 0);
-    // The last one reads nothing until all others have everything.
+    // The last client reads nothing until all others have everything.
     let mut slow = all.pop().expect("six of them");
     send(&say, [head(&format!("Content-Length: {}\r\n", body.len())), body.clone()].concat());
     for client in &mut all {
@@ -212,7 +211,7 @@ fn a_slow_reader_holds_nobody_up() {
 }
 
 #[test]
-fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
+fn current_readers_get_all_of_an_oversized_response() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, " max-object-size 100000\n", "");
     let mut all = crowd(&weir, port, 5, 0);
@@ -222,7 +221,7 @@ fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
         assert_eq!(client.read_bytes(10), chunk(b"first"));
     }
-    // Everybody keeps up: each piece is read before the next one comes.
+    // All clients keep up: each piece is read before the next one is sent.
     for _ in 0..10 {
         send(&say, chunk(&[b'x'; 30_000]));
         for client in &mut all {
@@ -238,8 +237,8 @@ fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-/// The readers of a response that outgrew the cache, each of which has all that came so far, after the
-/// client that it was fetched for has left.
+/// Returns the readers of a response that outgrew the cache, each of which has received everything so far, after the client for
+/// which it was fetched has left.
 fn readers_of_a_long_one(weir: &Weir, port: u16, say: &mpsc::Sender<Step>, number: usize) -> Vec<Client> {
     let mut others = crowd(weir, port, number + 1, 0);
     let mut first = others.remove(0);
@@ -256,7 +255,7 @@ fn readers_of_a_long_one(weir: &Weir, port: u16, say: &mpsc::Sender<Step>, numbe
 }
 
 #[test]
-fn a_response_that_is_not_kept_ends_with_its_last_reader() {
+fn uncached_response_ends_with_its_last_reader() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, " max-object-size 100000\n", " option abortonclose\n");
     let others = readers_of_a_long_one(&weir, port, &say, 2);
@@ -273,7 +272,7 @@ fn a_response_that_is_not_kept_ends_with_its_last_reader() {
 }
 
 #[test]
-fn a_response_that_is_not_kept_comes_at_the_pace_of_its_last_reader() {
+fn uncached_response_is_paced_by_its_last_reader() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, " max-object-size 100000\n", " option abortonclose\n");
     let mut last = readers_of_a_long_one(&weir, port, &say, 1).remove(0);
@@ -305,7 +304,7 @@ fn read_line(client: &mut Client) -> Vec<u8> {
 }
 
 #[test]
-fn ranges_and_conditions_hold_for_what_comes() {
+fn ranges_and_conditions_apply_to_arriving_responses() {
     let (origin, say, _count) = led();
     let (weir, port) = flowing(&origin, " process-range on\n", "");
     let _first = crowd(&weir, port, 1, 0);
@@ -327,7 +326,7 @@ fn ranges_and_conditions_hold_for_what_comes() {
 }
 
 #[test]
-fn what_is_purged_while_it_comes_goes_to_nobody_else() {
+fn response_purged_while_arriving_is_not_shared() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, "", "");
     let mut all = crowd(&weir, port, 2, 0);
@@ -349,7 +348,7 @@ fn what_is_purged_while_it_comes_goes_to_nobody_else() {
     assert_eq!(ask(port).response().expect("a response").text(), "new");
 }
 
-/// A server that answers when it is let, and how many requests it has.
+/// Returns a server that answers when it is released, and its request counter.
 fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
     gated_with(move |path| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{path}", path.len()))
 }
@@ -369,7 +368,7 @@ fn gated_with(
 }
 
 #[test]
-fn many_clients_make_one_request() {
+fn concurrent_clients_make_one_request() {
     let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
     let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
     let mut all = crowd(&weir, port, 200, 0);
@@ -380,7 +379,7 @@ fn many_clients_make_one_request() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-/// The first of twenty is let go; the others must not wait for one another then.
+/// Twenty requests are made and the first is released; the others must then not wait for each other.
 fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &AtomicUsize) {
     let mut all = crowd(weir, port, 20, 0);
     let_go.send(()).expect("the server waits");
@@ -392,14 +391,14 @@ fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &Atomi
 }
 
 #[test]
-fn who_waits_for_what_is_not_for_others_asks_alone() {
+fn unshareable_response_is_requested_by_each_client() {
     let (origin, let_go, count) = gated("Cache-Control: private\r\n");
     let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
     all_go_alone(&weir, port, &let_go, &count);
 }
 
 #[test]
-fn who_waits_for_what_grows_too_large_gets_all_of_it() {
+fn waiting_client_gets_all_of_an_oversized_response() {
     let body = String::from_utf8_lossy(&chunked(&[b'x'; 100_000], 5000, "")).into_owned();
     let sent = body.clone();
     let (origin, let_go, count) = gated_with(move |_| {
@@ -407,7 +406,7 @@ fn who_waits_for_what_grows_too_large_gets_all_of_it() {
     });
     let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
     let mut all = crowd(&weir, port, 20, 0);
-    // Some have begun with the first one's by then, the others ask for it themselves.
+    // Some share the first one's response by then, the others request it themselves.
     (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
     for client in &mut all {
         let response = client.response().expect("a response");
@@ -418,7 +417,7 @@ fn who_waits_for_what_grows_too_large_gets_all_of_it() {
 }
 
 #[test]
-fn who_waits_for_what_goes_into_another_cache_asks_alone() {
+fn response_stored_in_another_cache_is_not_shared() {
     let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
     let proxy = format!(
         "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store other\n\
@@ -430,7 +429,7 @@ fn who_waits_for_what_goes_into_another_cache_asks_alone() {
 }
 
 #[test]
-fn a_first_client_that_leaves_or_is_ended_hands_its_turn_on() {
+fn turn_passes_on_if_the_first_client_leaves() {
     let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
     let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", " option abortonclose\n");
     let mut first = Client::connect(port);
@@ -449,7 +448,7 @@ fn a_first_client_that_leaves_or_is_ended_hands_its_turn_on() {
 }
 
 #[test]
-fn who_has_waited_long_enough_asks_alone() {
+fn waiting_time_is_limited() {
     let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
     let (weir, port) = around(&origin, " collapsed-forwarding 50ms\n", "");
     let mut all = crowd(&weir, port, 3, 0);
@@ -460,7 +459,7 @@ fn who_has_waited_long_enough_asks_alone() {
     }
 }
 
-/// Bytes that no coding makes shorter.
+/// Returns incompressible bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let next = || {
@@ -470,7 +469,7 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// A proxy with room for responses that are longer than all socket buffers on their way.
+/// Starts a proxy with a cache for responses that exceed all socket buffers on the way.
 fn roomy(origin: &Origin, lines: &str) -> (Weir, u16) {
     around(
         origin,
@@ -480,7 +479,7 @@ fn roomy(origin: &Origin, lines: &str) -> (Weir, u16) {
 }
 
 #[test]
-fn a_client_that_does_not_read_does_not_hold_up_the_others() {
+fn client_that_does_not_read_does_not_block_others() {
     let body = noise(16 << 20);
     for length in [Some(body.len()), None] {
         let (origin, say, count) = led();
@@ -492,7 +491,7 @@ fn a_client_that_does_not_read_does_not_hold_up_the_others() {
         };
         send(&say, [head(&fields), sent].concat());
         let mut first = all.remove(0);
-        // Once it reads, the first one gets the whole as well.
+        // Once it reads, the first client gets the whole response as well.
         for client in all.iter_mut().chain([&mut first]) {
             assert!(client.read_head().starts_with("HTTP/1.1 200"));
             let got = match length {
@@ -505,7 +504,7 @@ fn a_client_that_does_not_read_does_not_hold_up_the_others() {
     }
 }
 
-/// The payload of a body in chunks.
+/// Returns the payload of a chunked body.
 fn read_chunks(client: &mut Client) -> Vec<u8> {
     let mut payload = Vec::new();
     loop {
@@ -524,7 +523,7 @@ fn read_chunks(client: &mut Client) -> Vec<u8> {
 }
 
 #[test]
-fn the_others_get_the_whole_when_the_first_client_leaves() {
+fn others_get_everything_when_the_first_client_leaves() {
     let body = noise(16 << 20);
     for coded in [false, true] {
         let (origin, say, count) = led();
@@ -547,7 +546,7 @@ fn the_others_get_the_whole_when_the_first_client_leaves() {
         drop(first);
         send(&say, rest);
         assert!(other.read_bytes(rest.len()) == rest, "coded: {coded}");
-        // It is kept.
+        // The response is in the cache.
         let mut later = ask(port);
         assert!(later.read_head().contains("age: "), "coded: {coded}");
         assert!(later.read_bytes(body.len()) == body);

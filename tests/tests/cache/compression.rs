@@ -1,5 +1,5 @@
-//! Compression of bodies: every keyword, which coding a client gets and what the head says of it, what
-//! is not compressed, requests, filters, counters and limits. What is expected was seen at HAProxy 3.5.
+//! Compression of bodies: every keyword, the choice of the coding and the resulting head, exceptions, requests, filters, counters
+//! and limits. The expected results were observed with HAProxy 3.5.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use weir_tests::compression::{accepting, ask, content, decoded, origin, payload,
 use weir_tests::{Origin, Weir, eventually, free_port, recipe};
 
 #[test]
-fn the_client_chooses_among_what_is_offered() {
+fn client_preference_selects_the_coding() {
     let origin = origin(500);
     let be = |algorithms: &str| {
         start(&format!(
@@ -42,7 +42,7 @@ fn the_client_chooses_among_what_is_offered() {
     assert_eq!(ask(port, "", "").header("vary"), None);
     let twice = ask(port, "", "Accept-Encoding: br\r\nAccept-Encoding: gzip\r\n");
     assert_eq!(twice.header("content-encoding"), Some("gzip"));
-    // Where the configuration names codings that HAProxy has not, its order counts among equals.
+    // If the configuration names codings that HAProxy does not have, its order decides among equals.
     let (_weir, port) = be("zstd br gzip");
     for (accepted, expected) in [
         ("gzip, deflate, br, zstd", Some("zstd")),
@@ -56,7 +56,7 @@ fn the_client_chooses_among_what_is_offered() {
 }
 
 #[test]
-fn browsers_that_say_what_they_cannot_do_get_bodies_as_they_are() {
+fn broken_browsers_get_uncompressed_bodies() {
     let origin = origin(500);
     let (_weir, port) = start(&format!(
         "listen l\n bind PORT\n compression algo gzip\n server s 127.0.0.1:{}\n",
@@ -76,7 +76,7 @@ fn browsers_that_say_what_they_cannot_do_get_bodies_as_they_are() {
 }
 
 #[test]
-fn identity_changes_the_framing_and_not_the_bytes() {
+fn identity_changes_only_the_framing() {
     let origin = origin(500);
     let (weir, port) = start(&format!(
         "frontend f\n bind PORT\n default_backend b\nbackend b\n compression algo identity\n server s 127.0.0.1:{}\n",
@@ -93,7 +93,7 @@ fn identity_changes_the_framing_and_not_the_bytes() {
 }
 
 #[test]
-fn what_must_not_be_changed_is_not() {
+fn unchangeable_responses_are_not_compressed() {
     let origin = origin(500);
     let (_weir, port) = start(&format!(
         "listen l\n bind PORT\n compression algo gzip\n compression type text/plain text/css\n server s 127.0.0.1:{}\n",
@@ -139,7 +139,7 @@ fn what_must_not_be_changed_is_not() {
 }
 
 #[test]
-fn caches_learn_that_the_coding_depends_on_the_request() {
+fn vary_names_accept_encoding() {
     let origin = origin(500);
     let (_weir, port) = start(&format!(
         "listen l\n bind PORT\n compression algo gzip\n server s 127.0.0.1:{}\n",
@@ -171,12 +171,12 @@ fn short_bodies_may_be_left_alone() {
         origin.port()
     ));
     assert_eq!(accepting(port, "", "gzip").header("content-encoding"), None);
-    // What nobody knows the length of is not short.
+    // A body of unknown length does not count as short.
     assert_eq!(accepting(port, "chunked", "gzip").header("content-encoding"), Some("gzip"));
 }
 
 #[test]
-fn settings_of_the_backend_come_before_those_of_the_frontend_and_defaults_are_added_to() {
+fn backend_settings_precede_frontend_and_extend_defaults() {
     let origin = origin(500);
     let (_weir, port) = start(&format!(
         " compression algo deflate\n compression type text/html\n\
@@ -194,7 +194,7 @@ fn settings_of_the_backend_come_before_those_of_the_frontend_and_defaults_are_ad
 /// A head and a body.
 type Message = (String, Vec<u8>);
 
-/// Says in the answer what the request said of encodings.
+/// Answers with the request's fields about encodings.
 fn mirror(fields: &'static [&'static str]) -> (Origin, Arc<Mutex<Vec<Message>>>) {
     let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
     let kept = seen.clone();
@@ -210,7 +210,7 @@ fn mirror(fields: &'static [&'static str]) -> (Origin, Arc<Mutex<Vec<Message>>>)
 }
 
 #[test]
-fn servers_are_not_asked_for_what_is_done_here() {
+fn offload_removes_accept_encoding() {
     let (origin, seen) = mirror(&["accept-encoding"]);
     let (_weir, port) = start(&format!(
         "frontend f\n bind PORT\n default_backend plain if {{ path /plain }}\n use_backend plain if {{ path /plain }}\n default_backend b\n\
@@ -228,7 +228,7 @@ fn servers_are_not_asked_for_what_is_done_here() {
 }
 
 #[test]
-fn requests_are_compressed_where_that_is_asked_for() {
+fn requests_are_compressed_if_configured() {
     let (origin, seen) = mirror(&["content-", "transfer-encoding", "vary"]);
     let (_weir, port) = start(&format!(
         "listen l\n bind PORT\n compression direction request\n compression algo-req gzip\n compression minsize-req 50\n compression type-req text/plain\n server s 127.0.0.1:{}\n",
@@ -264,7 +264,7 @@ fn requests_are_compressed_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_request_that_is_tried_again_is_compressed_again() {
+fn retried_request_is_compressed_again() {
     let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let kept = seen.clone();
     let origin = Origin::start(move |_, body| {
@@ -288,7 +288,7 @@ fn a_request_that_is_tried_again_is_compressed_again() {
 }
 
 #[test]
-fn filters_say_which_direction_and_sequences_leave_them_out() {
+fn filters_select_a_direction_and_sequences_omit_them() {
     let origin = origin(500);
     for (lines, expected) in [
         ("compression algo gzip", true),
@@ -311,7 +311,7 @@ fn filters_say_which_direction_and_sequences_leave_them_out() {
 }
 
 #[test]
-fn rules_and_counters_tell_what_was_compressed() {
+fn samples_and_counters_report_compression() {
     let origin = origin(30_000);
     let (weir, port) = start(&format!(
         "frontend f\n bind PORT\n default_backend b\nbackend b\n compression algo gzip\n compression type text/plain\n \
@@ -335,18 +335,18 @@ fn rules_and_counters_tell_what_was_compressed() {
 }
 
 #[test]
-fn what_the_process_does_not_allow_is_sent_as_it_is() {
+fn process_limits_disable_compression() {
     let origin = origin(30_000);
     let listen =
         format!("listen l\n bind PORT\n compression algo br\n server s 127.0.0.1:{}\n", origin.port());
-    // Less than one state of br takes.
+    // Less than one br encoder needs.
     let (weir, port) = start_with(" maxzlibmem 0\n maxcompcpuusage 100\n", &listen);
     assert_eq!(accepting(port, "", "br").header("content-encoding"), Some("br"));
     drop(weir);
     let (weir, port) = start_with(" maxcomprate 1\n", &listen);
     let info = weir.ask("show info");
     assert!(info.contains("CompressBpsRateLim: 1024\n"), "{info}");
-    // The first is too much for a second.
+    // The first encoder leaves no room for a second.
     let mut refused = false;
     for _ in 0..200 {
         let response = accepting(port, "", "br");
@@ -372,7 +372,7 @@ fn what_the_process_does_not_allow_is_sent_as_it_is() {
 }
 
 #[test]
-fn the_recipe_compresses_text_as_each_client_can_decode_it() {
+fn recipe_compresses_text_for_each_client() {
     let origin = origin(5000);
     let port = free_port();
     let text = recipe("compression.cfg", port, &[("192.0.2.10:80", origin.port())]);

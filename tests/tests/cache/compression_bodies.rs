@@ -1,6 +1,5 @@
-//! Compressed bodies on their way: each coding as a decoder of its own sees it, bodies in pieces, slow
-//! ones, empty ones and such as break off, both versions of HTTP on both sides, and the decoders of
-//! tools that people use.
+//! Transfer of compressed bodies: each coding checked by an independent decoder; bodies in pieces, slow, empty and truncated ones;
+//! both HTTP versions on both sides; and common command-line decoders.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +12,7 @@ use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn each_coding_is_what_its_decoders_expect() {
+fn independent_decoders_accept_each_coding() {
     let length = 200_000;
     let origin = origin(length);
     for (algorithm, token) in
@@ -70,7 +69,7 @@ fn empty_bodies_stay_empty() {
 }
 
 #[test]
-fn a_slow_body_arrives_as_it_comes() {
+fn slow_body_is_not_delayed() {
     for algorithm in ["gzip", "deflate", "zstd", "br"] {
         let (next, more) = mpsc::channel::<()>();
         let more = Mutex::new(more);
@@ -86,7 +85,7 @@ fn a_slow_body_arrives_as_it_comes() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
             for _ in 0..3 {
                 let _ = stream.write_all(b"6\r\npiece \r\n");
-                // The client has what there is before there is more.
+                // The client receives each part before the next one is sent.
                 if more.lock().expect("the channel").recv().is_err() {
                     return;
                 }
@@ -113,7 +112,7 @@ fn a_slow_body_arrives_as_it_comes() {
     }
 }
 
-/// A response's chunks as they come.
+/// Reads a response's chunks as they arrive.
 struct Chunks(BufReader<TcpStream>);
 
 impl Chunks {
@@ -139,7 +138,7 @@ impl Chunks {
         line.trim_end().to_owned()
     }
 
-    /// The next, `None` behind the last.
+    /// Returns the next chunk, or `None` after the last one.
     fn next(&mut self) -> Option<Vec<u8>> {
         let size = usize::from_str_radix(&self.line(), 16).expect("a size");
         let mut chunk = vec![0; size + 2];
@@ -150,7 +149,7 @@ impl Chunks {
 }
 
 #[test]
-fn a_body_that_is_cut_off_has_no_end_here_either() {
+fn truncated_body_stays_truncated() {
     let origin = Origin::raw(|mut stream| {
         let mut buffer = [0; 4096];
         let _ = stream.read(&mut buffer);
@@ -167,7 +166,7 @@ fn a_body_that_is_cut_off_has_no_end_here_either() {
 }
 
 #[test]
-fn http2_on_either_side_gets_the_same_bodies() {
+fn http2_on_either_side_yields_the_same_bodies() {
     let length = 100_000;
     let origin = origin(length);
     let (front, inner) = (free_port(), free_port());
@@ -228,7 +227,7 @@ fn http2_on_either_side_gets_the_same_bodies() {
 }
 
 #[test]
-fn limits_of_bandwidth_count_what_is_sent() {
+fn bandwidth_limits_count_compressed_bytes() {
     let origin = origin(50_000);
     let (_weir, port) = start(&format!(
         "listen l\n bind PORT\n filter comp-res\n filter bwlim-out slow default-limit 5000 default-period 50ms\n \
@@ -239,7 +238,7 @@ fn limits_of_bandwidth_count_what_is_sent() {
 }
 
 #[test]
-fn the_tools_that_people_use_decode_it() {
+fn common_tools_decode_the_codings() {
     let origin = origin(100_000);
     let (_weir, port) = start(&format!(
         "listen l\n bind PORT\n compression algo gzip deflate zstd br\n server s 127.0.0.1:{}\n",
@@ -257,7 +256,7 @@ fn the_tools_that_people_use_decode_it() {
 }
 
 #[test]
-fn clients_that_leave_midway_leave_nothing_behind() {
+fn clients_leaving_midway_leave_no_state() {
     let origin = origin(4_000_000);
     let (weir, port) = start(&format!(
         "listen l\n bind PORT\n compression algo identity\n server s 127.0.0.1:{}\n",

@@ -1,5 +1,5 @@
-//! `disk`: what memory lets go of stands in files, of which nothing wrong is ever sent; directories go
-//! from one process to the next; what the system refuses is told and loses no request.
+//! `disk`: objects evicted from memory are in files, of which nothing damaged is ever sent; directories pass from one process to
+//! the next; I/O errors are reported and cost no request.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::{Client, Response, exchange, get};
 use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
-/// A directory that goes with the test.
+/// A directory for one test.
 struct Directory(Scratch);
 
 impl Directory {
@@ -35,7 +35,7 @@ impl Drop for Directory {
     }
 }
 
-/// Every path has its own body of 90 kB, fresh for an hour.
+/// Starts an origin where every path has its own body of 90 kB, fresh for an hour.
 fn pages() -> Origin {
     Origin::start(|head, _| {
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -56,7 +56,7 @@ fn page(path: &str) -> Vec<u8> {
     path.bytes().cycle().take(90_000).collect()
 }
 
-/// A cache of 1 MB with a directory of its own, and more lines of its section.
+/// Returns a configuration with a cache of 1 MB, its own directory, and additional lines.
 fn configuration(origin: u16, port: u16, directory: &Path, section: &str) -> String {
     let metrics = " http-request use-service prometheus-exporter if { path /metrics }\n";
     let section = format!(
@@ -78,7 +78,7 @@ fn in_use(weir: &Weir) {
     assert!(eventually(|| weir.ask("show cache").contains(": in use")), "{}", weir.ask("show cache"));
 }
 
-/// Whether the response, which is the page of this path, came out of the cache.
+/// Returns whether the response, which must be the page of this path, came from the cache.
 fn ok(response: Option<Response>, path: &str) -> bool {
     let response = caching::ok(response);
     assert!(response.body == page(path), "{path}");
@@ -89,7 +89,7 @@ fn paths(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("/page/{at}")).collect()
 }
 
-/// One value of the line about the directory.
+/// Returns a value from the line about the directory.
 fn told(weir: &Weir, name: &str) -> u64 {
     let shown = weir.ask("show cache");
     let line = shown.lines().find(|line| line.starts_with("disk ")).expect("a line about the directory");
@@ -97,12 +97,12 @@ fn told(weir: &Weir, name: &str) -> u64 {
     value.split([' ', '/']).next().and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// Asks for so many pages, of which memory holds eleven, and waits until the others are written.
+/// Requests `count` pages, of which memory holds eleven, and waits until the others are written.
 fn fill(weir: &Weir, port: u16, count: usize) -> Vec<String> {
     let all = paths(count);
     for path in &all {
         assert!(!ok(get(port, path), path));
-        // Nothing is passed over while the disk is slow.
+        // Waits for the files, so that none is skipped because the disk is slow.
         assert!(eventually(|| told(weir, "files") == told(weir, "written")));
     }
     assert!(told(weir, "files") >= count as u64 - 11, "{}", weir.ask("show cache"));
@@ -110,7 +110,7 @@ fn fill(weir: &Weir, port: u16, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_memory_lets_go_of_comes_out_of_files() {
+fn objects_evicted_from_memory_are_read_from_files() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 40);
@@ -129,7 +129,7 @@ fn what_memory_lets_go_of_comes_out_of_files() {
 }
 
 #[test]
-fn files_take_no_more_than_they_may() {
+fn disk_usage_is_limited() {
     let (origin, own) = (pages(), Directory::new());
     let port = free_port();
     let text = configuration(origin.port(), port, &own.0, "").replace("size 64m", "size 1m");
@@ -143,18 +143,18 @@ fn files_take_no_more_than_they_may() {
     assert!(told(&weir, "evicted") > 10);
     let bytes = || own.files().iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum::<u64>();
     assert!(eventually(|| bytes() <= 1 << 20), "{}", bytes());
-    // Those that were used last are there.
+    // The most recently used ones are there.
     assert!(ok(get(port, "/page/27"), "/page/27"));
     assert!(!ok(get(port, "/page/1"), "/page/1"));
 }
 
 #[test]
-fn files_are_found_again_after_a_process_was_killed() {
+fn files_survive_a_killed_process() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 30);
     let before = told(&weir, "files");
-    // What was not written to its end, and what is none of ours.
+    // An unfinished file, and one that does not belong to the cache.
     fs::write(own.0.join("files/00000000000000ff.tmp"), b"half").expect("a file");
     fs::write(own.0.join("files/README"), b"of somebody else").expect("a file");
     weir.signal("KILL");
@@ -170,7 +170,7 @@ fn files_are_found_again_after_a_process_was_killed() {
 }
 
 #[test]
-fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
+fn damaged_file_is_a_miss_and_is_removed() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
@@ -180,7 +180,7 @@ fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
         let mut bytes = fs::read(path).expect("a file");
         let length = bytes.len();
         match at % 5 {
-            // The header, the description, the body, the end, and all of it.
+            // Damages the header, the description, the body, the end, or truncates the file.
             0 => bytes[9] ^= 1,
             1 => bytes[60] ^= 0x20,
             2 => bytes[length / 2] ^= 1,
@@ -195,7 +195,7 @@ fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
     }
     assert!(told(&weir, "wrong") > 10, "{}", weir.ask("show cache"));
     assert!(weir.says("was not what was written"), "{}", weir.messages());
-    // The same when a process starts with such files.
+    // The same if a process starts with such files.
     assert!(eventually(|| told(&weir, "files") > 10));
     weir.signal("KILL");
     drop(weir);
@@ -219,11 +219,11 @@ fn purges_reach_files() {
     assert!(!ok(get(port, "/page/1"), "/page/1"));
     assert_eq!(weir.ask("clear cache c prefix test/page/2").trim(), "11 objects removed");
     assert!(!ok(get(port, "/page/2"), "/page/2"));
-    // Paths of one length have one tag.
+    // Paths of the same length have the same tag.
     assert_eq!(weir.ask("clear cache c tag even1").trim(), "10 objects removed");
     assert_eq!(weir.ask("clear cache c").trim(), "10 objects removed");
     assert!(eventually(|| own.files().is_empty()));
-    // Nor do they come back when the process ends.
+    // They do not come back after a crash either.
     weir.signal("KILL");
     drop(weir);
     let (_weir, port) = start(&origin, &own);
@@ -231,7 +231,7 @@ fn purges_reach_files() {
 }
 
 #[test]
-fn a_directory_goes_to_the_next_process() {
+fn directory_passes_to_the_next_process() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
@@ -260,7 +260,7 @@ fn two_processes_do_not_share_a_directory() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_costs_no_request() {
+fn unusable_directory_costs_no_request() {
     let (origin, own) = (pages(), Directory::new());
     fs::write(own.0.join("files"), b"this is no directory").expect("a file");
     let port = free_port();
@@ -273,10 +273,10 @@ fn a_directory_that_cannot_be_used_costs_no_request() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_and_costs_no_request() {
+fn write_errors_are_reported_and_cost_no_request() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
-    // The place of each file that is about to be written is taken by a directory.
+    // A directory takes the name of each file that is about to be written.
     for number in 1..200 {
         fs::create_dir(own.0.join(format!("files/{number:016x}.tmp"))).expect("a directory");
     }
@@ -286,13 +286,13 @@ fn what_cannot_be_written_is_told_and_costs_no_request() {
     assert!(eventually(|| told(&weir, "errors") > 10));
     assert_eq!(told(&weir, "written"), 0);
     assert!(weir.says("cannot write to directory"), "{}", weir.messages());
-    // Once is enough.
+    // The error is reported once.
     assert_eq!(weir.messages().matches("cannot write to").count(), 1);
     assert!(ok(get(port, "/page/29"), "/page/29"));
 }
 
-/// How a program is started with a file system of its own at a directory, of so many KiB; `None`, with
-/// the reason printed, where this may not mount any.
+/// Returns a command that starts a program with a file system of `size` KiB mounted at the directory. If mounting is not permitted,
+/// prints the reason and returns `None`.
 fn mounting(directory: &Path, size: u32) -> Option<Command> {
     let line =
         format!("mount -t tmpfs -o size={size}k,mode=700 none '{}' && exec \"$@\"", directory.display());
@@ -314,9 +314,9 @@ fn mounting(directory: &Path, size: u32) -> Option<Command> {
 }
 
 #[test]
-fn a_full_disk_costs_no_request_and_what_is_on_it_stays_of_use() {
+fn full_disk_costs_no_request_and_its_files_are_used() {
     let (origin, own) = (pages(), Directory::new());
-    // Some twenty pages fit, and a part of one more.
+    // About twenty pages fit, and part of another.
     let Some(command) = mounting(&own.0, 1900) else { return };
     let port = free_port();
     let weir = Weir::start_by(command, &configuration(origin.port(), port, &own.0, ""), &["-db"], &[port]);
@@ -330,12 +330,12 @@ fn a_full_disk_costs_no_request_and_what_is_on_it_stays_of_use() {
     assert!(weir.says("No space left on device"), "{}", weir.messages());
     let (files, written) = (told(&weir, "files"), told(&weir, "written"));
     assert!((15..=21).contains(&files) && files == written, "{files} files, {written} written");
-    // All that is sent is whole, whether it comes out of memory, a file, or from the server.
+    // All responses are complete, whether from memory, a file, or the server.
     let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
     assert!(hits >= 15, "{hits} hits");
     assert!(told(&weir, "hits") >= 15, "{}", weir.ask("show cache disk"));
     assert_eq!((told(&weir, "wrong"), told(&weir, "evicted")), (0, 0));
-    // Nothing is left of what did not fit: room that is made is used.
+    // Nothing is left of files that did not fit, so freed space can be used.
     weir.ask("clear cache c");
     assert!(eventually(|| told(&weir, "files") == 0));
     let before = told(&weir, "written");
@@ -347,7 +347,7 @@ fn a_full_disk_costs_no_request_and_what_is_on_it_stays_of_use() {
 }
 
 #[test]
-fn a_long_response_that_fills_the_disk_on_its_way_comes_whole() {
+fn long_response_that_fills_the_disk_is_complete() {
     let (origin, own) = (longs(), Directory::new());
     let Some(command) = mounting(&own.0, 1900) else { return };
     let port = free_port();
@@ -362,7 +362,7 @@ fn a_long_response_that_fills_the_disk_on_its_way_comes_whole() {
         assert!(eventually(|| told(&weir, "files") == 0));
     }
     assert_eq!((told(&weir, "written"), told(&weir, "wrong")), (0, 0));
-    // What did not come to its end is gone from the disk.
+    // Unfinished files have been removed.
     let inside = format!("/proc/{}/root{}/files", weir.pid(), own.0.display());
     let left =
         || fs::read_dir(&inside).expect("a directory").filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -370,7 +370,7 @@ fn a_long_response_that_fills_the_disk_on_its_way_comes_whole() {
 }
 
 #[test]
-fn what_is_known_of_files_is_a_table_and_metrics() {
+fn files_are_shown_in_a_table_and_in_metrics() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 20);
@@ -401,7 +401,7 @@ fn what_is_known_of_files_is_a_table_and_metrics() {
 }
 
 #[test]
-fn a_reload_in_place_keeps_the_files() {
+fn in_place_reload_keeps_the_files() {
     let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
@@ -409,7 +409,7 @@ fn a_reload_in_place_keeps_the_files() {
     in_use(&weir);
     let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
     assert_eq!(hits, 30);
-    // A section that says something else is another cache, which has the directory from then on.
+    // A changed section is another cache, which takes the directory from then on.
     let text = configuration(origin.port(), port, &own.0, " stale-if-error 10\n");
     fs::write(weir.directory().join("haproxy.cfg"), text).expect("a file");
     weir.ask("reload");
@@ -418,12 +418,12 @@ fn a_reload_in_place_keeps_the_files() {
     assert!(hits >= 15, "{hits}");
 }
 
-/// Bytes of which no two parts are alike.
+/// Returns bytes without repetitions.
 fn long(seed: usize) -> Vec<u8> {
     (0..3_000_000usize).map(|at| ((at * 7) ^ (at >> 8) ^ (at >> 16) ^ seed) as u8).collect()
 }
 
-/// A server of long responses: `/plain…` with their length, others in chunks.
+/// Starts a server of long responses: `/plain…` with a length, others chunked.
 fn longs() -> Origin {
     Origin::start(|head, _| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -440,7 +440,7 @@ fn longs() -> Origin {
     })
 }
 
-/// Asks for a path that is not kept yet, and waits until it is in its file.
+/// Requests a path that is not cached yet, and waits until it is written.
 fn keep_long(weir: &Weir, port: u16, path: &str) {
     let before = told(weir, "written");
     let first = get(port, path).expect("a response");
@@ -454,7 +454,7 @@ fn is_whole(response: Option<Response>, path: &str) -> bool {
 }
 
 #[test]
-fn what_memory_does_not_hold_is_sent_out_of_its_file() {
+fn long_objects_are_sent_from_their_file() {
     let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     for path in ["/plain", "/chunked"] {
@@ -479,7 +479,7 @@ fn what_memory_does_not_hold_is_sent_out_of_its_file() {
     assert_eq!(origin.requests(), 2);
     assert_eq!(weir.ask("clear cache c key test/plain").trim(), "1 objects removed");
     keep_long(&weir, port, "/plain");
-    // And after a crash.
+    // Also after a crash.
     weir.signal("KILL");
     drop(weir);
     let (_weir, port) = start(&origin, &own);
@@ -489,7 +489,7 @@ fn what_memory_does_not_hold_is_sent_out_of_its_file() {
 }
 
 #[test]
-fn a_wrong_block_breaks_a_long_response_off() {
+fn damaged_block_truncates_a_long_response() {
     let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     keep_long(&weir, port, "/plain");
@@ -509,7 +509,7 @@ fn a_wrong_block_breaks_a_long_response_off() {
 }
 
 #[test]
-fn what_is_sent_out_of_a_file_comes_to_its_end_while_the_next_process_has_the_directory() {
+fn transfers_from_files_finish_after_a_takeover() {
     let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     keep_long(&weir, port, "/plain");

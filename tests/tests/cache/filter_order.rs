@@ -1,6 +1,6 @@
-//! The order of filters (`filter`, `filter-sequence`): each sees what the one before it passes on, in
-//! both directions, and so do answers of caches and services; two in a row hold no more than they may.
-//! What is expected was seen at HAProxy. Of time only lower bounds are asserted.
+//! The order of filters (`filter`, `filter-sequence`): each sees the output of the one before it, in both directions, and so do
+//! responses of caches and services; two in a row do not buffer more than allowed. The expected results were observed with HAProxy.
+//! Only lower bounds of times are asserted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,8 +12,7 @@ use weir_tests::client::{Client, exchange, get};
 use weir_tests::compression::{decoded, payload};
 use weir_tests::{Origin, Weir, eventually, free_port, scratch};
 
-/// A filter of scripts that tells of what it sees under the name that its line gives it, and makes what
-/// it is told to of bodies.
+/// A script filter that reports events under the name in its line, and changes bodies as that line says.
 const SCRIPT: &str = r#"
     local Own = { flags = filter.FLT_CFG_FL_HTX }
     function Own:new()
@@ -53,7 +52,7 @@ const SCRIPT: &str = r#"
     end)
 "#;
 
-/// A `listen` section with these lines and this server, beside a cache `c` and that script.
+/// Starts a `listen` section with these lines and this server, with a cache `c` and that script.
 fn start(mode: &str, lines: &str, server: u16) -> (Weir, u16) {
     let path = scratch("filter-order").file("own.lua");
     std::fs::write(&path, SCRIPT).expect("scripts can be written");
@@ -68,12 +67,12 @@ fn start(mode: &str, lines: &str, server: u16) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// A text that is worth compressing.
+/// Returns a compressible text.
 fn text(length: usize) -> Vec<u8> {
     b"again and ".iter().copied().cycle().take(length).collect()
 }
 
-/// Answers with a text of so many bytes that may be kept, and tells of the request's body in `x-got`.
+/// Answers with a cacheable text of `length` bytes, and describes the request's body in `x-got`.
 fn origin(length: usize) -> Origin {
     Origin::start(move |head, body| {
         let coded = head.to_ascii_lowercase().contains("content-encoding: gzip");
@@ -90,14 +89,14 @@ fn origin(length: usize) -> Origin {
 
 const ACCEPTING: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
 
-/// The bytes of responses that the trace of that name told of.
+/// Returns the number of response bytes reported by the trace of that name.
 fn traced(messages: &str, name: &str) -> usize {
     let own = messages.lines().filter(|line| line.contains(&format!("[{name}/")));
     let told = own.filter(|line| line.contains("trace_http_payload") && line.contains("channel=RESPONSE"));
     told.filter_map(|line| line.split(" len=").nth(1)?.split(' ').next()?.parse::<usize>().ok()).sum()
 }
 
-/// What the filters of scripts told of, in its order.
+/// Returns the reports of the script filters in order.
 fn seen(weir: &Weir) -> Vec<String> {
     let messages = weir.messages();
     let told = messages.lines().filter_map(|line| line.split("SEEN ").nth(1));
@@ -105,7 +104,7 @@ fn seen(weir: &Weir) -> Vec<String> {
 }
 
 #[test]
-fn a_trace_before_compression_tells_of_plain_bytes_and_one_behind_it_of_coded_ones() {
+fn traces_see_bytes_before_and_after_compression() {
     let origin = origin(100_000);
     let lines =
         " filter trace name FIRST\n filter comp-res\n filter trace name LAST\n compression algo gzip\n";
@@ -136,7 +135,7 @@ fn a_trace_before_compression_tells_of_plain_bytes_and_one_behind_it_of_coded_on
 }
 
 #[test]
-fn a_limit_before_compression_counts_plain_bytes_and_one_behind_it_coded_ones() {
+fn limits_count_bytes_before_and_after_compression() {
     let origin = origin(50_000);
     let limit = |limit: &str| {
         format!(
@@ -150,7 +149,7 @@ fn a_limit_before_compression_counts_plain_bytes_and_one_behind_it_coded_ones() 
     let response = exchange(port, ACCEPTING).expect("an answer");
     assert!(decoded("gzip", &payload(&response)) == text(50_000));
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
-    // Plain, the text would take minutes.
+    // Uncompressed, the text would take minutes.
     let behind = format!(" filter comp-res\n{}", limit("1000 default-period 5s"));
     let sequence = format!("{} filter comp-res\n", limit("1000 default-period 5s"));
     let sequence = format!("{sequence} filter-sequence response comp-res,bwlim-out\n");
@@ -162,7 +161,7 @@ fn a_limit_before_compression_counts_plain_bytes_and_one_behind_it_coded_ones() 
 }
 
 #[test]
-fn scripts_stand_before_and_behind_compression_in_both_directions() {
+fn scripts_work_before_and_after_compression() {
     let origin = origin(3000);
     let lines = " filter lua.own A upper\n filter comp-req\n filter comp-res\n filter lua.own B\n \
                  compression algo-req gzip\n compression algo-res gzip\n";
@@ -188,7 +187,7 @@ fn scripts_stand_before_and_behind_compression_in_both_directions() {
 }
 
 #[test]
-fn a_script_behind_compression_may_change_what_was_coded() {
+fn script_after_compression_may_change_coded_bytes() {
     let origin = origin(3000);
     let lines = " filter comp-res\n filter lua.own B tail\n compression algo gzip\n";
     let (_weir, port) = start("http", lines, origin.port());
@@ -196,13 +195,13 @@ fn a_script_behind_compression_may_change_what_was_coded() {
     let body = payload(&response);
     let coded = body.strip_suffix(b"tail").expect("what the filter adds");
     assert!(decoded("gzip", coded) == text(3000));
-    // What is not compressed passes it as it is.
+    // An uncompressed response passes it unchanged.
     let response = get(port, "/").expect("an answer");
     assert!(payload(&response) == [&text(3000)[..], b"tail"].concat());
 }
 
 #[test]
-fn a_sequence_orders_scripts_and_compression_and_leaves_out_what_it_does_not_name() {
+fn sequence_orders_filters_and_omits_unnamed_ones() {
     let origin = origin(3000);
     let lines = " filter lua.own A\n filter comp-res\n compression algo gzip\n";
     for (sequence, expected, coding) in [
@@ -221,7 +220,7 @@ fn a_sequence_orders_scripts_and_compression_and_leaves_out_what_it_does_not_nam
 }
 
 #[test]
-fn the_filters_of_the_frontend_come_before_those_of_the_backend() {
+fn frontend_filters_precede_backend_filters() {
     let origin = origin(3000);
     let path = scratch("filter-order").file("two.lua");
     std::fs::write(&path, SCRIPT).expect("scripts can be written");
@@ -243,7 +242,7 @@ fn the_filters_of_the_frontend_come_before_those_of_the_backend() {
 }
 
 #[test]
-fn what_caches_and_services_answer_passes_filters_and_what_rules_answer_does_not() {
+fn cache_and_service_responses_pass_filters_unlike_rules() {
     let origin = origin(3000);
     let lines = " filter lua.own A\n filter cache c\n filter comp-res\n filter lua.own B\n compression algo gzip\n \
                  stats uri /stats\n stats scope nobody\n \
@@ -281,7 +280,7 @@ fn what_caches_and_services_answer_passes_filters_and_what_rules_answer_does_not
 }
 
 #[test]
-fn a_cache_keeps_what_filters_before_it_made_and_its_answers_pass_them_again() {
+fn cache_stores_filtered_output_and_hits_pass_filters() {
     let origin = origin(30);
     let lines = " filter lua.own A more\n filter cache c\n filter lua.own B\n \
                  http-request cache-use c\n http-response cache-store c\n";
@@ -303,7 +302,7 @@ fn a_cache_keeps_what_filters_before_it_made_and_its_answers_pass_them_again() {
 }
 
 #[test]
-fn what_a_service_of_a_script_takes_passes_the_filters_of_requests() {
+fn request_body_for_a_script_service_passes_filters() {
     let origin = origin(10);
     let lines = " filter lua.own A upper\n filter lua.own B\n http-request use-service lua.take\n";
     let (weir, port) = start("http", lines, origin.port());
@@ -317,7 +316,7 @@ fn what_a_service_of_a_script_takes_passes_the_filters_of_requests() {
     }
     let told = seen(&weir);
     assert_eq!(told[..2], ["A request none plain 9", "B request none upper 9"], "{told:?}");
-    // Much more than fits anywhere on the way, and nothing at all.
+    // Much more than fits into all buffers on the way, and an empty body.
     let body = text(300_000);
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
     let mut client = Client::connect(port);
@@ -330,7 +329,7 @@ fn what_a_service_of_a_script_takes_passes_the_filters_of_requests() {
 }
 
 #[test]
-fn a_limit_of_uploads_holds_what_a_service_takes() {
+fn upload_limit_applies_to_services() {
     let origin = origin(10);
     let lines = " filter bwlim-in slow default-limit 1000 default-period 100ms\n \
                  http-request set-bandwidth-limit slow\n http-request use-service lua.take\n";
@@ -345,7 +344,7 @@ fn a_limit_of_uploads_holds_what_a_service_takes() {
 }
 
 #[test]
-fn a_limit_holds_what_a_cache_gives() {
+fn download_limit_applies_to_cache_hits() {
     let origin = origin(5000);
     let lines = " filter cache c\n filter bwlim-out slow default-limit 1000 default-period 100ms\n \
                  http-request set-bandwidth-limit slow if { hdr(x-slow) -m found }\n \
@@ -358,7 +357,7 @@ fn a_limit_holds_what_a_cache_gives() {
     assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
 }
 
-/// How many bytes `to` takes until it takes none for a second, at most so many.
+/// Returns how many bytes `to` accepts, at most `most`, until it accepts none for a second.
 fn taken(to: &mut TcpStream, most: usize) -> usize {
     to.set_write_timeout(Some(Duration::from_secs(1))).expect("a time");
     let (piece, mut all) = (text(64 * 1024), 0);
@@ -372,11 +371,11 @@ fn taken(to: &mut TcpStream, most: usize) -> usize {
     all
 }
 
-/// More than buffers of the kernel hold.
+/// More than kernel buffers hold.
 const MUCH: usize = 64 << 20;
 
 #[test]
-fn an_endless_request_is_not_gathered_by_a_script_that_stands_behind_another() {
+fn endless_request_is_not_buffered_between_scripts() {
     let origin = origin(10);
     for lines in [
         " filter lua.own A\n filter lua.own B hold\n",
@@ -392,7 +391,7 @@ fn an_endless_request_is_not_gathered_by_a_script_that_stands_behind_another() {
 }
 
 #[test]
-fn an_endless_response_waits_for_a_limit_and_what_is_behind_it() {
+fn endless_response_waits_for_later_filters() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
     let origin = Origin::raw(move |mut stream| {
@@ -409,14 +408,14 @@ fn an_endless_response_waits_for_a_limit_and_what_is_behind_it() {
     let mut client = Client::connect(port);
     client.send(ACCEPTING);
     assert!(client.read_head().contains("content-encoding: gzip"));
-    // What the limit lets pass arrives although the coder has not enough for a block.
+    // Bytes within the limit arrive although the encoder does not have enough for a block.
     assert_eq!(client.read_bytes(20).len(), 20);
     assert!(eventually(|| sent.load(Ordering::SeqCst) > 0));
     assert!(sent.load(Ordering::SeqCst) < MUCH);
 }
 
 #[test]
-fn a_response_that_is_cut_is_never_whole_behind_filters() {
+fn truncated_response_stays_truncated_after_filters() {
     let origin = Origin::raw(|mut stream| {
         let mut head = [0; 1024];
         let _ = stream.read(&mut head);
@@ -434,7 +433,7 @@ fn a_response_that_is_cut_is_never_whole_behind_filters() {
 }
 
 #[test]
-fn a_stream_of_tcp_passes_scripts_and_limits_in_their_order() {
+fn tcp_streams_pass_scripts_and_limits_in_order() {
     let origin = Origin::raw(|mut stream| {
         let mut all = vec![0; 64 * 1024];
         while let Ok(n) = stream.read(&mut all)
@@ -469,7 +468,7 @@ fn a_stream_of_tcp_passes_scripts_and_limits_in_their_order() {
     let mut client = Client::connect(port);
     let began = Instant::now();
     client.send(b"(23456789)".repeat(50)).shut();
-    // Five portions of a hundred bytes each, of each of which two are left.
+    // Five portions of a hundred bytes each, of which two are left.
     assert_eq!(String::from_utf8_lossy(&client.read_to_end()), "()()()()()");
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
 }

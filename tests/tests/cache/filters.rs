@@ -1,6 +1,5 @@
-//! Filters: bytes held back by limits of bandwidth and passed on in random portions arrive whole,
-//! and no sooner than the limits allow. Of time only lower bounds are asserted, far below what it
-//! takes.
+//! Filters: bytes delayed by bandwidth limits or forwarded in random portions arrive complete, and no sooner than the limits allow.
+//! Only lower bounds of times are asserted, far below the usual times.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +18,12 @@ fn start(mode: &str, rules: &str, origin: &Origin) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// Bytes that no part of can be taken for another.
+/// Returns bytes in which no part can be taken for another.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 7 + at) as u8).collect()
 }
 
-/// Answers with so many bytes, and `x-got` with how many came; chunked where the path says so.
+/// Answers with `length` bytes, and the number of received bytes in `x-got`; chunked if the path says so.
 fn origin(length: usize) -> Origin {
     Origin::start(move |head, body| {
         let (intact, body_length) = (body == content(body.len()), body.len());
@@ -52,7 +51,7 @@ fn get(client: &mut Client, path: &str) -> (Vec<u8>, Duration) {
 }
 
 #[test]
-fn responses_are_no_faster_than_their_limit_and_arrive_whole() {
+fn responses_respect_the_limit_and_arrive_complete() {
     let origin = origin(5000);
     let rules = " filter bwlim-out slow default-limit 1000 default-period 100ms\n \
                  http-request set-bandwidth-limit slow if { path_beg /slow } || { path_beg /chunked }\n \
@@ -69,7 +68,7 @@ fn responses_are_no_faster_than_their_limit_and_arrive_whole() {
 }
 
 #[test]
-fn a_small_limit_outlasts_no_timeout() {
+fn timeouts_do_not_cut_limited_transfers() {
     let origin = origin(60);
     let rules = " timeout client 300ms\n timeout server 300ms\n \
                  filter bwlim-out slow default-limit 20 default-period 400ms min-size 20\n \
@@ -114,8 +113,8 @@ fn tcp_streams_are_limited_in_both_directions() {
     assert!(time >= Duration::from_millis(400), "{time:?}");
 }
 
-/// What a trace tells, without times, names of streams and the payload: the filter, what is still
-/// to come on both channels, what happened.
+/// Returns the events of a trace without times, stream names and payload: the filter, the bytes still to come on both channels, and
+/// the event.
 fn told(messages: &str) -> Vec<String> {
     let events = messages.lines().filter_map(|line| {
         let (who, rest) = line.split_once("] [strm ")?;
@@ -129,7 +128,7 @@ fn told(messages: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_trace_tells_the_steps_of_a_request_and_what_is_to_come() {
+fn trace_reports_steps_and_pending_bytes() {
     let origin = origin(5);
     let port = free_port();
     let text = format!(
@@ -204,12 +203,12 @@ fn a_trace_tells_the_steps_of_a_request_and_what_is_to_come() {
 }
 
 #[test]
-fn content_rules_come_before_the_body_is_waited_for_and_before_monitor_uri() {
+fn content_rules_run_before_body_wait_and_monitor_uri() {
     let origin = origin(5);
     let rules = " option http-buffer-request\n monitor-uri /up\n tcp-request content reject if METH_POST\n \
                  tcp-request content reject if { path /up }\n";
     let (_weir, port) = start("http", rules, &origin);
-    // The rest of the body never comes.
+    // The rest of the body never arrives.
     let request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n".to_vec();
     assert!(Client::connect(port).send(request).response().is_none());
     let request = b"GET /up HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
@@ -217,7 +216,7 @@ fn content_rules_come_before_the_body_is_waited_for_and_before_monitor_uri() {
 }
 
 #[test]
-fn a_filter_left_out_of_the_sequence_does_nothing() {
+fn filter_omitted_from_the_sequence_does_nothing() {
     let origin = origin(5000);
     let rules = " filter bwlim-out slow default-limit 1 default-period 1m\n filter trace name SEEN\n \
                  filter-sequence response trace\n filter-sequence request bwlim-out\n \
@@ -230,7 +229,7 @@ fn a_filter_left_out_of_the_sequence_does_nothing() {
 }
 
 #[test]
-fn traced_bytes_pass_in_random_portions_and_arrive_whole() {
+fn traced_bytes_in_random_portions_arrive_complete() {
     let origin = origin(200_000);
     let rules = " filter trace name BEFORE random-forwarding quiet\n \
                  filter trace name AFTER random-forwarding max-fwd 900 hexdump\n option splice-auto\n";

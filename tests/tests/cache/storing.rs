@@ -1,6 +1,5 @@
-//! Caches: what is kept and for whom, what comes out of them in both versions of HTTP, filters and
-//! rules on the way, counters, logs, the runtime socket, reloads. HAProxy's own scenarios
-//! (`cache/*`) are in the list of regression tests.
+//! Caches: which responses are stored and for whom, hits in both HTTP versions, filters and rules, counters, logs, the runtime
+//! socket, reloads. HAProxy's own scenarios (`cache/*`) are among the regression tests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,8 +10,8 @@ use weir_tests::logs::Collector;
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port, recipe};
 
-/// Answers every request with its number in a body, fresh for a minute, and with the fields that the
-/// path names behind a `?`, semicolons between them and percent signs for spaces.
+/// Starts an origin that answers every request with its number in a body, fresh for a minute, and with the fields after the `?` in
+/// the path, separated by semicolons and with percent signs for spaces.
 fn numbered() -> Origin {
     let count = AtomicUsize::new(0);
     Origin::start(move |head, _| {
@@ -29,7 +28,7 @@ fn numbered() -> Origin {
     })
 }
 
-/// Bytes of which no two parts are alike.
+/// Returns bytes without repetitions.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| ((at * 7) ^ (at >> 8)) as u8).collect()
 }
@@ -55,7 +54,7 @@ fn a_second_request_does_not_reach_the_server() {
 }
 
 #[test]
-fn head_and_conditions_are_answered_from_what_get_left() {
+fn head_and_conditional_requests_use_a_stored_get() {
     let origin = numbered();
     let (_weir, port) = around(&origin, "", "");
     let tagged = "/?ETag:%\"x\";Last-Modified:%Thu,%22%Oct%2020%16:51:12%GMT;Content-Type:%text/plain";
@@ -92,14 +91,14 @@ fn head_and_conditions_are_answered_from_what_get_left() {
 }
 
 #[test]
-fn what_is_one_users_stays_with_the_server() {
+fn private_responses_are_not_stored() {
     let origin = numbered();
     let (_weir, port) = around(&origin, "", "");
     let plain = ok(get(port, "/"));
     let authorized = ok(exchange_with(port, "/", "Authorization: Basic eDp5\r\n"));
     assert!(!is_hit(&authorized));
     assert_ne!(authorized.body, plain.body);
-    // Nor is what it was told kept for others.
+    // A response to an authorised request is not stored for others either.
     let again = ok(exchange_with(port, "/mine", "Authorization: Basic eDp5\r\n"));
     assert_ne!(ok(get(port, "/mine")).body, again.body);
     for path in [
@@ -119,7 +118,7 @@ fn what_is_one_users_stays_with_the_server() {
 }
 
 #[test]
-fn requests_with_bodies_and_other_hosts_find_nothing() {
+fn requests_with_bodies_and_other_hosts_miss() {
     let origin = numbered();
     let (_weir, port) = around(&origin, "", "");
     ok(get(port, "/"));
@@ -128,13 +127,13 @@ fn requests_with_bodies_and_other_hosts_find_nothing() {
     assert!(!is_hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
     assert!(!is_hit(&ok(exchange(port, "GET / HTTP/1.0\r\nHost: other\r\n\r\n"))));
     assert!(is_hit(&ok(exchange(port, "GET http://OTHER/ HTTP/1.1\r\nHost: other\r\n\r\n"))));
-    // What a POST changes is asked for anew.
+    // A POST invalidates the stored response.
     ok(exchange(port, "POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 0\r\n\r\n"));
     assert!(!is_hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
 }
 
 #[test]
-fn bodies_of_every_length_come_out_as_they_went_in() {
+fn bodies_of_every_length_are_stored_unchanged() {
     for is_chunked in [false, true] {
         for length in [0, 1, 2047, 2048, 2049, 16 * 1024, 16 * 1024 + 1, 1 << 20] {
             let body = content(length);
@@ -165,7 +164,7 @@ fn bodies_of_every_length_come_out_as_they_went_in() {
 }
 
 #[test]
-fn streams_of_http2_are_answered_too() {
+fn http2_streams_get_hits_too() {
     let body = content(100_000);
     let sent = body.clone();
     let origin = Origin::start(move |_, _| {
@@ -201,7 +200,7 @@ fn streams_of_http2_are_answered_too() {
 }
 
 #[test]
-fn rules_behind_the_one_that_found_it_have_their_say() {
+fn rules_after_cache_use_still_apply() {
     let origin = numbered();
     let (_weir, port) = around(
         &origin,
@@ -220,7 +219,7 @@ fn rules_behind_the_one_that_found_it_have_their_say() {
 }
 
 #[test]
-fn what_is_kept_is_compressed_on_its_way_out() {
+fn hits_are_compressed() {
     let text = "again and again ".repeat(500);
     let sent = text.clone();
     let origin = Origin::start(move |_, _| {
@@ -248,7 +247,7 @@ fn what_is_kept_is_compressed_on_its_way_out() {
 }
 
 #[test]
-fn what_did_not_come_whole_is_not_kept() {
+fn incomplete_responses_are_not_stored() {
     let cut = Origin::raw(|mut stream| {
         use std::io::{Read, Write};
         let _ = stream.read(&mut [0; 4096]);
@@ -265,7 +264,7 @@ fn what_did_not_come_whole_is_not_kept() {
 }
 
 #[test]
-fn counters_and_logs_tell_of_hits() {
+fn counters_and_logs_show_hits() {
     let origin = numbered();
     let port = free_port();
     let log = Collector::new();
@@ -298,7 +297,7 @@ fn counters_and_logs_tell_of_hits() {
 }
 
 #[test]
-fn what_is_kept_survives_a_reload_in_place() {
+fn stored_responses_survive_an_in_place_reload() {
     let origin = numbered();
     let (weir, port) = around(&origin, "", "");
     let first = ok(get(port, "/"));
@@ -309,7 +308,7 @@ fn what_is_kept_survives_a_reload_in_place() {
 }
 
 #[test]
-fn a_bandwidth_limit_holds_for_what_is_kept() {
+fn bandwidth_limits_apply_to_hits() {
     let origin = numbered();
     let (_weir, port) = around(
         &origin,
@@ -323,7 +322,7 @@ fn a_bandwidth_limit_holds_for_what_is_kept() {
 }
 
 #[test]
-fn ranges_come_out_of_what_is_whole() {
+fn ranges_are_served_from_complete_objects() {
     let origin = numbered();
     let (_weir, port) = around(&origin, " process-range on\n", "");
     let path = "/?Cache-Control:%max-age=60;ETag:%\"x\"";
@@ -348,7 +347,7 @@ fn ranges_come_out_of_what_is_whole() {
 }
 
 #[test]
-fn what_is_purged_is_asked_for_anew() {
+fn purged_objects_are_fetched_again() {
     let origin = numbered();
     let (weir, port) = around(
         &origin,
@@ -383,7 +382,7 @@ fn what_is_purged_is_asked_for_anew() {
 }
 
 #[test]
-fn the_recipe_keeps_pages_and_lets_them_be_purged() {
+fn recipe_caches_pages_and_allows_purging() {
     let origin = numbered();
     let port = free_port();
     let servers = [("192.0.2.10:8080", origin.port()), ("192.0.2.11:8080", origin.port())];

@@ -1,6 +1,5 @@
-//! What is stale: it is served while a fresh one is fetched, and where the server fails
-//! (`stale-while-revalidate`, `stale-if-error`); it is asked about by its tag or date, and a 304 makes
-//! it fresh again (`revalidation`).
+//! Stale objects: they are served while a fresh one is fetched, and if the server fails (`stale-while-revalidate`,
+//! `stale-if-error`); they are validated by tag or date, and a 304 makes them fresh again (`revalidation`).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,7 +9,7 @@ use weir_tests::client::{Client, Response, exchange_with, get};
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, eventually};
 
-/// A server whose state a test changes: it answers with a number that counts up, or with 503.
+/// A server that a test can switch: it answers with a counter, or with 503.
 struct Moody {
     origin: Origin,
     fails: Arc<AtomicBool>,
@@ -31,11 +30,11 @@ fn moody(control: &'static str) -> Moody {
 }
 
 #[test]
-fn what_is_stale_is_served_while_a_fresh_one_is_fetched() {
+fn stale_object_is_served_while_revalidating() {
     let moody = moody("max-age=1");
     let (_weir, port) = around(&moody.origin, " stale-while-revalidate 1000\n", "");
     assert_eq!(ok(get(port, "/")).text(), "number 1");
-    // Once it is stale, whoever asks gets it at once, and the server is asked behind their backs.
+    // A stale object is served at once, and the server is queried in the background.
     let mut seen = Vec::new();
     assert!(eventually(|| {
         let response = ok(get(port, "/"));
@@ -48,7 +47,7 @@ fn what_is_stale_is_served_while_a_fresh_one_is_fetched() {
 }
 
 #[test]
-fn what_is_stale_is_fetched_for_streams_of_http2_too() {
+fn stale_object_is_refetched_for_http2_too() {
     let moody = moody("max-age=1");
     let (_weir, port) = around(&moody.origin, " stale-while-revalidate 1000\n", "");
     let mut frames = Frames::connect(port);
@@ -63,12 +62,12 @@ fn what_is_stale_is_fetched_for_streams_of_http2_too() {
 }
 
 #[test]
-fn what_is_stale_helps_where_the_server_fails() {
+fn stale_object_is_served_if_the_server_fails() {
     let moody = moody("max-age=1");
     let (_weir, port) = around(&moody.origin, " stale-if-error 1000\n", " retries 0\n");
     assert_eq!(ok(get(port, "/")).text(), "number 1");
     moody.fails.store(true, Ordering::Relaxed);
-    // The error reaches nobody, but does reach who asks for something else.
+    // Clients do not see the error, except for other resources.
     assert!(eventually(|| {
         let response = ok(get(port, "/"));
         assert_eq!(response.text(), "number 1");
@@ -77,7 +76,7 @@ fn what_is_stale_helps_where_the_server_fails() {
     assert_eq!(get(port, "/other").map(|response| response.status), Some(503));
     moody.fails.store(false, Ordering::Relaxed);
     assert_eq!(ok(get(port, "/")).text(), "number 2");
-    // The same where there is no server any more.
+    // The same if the server is gone.
     let port_of_origin = moody.origin.port();
     drop(moody);
     assert!(eventually(|| std::net::TcpStream::connect(("127.0.0.1", port_of_origin)).is_err()));
@@ -87,7 +86,7 @@ fn what_is_stale_helps_where_the_server_fails() {
 }
 
 #[test]
-fn no_more_than_so_many_are_fetched_anew_at_once() {
+fn background_fetches_are_limited() {
     const KEPT: usize = 100;
     let (let_go, gate) = mpsc::channel::<()>();
     let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
@@ -105,12 +104,12 @@ fn no_more_than_so_many_are_fetched_anew_at_once() {
         ok(client.response())
     };
     (0..KEPT).for_each(|at| assert!(!is_hit(&ask(at))));
-    // Once the last is stale, all are.
+    // Once the last one is stale, all are.
     assert!(eventually(|| is_hit(&ask(KEPT - 1)) && count.load(Ordering::SeqCst) > KEPT));
     (0..KEPT).for_each(|at| assert!(is_hit(&ask(at))));
     assert!(eventually(|| count.load(Ordering::SeqCst) == KEPT + 64), "{}", count.load(Ordering::SeqCst));
     (0..64).for_each(|_| let_go.send(()).expect("the server waits"));
-    // The others are, when their turn comes.
+    // The others are fetched later.
     assert!(eventually(|| {
         assert!(is_hit(&ask(KEPT - 2)));
         count.load(Ordering::SeqCst) > KEPT + 64
@@ -118,14 +117,14 @@ fn no_more_than_so_many_are_fetched_anew_at_once() {
     (0..KEPT).for_each(|_| _ = let_go.send(()));
 }
 
-/// A server with one resource, whose version a test changes, and what it was asked with.
+/// A server with one resource, whose version the test changes, and the conditions it received.
 struct Versioned {
     origin: Origin,
     version: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-/// `told` are fields of its responses of 304 beside `ETag`.
+/// Starts such a server; `told` are fields of its 304 responses in addition to `ETag`.
 fn versioned(told: &'static str) -> Versioned {
     let (version, asked) = (Arc::new(AtomicUsize::new(1)), Arc::new(Mutex::new(Vec::new())));
     let (now, heads) = (version.clone(), asked.clone());
@@ -153,7 +152,7 @@ impl Versioned {
     }
 }
 
-/// Asks until the server was asked once more than `before` times.
+/// Sends requests until the server has received more than `before`.
 fn asked_again(own: &Versioned, port: u16, before: usize) -> Response {
     let mut last = None;
     assert!(eventually(|| {
@@ -164,13 +163,13 @@ fn asked_again(own: &Versioned, port: u16, before: usize) -> Response {
 }
 
 #[test]
-fn what_did_not_change_is_not_sent_again() {
+fn unchanged_body_is_not_sent_again() {
     let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
     let (weir, port) = around(&own.origin, " revalidation on\n", "");
     assert_eq!(ok(get(port, "/")).text(), "body of \"v1\"");
     let again = asked_again(&own, port, 1);
     assert_eq!(again.text(), "body of \"v1\"");
-    // Its head is what the server says of it now, and it is fresh again.
+    // The head has been updated from the 304, and the object is fresh again.
     assert_eq!((again.header("x-version"), again.header("x-hit")), (Some("second"), Some("1")));
     assert_eq!(again.header("cache-control"), Some("max-age=60"));
     assert_eq!(again.header("content-length"), Some("12"));
@@ -185,7 +184,7 @@ fn what_did_not_change_is_not_sent_again() {
 }
 
 #[test]
-fn the_connection_that_a_304_came_over_is_kept() {
+fn connection_of_a_304_is_reused() {
     let own = versioned("Cache-Control: max-age=60\r\n");
     let (_weir, port) = around(&own.origin, " revalidation on\n", "");
     let mut client = Client::connect(port);
@@ -203,7 +202,7 @@ fn the_connection_that_a_304_came_over_is_kept() {
 }
 
 #[test]
-fn what_changed_takes_its_place() {
+fn changed_response_replaces_the_object() {
     let own = versioned("");
     let (_weir, port) = around(&own.origin, " revalidation on\n", "");
     assert_eq!(ok(get(port, "/")).text(), "body of \"v1\"");
@@ -214,7 +213,7 @@ fn what_changed_takes_its_place() {
 }
 
 #[test]
-fn servers_are_asked_as_clients_ask_where_nothing_is_said() {
+fn revalidation_is_off_by_default() {
     let own = versioned("");
     let (_weir, port) = around(&own.origin, "", "");
     ok(get(port, "/"));
@@ -223,7 +222,7 @@ fn servers_are_asked_as_clients_ask_where_nothing_is_said() {
 }
 
 #[test]
-fn a_clients_own_condition_is_answered_from_what_holds() {
+fn client_condition_is_answered_from_validated_object() {
     let own = versioned("Cache-Control: max-age=60\r\n");
     let (_weir, port) = around(&own.origin, " revalidation on\n", "");
     ok(get(port, "/"));
@@ -235,13 +234,13 @@ fn a_clients_own_condition_is_answered_from_what_holds() {
     let response = last.expect("a response");
     assert_eq!((response.status, response.header("etag")), (304, Some("\"v1\"")), "{}", response.head);
     assert_eq!(own.asked_with("if-none-match: \"v1\""), 1);
-    // What another client has is not what is there.
+    // Another client's version is not the stored one.
     let other = ok(exchange_with(port, "/", "If-None-Match: \"v0\"\r\n"));
     assert_eq!(other.text(), "body of \"v1\"");
 }
 
 #[test]
-fn a_304_about_something_else_has_the_server_asked_for_the_whole() {
+fn mismatched_304_causes_a_full_request() {
     let count = AtomicUsize::new(0);
     let origin = Origin::start(move |head, _| {
         count.fetch_add(1, Ordering::SeqCst);
@@ -260,7 +259,7 @@ fn a_304_about_something_else_has_the_server_asked_for_the_whole() {
 }
 
 #[test]
-fn what_a_304_forbids_to_keep_answers_once() {
+fn object_with_no_store_304_is_served_once() {
     let own = versioned("Cache-Control: no-store\r\n");
     let (weir, port) = around(&own.origin, " revalidation on\n", "");
     ok(get(port, "/"));
@@ -270,11 +269,11 @@ fn what_a_304_forbids_to_keep_answers_once() {
 }
 
 #[test]
-fn what_is_stale_is_asked_about_behind_who_gets_it() {
+fn stale_object_is_validated_in_the_background() {
     let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
     let (_weir, port) = around(&own.origin, " revalidation on\n stale-while-revalidate 1000\n", "");
     ok(get(port, "/"));
-    // Also where the client that finds it has a condition of its own.
+    // Also if the client's own request is conditional.
     let ask = || exchange_with(port, "/", "If-None-Match: \"v0\"\r\n");
     assert!(eventually(|| ok(ask()).header("x-version") == Some("second")));
     assert_eq!(own.origin.requests(), 2);
@@ -283,7 +282,7 @@ fn what_is_stale_is_asked_about_behind_who_gets_it() {
 }
 
 #[test]
-fn those_who_wait_get_what_was_found_to_hold() {
+fn waiting_clients_get_the_validated_object() {
     let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
     let (_weir, port) = around(&own.origin, " revalidation on\n collapsed-forwarding 20s\n", "");
     ok(get(port, "/"));
@@ -301,7 +300,7 @@ fn those_who_wait_get_what_was_found_to_hold() {
 }
 
 #[test]
-fn an_error_while_asking_is_helped_out_of() {
+fn validation_errors_are_covered_by_stale_object() {
     let fails = Arc::new(AtomicUsize::new(0));
     let failing = fails.clone();
     let origin = Origin::start(move |_, _| match failing.load(Ordering::SeqCst) {

@@ -1,10 +1,8 @@
-//! Whole configurations get the verdict that they should: accepted, or refused for what is not
-//! built, by name.
+//! Complete configurations get the expected verdict: accepted, or refused because of unsupported features, which are named.
 //!
-//! `tests/configs` holds configurations written after common uses; the folder that `WEIR_CONFIGS`
-//! names, others collected from public repositories. A row of the tables is a file and the names
-//! that the errors may and must hold, none if it is accepted. When something gets built, its names
-//! leave the tables.
+//! `tests/configs` holds configurations for common uses; the folder that `WEIR_CONFIGS` names holds others collected from public
+//! repositories. A table row is a file and the names that the errors may and must contain, none if it is accepted. When a feature
+//! is implemented, its name is removed from the tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +10,7 @@ use std::process::Command;
 
 use weir_tests::{Scratch, check, scratch, workspace};
 
-/// A file, and what it is refused for.
+/// A file, and the names in its errors.
 type Expected = (&'static str, &'static [&'static str]);
 
 #[rustfmt::skip]
@@ -100,7 +98,7 @@ const COLLECTED: &[Expected] = &[
 ];
 
 #[test]
-fn configurations_for_common_uses_are_accepted_or_refused_by_name() {
+fn common_configurations_get_their_verdict() {
     let copy = copied(&workspace().join("tests/configs"));
     std::fs::create_dir_all(copy.join("root")).expect("the copy takes directories");
     assert!(certificate(&copy), "openssl is missing, which makes a certificate: `make tools` installs it");
@@ -108,7 +106,7 @@ fn configurations_for_common_uses_are_accepted_or_refused_by_name() {
     verdicts(&copy, OWN);
 }
 
-/// A copy of a folder that may be written to.
+/// Makes a writable copy of a folder.
 fn copied(folder: &Path) -> Scratch {
     let copy = scratch("configs");
     run(Command::new("cp").arg("-r").arg(folder.join(".")).arg(&copy));
@@ -118,7 +116,7 @@ fn copied(folder: &Path) -> Scratch {
 
 #[test]
 #[ignore = "needs the folder of collected configurations: make test-configs CONFIGS=<folder>"]
-fn collected_configurations_are_accepted_or_refused_by_name() {
+fn collected_configurations_get_their_verdict() {
     let folder =
         std::env::var_os("WEIR_CONFIGS").expect("WEIR_CONFIGS names the folder of collected configurations");
     let copy = copied(Path::new(&folder));
@@ -126,7 +124,7 @@ fn collected_configurations_are_accepted_or_refused_by_name() {
     verdicts(&copy, COLLECTED);
 }
 
-/// Makes `root/site.pem`, as the folder's README says.
+/// Creates `root/site.pem` as described in the folder's README.
 fn certificate(folder: &Path) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])

@@ -1,5 +1,4 @@
-//! Configurations that are broken, endless or too large: each ends with exit code 0 or 1, in time
-//! and without a panic.
+//! Broken, endless and oversized configurations: each ends with exit code 0 or 1, in time and without a panic.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_tests::{eventually, program, scratch, workspace};
 
-/// How `-c` ended: the exit code, if it ended by itself, and the messages.
+/// Returns the result of `-c`: the exit code, if it ended by itself, and the messages.
 fn check(command: &mut Command, file: &Path) -> (Option<i32>, String) {
     let path = file.with_extension("messages");
     let messages = std::fs::File::create(&path).expect("the directory takes files");
@@ -22,7 +21,7 @@ fn check(command: &mut Command, file: &Path) -> (Option<i32>, String) {
         status = child.try_wait().ok().flatten();
         status.is_some()
     };
-    // The largest ones take seconds of CPU, which other tests want too.
+    // The largest ones need seconds of CPU time, and other tests run at the same time.
     let _ = eventually(&mut ended) || eventually(&mut ended) || eventually(&mut ended);
     let _ = child.kill();
     let _ = child.wait();
@@ -38,7 +37,7 @@ fn check_text(text: &[u8], file: &Path) -> (Option<i32>, String) {
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 5s\n timeout connect 5s\n timeout server 5s\nfrontend f\n bind :8000\n";
 
 #[test]
-fn what_is_no_file_is_an_error_wherever_a_file_is_read_and_nothing_is_an_empty_one() {
+fn non_files_are_errors_and_dev_null_is_empty() {
     let directory = scratch("pipes");
     let pipe = directory.join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status();
@@ -67,7 +66,7 @@ fn what_is_no_file_is_an_error_wherever_a_file_is_read_and_nothing_is_an_empty_o
 }
 
 #[test]
-fn states_and_counters_of_a_pipe_do_not_hold_up_the_start() {
+fn pipes_as_state_files_do_not_block_the_start() {
     let directory = scratch("pipes");
     let pipe = directory.join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status();
@@ -80,12 +79,12 @@ fn states_and_counters_of_a_pipe_do_not_hold_up_the_start() {
         DEFAULTS.replace("8000", &port.to_string())
     );
     let weir = weir_tests::Weir::start(&text, &[port]);
-    // Its port answers before states are read.
+    // The port answers before states are read.
     assert!(weir.says("it is a pipe, not a file"), "{}", weir.messages());
 }
 
 #[test]
-fn a_variable_that_doubles_without_end_is_an_error() {
+fn exponentially_growing_variable_is_an_error() {
     let directory = scratch("doubling");
     let file = directory.join("haproxy.cfg");
     let doubled = " setenv A \"${A}${A}\"\n".repeat(64);
@@ -98,7 +97,7 @@ fn a_variable_that_doubles_without_end_is_an_error() {
 }
 
 #[test]
-fn half_a_million_words_and_a_hundred_thousand_lines_are_read() {
+fn huge_configurations_are_parsed() {
     let directory = scratch("large");
     let file = directory.join("haproxy.cfg");
     let words: String = (0..500_000).map(|number| format!(" /w{number}")).collect();
@@ -118,7 +117,7 @@ fn half_a_million_words_and_a_hundred_thousand_lines_are_read() {
     assert!(code == Some(1) && messages.contains("too many nested '.if'"), "{code:?}: {messages}");
 }
 
-/// A generator of numbers that are the same each time.
+/// A pseudo-random generator with a fixed sequence.
 struct Dice(u64);
 
 impl Dice {
@@ -130,7 +129,7 @@ impl Dice {
     }
 }
 
-/// What is thrown into a configuration.
+/// Fragments inserted into configurations.
 const JUNK: &[&[u8]] = &[
     b"\0",
     b"\xff\xfe",
@@ -195,7 +194,7 @@ fn mutate(text: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 #[test]
-fn two_thousand_broken_configurations_end_with_a_verdict() {
+fn broken_configurations_get_a_verdict() {
     const COUNT: usize = 2_400;
     let source = workspace().join("tests/configs");
     let mut bases: Vec<_> = std::fs::read_dir(&source)
@@ -233,7 +232,7 @@ fn two_thousand_broken_configurations_end_with_a_verdict() {
         let threads = [scope.spawn(break_some), scope.spawn(break_some)];
         threads.into_iter().for_each(|thread| thread.join().expect("every one ends"));
     });
-    // Most are broken, and not all.
+    // Most are broken, but not all.
     let refused = refused.into_inner();
     assert!((COUNT / 3..COUNT).contains(&refused), "{refused} of {COUNT}");
 }

@@ -1,11 +1,10 @@
-//! The fuzzers' seeds hold what the fuzzers check: `fuzz/seeds/<target>` holds inputs, plain and
-//! hostile, one a file.
+//! The fuzzers' seeds pass the checks of their targets: `fuzz/seeds/<target>` has regular and hostile inputs, one per file.
 
 use weir_tests::targets::TARGETS;
 use weir_tests::workspace;
 
 #[test]
-fn every_seed_keeps_what_its_target_checks() {
+fn all_seeds_pass_their_target() {
     let mut broken = Vec::new();
     for (name, target) in TARGETS {
         let folder = workspace().join("fuzz/seeds").join(name);
@@ -26,7 +25,7 @@ fn every_seed_keeps_what_its_target_checks() {
 }
 
 #[test]
-fn parts_of_seeds_keep_it_too() {
+fn truncated_seeds_pass_their_target() {
     for (name, target) in TARGETS.iter().filter(|(name, _)| *name != "config") {
         let folder = workspace().join("fuzz/seeds").join(name);
         for entry in std::fs::read_dir(&folder).expect("every target has seeds").filter_map(Result::ok) {
@@ -40,10 +39,10 @@ fn parts_of_seeds_keep_it_too() {
     }
 }
 
-/// Changes that a simple fuzzer would make, the same ones at every run. `WEIR_MUTATIONS` says how
-/// many a seed gets, `WEIR_TARGET` of which target alone.
+/// Applies mutations like a simple fuzzer, the same ones in every run. `WEIR_MUTATIONS` sets their number per seed, `WEIR_TARGET`
+/// restricts them to one target.
 #[test]
-fn changed_seeds_keep_it_too() {
+fn mutated_seeds_pass_their_target() {
     let rounds: u64 = std::env::var("WEIR_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     let chosen = std::env::var("WEIR_TARGET").ok();
     for (name, target) in TARGETS.iter().filter(|(name, _)| chosen.as_deref().is_none_or(|one| one == *name))
@@ -60,7 +59,7 @@ fn changed_seeds_keep_it_too() {
     }
 }
 
-/// A few bytes changed, taken out, put in, doubled.
+/// Returns the seed with a few bytes changed, removed, inserted or repeated.
 fn changed(seed: &[u8], round: u64) -> Vec<u8> {
     const TELLING: &[u8] = b"\r\n\0\x7f\xff :,;=%[]{}()\"\\'$09aF/*?#.-+\t";
     let mut state = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed.len() as u64 ^ 0x5851_f42d_4c95_7f2d;

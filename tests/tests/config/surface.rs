@@ -1,16 +1,16 @@
-//! What of HAProxy's surface is done: the tables beside the list of its keywords. The counts are
-//! printed (`cargo test -p weir-tests --test config surface -- --nocapture`); what must hold is that no
-//! keyword is unknown without a word.
+//! Coverage of HAProxy's keywords: compares the keyword tables with the list of its keywords. The counts are printed (`cargo test
+//! -p weir-tests --test config surface -- --nocapture`); the assertion is that every keyword is either implemented or refused
+//! explicitly.
 
 use std::collections::{BTreeMap, HashSet};
 
-/// The list (kind, place, keyword and signature, a line each), which is made from HAProxy itself.
+/// Returns the list (kind, place, keyword and signature, one per line), which is generated from HAProxy.
 fn surface() -> String {
     let path = weir_tests::workspace().join("docs/surface.tsv");
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What becomes of a keyword.
+/// The status of a keyword.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fate {
     Done,
@@ -35,7 +35,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
             let here = row.filter(|row| {
                 rules::Ruleset::ALL.iter().any(|set| set.name() == place && row.sets & *set as u8 != 0)
             });
-            // QUIC has a set of its own, which comes with it.
+            // QUIC has its own actions, which will be added with it.
             of(here.is_some(), here.is_some() || place.starts_with("quic"))
         }
         _ => return None,
@@ -43,7 +43,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
 }
 
 #[test]
-fn every_fetch_converter_and_action_of_haproxy_is_done_or_refused_by_name() {
+fn all_haproxy_keywords_are_implemented_or_refused() {
     let surface = surface();
     let mut counts: BTreeMap<(&str, Fate), usize> = BTreeMap::new();
     let mut absent = Vec::new();
@@ -65,9 +65,9 @@ fn every_fetch_converter_and_action_of_haproxy_is_done_or_refused_by_name() {
     assert!(absent.is_empty(), "{absent:#?}");
 }
 
-/// Whether what a row says of its arguments, value and place is what HAProxy says of them.
+/// Compares arguments, value and place of each row with HAProxy's.
 #[test]
-fn rows_have_haproxy_s_places_and_arguments() {
+fn keyword_tables_match_haproxy_signatures() {
     let surface = surface();
     let mut wrong = Vec::new();
     for line in surface.lines().skip(1) {
@@ -92,7 +92,7 @@ fn rows_have_haproxy_s_places_and_arguments() {
         }
         let mine = (specs.iter().filter(|spec| !spec.optional).count(), specs.len());
         let theirs = counts(args);
-        // The manual lets texts be left out that the list, made by the program itself, has in full.
+        // According to the manual, some string arguments may be omitted that the list, made from the program, shows as required.
         if mine.0 > theirs.0 || mine.1 != theirs.1 {
             wrong.push(format!("{kind} {name}: {mine:?} arguments here, {theirs:?} there ({signature})"));
         }

@@ -1,12 +1,12 @@
-//! Thousands of small configurations and what becomes of them. Where `HAPROXY` names a HAProxy 3.5,
-//! what is recorded of it is compared with what it says.
+//! Thousands of small configurations and their verdicts. If `HAPROXY` names a HAProxy 3.5, the recorded verdicts of HAProxy are
+//! checked against it.
 
 use std::path::PathBuf;
 
 use weir_tests::Haproxy;
 use weir_tests::verdicts::{Case, Fate, ask_all, ask_weir, cases};
 
-/// The answers that are not what is recorded, a line each.
+/// Returns the results that differ from the recorded ones, one line each.
 fn wrong<'a>(
     cases: &'a [Case],
     answers: &[(Fate, String)],
@@ -25,7 +25,7 @@ fn wrong<'a>(
 }
 
 #[test]
-fn configurations_get_the_verdicts_that_are_recorded_for_them() {
+fn configurations_get_their_recorded_verdicts() {
     let (cases, files) = cases();
     assert!(files >= 10 && cases.len() > 2_500, "{} cases in {files} files", cases.len());
     let wrong = wrong(&cases, &ask_weir(&cases), |case| {
@@ -35,7 +35,7 @@ fn configurations_get_the_verdicts_that_are_recorded_for_them() {
 }
 
 #[test]
-fn haproxy_gives_the_verdicts_that_are_recorded_of_it() {
+fn haproxy_gives_its_recorded_verdicts() {
     let Some(program) = std::env::var_os("HAPROXY").map(PathBuf::from) else { return };
     if Haproxy::version() != (3, 5) {
         return;

@@ -1,5 +1,5 @@
-//! Clients that leave, are late or send half a message: their answer, the log line (state at disconnection and timers,
-//! manual 8.4 and 8.5), and the statistics.
+//! Clients that leave, are late or send half a message: the response, the log line (termination state and timers, manual 8.4 and
+//! 8.5), and the statistics.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -10,8 +10,8 @@ use weir_tests::log_scene::{GET, GET_ROOT, LAST, Scene, scene};
 use weir_tests::{Origin, PATIENCE, eventually, free_port, full_port};
 
 #[test]
-fn what_goes_wrong_after_the_whole_response_was_received_is_told_as_the_last_data() {
-    // The response is there, the request is not.
+fn errors_after_the_complete_response_have_state_l() {
+    // The response has arrived, the request has not.
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -47,7 +47,7 @@ fn what_goes_wrong_after_the_whole_response_was_received_is_told_as_the_last_dat
 }
 
 #[test]
-fn half_a_request_has_its_time_wherever_it_comes() {
+fn half_a_request_times_out_at_any_position() {
     let scene = Scene::start("timeout http-request 100ms", "http-request return status 200", "");
     let half = "GET /y HTTP/1.1\r\nHo";
     assert!(scene.talk(half).starts_with("HTTP/1.1 408 "));
@@ -56,7 +56,7 @@ fn half_a_request_has_its_time_wherever_it_comes() {
 }
 
 #[test]
-fn a_client_that_ends_its_side_within_a_head_is_told_so() {
+fn half_close_within_a_head_gets_400() {
     let scene = Scene::start("", "", "");
     let mut stream =
         TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");
@@ -87,7 +87,7 @@ fn connections_without_a_byte_are_counted_but_not_logged_with_dontlognull() {
 }
 
 #[test]
-fn a_client_that_leaves_a_tarpit_frees_its_place() {
+fn client_leaving_a_tarpit_frees_its_slot() {
     let scene = Scene::start("timeout tarpit 60s", "http-request tarpit", "");
     Client::connect(scene.port).send(GET);
     let line = scene.line_with_times();
@@ -95,10 +95,10 @@ fn a_client_that_leaves_a_tarpit_frees_its_place() {
 }
 
 #[test]
-fn a_half_closed_stream_has_the_time_of_its_own_timeout() {
+fn half_closed_stream_ends_by_the_fin_timeout_of_its_side() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
-        // Its end is not answered.
+        // The server does not react to the end of the client's side.
         let _ = stream.set_read_timeout(Some(PATIENCE));
         std::thread::park_timeout(PATIENCE);
     });
@@ -116,7 +116,7 @@ fn a_half_closed_stream_has_the_time_of_its_own_timeout() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_the_attempt_to_connect_with_abortonclose() {
+fn client_abort_ends_connecting_with_abortonclose() {
     let (full, _waiting) = full_port();
     let backend = format!("server s 127.0.0.1:{}", full.local_addr().expect("an address").port());
     for defaults in ["mode tcp\n  option abortonclose", ""] {
@@ -128,7 +128,7 @@ fn a_client_that_leaves_ends_the_attempt_to_connect_with_abortonclose() {
 }
 
 #[test]
-fn a_client_that_owes_the_rest_is_blamed_while_a_server_is_being_reached() {
+fn slow_request_body_is_blamed_while_connecting() {
     let (full, _waiting) = full_port();
     let backend = format!("server s 127.0.0.1:{}", full.local_addr().expect("an address").port());
     let part = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf";
@@ -155,7 +155,7 @@ fn a_client_that_owes_the_rest_is_blamed_while_a_server_is_being_reached() {
 }
 
 #[test]
-fn a_client_that_keeps_silent_while_rules_wait_for_it_is_late() {
+fn client_silence_while_rules_wait_is_a_timeout() {
     let part = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf";
     let (accept, reject) =
         ("tcp-request content accept if WAIT_END", "tcp-request content reject if WAIT_END");
@@ -185,7 +185,7 @@ fn a_client_that_keeps_silent_while_rules_wait_for_it_is_late() {
 }
 
 #[test]
-fn who_has_said_all_in_tcp_is_served_whatever_it_takes_to_reach_a_server() {
+fn half_closed_tcp_client_is_served_after_slow_connect() {
     let port = free_port();
     let scene = Scene::start(
         "mode tcp\n  timeout connect 200ms\n  retries 1",
@@ -197,7 +197,7 @@ fn who_has_said_all_in_tcp_is_served_whatever_it_takes_to_reach_a_server() {
     assert!(client.read_to_end().is_empty());
     let line = scene.line();
     assert!(line.contains(" SC-- 1 "), "{line}");
-    // Who asked for a tunnel in HTTP is not waited for, until there is one.
+    // A client that requested a tunnel over HTTP and half-closed is not waited for until the tunnel exists.
     let scene = Scene::start("timeout connect 1h", "", &format!("server s 127.0.0.1:{port}"));
     let mut client = Client::connect(scene.port);
     client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").shut();
@@ -207,12 +207,12 @@ fn who_has_said_all_in_tcp_is_served_whatever_it_takes_to_reach_a_server() {
 }
 
 #[test]
-fn who_asked_for_a_tunnel_and_ended_its_side_gets_all_of_a_refusal() {
+fn half_closed_connect_client_gets_the_whole_refusal() {
     let origin = Origin::raw(|mut stream| {
         let mut head = [0; 1000];
         let _ = stream.read(&mut head);
         let _ = stream.write_all(b"HTTP/1.1 401 Who\r\nContent-Length: 4\r\n\r\nab");
-        // A client that left would be noticed meanwhile.
+        // Time in which a client abort would be noticed.
         std::thread::sleep(Duration::from_millis(200));
         let _ = stream.write_all(b"cd");
     });
@@ -227,16 +227,16 @@ fn who_asked_for_a_tunnel_and_ended_its_side_gets_all_of_a_refusal() {
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {
-    /// It closes its side, and reads on.
+    /// It closes its side, and keeps reading.
     Half,
-    /// It resets its connection: what it was sent is unread.
+    /// It resets its connection, by leaving received bytes unread.
     Reset,
 }
 
 #[test]
-fn a_client_that_leaves_a_server_at_work_ends_the_request_and_the_server_is_reset() {
+fn client_abort_resets_the_working_server() {
     use Leaving::{Half, Reset};
-    // What the client has seen before it leaves: an interim response, or half a final one.
+    // What the client has received before it leaves: an interim response, or half a final one.
     let (thinks, speaks) =
         ("HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
     let never = "no option abortonclose";
@@ -254,7 +254,7 @@ fn a_client_that_leaves_a_server_at_work_ends_the_request_and_the_server_is_rese
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(said.as_bytes());
             let end = stream.read(&mut [0; 64]).map_err(|error| error.kind());
-            // A closed side may be told before the reset.
+            // The end of stream may be seen before the reset.
             let reset = end == Err(std::io::ErrorKind::ConnectionReset)
                 || eventually(|| stream.write_all(b"x").is_err());
             let _ = report.send(reset);
@@ -283,7 +283,7 @@ fn a_client_that_leaves_a_server_at_work_ends_the_request_and_the_server_is_rese
 }
 
 #[test]
-fn a_half_closed_client_gets_its_response_where_its_leaving_is_no_abort() {
+fn half_closed_client_gets_a_response_without_abortonclose() {
     let gate = std::sync::Arc::new(std::sync::Barrier::new(2));
     let opened = gate.clone();
     let origin = Origin::raw(move |mut stream| {
@@ -302,7 +302,7 @@ fn a_half_closed_client_gets_its_response_where_its_leaving_is_no_abort() {
 }
 
 #[test]
-fn a_client_that_leaves_while_its_body_is_waited_for_sent_half_a_request() {
+fn client_abort_while_waiting_for_body_is_a_bad_request() {
     let scene = Scene::start("option http-buffer-request", "", "server s 127.0.0.1:1");
     Client::connect(scene.port).send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
     assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 400 CR-- 0 POST /x HTTP/1.1");
@@ -315,8 +315,8 @@ fn a_client_that_leaves_while_its_body_is_waited_for_sent_half_a_request() {
 }
 
 #[test]
-fn a_connection_that_is_reset_is_told_by_the_side_that_it_is_of() {
-    // A socket closed with something unread resets its connection.
+fn connection_resets_are_logged_with_their_side() {
+    // Closing a socket with unread bytes resets its connection.
     let origin = Origin::raw(|mut stream| {
         let mut buffer = [0; 4096];
         let length = stream.peek(&mut buffer).unwrap_or(0);
@@ -339,7 +339,7 @@ fn a_connection_that_is_reset_is_told_by_the_side_that_it_is_of() {
 }
 
 #[test]
-fn who_leaves_within_a_body_that_is_waited_for_has_aborted() {
+fn leaving_within_a_body_is_a_client_abort() {
     let origin = Origin::text("ok");
     let scene = scene("option http-buffer-request", "", "", &origin, "");
     let mut client = Client::connect(scene.port);
@@ -349,9 +349,9 @@ fn who_leaves_within_a_body_that_is_waited_for_has_aborted() {
     assert_eq!(scene.counts("f,FRONTEND", &["ereq"]), ["ereq=0"]);
 }
 
-/// A connection that broke while rules waited for its bytes goes nowhere.
+/// A connection that breaks while rules wait for bytes is not forwarded.
 #[test]
-fn who_breaks_off_while_rules_wait_reaches_no_server() {
+fn connection_broken_while_rules_wait_reaches_no_server() {
     let origin = Origin::text("ok");
     let rules = "log-format \"%s %ts\"\n  tcp-request inspect-delay 600s\n  \
         tcp-request content accept if { req.len gt 100 }";
@@ -364,7 +364,7 @@ fn who_breaks_off_while_rules_wait_reaches_no_server() {
 }
 
 #[test]
-fn who_never_said_anything_has_nothing_to_wait_for() {
+fn silent_client_that_leaves_is_not_waited_for() {
     let refused = free_port();
     let scene = Scene::start(
         "mode tcp\n  retries 50",
@@ -375,14 +375,14 @@ fn who_never_said_anything_has_nothing_to_wait_for() {
     assert_eq!(scene.line_with_times(), "s CC");
 }
 
-/// A client that shut its side down still receives a body that ends with the connection, and a tunnel.
+/// A client that half-closed still receives a body that ends with the connection, and a tunnel.
 #[test]
-fn a_client_that_half_closes_is_not_gone() {
+fn half_closed_client_still_receives() {
     let origin = Origin::raw(|mut stream| {
         let mut bytes = [0; 1024];
         let _ = stream.read(&mut bytes);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhead ");
-        // The end of the client's side does not come through: this is the time that it takes.
+        // The client's end of stream is not forwarded, so this read times out.
         stream.set_read_timeout(Some(Duration::from_millis(200))).expect("not zero");
         let _ = stream.read(&mut bytes);
         let _ = stream.write_all(b"and tail");

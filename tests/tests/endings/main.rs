@@ -1,4 +1,4 @@
-//! The ends of requests and streams. A test belongs to the file of the cause: the client in `client_aborts`, the server in
+//! How requests and streams end. A test belongs to the file of the cause: the client in `client_aborts`, the server in
 //! `server_faults`, rules, options and services in `own_answers`, an operator or a health check in `shutdowns`.
 
 mod client_aborts;

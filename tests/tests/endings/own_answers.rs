@@ -1,6 +1,5 @@
-//! Requests and streams that the program itself answers or ends, by rules, options, services and pages
-//! of errors: what the client gets, what the log says of it (manual, 8.5), and what the statistics
-//! count.
+//! Requests and streams that the program itself answers or ends, by rules, options, services and error pages: the response, the log
+//! line (manual, 8.5), and the statistics.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,9 +9,9 @@ use weir_tests::log_scene::{GET, LAST, Scene};
 use weir_tests::{Origin, PATIENCE, eventually, free_port};
 
 #[test]
-fn rules_on_responses_end_them_as_the_manual_says() {
+fn response_rules_end_responses_as_documented() {
     let origin = Origin::text("ok");
-    // Rule, what the client gets, the line, columns of the frontend and of the backend.
+    // Rule, response, log line, frontend columns, backend columns.
     let cases = [
         (
             "http-response return status 404",
@@ -43,7 +42,7 @@ fn rules_on_responses_end_them_as_the_manual_says() {
 }
 
 #[test]
-fn a_request_that_nobody_answers_counts_among_the_other_codes() {
+fn unanswered_request_counts_as_hrsp_other() {
     let scene = Scene::start("", "http-request reject", "");
     assert_eq!(scene.talk(LAST), "");
     let counts = scene.counts("f,FRONTEND", &["hrsp_other", "dreq", "req_tot"]);
@@ -51,7 +50,7 @@ fn a_request_that_nobody_answers_counts_among_the_other_codes() {
 }
 
 #[test]
-fn what_a_backend_denies_counts_there_too_and_no_server_is_an_error_of_the_backend() {
+fn backend_denials_and_missing_servers_are_counted() {
     let scene = Scene::start("", "", "http-request deny if { path /x }");
     assert!(scene.talk(LAST).starts_with("HTTP/1.1 403 "));
     assert!(scene.talk(&LAST.replace("/x", "/y")).starts_with("HTTP/1.1 503 "));
@@ -60,7 +59,7 @@ fn what_a_backend_denies_counts_there_too_and_no_server_is_an_error_of_the_backe
 }
 
 #[test]
-fn a_server_that_redirects_is_not_reached() {
+fn redirecting_server_is_not_contacted() {
     let scene = Scene::start("", "", "server s 192.0.2.1:80 redir http://other");
     let answer = scene.talk(LAST);
     assert!(answer.contains("location: http://other/x\r\n"), "{answer}");
@@ -70,7 +69,7 @@ fn a_server_that_redirects_is_not_reached() {
 }
 
 #[test]
-fn a_tarpitted_client_may_go_on() {
+fn tarpitted_client_may_send_another_request() {
     let scene = Scene::start(
         "timeout tarpit 1s",
         "http-request tarpit if { path /x }\n  http-request return status 200",
@@ -82,14 +81,13 @@ fn a_tarpitted_client_may_go_on() {
     assert!(line.starts_with("f/<NOSRV> -1/"), "{line}");
     let waited: u32 =
         line.split('/').nth(2).and_then(|text| text.parse().ok()).expect("the time in the tarpit");
-    // Timers have a grain of a millisecond: the last one may have begun before the clock of the log
-    // said so.
+    // Timers have a resolution of a millisecond, and the log's clock may have been read later.
     assert!((999..20_000).contains(&waited) && line.ends_with(" 500 PT-- 0 GET /x HTTP/1.1"), "{line}");
     assert_eq!(client.send(GET.replace("/x", "/y")).response().map(|answer| answer.status), Some(200));
 }
 
 #[test]
-fn a_rejected_stream_ends_and_is_not_reset() {
+fn rejected_stream_is_closed_without_reset() {
     let refused = format!("server s 127.0.0.1:{}", free_port());
     let cases = [
         ("", "", "SC"),
@@ -104,7 +102,7 @@ fn a_rejected_stream_ends_and_is_not_reset() {
         stream.write_all(b"hello").expect("it takes bytes");
         let mut rest = Vec::new();
         let ended = stream.read_to_end(&mut rest).map_err(|error| error.kind());
-        // Without a rule to wait for them the bytes may come after the end.
+        // Without a rule that waits for them, the bytes may arrive after the end.
         if !frontend.is_empty() || !backend.is_empty() {
             assert_eq!(ended, Ok(0), "{frontend}{backend}");
             assert_eq!(scene.counts("f,FRONTEND", &["bin"]), ["bin=5"], "{frontend}{backend}");
@@ -115,8 +113,8 @@ fn a_rejected_stream_ends_and_is_not_reset() {
 }
 
 #[test]
-fn a_connection_dropped_silently_is_not_ended_for_its_client() {
-    // Without the privilege to repair sockets a reset leaves instead, whose one hop is enough here.
+fn silent_drop_does_not_close_for_the_client() {
+    // Without the privilege for TCP_REPAIR a reset with a TTL of 1 is sent instead, which reaches this client.
     let quiet = std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
@@ -147,7 +145,7 @@ fn a_connection_dropped_silently_is_not_ended_for_its_client() {
             }));
             assert_eq!(seen, Err(std::io::ErrorKind::ConnectionReset), "{rule}");
         } else if rule.contains("tcp-request connection") {
-            // What it sent after the end is answered with a reset by the kernel.
+            // The kernel answers bytes sent after the end with a reset.
             assert_ne!(seen, Ok(0), "{rule}");
         } else {
             assert_eq!(seen, Err(std::io::ErrorKind::WouldBlock), "{rule}");
@@ -156,7 +154,7 @@ fn a_connection_dropped_silently_is_not_ended_for_its_client() {
 }
 
 #[test]
-fn an_error_is_logged_and_counted_as_such_whatever_its_page_says() {
+fn errors_keep_their_status_whatever_the_page_says() {
     for page in ["errorloc 503 http://other/", "errorfile 503 /dev/null"] {
         let scene = Scene::start(page, "", "");
         let answer = scene.talk(LAST);
@@ -174,7 +172,7 @@ fn an_error_is_logged_and_counted_as_such_whatever_its_page_says() {
 }
 
 #[test]
-fn services_stand_in_the_servers_place() {
+fn services_replace_the_server_in_logs() {
     let cases = [
         ("stats enable\n  stats uri /x", "f/<STATS>"),
         ("http-request use-service prometheus-exporter", "f/<PROMEX>"),
@@ -187,7 +185,7 @@ fn services_stand_in_the_servers_place() {
 }
 
 #[test]
-fn a_status_that_a_rule_sets_is_the_one_that_is_logged_and_counted() {
+fn status_set_by_a_rule_is_logged_and_counted() {
     let origin = Origin::text("ok");
     for rule in ["http-response set-status 418", "http-after-response set-status 418"] {
         let scene = Scene::start("", "", &format!("{rule}\n  server s 127.0.0.1:{}", origin.port()));
@@ -200,13 +198,13 @@ fn a_status_that_a_rule_sets_is_the_one_that_is_logged_and_counted() {
                 "{rule}: {line}"
             );
         }
-        // What the server said counts for the server.
+        // The server's own status counts for the server.
         assert_eq!(scene.counts("b,s", &["hrsp_2xx"]), ["hrsp_2xx=1"], "{rule}");
     }
 }
 
 #[test]
-fn an_error_file_is_sent_as_it_is_and_logged_as_the_status_of_its_rule() {
+fn errorfile_is_sent_verbatim_and_logged_as_rule_status() {
     let file = weir_tests::scratch("errorfile").file("gone.http");
     std::fs::write(&file, "HTTP/1.1 503 Gone away\r\nContent-Length: 3\r\n\r\nbye").expect("a file");
     for (rule, logged) in [

@@ -1,6 +1,5 @@
-//! Sending a request again (manual, 4.2 `retries`, `retry-on`, `option redispatch`): each attempt
-//! has its own time, what the client gets is the last server's word, and logs and statistics tell how
-//! often and where it was sent.
+//! Retries (manual, 4.2 `retries`, `retry-on`, `option redispatch`): each attempt has its own timeouts, the client gets the last
+//! server's response, and logs and statistics show how often and where the request was sent.
 
 use std::io::{Read, Write};
 
@@ -9,7 +8,7 @@ use weir_tests::listen::DEFAULTS;
 use weir_tests::log_scene::{GET_ROOT, LAST, Scene, says, scene};
 use weir_tests::{Origin, Weir, client, eventually, free_port, full_port, server_lines};
 
-/// Starts the program with a listener that has these lines of `defaults` and these servers.
+/// Starts the program with a listener that has these lines in `defaults` and these servers.
 fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
     let port = free_port();
     let servers = server_lines(servers);
@@ -20,7 +19,7 @@ fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
     (Weir::start(&configuration, &[port]), port)
 }
 
-/// Reads requests and never answers.
+/// Starts a server that reads requests and never answers.
 fn stalling() -> Origin {
     Origin::raw(|mut stream| {
         let mut bytes = [0; 1024];
@@ -28,7 +27,7 @@ fn stalling() -> Origin {
     })
 }
 
-/// Reads a request and closes.
+/// Starts a server that reads a request and closes.
 fn closing() -> Origin {
     Origin::raw(|mut stream| {
         let mut bytes = [0; 1024];
@@ -37,7 +36,7 @@ fn closing() -> Origin {
 }
 
 #[test]
-fn a_retry_on_an_idle_connection_has_the_whole_server_timeout() {
+fn retry_of_an_idle_connection_gets_the_full_timeout() {
     for bad in [stalling(), closing()] {
         let good = Origin::text("good");
         let (_weir, port) = start(
@@ -54,9 +53,9 @@ fn a_retry_on_an_idle_connection_has_the_whole_server_timeout() {
     }
 }
 
-/// An answer that may be retried and is not, for whatever reason, is the client's.
+/// A response that could be retried, but is not for some reason, goes to the client.
 #[test]
-fn an_answer_that_cannot_be_retried_is_passed_on() {
+fn response_that_cannot_be_retried_is_forwarded() {
     let origin =
         || Origin::start(|_, _| b"HTTP/1.1 503 Mine\r\nContent-Length: 4\r\nx-own: yes\r\n\r\nmine".to_vec());
     let long = "x".repeat(100_000);
@@ -86,7 +85,7 @@ fn an_answer_that_cannot_be_retried_is_passed_on() {
 }
 
 #[test]
-fn a_refused_request_is_one_error_of_connecting_however_often_it_was_tried() {
+fn refused_request_counts_one_connection_error() {
     let server = free_port();
     let scene =
         Scene::start("timeout connect 20ms\n  retries 2", "", &format!("server s 127.0.0.1:{server}"));
@@ -105,7 +104,7 @@ fn a_refused_request_is_one_error_of_connecting_however_often_it_was_tried() {
 }
 
 #[test]
-fn a_retry_without_redispatch_stays_with_its_server_whatever_failed() {
+fn retry_without_redispatch_stays_with_its_server() {
     let (full, _waiting) = full_port();
     let other = Origin::text("no");
     let servers = format!(
@@ -121,7 +120,7 @@ fn a_retry_without_redispatch_stays_with_its_server_whatever_failed() {
 }
 
 #[test]
-fn a_redispatch_is_no_retry_and_its_cookie_named_a_server_that_was_down() {
+fn redispatch_is_not_counted_as_retry() {
     let origin = Origin::text("ok");
     let backend = format!(
         "option redispatch\n  cookie C insert\n  server up 127.0.0.1:{} cookie U\n  server gone 127.0.0.1:{} cookie G",
@@ -139,7 +138,7 @@ fn a_redispatch_is_no_retry_and_its_cookie_named_a_server_that_was_down() {
 }
 
 #[test]
-fn a_request_that_may_not_be_sent_again_is_not() {
+fn unrepeatable_request_is_not_retried() {
     let origin = closing();
     let retries = |rule: &str| {
         let backend = format!(
@@ -158,14 +157,13 @@ fn a_request_that_may_not_be_sent_again_is_not() {
 /// `option redispatch …`, the request's cookie, attempts, the line, counts.
 type Redispatch = (&'static str, &'static str, [u32; 3], &'static str, [u32; 3]);
 
-/// `option redispatch …`, the request's cookie, and what HAProxy makes of five retries among three
-/// servers that are gone: how many attempts each saw, what the line says, and of the backend
-/// `wretr`, `wredis` and `lbtot`.
+/// The setting of `option redispatch`, the request's cookie, and HAProxy's results for five retries among three dead servers:
+/// attempts per server, the log line, and the backend's `wretr`, `wredis` and `lbtot`.
 #[rustfmt::skip]
 const REDISPATCHES: &[Redispatch] = &[
     ("",                                    "",  [6, 0, 0], "b/a SCNN 5",  [5, 0, 1]),
     ("option redispatch 0",                 "",  [6, 0, 0], "b/a SCNN 5",  [5, 0, 1]),
-    // Nothing binds it: another at once.
+    // Without a cookie, another server is tried at once.
     ("option redispatch",                   "",  [2, 2, 2], "b/c SCNN +5", [0, 5, 6]),
     ("option redispatch 3",                 "",  [2, 2, 2], "b/c SCNN +5", [0, 5, 6]),
     ("",                                    "a", [6, 0, 0], "b/a SCVN 5",  [5, 0, 0]),
@@ -179,7 +177,7 @@ const REDISPATCHES: &[Redispatch] = &[
 ];
 
 #[test]
-fn retries_go_from_server_to_server_as_redispatch_says() {
+fn redispatch_setting_controls_retry_servers() {
     for (option, cookie, attempts, line, counts) in REDISPATCHES {
         let servers: String = ["a", "b", "c"]
             .map(|name| format!("\n  server {name} 127.0.0.1:{} cookie {name}", free_port()))
@@ -208,9 +206,9 @@ fn retries_go_from_server_to_server_as_redispatch_says() {
     }
 }
 
-/// A body that had not arrived when the request was sent cannot be sent again, and nothing waits for it.
+/// A body that had not arrived when the request was sent cannot be sent again, and is not waited for.
 #[test]
-fn a_request_is_tried_again_only_as_a_whole() {
+fn request_is_retried_only_if_complete() {
     let busy = || says("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", false);
     let half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhi";
     let whole = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
@@ -224,7 +222,7 @@ fn a_request_is_tried_again_only_as_a_whole() {
 }
 
 #[test]
-fn a_failure_after_a_retry_has_no_time_of_a_response() {
+fn failure_after_a_retry_has_no_response_time() {
     let turn = std::sync::atomic::AtomicUsize::new(0);
     let origin = Origin::raw(move |mut stream| {
         let mut bytes = [0; 1024];
@@ -238,16 +236,15 @@ fn a_failure_after_a_retry_has_no_time_of_a_response() {
     assert_eq!((answer.status, scene.line().as_str()), (502, "b/s 0/0/0/-1 502 SH-- 1 GET / HTTP/1.1"));
 }
 
-/// A request that is tried again at the same server keeps its place there, in the queue and in the
-/// log.
+/// A retry at the same server keeps its place in the queue and in the log.
 #[test]
-fn who_tries_again_at_one_server_queues_no_second_time() {
+fn retry_at_the_same_server_is_not_queued_again() {
     let refused = free_port();
     let server = format!("use-server s if TRUE\n  server s 127.0.0.1:{refused} maxconn 1");
     let scene = Scene::start("timeout connect 300ms\n  retries 2", "", &server);
     let mut first = Client::connect(scene.port);
     first.send(GET_ROOT);
-    // The second waits for the first until its own time is over.
+    // The second waits for the first until its queue timeout.
     assert!(eventually(|| scene.counts("b,s", &["connect"]) != ["connect=0"]));
     let mut second = Client::connect(scene.port);
     second.send(GET_ROOT);
@@ -260,7 +257,7 @@ fn who_tries_again_at_one_server_queues_no_second_time() {
 }
 
 #[test]
-fn retries_may_be_set_by_rules_of_the_backend() {
+fn backend_rules_may_set_retries() {
     let origin = Origin::text("ok");
     let port = free_port();
     let _weir = Weir::start(

@@ -1,5 +1,5 @@
-//! Servers that are late, close, or send invalid responses: the client's answer, the log line (state at disconnection and
-//! timers, manual 8.4 and 8.5), and the statistics.
+//! Servers that are late, close, or send invalid responses: the response to the client, the log line (termination state and timers,
+//! manual 8.4 and 8.5), and the statistics.
 
 use std::io::{Read, Write};
 
@@ -8,7 +8,7 @@ use weir_tests::client::Client;
 use weir_tests::log_scene::{GET_ROOT, LAST, POST_HALF, Scene, says, scene, slowly};
 
 #[test]
-fn half_a_head_is_an_invalid_response_and_none_is_a_server_that_left() {
+fn partial_head_is_invalid_and_no_head_is_a_closed_server() {
     for (sent, letters, retried) in [("", "SH--", "empty-response"), ("HTTP/1.1 20", "PH--", "junk-response")]
     {
         let origin = Origin::raw(move |mut stream| {
@@ -25,7 +25,7 @@ fn half_a_head_is_an_invalid_response_and_none_is_a_server_that_left() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_is_answered_with_502() {
+fn nonsense_from_a_server_gives_502() {
     const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbytes";
     const WAITING: &str =
         "GET /x HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 9\r\n\r\nbody";
@@ -42,7 +42,7 @@ fn a_server_that_talks_nonsense_is_answered_with_502() {
     for (request, response, why) in cases {
         let origin = says(response, true);
         let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
-        // A client with the rest of a body to send need not send it.
+        // The client need not send the rest of its body.
         let answer = Client::connect(scene.port).send(request).response();
         assert_eq!(answer.map(|answer| answer.status), Some(502), "{why}");
         assert_eq!(scene.line(), "b/s 0/0/0/-1 502 PH-- 0 GET /x HTTP/1.1", "{why}");
@@ -52,11 +52,11 @@ fn a_server_that_talks_nonsense_is_answered_with_502() {
 }
 
 #[test]
-fn a_server_that_keeps_silent_while_rules_look_at_its_answer_is_late() {
+fn server_silence_while_rules_wait_is_a_timeout() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     let (part, whole) = (format!("{head}he"), format!("{head}hello"));
     let accept = "tcp-response content accept if WAIT_END";
-    // Mode, inspect-delay, rule, bytes of the server, bytes for the client, log line.
+    // Mode, inspect-delay, rule, server bytes, client bytes, log line.
     let cases = [
         ("http", "1h", accept, part.as_str(), part.as_str(), " 200 sD-- "),
         ("http", "200ms", accept, &whole, &whole, " 200 ---- "),
@@ -90,7 +90,7 @@ fn a_server_that_keeps_silent_while_rules_look_at_its_answer_is_late() {
 }
 
 #[test]
-fn a_client_that_has_sent_a_long_body_is_not_blamed_for_a_silent_server() {
+fn client_with_a_long_body_is_not_blamed_for_the_server() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
@@ -107,9 +107,9 @@ fn a_client_that_has_sent_a_long_body_is_not_blamed_for_a_silent_server() {
     assert!(line.contains(" 504 sH-- "), "{line}");
 }
 
-/// A response whose first chunks are invalid is answered with 502 while the client's connection stays.
+/// A response whose first chunks are invalid is replaced by a 502, and the client's connection stays open.
 #[test]
-fn chunks_that_came_with_the_head_are_looked_at_with_it() {
+fn chunks_received_with_the_head_are_checked() {
     let origin = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\nzz\r\n", false);
     let scene = scene("", "", "", &origin, "");
     let mut client = Client::connect(scene.port);
@@ -124,7 +124,7 @@ fn chunks_that_came_with_the_head_are_looked_at_with_it() {
 }
 
 #[test]
-fn a_server_that_has_answered_owes_nothing_while_the_request_goes_on() {
+fn server_timeout_stops_once_the_response_is_complete() {
     let origin = says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false);
     let scene = scene("timeout client 1s\n  timeout server 400ms", "", "", &origin, "");
     let mut client = Client::connect(scene.port);
@@ -133,7 +133,7 @@ fn a_server_that_has_answered_owes_nothing_while_the_request_goes_on() {
 }
 
 #[test]
-fn a_response_that_comes_to_a_halt_is_no_bad_one() {
+fn stalled_response_is_not_an_invalid_response() {
     let origin = says("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi", false);
     let scene = scene("timeout server 500ms", "", "", &origin, "");
     scene.talk(GET_ROOT);
@@ -142,8 +142,8 @@ fn a_response_that_comes_to_a_halt_is_no_bad_one() {
 }
 
 #[test]
-fn a_server_is_not_blamed_for_a_client_that_reads_nothing() {
-    // More than the kernel keeps for both connections: the server waits to be read from.
+fn server_is_not_blamed_for_a_client_that_does_not_read() {
+    // More than the kernel buffers of both connections hold: the server is blocked.
     let origin = Origin::raw(|mut stream| {
         let _ = stream.write_all(&vec![b'z'; 24 << 20]);
     });
@@ -155,7 +155,7 @@ fn a_server_is_not_blamed_for_a_client_that_reads_nothing() {
 }
 
 #[test]
-fn a_server_is_not_blamed_for_a_client_that_is_slow_to_send() {
+fn server_is_not_blamed_for_a_slow_upload() {
     let origin = Origin::echo();
     let server = format!("server s 127.0.0.1:{}", origin.port());
     let scene = Scene::start("timeout client 600ms\n  timeout server 200ms", "", &server);
@@ -164,7 +164,7 @@ fn a_server_is_not_blamed_for_a_client_that_is_slow_to_send() {
     let line = scene.line();
     assert!(line.contains("b/s 0/0/0/-1 400 cH-- "), "{line}");
     assert_eq!(scene.counts("b,s", &["cli_abrt", "eresp"]), ["cli_abrt=1", "eresp=0"]);
-    // Once it has the request, it is.
+    // After it has received the request, the server is to blame.
     let silent =
         Origin::raw(|mut stream| while weir_tests::request::more(&mut stream, &mut Vec::new()).is_some() {});
     let server = format!("server s 127.0.0.1:{}", silent.port());

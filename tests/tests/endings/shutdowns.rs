@@ -1,4 +1,4 @@
-//! Streams that are ended from outside: commands of the runtime socket, and servers that are marked down.
+//! Streams ended from outside: by runtime socket commands, and because a server is marked down.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -7,9 +7,9 @@ use weir_tests::client::Client;
 use weir_tests::log_scene::{GET, Scene};
 use weir_tests::{Origin, PATIENCE, eventually};
 
-/// A session that is ended from outside is closed at once, without an answer to the client.
+/// A session ended from outside is closed at once, without a response to the client.
 #[test]
-fn sessions_that_are_ended_from_outside_close_at_once() {
+fn sessions_ended_from_outside_close_at_once() {
     let stalling = |answer: &'static str| {
         Origin::raw(move |mut stream| {
             let _ = stream.read(&mut [0; 4096]);
@@ -52,7 +52,7 @@ fn sessions_that_are_ended_from_outside_close_at_once() {
 }
 
 #[test]
-fn a_client_that_has_not_asked_yet_is_shut_down_too() {
+fn client_without_a_request_is_shut_down_too() {
     let scene = Scene::start("", "", "");
     let mut stream =
         TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)).expect("the port takes connections");

@@ -1,4 +1,4 @@
-//! What `term_events` tells of streams that ended in one way or another, seen from outside.
+//! `term_events` for streams that end in different ways.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
@@ -11,7 +11,7 @@ fn serve(mut stream: TcpStream) {
     let mut head = [0; 1024];
     let peeked = stream.peek(&mut head).unwrap_or(0);
     if head[..peeked].starts_with(b"GET /reset ") {
-        // What was not read makes the end a reset.
+        // Unread bytes turn the close into a reset.
         return;
     }
     while let Ok(n) = stream.read(&mut head)
@@ -35,14 +35,14 @@ fn serve(mut stream: TcpStream) {
             return;
         }
         if answer.contains(" 101 ") {
-            // Whatever comes is answered with the end.
+            // Closes when anything arrives.
             let _ = stream.read(&mut head);
             return;
         }
     }
 }
 
-/// A frontend of HTTP whose log tells the events, and one of TCP.
+/// Returns a configuration with an HTTP frontend that logs the events, and a TCP frontend.
 fn configuration(http: u16, tcp: u16, origin: u16, log: u16) -> String {
     let refuses = free_port();
     format!(
@@ -95,7 +95,7 @@ listen tcp
 }
 
 #[test]
-fn the_layers_of_a_stream_tell_how_it_ended() {
+fn term_events_show_how_each_layer_ended() {
     let origin = Origin::raw(serve);
     let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
@@ -132,7 +132,7 @@ fn the_layers_of_a_stream_tell_how_it_ended() {
         client.send(format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n"));
         assert_eq!(told(), events, "{request}");
     }
-    // The client ends its side: within a head, within a body, while the server thinks.
+    // The client half-closes: within a head, within a body, while it waits for the response.
     let cases = [
         ("GET / HT", "CR {f2,m5,-,-,-,-,-}"),
         (

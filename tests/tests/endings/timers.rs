@@ -1,11 +1,11 @@
-//! The timers of log lines (manual, 8.4): which one the time of each wait is part of.
+//! The timers in log lines (manual, 8.4): which timer includes which wait.
 
 use weir_tests::client::Client;
 use weir_tests::log_scene::{GET_ROOT, PAUSE, POST_HALF, Scene, slowly, timers};
 use weir_tests::{Origin, free_port};
 
 #[test]
-fn what_rules_and_bodies_are_waited_for_is_part_of_the_request() {
+fn request_time_includes_waits_of_rules_and_for_bodies() {
     let cases: &[(&str, &str, &[&str])] = &[
         ("http-request pause 250ms", "", &[GET_ROOT]),
         ("", "http-request pause 250ms", &[GET_ROOT]),
@@ -32,7 +32,7 @@ fn what_rules_and_bodies_are_waited_for_is_part_of_the_request() {
 }
 
 #[test]
-fn a_stream_of_tcp_has_no_times_of_a_request_and_a_column_for_each_capture() {
+fn tcp_streams_have_no_request_time_but_all_captures() {
     let origin = Origin::raw(|mut stream| {
         weir_tests::request::more(&mut stream, &mut Vec::new());
     });
@@ -44,7 +44,7 @@ fn a_stream_of_tcp_has_no_times_of_a_request_and_a_column_for_each_capture() {
 }
 
 #[test]
-fn a_response_made_by_a_rule_has_the_time_of_the_one_it_replaces() {
+fn rule_response_keeps_the_time_of_the_replaced_one() {
     for (rule, status) in [("return status 201", 201), ("deny", 502), ("redirect location /x", 302)] {
         let origin = Origin::text("ok");
         let server = format!("http-response {rule}\n  server s 127.0.0.1:{}", origin.port());
@@ -70,7 +70,7 @@ fn a_rejected_request_has_no_times() {
 }
 
 #[test]
-fn times_of_what_nobody_answered_are_no_averages() {
+fn unanswered_requests_do_not_count_in_averages() {
     let refused = free_port();
     let scene = Scene::start("timeout connect 50ms", "", &format!("server s 127.0.0.1:{refused}"));
     Client::connect(scene.port).send(GET_ROOT).response().expect("an answer");

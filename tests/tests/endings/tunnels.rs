@@ -1,4 +1,4 @@
-//! TCP streams, CONNECT and upgrades, as their two directions end one after the other.
+//! TCP streams, CONNECT and upgrades, whose two directions end one after the other.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,15 +9,15 @@ use weir_tests::log_scene::{says, scene};
 use weir_tests::{Origin, eventually};
 
 #[test]
-fn a_tunnel_that_nobody_serves_ends_with_its_answer() {
+fn refused_tunnel_ends_with_its_response() {
     let origin = Origin::text("ok");
     let scene = scene("", "http-request return status 200", "", &origin, "");
     assert!(scene.talk("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
-fn the_time_of_one_side_ends_its_direction_alone() {
-    // The server sees the end of the client's side, and still sends something.
+fn timeout_of_one_side_ends_only_its_direction() {
+    // The server sees the end of the client's side, and still sends data.
     let origin = Origin::raw(|mut stream| {
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);
@@ -29,7 +29,7 @@ fn the_time_of_one_side_ends_its_direction_alone() {
 }
 
 #[test]
-fn a_server_that_has_ended_its_tunnel_need_not_take_any_more() {
+fn server_that_closed_its_side_may_stop_reading() {
     let origin = says("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nend", true);
     let scene = scene("", "log-format \"%s %tsc\"", "", &origin, "");
     let mut client = TcpStream::connect(("127.0.0.1", scene.port)).expect("the port listens");
@@ -37,14 +37,14 @@ fn a_server_that_has_ended_its_tunnel_need_not_take_any_more() {
     client.write_all(request.as_bytes()).expect("the connection stands");
     let mut all = Vec::new();
     client.read_to_end(&mut all).expect("the end comes");
-    // The reset that answers the first write fails a later one.
+    // The reset caused by the first write makes a later one fail.
     while client.write_all(b"more").is_ok() {}
     assert!(all.ends_with(b"end"));
     assert_eq!(scene.line_with_times(), "s ----");
 }
 
 #[test]
-fn independent_streams_do_not_take_sent_bytes_for_life() {
+fn independent_streams_ignore_sent_bytes_for_timeouts() {
     // The server is silent; the client sends more often than the server's timeout.
     let origin = Origin::raw(|mut stream| while matches!(stream.read(&mut [0; 64]), Ok(n) if n > 0) {});
     let lines = "  mode tcp\n  timeout server 300ms\n  option independent-streams\n";

@@ -1,5 +1,4 @@
-//! Servers that speak FastCGI: what applications are told, what becomes of what they say, and
-//! HAProxy beside it.
+//! FastCGI servers: the parameters applications get, the handling of their output, and comparisons with HAProxy.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use weir_tests::logs::Collector;
 use weir_tests::versions::curl;
 use weir_tests::{Haproxy, Origin, Weir, eventually, free_port};
 
-/// A scene whose server is the application; more lines of its section.
+/// Starts the program in front of the application, with additional lines in its section.
 fn scene(server: &Origin, app: &str) -> Scene {
     let backend = format!(
         "use-fcgi-app app\n  server s 127.0.0.1:{} proto fcgi\nfcgi-app app\n  docroot /srv\n  {app}",
@@ -23,7 +22,7 @@ fn scene(server: &Origin, app: &str) -> Scene {
 }
 
 #[test]
-fn a_request_of_either_version_reaches_the_application_and_its_response_the_client() {
+fn requests_of_both_versions_reach_the_application() {
     let server = application(echo);
     let [plain, h2] = [0; 2].map(|_| free_port());
     let text = configuration(plain, server.port(), "", "")
@@ -49,7 +48,7 @@ fn a_request_of_either_version_reaches_the_application_and_its_response_the_clie
 }
 
 #[test]
-fn a_body_without_length_is_waited_for_and_its_length_told() {
+fn chunked_body_is_buffered_to_send_its_length() {
     let server = application(|asked| {
         let text = format!("X: 1\r\n\r\n{}:{}", asked.get("CONTENT_LENGTH"), asked.body.len());
         response(asked.id, text.as_bytes())
@@ -59,7 +58,7 @@ fn a_body_without_length_is_waited_for_and_its_length_told() {
     client.send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n");
     client.send("3\r\nend\r\n0\r\n\r\n");
     assert_eq!(client.response().expect("a response").text(), "7:7");
-    // Nobody waits for one that no buffer holds.
+    // A body that exceeds any buffer is not waited for.
     let mut client = Client::connect(port);
     client.send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
     for _ in 0..64 {
@@ -92,7 +91,7 @@ fn rules_set_parameters_and_pass_fields() {
 }
 
 #[test]
-fn expressions_see_the_settings_of_the_backends_application() {
+fn expressions_see_the_application_settings() {
     let server = application(|asked| {
         let value = |name: &str| asked.get(name).to_owned();
         response(
@@ -106,8 +105,7 @@ fn expressions_see_the_settings_of_the_backends_application() {
     assert_eq!(get(port, "/other").expect("a response").text(), "/srv/i.php||");
 }
 
-/// What a program tells an application of some requests: each request's parameters, sorted, without
-/// those that differ from run to run.
+/// Returns the parameters that a program sends for some requests: for each request sorted, without those that differ between runs.
 fn told(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> Vec<Vec<String>> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let server = {
@@ -147,7 +145,7 @@ const REQUESTS: &[&str] = &[
 ];
 
 #[test]
-fn applications_are_told_what_haproxy_tells_them() {
+fn parameters_match_haproxy() {
     let app = " index index.php\n path-info ^(/.+\\.php)(/.*)?$\n acl x path_beg /x\n set-param FOO bar if x\n \
                set-param SERVER_NAME own if x\n pass-header Authorization if x\n";
     let ours = told(|port, server| Box::new(Weir::start(&configuration(port, server, "", app), &[port])));
@@ -158,7 +156,7 @@ fn applications_are_told_what_haproxy_tells_them() {
     }
 }
 
-/// The parameters and the body of the first check that a program makes.
+/// Returns the parameters and the body of a program's first check.
 fn checked(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> (Vec<(String, String)>, Vec<u8>) {
     let (tell, told) = mpsc::channel();
     let server = application(move |request: &Asked| {
@@ -166,7 +164,7 @@ fn checked(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> (Vec<(String
         let mut own = request.parameters.clone();
         own.retain(|(name, _)| !differs(name));
         own.sort();
-        // Who asked may have what it wants.
+        // The receiver may be gone.
         let _ = tell.send((own, request.body.clone()));
         response(request.id, b"X: 1\r\n\r\nhello")
     });
@@ -176,7 +174,7 @@ fn checked(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> (Vec<(String
 }
 
 #[test]
-fn a_check_tells_an_application_what_haproxy_tells_it() {
+fn check_parameters_match_haproxy() {
     let app = " index index.php\n path-info ^(/.+\\.php)(/.*)?$\n";
     for back in [
         " option httpchk\n",
@@ -192,7 +190,7 @@ fn a_check_tells_an_application_what_haproxy_tells_it() {
 }
 
 #[test]
-fn a_check_of_an_application_that_the_backend_does_not_have_fails_at_once() {
+fn check_without_an_application_fails_at_once() {
     let server = Origin::text("hello");
     let backend = format!(
         "option httpchk\n  server s 127.0.0.1:{} check inter 10s fastinter 10s fall 1 check-proto fcgi",
@@ -203,7 +201,7 @@ fn a_check_of_an_application_that_the_backend_does_not_have_fails_at_once() {
 }
 
 #[test]
-fn a_server_is_down_while_its_application_answers_checks_with_errors() {
+fn server_is_down_while_checks_get_errors() {
     let status = Arc::new(Mutex::new("200"));
     let server = {
         let status = status.clone();
@@ -232,8 +230,7 @@ fn a_server_is_down_while_its_application_answers_checks_with_errors() {
     assert!(is("UP", "L7OK"));
 }
 
-/// Of a response: its status, its body, what of its fields matters here, and how the line in the log
-/// says that it ended.
+/// Returns a response's status, its body, the relevant fields, and the termination state in the log.
 fn answered(method: &str, scene: &Scene) -> (u16, String, Option<String>, String) {
     let request = format!("{method} /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = exchange(scene.port, &request).expect("a response");
@@ -242,7 +239,7 @@ fn answered(method: &str, scene: &Scene) -> (u16, String, Option<String>, String
 }
 
 #[test]
-fn output_becomes_the_response_that_its_fields_say() {
+fn output_fields_determine_the_response() {
     let text = Arc::new(Mutex::new(Vec::new()));
     let server = {
         let text = text.clone();
@@ -269,7 +266,7 @@ fn output_becomes_the_response_that_its_fields_say() {
         ("Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "GET", whole(200, "body")),
         ("Status: 204 N\r\n\r\n", "GET", whole(204, "")),
         ("Status: 304 N\r\nContent-Length: 5\r\n\r\n", "GET", whole(304, "")),
-        // HAProxy refuses what RFC 3875 (4.3.3) has servers take off.
+        // HAProxy refuses a body that servers must remove according to RFC 3875 (4.3.3).
         ("X: 1\r\nContent-Length: 4\r\n\r\nbody", "HEAD", whole(200, "")),
     ] {
         *text.lock().expect("nobody panics with it") = output.as_bytes().to_vec();
@@ -277,10 +274,9 @@ fn output_becomes_the_response_that_its_fields_say() {
     }
 }
 
-/// How requests end whose application does what it must not: the steps of its answer, the status and
-/// the state in the log.
+/// Requests to misbehaving applications: the steps of the answer, the status and the termination state.
 #[test]
-fn an_application_that_dies_or_lies_gets_its_request_the_answer_of_haproxy() {
+fn misbehaving_applications_give_haproxys_response() {
     type Answer = fn(u16) -> Vec<u8>;
     let cases: &[(&str, Answer, u16, &str)] = &[
         ("no head", |id| response(id, b"bad\r\n\r\nhello"), 502, "PH--"),
@@ -328,7 +324,7 @@ fn an_application_that_dies_or_lies_gets_its_request_the_answer_of_haproxy() {
 }
 
 #[test]
-fn an_application_that_hangs_costs_the_time_of_the_server_alone() {
+fn hanging_application_times_out() {
     let (send, receive) = mpsc::channel();
     let send = Mutex::new(send);
     let server = Origin::raw(move |stream| {
@@ -343,13 +339,13 @@ fn an_application_that_hangs_costs_the_time_of_the_server_alone() {
     let scene = Scene::start("", "", &backend);
     let answer = answered("GET", &scene);
     assert_eq!((answer.0, answer.3.as_str()), (504, "sH--"));
-    // The application may be at work for nobody: its connection is of no more use, long before it gives up itself.
+    // The application may be working for nobody, so its connection is closed long before its own timeout.
     assert_eq!(receive.recv_timeout(weir_tests::PATIENCE / 2), Ok(()));
     assert_eq!(scene.counts("b,s", &["scur"]), ["scur=0"]);
 }
 
 #[test]
-fn what_an_application_says_is_logged_a_line_a_record() {
+fn stderr_is_logged_one_line_per_record() {
     let server = application(|asked| {
         [record(kind::STDERR, asked.id, b"first\nsecond\n"), response(asked.id, b"X: 1\r\n\r\n")].concat()
     });
@@ -363,7 +359,7 @@ fn what_an_application_says_is_logged_a_line_a_record() {
 }
 
 #[test]
-fn sections_and_servers_that_do_not_fit_are_refused_with_the_way_out() {
+fn mismatched_sections_and_servers_are_refused() {
     let whole = "backend b\n mode http\n use-fcgi-app app\n server s 127.0.0.1:9 proto fcgi\nfcgi-app app\n docroot /srv\n";
     let directory = weir_tests::scratch("fastcgi");
     let file = directory.join("haproxy.cfg");

@@ -1,5 +1,5 @@
-//! Connections to applications that speak FastCGI: kept for the next request, shared by requests of
-//! several clients, and what one client does to the others.
+//! Connections to FastCGI applications: reused for the next request, shared by several clients, and the effects of one client on
+//! the others.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use weir_tests::fastcgi::{
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn a_connection_is_kept_for_the_next_request_unless_the_section_says_otherwise() {
+fn connections_are_reused_unless_disabled() {
     for (app, connections) in [("", 1), (" no option keep-conn\n", 3)] {
         let server = application(echo);
         let (_weir, port) = start(&server, " http-reuse always\n", app);
@@ -22,11 +22,11 @@ fn a_connection_is_kept_for_the_next_request_unless_the_section_says_otherwise()
     }
 }
 
-/// Requests of several clients at once, each on a thread of its own; what came of each.
+/// Sends requests of several clients at once, each on its own thread, and returns the responses.
 fn at_once(port: u16, paths: &[&str]) -> Vec<std::thread::JoinHandle<String>> {
     let one = |path: &&str| {
         let path = (*path).to_owned();
-        // Of HTTP/1.0: nothing is in chunks.
+        // With HTTP/1.0 the response is not chunked.
         let request = format!("GET {path} HTTP/1.0\r\nHost: h\r\n\r\n");
         std::thread::spawn(move || {
             let all = Client::connect(port).send(request).read_to_end();
@@ -38,7 +38,7 @@ fn at_once(port: u16, paths: &[&str]) -> Vec<std::thread::JoinHandle<String>> {
 }
 
 #[test]
-fn requests_share_a_connection_where_the_application_takes_several() {
+fn requests_share_a_connection_if_the_application_agrees() {
     let (send, receive) = mpsc::channel();
     let send = Mutex::new(send);
     let server = Origin::raw(move |stream| {
@@ -49,7 +49,7 @@ fn requests_share_a_connection_where_the_application_takes_several() {
             all.push(asked);
         }
         let _ = send.lock().expect("nobody panics with it").send(all.clone());
-        // The last first, in pieces that are mixed.
+        // Answers the last request first, in interleaved pieces.
         for piece in ["X: 1\r\n\r\n", "of ", "it"] {
             for asked in all.iter().rev() {
                 records.send(&output(asked.id, piece.as_bytes()));
@@ -75,7 +75,7 @@ fn requests_share_a_connection_where_the_application_takes_several() {
 }
 
 #[test]
-fn an_application_is_asked_how_many_requests_it_takes() {
+fn get_values_limits_concurrent_requests() {
     for (said, connections) in [
         (&b"\x0f\x01FCGI_MPXS_CONNS1\x0d\x02FCGI_MAX_REQS10"[..], 1),
         (b"\x0f\x01FCGI_MPXS_CONNS0\x0d\x02FCGI_MAX_REQS10", 2),
@@ -96,7 +96,7 @@ fn an_application_is_asked_how_many_requests_it_takes() {
                     let (count, changed) = &*arrived;
                     *count.lock().expect("nobody panics with it") += 1;
                     changed.notify_all();
-                    // On a connection of its own the other one comes to another thread.
+                    // A second connection is handled by another thread.
                     if connections == 1 && mine.len() < 2 {
                         continue;
                     }
@@ -111,7 +111,7 @@ fn an_application_is_asked_how_many_requests_it_takes() {
         let port = free_port();
         let text = configuration(port, server.port(), " http-reuse always\n", " option get-values\n");
         let _weir = Weir::start(&text, &[port]);
-        // The answer to the question is here once the first request is.
+        // The GET_VALUES answer has arrived when the first request does.
         let first = at_once(port, &["/a"]);
         assert!(eventually(|| *arrived.0.lock().expect("nobody panics with it") == 1));
         let second = at_once(port, &["/b"]);
@@ -123,7 +123,7 @@ fn an_application_is_asked_how_many_requests_it_takes() {
 }
 
 #[test]
-fn a_client_that_leaves_aborts_its_request_alone() {
+fn client_abort_only_affects_its_own_request() {
     let (send, receive) = mpsc::channel();
     let send = Mutex::new(send);
     let server = Origin::raw(move |stream| {
@@ -136,7 +136,7 @@ fn a_client_that_leaves_aborts_its_request_alone() {
         let is_right =
             aborted.is_some_and(|record| (record.kind, record.id) == (kind::ABORT_REQUEST, left.id));
         let _ = send.lock().expect("nobody panics with it").send(is_right);
-        // What still comes for it disturbs nobody.
+        // Late output for it has no effect.
         records.send(&output(left.id, b"more"));
         records.send(&end(left.id, 0));
         records.send(&response(stays.id, b"X: 1\r\n\r\nok"));
@@ -160,7 +160,7 @@ fn a_client_that_leaves_aborts_its_request_alone() {
 }
 
 #[test]
-fn memory_stays_bounded_whatever_an_application_sends_and_a_client_does_not_read() {
+fn memory_is_bounded_if_clients_do_not_read() {
     const ALL: usize = 256 << 20;
     let (send, receive) = mpsc::channel();
     let send = Mutex::new(send);
@@ -169,7 +169,7 @@ fn memory_stays_bounded_whatever_an_application_sends_and_a_client_does_not_read
         let Some(asked) = records.next_request() else { return };
         records.send(&output(asked.id, b"X: 1\r\n\r\n"));
         let piece = output(asked.id, &[b'x'; 65535]);
-        // It stands still once the buffers of the kernel are full.
+        // Sending stops once the kernel buffers are full.
         let mut stream = records.stream();
         stream.set_write_timeout(Some(Duration::from_millis(500))).expect("not zero");
         let mut sent = 0;

@@ -1,5 +1,4 @@
-//! Scripts in Lua: what they see and change of requests, what they answer, and that one that fails,
-//! waits or never ends harms nobody else.
+//! Lua scripts: access to requests and changes to them, responses, and isolation of scripts that fail, wait or never end.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -10,7 +9,7 @@ use weir_tests::client::{Client, exchange_with};
 use weir_tests::{Origin, Weir, free_port, program, scratch};
 
 #[test]
-fn what_scripts_give_is_matched_as_text_where_nothing_else_is_said() {
+fn script_values_are_matched_as_strings_by_default() {
     let text = r#"
         core.register_fetches("number", function(txn) return 5 end)
         core.register_fetches("word", function(txn) return txn.sf:path() end)
@@ -29,7 +28,7 @@ fn what_scripts_give_is_matched_as_text_where_nothing_else_is_said() {
 }
 
 #[test]
-fn scripts_that_print_do_not_wait_for_a_reader() {
+fn printing_scripts_do_not_block() {
     let text = r#"
         core.register_action("show", { "http-req" }, function(txn) print("one", 2, nil, 1.5, ("x"):rep(1000)) end)
     "#;
@@ -52,7 +51,7 @@ fn scripts_that_print_do_not_wait_for_a_reader() {
 }
 
 #[test]
-fn scripts_and_their_programs_see_the_environment_that_the_configuration_made() {
+fn scripts_and_children_see_the_configured_environment() {
     let text = r#"
         local at_load = os.getenv("WEIR_WORDS")
         core.register_service("shown", "http", function(applet)
@@ -72,7 +71,7 @@ fn scripts_and_their_programs_see_the_environment_that_the_configuration_made() 
 }
 
 #[test]
-fn a_map_of_an_init_function_is_one_of_the_process() {
+fn maps_of_init_functions_belong_to_the_process() {
     let file = scratch("lua").file("words.map");
     std::fs::write(&file, "/a one\n").expect("maps can be written");
     let text = r#"
@@ -93,7 +92,7 @@ fn a_map_of_an_init_function_is_one_of_the_process() {
 }
 
 #[test]
-fn an_action_changes_the_request_that_the_server_gets() {
+fn actions_change_the_forwarded_request() {
     let origin = Origin::start(|head, _| {
         let shown: Vec<&str> = head.lines().filter(|line| !line.starts_with("host")).collect();
         let text = shown.join("|");
@@ -137,7 +136,7 @@ fn an_action_changes_the_request_that_the_server_gets() {
 }
 
 #[test]
-fn fetches_and_converters_of_scripts_stand_in_expressions() {
+fn script_fetches_and_converters_work_in_expressions() {
     let text = r#"
         core.register_fetches("twice", function(txn, text) return text .. text .. txn.sf:method() end)
         core.register_fetches("number", function(txn) return 7 end)
@@ -153,7 +152,7 @@ fn fetches_and_converters_of_scripts_stand_in_expressions() {
 }
 
 #[test]
-fn what_an_action_returns_decides_how_the_request_goes_on() {
+fn action_result_decides_how_the_request_continues() {
     let text = r#"
         core.register_action("give", { "http-req" }, function(txn) return tonumber(txn.sf:path():sub(2)) end)
         core.register_action("done", { "http-req" }, function(txn)
@@ -176,7 +175,7 @@ fn what_an_action_returns_decides_how_the_request_goes_on() {
 }
 
 #[test]
-fn errors_name_file_and_line_and_the_request_goes_on() {
+fn errors_name_file_and_line_and_the_request_continues() {
     let global = " tune.lua.openlibs string,table\n lua-prepend-path /nowhere/?.lua path\n tune.lua.forced-yield 5000\n \
                   tune.lua.log.loggers on\n tune.lua.log.stderr on\n tune.lua.service-timeout 1s\n tune.lua.task-timeout 1s\n";
     let text =
@@ -188,7 +187,7 @@ fn errors_name_file_and_line_and_the_request_goes_on() {
 }
 
 #[test]
-fn a_script_without_end_is_ended_and_holds_nobody_up() {
+fn endless_script_is_stopped_and_blocks_nobody() {
     let text = r#"
         core.register_action("loop", { "http-req" }, function(txn) while true do end end)
         core.register_action("caught", { "http-req" }, function(txn)
@@ -213,7 +212,7 @@ fn a_script_without_end_is_ended_and_holds_nobody_up() {
     for path in ["/loop", "/caught", "/inside", "/nested", "/fetch"] {
         let mut stuck = Client::connect(port);
         stuck.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        // Others are served meanwhile, on either worker.
+        // Other requests are served in the meantime, on either worker.
         for _ in 0..8 {
             assert_eq!(ask(port, "/").status, 204);
         }
@@ -224,7 +223,7 @@ fn a_script_without_end_is_ended_and_holds_nobody_up() {
 }
 
 #[test]
-fn memory_of_scripts_is_bounded() {
+fn script_memory_is_bounded() {
     let text = r#"
         core.register_action("eat", { "http-req" }, function(txn)
             local all = {}
@@ -240,7 +239,7 @@ fn memory_of_scripts_is_bounded() {
 }
 
 #[test]
-fn an_action_sleeps_and_others_go_on() {
+fn sleeping_action_does_not_block_others() {
     let text = r#"
         core.register_action("sleep", { "http-req" }, function(txn)
             local before = core.now()
@@ -260,7 +259,7 @@ fn an_action_sleeps_and_others_go_on() {
 }
 
 #[test]
-fn each_worker_has_its_own_state_where_that_is_said() {
+fn lua_load_per_thread_gives_each_worker_its_state() {
     let text = r#"
         local count = 0
         core.register_fetches("count", function(txn) count = count + 1 return core.thread * 1000 + count end)
@@ -279,7 +278,7 @@ fn each_worker_has_its_own_state_where_that_is_said() {
 }
 
 #[test]
-fn maps_regular_expressions_and_the_proxys_names_are_at_hand() {
+fn maps_regexes_and_proxy_names_are_available() {
     let map = scratch("lua").file("names.map");
     std::fs::write(&map, "a one\nb two\n").expect("a map");
     let text = r#"
@@ -319,7 +318,7 @@ fn maps_regular_expressions_and_the_proxys_names_are_at_hand() {
 }
 
 #[test]
-fn an_object_of_a_request_is_refused_in_another() {
+fn request_objects_are_refused_in_other_requests() {
     let text = r#"
         local kept
         core.register_action("keep", { "http-req" }, function(txn)
@@ -339,7 +338,7 @@ fn an_object_of_a_request_is_refused_in_another() {
 }
 
 #[test]
-fn an_action_asks_to_be_called_again() {
+fn action_may_ask_to_be_called_again() {
     let text = r#"
         core.register_action("again", { "http-req" }, function(txn)
             local count = (txn:get_priv() or 0) + 1

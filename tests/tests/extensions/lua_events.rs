@@ -1,11 +1,10 @@
-//! Events that scripts subscribe to (`core.event_sub`, `Server.event_sub`, `Patref.event_sub`), and
-//! e-mails that a script sends.
+//! Events that scripts subscribe to (`core.event_sub`, `Server.event_sub`, `Patref.event_sub`), and e-mails that a script sends.
 
 use crate::lua_scripts::script;
 use weir_tests::client::get;
 use weir_tests::{Origin, Weir, eventually, free_port, scratch};
 
-/// What a script of these tests notes is shown by a command.
+/// Makes notes of these scripts available through a command.
 const NOTES: &str = r#"
     local notes = {}
     local function note(...) notes[#notes + 1] = table.concat({ ... }, " ") end
@@ -14,7 +13,7 @@ const NOTES: &str = r#"
     end)
 "#;
 
-/// A proxy with a script and these lines.
+/// Starts a proxy with a script and these lines.
 fn start(name: &str, text: &str, lines: &str) -> Weir {
     let (path, port) = (script(name, &format!("{NOTES}{text}")), free_port());
     let text = format!(
@@ -31,7 +30,7 @@ fn notes(weir: &Weir) -> Vec<String> {
 }
 
 #[test]
-fn a_script_hears_what_happens_to_servers() {
+fn scripts_receive_server_events() {
     let text = r#"
         local function flags(admin)
             local all = {}
@@ -99,15 +98,14 @@ fn a_script_hears_what_happens_to_servers() {
         }
         !is_one
     });
-    // What happened is told in its order to each; a server that is gone when its coming is told has no
-    // object.
+    // Events are delivered in order; if a server is gone when its addition is reported, it has no object.
     all.iter_mut().for_each(|line| *line = line.replace("SERVER_ADD new  nil", "SERVER_ADD new  new"));
     all.extend(of_one);
     assert_eq!(all, std::mem::take(&mut expected));
 }
 
 #[test]
-fn checks_are_told_with_what_they_found() {
+fn check_events_contain_the_result() {
     let text = r#"
         core.event_sub({ "SERVER_CHECK", "SERVER_STATE" }, function(event, data)
             local check = data.check or data.state.check
@@ -123,7 +121,7 @@ fn checks_are_told_with_what_they_found() {
 }
 
 #[test]
-fn a_handler_that_fails_is_called_for_the_next_event_and_wrong_use_is_told_with_its_place() {
+fn failing_handlers_stay_subscribed_and_misuse_is_reported() {
     let text = r#"
         core.register_init(function()
             core.event_sub({ "SERVER_ADMIN" }, function(event, data, sub)
@@ -149,7 +147,7 @@ fn a_handler_that_fails_is_called_for_the_next_event_and_wrong_use_is_told_with_
 }
 
 #[test]
-fn pattern_lists_are_changed_whole_and_tell_of_it() {
+fn pattern_lists_change_atomically_and_emit_events() {
     let map = scratch("lua-events").file("names.map");
     std::fs::write(&map, "a 1\nb 2\n").expect("a map");
     let text = format!(
@@ -199,7 +197,7 @@ fn pattern_lists_are_changed_whole_and_tell_of_it() {
 }
 
 #[test]
-fn scripts_see_tables_listeners_and_change_servers() {
+fn scripts_see_tables_and_listeners_and_change_servers() {
     let origin = Origin::text("x");
     let port = free_port();
     let text = r#"
@@ -255,7 +253,7 @@ fn scripts_see_tables_listeners_and_change_servers() {
 }
 
 #[test]
-fn after_a_reload_in_place_the_new_scripts_hear_what_happens_and_the_old_ones_do_not() {
+fn after_a_reload_only_new_scripts_receive_events() {
     let (port, map) = (free_port(), scratch("lua-events").file("heard"));
     let path = scratch("lua-events").file("reload.lua");
     let write = |word: &str| {

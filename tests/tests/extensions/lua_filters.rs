@@ -1,5 +1,5 @@
-//! Filters in Lua (`core.register_filter`): what they see and change of messages and of streams, and
-//! that one that fails, waits or never ends harms nobody else.
+//! Lua filters (`core.register_filter`): access to messages and streams and changes to them, and isolation of filters that fail,
+//! wait or never end.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use weir_tests::chunks::unchunked;
 use weir_tests::client::{Client, Response, exchange, get};
 use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
 
-/// A proxy with a script, whose `listen` section has these lines and this server.
+/// Starts a proxy with a script, in a `listen` section with these lines and this server.
 fn start(mode: &str, name: &str, text: &str, lines: &str, server: u16) -> (Weir, u16) {
     let (path, port) = (script(name, text), free_port());
     let text = format!(
@@ -28,7 +28,7 @@ fn body(response: &Response) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A class of filters of HTTP with these functions.
+/// Returns a class of HTTP filters with these functions.
 fn class(functions: &str) -> String {
     format!(
         "local Own = {{ id = 'own', flags = filter.FLT_CFG_FL_HTX }}\nOwn.__index = Own\n\
@@ -38,7 +38,7 @@ fn class(functions: &str) -> String {
 }
 
 #[test]
-fn a_filter_is_told_of_each_step_of_a_message() {
+fn filters_are_called_for_each_step_of_a_message() {
     let text = class(
         r#"
         local seen = {}
@@ -85,7 +85,7 @@ fn a_filter_is_told_of_each_step_of_a_message() {
 }
 
 #[test]
-fn a_filter_changes_bodies_and_says_how_long_they_become() {
+fn filters_may_change_bodies_and_their_length() {
     let text = class(
         r#"
         function Own:start_analyze(txn, chn) filter.register_data_filter(chn) end
@@ -119,7 +119,7 @@ fn a_filter_changes_bodies_and_says_how_long_they_become() {
     });
     let (_weir, port) = start("http", "changes", &text, " filter lua.own\n", origin.port());
     let mut client = Client::connect(port);
-    // More than one on a connection: nothing of one is left for the next.
+    // Several requests on one connection: no state of one is left for the next.
     for _ in 0..2 {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nqwer");
         let response = client.response().expect("an answer");
@@ -130,7 +130,7 @@ fn a_filter_changes_bodies_and_says_how_long_they_become() {
 }
 
 #[test]
-fn filters_stand_one_behind_the_other_and_before_compression() {
+fn filters_are_chained_before_compression() {
     let text = class(
         r#"
         function Own:http_headers(txn, msg)
@@ -154,7 +154,7 @@ fn filters_stand_one_behind_the_other_and_before_compression() {
 }
 
 #[test]
-fn a_filter_keeps_payload_back_until_it_has_all_of_it() {
+fn filters_may_hold_back_the_whole_payload() {
     let text = class(
         r#"
         function Own:http_headers(txn, msg)
@@ -184,12 +184,12 @@ fn a_filter_keeps_payload_back_until_it_has_all_of_it() {
     client.send("3\r\ndef\r\n0\r\n\r\n");
     let response = client.response().expect("an answer");
     assert_eq!((response.status, response.text()), (200, "abcdef".to_owned()));
-    // Less what the clock of deadlines rounds.
+    // Minus the rounding of the deadline clock.
     assert!(since.elapsed() >= Duration::from_millis(45), "the end was waited for");
 }
 
 #[test]
-fn a_filter_waits_at_heads_and_says_more_behind_the_end() {
+fn filters_may_wait_at_heads_and_append_at_the_end() {
     let text = class(
         r#"
         function Own:http_headers(txn, msg)
@@ -217,14 +217,14 @@ fn a_filter_waits_at_heads_and_says_more_behind_the_end() {
     let since = Instant::now();
     let response = get(port, "/").expect("an answer");
     assert_eq!((response.status, response.text()), (200, "yesmore 1;more 2;".to_owned()));
-    // Less what the clock of deadlines rounds.
+    // Minus the rounding of the deadline clock.
     assert!(since.elapsed() >= Duration::from_millis(15), "it waited");
     let response = exchange(port, "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("a head");
     assert_eq!(response.header("content-length"), Some("17"));
 }
 
 #[test]
-fn what_a_filter_does_wrong_ends_its_stream_and_is_told_with_file_and_line() {
+fn filter_errors_end_the_stream_and_name_file_and_line() {
     let text = class(
         r#"
         function Own:http_headers(txn, msg)
@@ -253,7 +253,7 @@ fn what_a_filter_does_wrong_ends_its_stream_and_is_told_with_file_and_line() {
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    // A body that is longer than its head says never reaches anybody whole.
+    // A body that is longer than announced is never delivered as complete.
     let mut client = Client::connect(port);
     client.send("GET /longer HTTP/1.1\r\nHost: a\r\n\r\n");
     let all = String::from_utf8_lossy(&client.read_to_end()).into_owned();
@@ -262,7 +262,7 @@ fn what_a_filter_does_wrong_ends_its_stream_and_is_told_with_file_and_line() {
 }
 
 #[test]
-fn a_filter_changes_the_bytes_of_a_stream() {
+fn filters_may_change_tcp_streams() {
     let text = r#"
         local Own = {}
         Own.__index = Own
@@ -295,7 +295,7 @@ fn a_filter_changes_the_bytes_of_a_stream() {
 }
 
 #[test]
-fn a_line_names_a_filter_that_a_script_registered_for_its_mode() {
+fn filter_line_must_match_a_filter_of_its_mode() {
     let text = r#"
         local Own = { flags = filter.FLT_CFG_FL_HTX }
         function Own:new() return {} end
@@ -336,7 +336,7 @@ fn a_line_names_a_filter_that_a_script_registered_for_its_mode() {
 }
 
 #[test]
-fn large_bodies_pass_a_filter_of_each_workers_own_whatever_the_protocol() {
+fn large_bodies_pass_per_worker_filters_in_any_protocol() {
     let text = class(
         r#"
         function Own:start_analyze(txn, chn)
@@ -380,7 +380,7 @@ fn large_bodies_pass_a_filter_of_each_workers_own_whatever_the_protocol() {
         let response = client.response().expect("an answer");
         assert!(response.status == 200 && response.body == large);
     }
-    // Each byte was seen, those that came back twice.
+    // Each byte was seen; returned bytes were seen twice.
     let told = || weir.messages().lines().filter(|line| line.contains("seen ")).count();
     assert!(eventually(|| told() == 4), "{}", weir.messages());
 }

@@ -1,12 +1,11 @@
-//! Scripts that do not end are ended, with an error that names file and line, while other requests go
-//! on.
+//! Endless scripts are stopped with an error that names file and line, while other requests continue.
 
 use std::time::{Duration, Instant};
 
 use weir_tests::client::{Client, get};
 use weir_tests::{Scratch, Weir, eventually, free_port, scratch};
 
-/// A proxy with one worker that runs the action `lua.try` with the path of each request but `/`.
+/// Starts a proxy with one worker that runs the action `lua.try` with the path of each request except `/`.
 fn start(name: &str, text: &str, global: &str) -> (Weir, u16, Scratch) {
     let (path, port) = (scratch("lua-limits").file(&format!("{name}.lua")), free_port());
     std::fs::write(&path, text).expect("scripts can be written");
@@ -20,7 +19,7 @@ fn start(name: &str, text: &str, global: &str) -> (Weir, u16, Scratch) {
     (Weir::start(&text, &[port]), port, path)
 }
 
-/// A script whose action runs the function of `cases` that the path names.
+/// Returns a script whose action runs the function of `cases` that the path names.
 fn trying(cases: &str) -> String {
     format!(
         "local cases = {{}}\n{cases}\ncore.register_action('try', {{ 'http-req' }}, function(txn)\n \
@@ -31,7 +30,7 @@ fn trying(cases: &str) -> String {
 const LIMITS: &str =
     "tune.lua.session-timeout 300ms\n tune.lua.burst-timeout 200ms\n tune.lua.task-timeout 300ms";
 
-/// Runs each case; all must be ended by an error of that file, and others be answered.
+/// Runs each case; all must end with an error of that file, while other requests are answered.
 fn all_are_ended(name: &str, cases: &str) {
     let (weir, port, _path) = start(name, &trying(cases), LIMITS);
     let names = cases.lines().filter_map(|line| line.trim().strip_prefix("cases.")?.split_once(' '));
@@ -54,7 +53,7 @@ fn all_are_ended(name: &str, cases: &str) {
 }
 
 #[test]
-fn endless_tasks_give_way_and_end_at_their_timeout() {
+fn endless_tasks_yield_and_end_at_their_timeout() {
     let text = trying("") + "core.register_task(function() while true do end end)\n";
     let (weir, port, _path) = start("tasks", &text, "");
     assert_eq!(get(port, "/").expect("an answer").status, 200, "without a limit");
@@ -65,7 +64,7 @@ fn endless_tasks_give_way_and_end_at_their_timeout() {
 }
 
 #[test]
-fn error_handlers_that_loop_are_ended() {
+fn looping_error_handlers_are_stopped() {
     all_are_ended(
         "handlers",
         "local function loop() while true do end end
@@ -81,7 +80,7 @@ fn error_handlers_that_loop_are_ended() {
 }
 
 #[test]
-fn coroutines_that_catch_the_end_are_ended() {
+fn coroutines_that_catch_the_abort_are_stopped() {
     all_are_ended(
         "coroutines",
         "local function loop() while true do end end
@@ -103,7 +102,7 @@ fn coroutines_that_catch_the_end_are_ended() {
 }
 
 #[test]
-fn recursion_that_catches_errors_is_ended() {
+fn recursion_that_catches_errors_is_stopped() {
     // Hundreds of thousands of calls, each of which catches the error of the next and calls again.
     all_are_ended(
         "recursion",
@@ -141,7 +140,7 @@ fn recursion_that_catches_errors_is_ended() {
 }
 
 #[test]
-fn handlers_of_closed_variables_and_finalizers_are_ended() {
+fn close_handlers_and_finalizers_are_stopped() {
     all_are_ended(
         "closed",
         "local function loop() while true do end end
@@ -168,7 +167,7 @@ fn handlers_of_closed_variables_and_finalizers_are_ended() {
 }
 
 #[test]
-fn library_functions_that_take_forever_are_ended() {
+fn endless_library_functions_are_stopped() {
     all_are_ended(
         "library",
         "local long, many = ('a'):rep(40), ('a-'):rep(30) .. 'b'
@@ -200,7 +199,7 @@ fn library_functions_that_take_forever_are_ended() {
 }
 
 #[test]
-fn bounded_library_functions_do_what_those_of_lua_do() {
+fn bounded_library_functions_behave_as_in_lua() {
     let cases = r#"
         local function same(...)
             local parts = {}

@@ -1,4 +1,4 @@
-//! Proxies with a Lua script, for the tests of scripts.
+//! Proxies with a Lua script.
 
 use weir_tests::chunks::unchunked;
 use weir_tests::client::{Response, get};
@@ -16,7 +16,7 @@ pub(crate) fn start(name: &str, text: &str, global: &str, rules: &str) -> (Weir,
     start_loading("lua-load", name, text, global, rules)
 }
 
-/// The same with another keyword than `lua-load`.
+/// Loads the script with another keyword than `lua-load`.
 pub(crate) fn start_loading(how: &str, name: &str, text: &str, global: &str, rules: &str) -> (Weir, u16) {
     let (path, port) = (script(name, text), free_port());
     let text = format!(
@@ -28,12 +28,12 @@ pub(crate) fn start_loading(how: &str, name: &str, text: &str, global: &str, rul
     (Weir::start(&text, &[port]), port)
 }
 
-/// The response to a GET.
+/// Sends a GET.
 pub(crate) fn ask(port: u16, path: &str) -> Response {
     get(port, path).unwrap_or_else(|| panic!("no answer to {path}"))
 }
 
-/// The body of a response, without chunks.
+/// Returns the body of a response, with its chunks decoded.
 pub(crate) fn body(response: &Response) -> Vec<u8> {
     match response.header("transfer-encoding") {
         Some(_) => unchunked(&response.body).0,

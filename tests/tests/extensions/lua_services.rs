@@ -1,4 +1,4 @@
-//! Services and talks of Lua scripts: applets that answer, sockets, requests of the scripts' own, tasks and commands.
+//! Services and conversations of Lua scripts: applets that respond, sockets, HTTP requests, tasks and commands.
 
 use crate::lua_scripts::{ask, body, script, start};
 use weir_tests::client::Client;
@@ -65,7 +65,7 @@ fn services_answer_with_and_without_a_length_and_read_bodies() {
 }
 
 #[test]
-fn a_service_speaks_over_a_stream() {
+fn services_talk_over_tcp_streams() {
     let text = r#"
         core.register_service("talk", "tcp", function(applet)
             applet:send("who?\n")
@@ -92,7 +92,7 @@ fn a_service_speaks_over_a_stream() {
 }
 
 #[test]
-fn a_task_runs_beside_requests_and_hands_things_over_in_a_queue() {
+fn tasks_exchange_data_through_queues() {
     let text = r#"
         local queue, seen = core.queue(), 0
         core.register_task(function(start)
@@ -115,7 +115,7 @@ fn a_task_runs_beside_requests_and_hands_things_over_in_a_queue() {
 }
 
 #[test]
-fn scripts_ask_others_over_sockets_and_by_http() {
+fn scripts_use_sockets_and_http_requests() {
     let origin = Origin::start(|head, body| {
         let text = format!("{}|{}", head.lines().next().unwrap_or_default(), String::from_utf8_lossy(body));
         format!(
@@ -183,7 +183,7 @@ fn scripts_add_commands_to_the_runtime_socket() {
         end)
     "#;
     let (weir, _) = start("command", text, "", "");
-    // The function gets the words of its path too.
+    // The function gets the words of the command too.
     assert_eq!(weir.ask("tell me a b").trim(), "told: tell+me+a+b");
     let unknown = weir.ask("tell you");
     assert!(
@@ -194,7 +194,7 @@ fn scripts_add_commands_to_the_runtime_socket() {
     assert!(weir.ask("help tell").contains("tell me <words>") && !weir.ask("help show").contains("tell me"));
 }
 
-/// A server that sends its first bytes back, and closes.
+/// Starts a server that sends its first bytes back, and closes.
 fn echo() -> Origin {
     Origin::raw(|mut stream| {
         use std::io::{Read, Write};
@@ -205,7 +205,7 @@ fn echo() -> Origin {
 }
 
 #[test]
-fn actions_change_the_bytes_of_a_stream() {
+fn actions_change_tcp_data() {
     let text = r#"
         core.register_action("change", { "tcp-req" }, function(txn)
             local line = txn.req:getline()
@@ -240,7 +240,7 @@ fn actions_change_the_bytes_of_a_stream() {
 }
 
 #[test]
-fn an_action_talks_with_a_client_before_its_stream_has_a_server() {
+fn actions_may_talk_to_the_client_before_a_server() {
     let text = r#"
         core.register_action("talk", { "tcp-req" }, function(txn)
             txn.res:send("name?\n")
@@ -271,7 +271,7 @@ fn an_action_talks_with_a_client_before_its_stream_has_a_server() {
     assert_eq!(client.read_bytes(10), b"hello xyz\n");
     client.send("2rest");
     assert_eq!(client.read_bytes(2), b"42");
-    // More than will come: the end of the client's side ends it.
+    // Asks for more than will arrive: the end of the client's side ends it.
     client.shut();
     assert_eq!(String::from_utf8_lossy(&client.read_to_end()), "(4)rest");
 }

@@ -1,4 +1,4 @@
-//! PHP behind FastCGI: php-fpm as Debian packages it, by the recipe that the documentation has.
+//! PHP over FastCGI: Debian's php-fpm with the recipe from the documentation.
 
 use weir_tests::client::{Client, exchange, get};
 use weir_tests::peers::{Kind, Peer};
@@ -19,12 +19,12 @@ const SCRIPTS: [(&str, &str); 5] = [
     ("die.php", "<?php echo 'half'; flush(); exec('kill -9 ' . getmypid());"),
 ];
 
-/// The recipe, with its server at `php` and its scripts where that has them.
+/// Starts the recipe with its server at `php` and its scripts in that directory.
 fn start(php: &Peer) -> (Weir, u16) {
     start_with(php, "check")
 }
 
-/// The same with other words about the server's checks.
+/// Starts it with other check options of the server.
 fn start_with(php: &Peer, check: &str) -> (Weir, u16) {
     for (name, text) in SCRIPTS {
         std::fs::write(php.files().join(name), text).expect("the temporary directory takes files");
@@ -38,7 +38,7 @@ fn start_with(php: &Peer, check: &str) -> (Weir, u16) {
 }
 
 #[test]
-fn scripts_of_php_are_run_by_the_recipe() {
+fn recipe_runs_php_scripts() {
     let php = Peer::start(Kind::Php);
     let (weir, port) = start(&php);
     assert_eq!(get(port, "/").expect("a response").text(), "index of /");
@@ -52,7 +52,7 @@ fn scripts_of_php_are_run_by_the_recipe() {
     let answer = client.response().expect("a response");
     assert_eq!((answer.status, answer.header("x-method")), (201, Some("POST")));
     assert_eq!(answer.text(), "1|/more/of it|field|127.0.0.1|200000");
-    // The connection goes on.
+    // The connection is still usable.
     client.send("GET /echo.php HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(client.response().expect("a response").text(), "|||127.0.0.1|0");
 
@@ -67,11 +67,11 @@ fn scripts_of_php_are_run_by_the_recipe() {
 }
 
 #[test]
-fn a_script_whose_process_dies_costs_its_own_request_alone() {
+fn dying_php_process_only_fails_its_own_request() {
     let php = Peer::start(Kind::Php);
     let (_weir, port) = start(&php);
     for _ in 0..5 {
-        // Nothing says that it is whole: its last chunk is missing.
+        // The response is not marked as complete: its last chunk is missing.
         let cut = get(port, "/die.php");
         assert!(cut.is_none_or(|answer| answer.status == 502 || !answer.text().ends_with("0\r\n\r\n")));
         assert_eq!(get(port, "/").expect("a response").text(), "index of /");
@@ -79,7 +79,7 @@ fn a_script_whose_process_dies_costs_its_own_request_alone() {
 }
 
 #[test]
-fn the_check_of_the_recipe_notices_when_php_is_gone_and_comes_back() {
+fn recipe_check_detects_php_going_down_and_up() {
     let mut php = Peer::start(Kind::Php);
     let (weir, port) = start_with(&php, "check inter 50ms rise 1 fall 1");
     assert!(eventually(|| weir.stat("php,fpm1", "check_status") == "L7OK"));

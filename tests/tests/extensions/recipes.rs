@@ -1,9 +1,9 @@
-//! Recipes (`docs/recipes`) with scripts, run as they are but for their addresses.
+//! Recipes (`docs/recipes`) with scripts, unchanged except for their addresses.
 
 use weir_tests::client::{exchange, exchange_with};
 use weir_tests::{Origin, Weir, free_port, recipe, workspace};
 
-/// The recipe of that name with these addresses; its port.
+/// Starts the recipe of that name with these addresses; returns its port.
 fn start(name: &str, addresses: &[(&str, u16)]) -> (Weir, u16) {
     let (port, folder) = (free_port(), workspace().join("docs/recipes"));
     let text = recipe(name, port, addresses).replace("/etc/haproxy", &folder.display().to_string());
@@ -11,7 +11,7 @@ fn start(name: &str, addresses: &[(&str, u16)]) -> (Weir, u16) {
 }
 
 #[test]
-fn the_recipe_lets_pages_of_other_sites_in() {
+fn cors_recipe_admits_only_listed_origins() {
     let origin = Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage".to_vec());
     let (_weir, port) = start("cors.cfg", &[("192.0.2.10:8080", origin.port())]);
     let allowed = |fields: &str| {
@@ -27,7 +27,7 @@ fn the_recipe_lets_pages_of_other_sites_in() {
 }
 
 #[test]
-fn the_recipe_lets_in_who_is_signed_in() {
+fn auth_recipe_admits_signed_in_users() {
     let page = |head: &str, _: &[u8]| {
         let user = head.lines().find(|line| line.starts_with("x-user: ")).unwrap_or("nobody").to_owned();
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{user}", user.len()).into_bytes()

@@ -1,5 +1,4 @@
-//! Engines that ask agents about streams (`filter spoe`): what agents are told, what becomes of
-//! what they answer, and HAProxy beside it.
+//! SPOE engines that query agents (`filter spoe`): the messages agents get, the use of their answers, and comparisons with HAProxy.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use weir_tests::versions::TIMEOUTS;
 use weir_tests::{Haproxy, Origin, PATIENCE, Weir, free_port, recipe, scratch};
 
 #[test]
-fn an_agent_is_told_what_the_message_says_and_sets_variables() {
+fn agents_get_the_message_arguments_and_set_variables() {
     let (told, kept) = (Told::default(), Told::default());
     let own = told.clone();
     let agent = agent(move |told| {
@@ -68,7 +67,7 @@ fn an_agent_is_told_what_the_message_says_and_sets_variables() {
 }
 
 #[test]
-fn events_come_in_the_order_of_a_stream_to_the_engines_of_both_sides() {
+fn events_reach_the_engines_of_both_sides_in_order() {
     let told = Told::default();
     let own = told.clone();
     let agent = agent(move |told| {
@@ -128,7 +127,7 @@ fn a_listen_section_has_no_events_of_the_backends_side() {
 }
 
 #[test]
-fn streams_of_tcp_have_events_and_rules_act_on_the_answer() {
+fn tcp_streams_have_events_and_rules_use_the_answer() {
     let (told, is_bad) = (Told::default(), Arc::new(AtomicBool::new(false)));
     let (own, bad) = (told.clone(), is_bad.clone());
     let agent = agent(move |told| {
@@ -149,7 +148,7 @@ fn streams_of_tcp_have_events_and_rules_act_on_the_answer() {
 }
 
 #[test]
-fn conditions_say_whether_a_message_is_sent_and_all_of_an_event_go_together() {
+fn conditions_select_messages_sent_in_one_frame() {
     let told = Told::default();
     let own = told.clone();
     let agent = agent(move |told| {
@@ -177,7 +176,7 @@ spoe-message two
 }
 
 #[test]
-fn rules_send_groups_and_see_what_came_of_it() {
+fn rules_send_groups_and_see_the_result() {
     let told = Told::default();
     let own = told.clone();
     let agent = agent(move |told| {
@@ -244,7 +243,7 @@ spoe-message second
 }
 
 #[test]
-fn agents_are_logged_about_as_haproxy_does() {
+fn agent_logs_match_haproxy() {
     let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let collector = log.local_addr().expect("an address").port();
@@ -273,7 +272,7 @@ fn agents_are_logged_about_as_haproxy_does() {
     assert_eq!(text(&line()), "<133> SPOE: [ag] <EVENT:on-frontend-http-request> st=0 0/1");
     assert_eq!(text(&line()), "<133> SPOE: [ag] <GROUP:g> st=0 0/2");
     drop(weir);
-    // Errors are told in any case.
+    // Errors are always logged.
     let lines = format!("{lines}\n option dontlog-normal\n option continue-on-error");
     let file = engine(&lines, &sections);
     setting.front = format!("filter spoe config {file}\n {front}");
@@ -284,7 +283,7 @@ fn agents_are_logged_about_as_haproxy_does() {
 }
 
 #[test]
-fn variables_of_the_process_are_made_for_agents_that_are_trusted() {
+fn trusted_agents_may_create_process_variables() {
     for (option, wanted) in [("", "-"), ("option force-set-var", "7")] {
         let agent = agent(|_| vec![set(scope::PROC, "made", 7)]);
         let lines = format!(
@@ -299,7 +298,7 @@ fn variables_of_the_process_are_made_for_agents_that_are_trusted() {
 }
 
 #[test]
-fn a_filter_sequence_leaves_a_direction_out() {
+fn filter_sequence_may_omit_a_direction() {
     let told = Told::default();
     let own = told.clone();
     let agent = agent(move |told| {
@@ -314,7 +313,7 @@ fn a_filter_sequence_leaves_a_direction_out() {
 }
 
 #[test]
-fn requests_of_http2_are_asked_about_like_others() {
+fn http2_requests_are_sent_to_agents_too() {
     let agent = agent(|told| {
         let path = format!("{:?}", told.get("path"));
         vec![set(scope::TXN, "path", path.as_str())]
@@ -333,7 +332,7 @@ fn requests_of_http2_are_asked_about_like_others() {
 }
 
 #[test]
-fn a_reload_in_place_asks_the_agents_of_the_new_configuration() {
+fn in_place_reload_uses_the_new_agents() {
     let [first, second] = ["one", "two"].map(|name| agent(move |_| vec![set(scope::TXN, "who", name)]));
     let file = engine("messages fhttp\n timeout processing 10s", EVENTS);
     let front = "http-response set-header x-who %[var(txn.p.who)]";
@@ -346,7 +345,7 @@ fn a_reload_in_place_asks_the_agents_of_the_new_configuration() {
         shown(client.response(), "x-who")
     };
     assert_eq!((who(), who()), ("one".into(), "one".into()));
-    // Another server, and another message, in a file that the configuration only names.
+    // Another server, and another message, in a file that the configuration refers to.
     let changed = Setting { agents: format!("server a 127.0.0.1:{}", second.port()), ..setting };
     let text = changed.text(port, origin.port());
     std::fs::write(weir.directory().join("haproxy.cfg"), text).expect("the directory of the run");
@@ -363,7 +362,7 @@ fn a_reload_in_place_asks_the_agents_of_the_new_configuration() {
 }
 
 #[test]
-fn haproxy_tells_an_agent_the_same() {
+fn messages_match_haproxy() {
     let lines = format!("{ALL_EVENTS}\n timeout processing 10s\n timeout hello 10s\n timeout idle 10s");
     let tells =
         |start: &dyn Fn(u16) -> Box<dyn std::any::Any>, agent: &mut Vec<Vec<Notified>>, told: &Told| {
@@ -385,7 +384,7 @@ fn haproxy_tells_an_agent_the_same() {
     let (origin, file) = (Origin::text("ok"), engine(&lines, EVENTS));
     let front = "http-response set-header x-got \"%[var(txn.p.foo)] %[status]\"";
     let setting = Setting::new(&file, front, agent.port());
-    // HAProxy 2.6 knows scopes alone, and no mode of agents.
+    // HAProxy 2.6 only knows scopes, and has no SPOP mode.
     let old = setting.text(0, origin.port()).replace("mode spop", "mode tcp");
     let old = old.replace("stats socket runtime level admin", "");
     let mut all = Vec::new();
@@ -400,7 +399,7 @@ fn haproxy_tells_an_agent_the_same() {
 }
 
 #[test]
-fn the_recipe_refuses_who_has_no_good_name() {
+fn recipe_refuses_bad_reputations() {
     let told = Told::default();
     let own = told.clone();
     let agent = agent(move |told| {

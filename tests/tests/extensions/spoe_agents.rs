@@ -1,5 +1,4 @@
-//! Agents that hang, die and lie, or take one question at a time: what becomes of those that were
-//! asked, and of their connections.
+//! Agents that hang, die, violate the protocol, or take one query at a time: the outcome of their queries and connections.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -14,7 +13,7 @@ use weir_tests::client::{Client, Response, exchange, get};
 use weir_tests::spoe::{EVENTS, Setting, Told, engine, shown};
 use weir_tests::{Origin, PATIENCE, Scratch, eventually, free_port};
 
-/// What agents do wrong, by the path that they are told.
+/// Misbehaves in the way that the path names.
 fn misbehave(mut frames: Frames, told: &Notified) -> Option<Frames> {
     let Some(Value::Str(path)) = told.get("path") else {
         frames.send(&ack(told, &[]));
@@ -59,7 +58,7 @@ fn misbehave(mut frames: Frames, told: &Notified) -> Option<Frames> {
 }
 
 #[test]
-fn whatever_an_agent_does_the_request_goes_on_and_variables_tell() {
+fn agent_failures_do_not_stop_requests_and_set_variables() {
     let told = Told::default();
     let own = told.clone();
     let agent = greeted(16380, "pipelining", move |mut frames| {
@@ -102,8 +101,7 @@ fn whatever_an_agent_does_the_request_goes_on_and_variables_tell() {
         let mut times = response.header("x-times").expect("times").split(' ').map(str::parse::<u64>);
         let (Some(Ok(last)), Some(Ok(all))) = (times.next(), times.next()) else { panic!("{path}") };
         assert!(last <= all && all < 20_000 && (wanted != " 1" || all >= 199), "{path}: {last} {all}");
-        // A connection that had been idle is not to blame: what closes it is asked once more over
-        // another.
+        // If a connection that had been idle is closed, the query is sent again over another.
         let names = told.names();
         assert!(names.len() == events || names.len() == events + 1, "{path}: {names:?}");
         assert_eq!(names.iter().any(|name| name == "httpres"), events == 2, "{path}: {names:?}");
@@ -169,7 +167,7 @@ fn each_request_gets_its_own_answer() {
 }
 
 #[test]
-fn an_error_ends_the_engine_for_the_transaction_unless_it_is_to_go_on() {
+fn errors_disable_the_engine_unless_continue_on_error() {
     for (option, wanted) in [("", "fhttp"), ("option continue-on-error", "fhttp httpres")] {
         let told = Told::default();
         let own = told.clone();
@@ -191,7 +189,7 @@ fn an_error_ends_the_engine_for_the_transaction_unless_it_is_to_go_on() {
 }
 
 #[test]
-fn without_a_server_that_can_be_reached_the_request_goes_on() {
+fn unreachable_agents_do_not_stop_requests() {
     let closed = free_port();
     let lines = "messages fhttp\n timeout processing 10s\n option set-on-error err";
     let file = engine(lines, EVENTS);
@@ -203,7 +201,7 @@ fn without_a_server_that_can_be_reached_the_request_goes_on() {
     setting.agents.push_str(" disabled");
     let (weir, port) = setting.run();
     assert_eq!(shown(get(port, "/"), "x-err"), "257", "no server is up");
-    // The other one is asked instead.
+    // The other agent is queried instead.
     let good = agent(|_| vec![]);
     let mut setting = Setting::new(&file, front, closed);
     setting.agents = format!(
@@ -218,7 +216,7 @@ fn without_a_server_that_can_be_reached_the_request_goes_on() {
 }
 
 #[test]
-fn what_does_not_fit_in_a_frame_is_not_sent() {
+fn oversized_messages_are_not_sent() {
     let small = greeted(256, "pipelining", |mut frames| {
         while let Some(told) = frames.next_notified() {
             frames.send(&ack(&told, &[]));
@@ -303,7 +301,7 @@ fn scripts_read_variables_that_only_agents_name() {
 }
 
 #[test]
-fn a_handshake_says_who_asks_and_what_it_can_do() {
+fn handshake_has_engine_id_and_capabilities() {
     for (lines, size, capabilities) in
         [("", 16380, "pipelining"), ("no option pipelining\n max-frame-size 300", 300, "")]
     {
@@ -330,7 +328,7 @@ fn a_handshake_says_who_asks_and_what_it_can_do() {
     }
 }
 
-/// Asks `count` times at once; the answers of the agent come when all are there.
+/// Sends `count` queries at once; the agent answers when all have arrived.
 fn at_once(
     capabilities: &'static str,
     lines: &str,
@@ -354,7 +352,7 @@ fn at_once(
             if !together || waiting.len() == count {
                 let all = number.lock().expect("no test failed in it");
                 drop(changed.wait_timeout_while(all, PATIENCE, |number| *number < count));
-                // The last first.
+                // Answers the last query first.
                 for next in waiting.drain(..).rev() {
                     let path = format!("{:?}", next.get("path"));
                     frames.send(&ack(&next, &[set(scope::TXN, "path", path.as_str())]));
@@ -365,7 +363,7 @@ fn at_once(
     let file = engine(&format!("messages fhttp\n timeout processing 15s\n {lines}"), EVENTS);
     let front = "http-response set-header x-path %[var(txn.p.path)]";
     let (_weir, port) = Setting::new(&file, front, agent.port()).run();
-    // The first is answered by itself, so that there is a connection.
+    // The first query is answered separately, to establish a connection.
     go.store(true, SeqCst);
     get(port, "/first").expect("a response");
     go.store(false, SeqCst);
@@ -379,7 +377,7 @@ fn at_once(
 }
 
 #[test]
-fn a_connection_carries_several_questions_if_both_sides_want_that() {
+fn pipelining_needs_both_sides() {
     let cases = [("pipelining", "", 1), ("", "", 4), ("pipelining", "no option pipelining", 4)];
     for (capabilities, lines, connections) in cases {
         let (agent, all) = at_once(capabilities, lines, connections == 1, 4);
@@ -391,7 +389,7 @@ fn a_connection_carries_several_questions_if_both_sides_want_that() {
 }
 
 #[test]
-fn an_agent_that_hangs_costs_no_more_than_its_time_and_is_asked_again_when_it_is_well() {
+fn hanging_agent_times_out_and_is_used_after_recovery() {
     let hangs = Arc::new(AtomicBool::new(true));
     let own = hangs.clone();
     let agent = greeted(16380, "pipelining", move |mut frames| {
@@ -415,7 +413,7 @@ fn an_agent_that_hangs_costs_no_more_than_its_time_and_is_asked_again_when_it_is
 }
 
 #[test]
-fn an_agent_that_says_nothing_at_all_is_left() {
+fn silent_agent_is_abandoned() {
     let agent = Origin::raw(|stream| {
         let mut frames = Frames::new(stream);
         while frames.next_frame().is_some() {}
@@ -429,12 +427,12 @@ fn an_agent_that_says_nothing_at_all_is_left() {
 }
 
 #[test]
-fn a_connection_that_ended_while_it_was_idle_is_replaced() {
+fn closed_idle_connection_is_replaced() {
     let agent = greeted(16380, "pipelining", |mut frames| {
         if let Some(told) = frames.next_notified() {
             frames.send(&ack(&told, &[set(scope::TXN, "foo", "ok")]));
         }
-        // It closes behind its first answer.
+        // The agent closes after its first answer.
     });
     let lines = "messages fhttp\n timeout processing 10s";
     let front = "http-response set-header x-got %[var(txn.p.foo)]";
@@ -445,7 +443,7 @@ fn a_connection_that_ended_while_it_was_idle_is_replaced() {
 }
 
 #[test]
-fn maxconn_of_the_agents_server_bounds_what_is_asked_at_once() {
+fn maxconn_of_the_agent_limits_concurrent_queries() {
     let agent = greeted(16380, "pipelining", |mut frames| while frames.next_notified().is_some() {});
     let lines = "messages fhttp\n timeout processing 300ms\n option set-on-error err";
     let front = "http-response set-header x-got %[var(txn.p.err)]";
@@ -462,7 +460,7 @@ fn maxconn_of_the_agents_server_bounds_what_is_asked_at_once() {
 }
 
 #[test]
-fn an_idle_connection_ends_with_a_word() {
+fn idle_connection_ends_with_disconnect() {
     let (send, receive) = mpsc::channel();
     let agent = greeted(16380, "pipelining", move |mut frames| {
         while let Some(next) = frames.next_frame() {
@@ -484,7 +482,7 @@ fn an_idle_connection_ends_with_a_word() {
 }
 
 #[test]
-fn a_check_of_agents_may_name_the_protocol_that_it_speaks() {
+fn agent_checks_may_name_their_protocol() {
     let (send, receive) = mpsc::channel();
     let agent = Origin::raw(move |stream| {
         let mut frames = Frames::new(stream);

@@ -1,6 +1,5 @@
-//! Rules, persistence and counters of backends whose servers are agents (`mode spop`): each question is
-//! a stream of TCP of its own to them, whose content is what is asked and what is answered. What is
-//! expected was seen at HAProxy 3.5.
+//! Rules, persistence and counters of backends with SPOE agents (`mode spop`): each query is its own TCP stream, with the query and
+//! the answer as content. The expected results were observed with HAProxy 3.5.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::mpsc;
@@ -11,10 +10,10 @@ use weir_tests::client::get;
 use weir_tests::spoe::{EVENTS, FRONT, LINES, Setting, Told, engine, shown, variable, with_rules};
 use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
 
-/// Where the path stands in what [`EVENTS`] has agents told of a request, behind its length.
+/// The position of the path, after its length, in a request's [`EVENTS`] messages.
 const PATH: &str = "req.payload_lv(14,1)";
 
-/// An agent that answers with a name, and what it was told.
+/// Starts an agent that answers with a name and records its queries.
 fn named(name: &'static str) -> (Origin, Told) {
     let told = Told::default();
     let own = told.clone();
@@ -26,7 +25,7 @@ fn named(name: &'static str) -> (Origin, Told) {
 }
 
 #[test]
-fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
+fn rules_see_query_and_answer_but_not_the_client() {
     let (agent, _told) = named("ok");
     let rules = format!(
         "tcp-request content set-var(proc.seen.length) req.len\n \
@@ -52,7 +51,7 @@ fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
     let response = get(port, "/some").expect("a response");
     assert_eq!((response.header("x-got"), response.header("x-kept")), (Some("ok"), Some("")));
     let wanted = [
-        // The type of the frame, the name of the message, how many arguments it has, and these.
+        // The frame type, the message name, the number of arguments, and the arguments.
         ("length", "32"),
         ("path", "/some"),
         ("src", ""),
@@ -62,7 +61,7 @@ fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
         ("of_client", ""),
         ("kept", "7"),
         ("server", "a"),
-        // Sets a variable of the transaction to a text.
+        // Sets a transaction variable to a string.
         ("answer", "01030203666F6F08026F6B"),
     ];
     for (name, wanted) in wanted {
@@ -75,7 +74,7 @@ fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
 }
 
 #[test]
-fn a_question_that_rules_refuse_is_not_asked() {
+fn rejected_query_is_not_sent() {
     for refuse in ["reject", "silent-drop"] {
         let (agent, told) = named("ok");
         let rules = format!(
@@ -95,7 +94,7 @@ fn a_question_that_rules_refuse_is_not_asked() {
 }
 
 #[test]
-fn an_answer_that_rules_refuse_is_not_used() {
+fn rejected_answer_is_not_used() {
     for (refuse, denied) in [("reject", "1"), ("close", "0")] {
         let (agent, told) = named("ok");
         let rules = format!(
@@ -110,7 +109,7 @@ fn an_answer_that_rules_refuse_is_not_used() {
 }
 
 #[test]
-fn rules_that_want_more_wait_as_long_as_they_may() {
+fn rules_wait_up_to_the_inspect_delay() {
     for (rules, got) in [
         ("tcp-request inspect-delay 300ms\n tcp-request content reject if { req.len gt 1000 }", "ok"),
         ("tcp-request inspect-delay 300ms\n tcp-request content reject if !{ req.len gt 1000 }", "257"),
@@ -122,7 +121,7 @@ fn rules_that_want_more_wait_as_long_as_they_may() {
         assert_eq!(shown(get(port, "/"), "x-got").trim(), got, "{rules}");
         assert!(began.elapsed() >= Duration::from_millis(300), "{rules}: {:?}", began.elapsed());
     }
-    // Without a time there is nothing to see of the answer yet.
+    // Without an inspect-delay the answer is not visible yet.
     let (agent, _told) = named("ok");
     let (weir, port) = with_rules("", "tcp-response content set-var(proc.length) res.len", &agent);
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
@@ -130,7 +129,7 @@ fn rules_that_want_more_wait_as_long_as_they_may() {
 }
 
 #[test]
-fn the_time_for_an_answer_goes_on_while_rules_wait() {
+fn processing_timeout_includes_waits_of_rules() {
     let (agent, told) = named("ok");
     let rules = "tcp-request inspect-delay 60s\n tcp-request content reject if { req.len gt 1000 }";
     let lines = LINES.replace("processing 10s", "processing 200ms");
@@ -144,7 +143,7 @@ fn the_time_for_an_answer_goes_on_while_rules_wait() {
 }
 
 #[test]
-fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
+fn do_log_uses_the_agents_loggers_and_profile() {
     let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let collector = log.local_addr().expect("an address").port();
@@ -169,7 +168,7 @@ fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
 }
 
 #[test]
-fn keys_of_questions_keep_them_at_one_agent() {
+fn query_keys_stick_to_one_agent() {
     let [(one, of_one), (two, of_two)] = ["one", "two"].map(named);
     let file = engine(LINES, EVENTS);
     let mut setting = Setting::new(&file, FRONT, one.port());
@@ -193,7 +192,7 @@ fn keys_of_questions_keep_them_at_one_agent() {
 }
 
 #[test]
-fn answers_tell_which_agent_has_a_key_too() {
+fn answers_may_store_stick_keys() {
     let [(one, _), (two, _)] = ["one", "two"].map(named);
     let file = engine(LINES, EVENTS);
     let mut setting = Setting::new(&file, FRONT, one.port());
@@ -212,7 +211,7 @@ fn answers_tell_which_agent_has_a_key_too() {
 }
 
 #[test]
-fn what_rules_track_is_the_question_s_and_not_the_client_s() {
+fn rules_track_queries_not_clients() {
     let (agent, _told) = named("ok");
     let rules = format!(
         "tcp-request content track-sc0 {PATH} table asked\n tcp-request content sc-inc-gpc0(0)\n \
@@ -235,7 +234,7 @@ fn what_rules_track_is_the_question_s_and_not_the_client_s() {
         let line = table.lines().find(|line| line.contains(&format!("key={key} ")));
         line.unwrap_or_else(|| panic!("{key}: {table}")).to_owned()
     };
-    // Two questions of 29 bytes, two answers of 11.
+    // Two queries of 29 bytes, two answers of 11.
     for word in ["conn_cnt=2", "conn_cur=0", "gpc0=2", "bytes_in_cnt=58", "bytes_out_cnt=22"] {
         assert!(entry("/a").contains(word), "{word}: {table}");
     }
@@ -246,7 +245,7 @@ fn what_rules_track_is_the_question_s_and_not_the_client_s() {
 }
 
 #[test]
-fn the_engine_s_identifier_is_what_its_agent_is_told() {
+fn engine_id_matches_the_one_sent_to_the_agent() {
     let (send, receive) = mpsc::channel();
     let agent = Origin::raw(move |stream| {
         let mut frames = Frames::new(stream);
@@ -269,11 +268,11 @@ fn the_engine_s_identifier_is_what_its_agent_is_told() {
 }
 
 #[test]
-fn use_server_and_balancing_look_at_the_question() {
+fn use_server_and_balancing_evaluate_the_query() {
     let [(one, of_one), (two, of_two)] = ["one", "two"].map(named);
     for lines in [
         format!("use-server b if {{ {PATH} -m beg /b }}"),
-        // HAProxy knows no address of whom it asks for: these take turns.
+        // HAProxy has no source address for queries: the agents take turns.
         "balance source".to_owned(),
         format!("balance hash {PATH}"),
     ] {
@@ -295,7 +294,7 @@ fn use_server_and_balancing_look_at_the_question() {
 }
 
 #[test]
-fn a_listen_section_may_have_the_agents() {
+fn agents_may_be_in_a_listen_section() {
     let (agent, told) = named("ok");
     let (port, origin) = (free_port(), Origin::text("ok"));
     let file = engine(LINES, EVENTS);
@@ -306,7 +305,7 @@ fn a_listen_section_may_have_the_agents() {
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
     assert_eq!(told.take().len(), 1);
     assert!(weir.says("'agents' has no 'bind' directive"), "{}", weir.messages());
-    // Whoever connects to it is nobody that it could ask.
+    // Connections to the backend itself are not queries.
     let own = free_port();
     let text = text.replace("mode spop\n", &format!("mode spop\n bind 127.0.0.1:{own}\n"));
     let _weir = Weir::start(&text, &[own]);
@@ -314,7 +313,7 @@ fn a_listen_section_may_have_the_agents() {
 }
 
 #[test]
-fn traces_tell_of_connections_to_agents_and_of_questions() {
+fn traces_show_agent_connections_and_queries() {
     let (agent, _told) = named("ok");
     let file = engine(LINES, EVENTS);
     let mut setting = Setting::new(&file, FRONT, agent.port());

@@ -1,5 +1,5 @@
-//! Questions to agents as streams of their own: nobody connected for them, so that there is neither an
-//! address nor a socket to tell of, and scripts may answer them. What is expected was seen at HAProxy 3.5.
+//! Queries to agents as separate streams: no client connected for them, so there is no client address or socket, and scripts may
+//! answer them. The expected results were observed with HAProxy 3.5.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -12,13 +12,13 @@ use weir_tests::client::get;
 use weir_tests::spoe::{EVENTS, FRONT, LINES, Setting, engine, shown, variable, with_rules};
 use weir_tests::{Origin, PATIENCE, Scratch, eventually};
 
-/// An agent that answers `ok`.
+/// Starts an agent that answers `ok`.
 fn ready() -> Origin {
     agent(|_| vec![set(scope::TXN, "foo", "ok")])
 }
 
 #[test]
-fn a_question_has_no_client_to_tell_of() {
+fn queries_have_no_client() {
     let ends = ["src", "src_port", "src_is_local", "dst", "dst_port", "fs.aborted", "fs.id", "fs.debug_str"];
     let of_connection = [
         "src",
@@ -67,7 +67,7 @@ fn a_question_has_no_client_to_tell_of() {
 }
 
 #[test]
-fn rules_on_answers_know_the_connection_to_the_agent() {
+fn answer_rules_see_the_agent_connection() {
     let agent = ready();
     let rules = "tcp-response content set-var(proc.dst) bc_dst\n tcp-response content set-var(proc.port) bc_dst_port\n \
                  tcp-response content set-var(proc.src) bc_src\n tcp-response content set-var(proc.err) bc_err\n \
@@ -82,7 +82,7 @@ fn rules_on_answers_know_the_connection_to_the_agent() {
             ("src", "127.0.0.1".to_owned()),
             ("err", "0".to_owned()),
             ("reused", reused.to_owned()),
-            // It is no HTTP.
+            // The stream is not HTTP.
             ("major", String::new()),
             ("glitches", String::new()),
         ];
@@ -94,7 +94,7 @@ fn rules_on_answers_know_the_connection_to_the_agent() {
 }
 
 #[test]
-fn logs_of_a_question_name_no_address_of_a_client() {
+fn query_logs_have_no_client_address() {
     let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let collector = log.local_addr().expect("an address").port();
@@ -119,7 +119,7 @@ fn logs_of_a_question_name_no_address_of_a_client() {
         let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
         let (line, times) = line.trim_end().split_once(" Tw=").expect("times stand last");
         assert!(line.ends_with(wanted), "{line}");
-        // They begin with the question, not with the program.
+        // Times begin with the query, not with the program.
         let (waited, total) = times.split_once(" Tt=").expect("two of them");
         for time in [waited, total] {
             assert!(time.parse::<i128>().is_ok_and(|ms| ms <= most as i128), "{times}: {most}");
@@ -128,9 +128,9 @@ fn logs_of_a_question_name_no_address_of_a_client() {
 }
 
 #[test]
-fn a_server_added_later_is_told_of_the_question_and_not_of_the_client() {
+fn dynamic_servers_see_the_query_but_not_the_client() {
     let (send, receive) = mpsc::channel();
-    // It ends before the handshake does: what it was asked for stands in the first message.
+    // Closes during the handshake: the server name is in the first message.
     let later = Origin::raw(move |mut stream| {
         let mut hello = vec![0; 4096];
         let length = stream.read(&mut hello).unwrap_or(0);
@@ -148,7 +148,7 @@ fn a_server_added_later_is_told_of_the_question_and_not_of_the_client() {
     let asked = eventually(|| {
         get(port, "/").expect("a response");
         receive.try_recv().is_ok_and(|hello| {
-            // The name of the agent, a host name of two bytes (RFC 6066, section 3), is the one that is sent.
+            // The agent's name, a host name of two bytes (RFC 6066, section 3), is sent.
             let wanted = b"\0\0\x02ag";
             assert!(hello.windows(wanted.len()).any(|bytes| bytes == wanted), "{hello:?}");
             true
@@ -158,7 +158,7 @@ fn a_server_added_later_is_told_of_the_question_and_not_of_the_client() {
 }
 
 #[test]
-fn agents_get_no_proxy_header_as_nobody_connected() {
+fn agents_get_no_proxy_header() {
     let agent = ready();
     let file = engine(LINES, EVENTS);
     let mut setting = Setting::new(&file, FRONT, agent.port());
@@ -173,7 +173,7 @@ fn agents_get_no_proxy_header_as_nobody_connected() {
 }
 
 #[test]
-fn a_script_may_answer_in_an_agent_s_place() {
+fn scripts_may_answer_queries() {
     let text = r#"
         core.register_service("answer", "tcp", function(applet)
             local head = applet:receive(7)
@@ -214,7 +214,7 @@ fn a_script_may_answer_in_an_agent_s_place() {
 }
 
 #[test]
-fn what_a_script_answers_is_counted_for_the_backend() {
+fn script_answers_are_counted_for_the_backend() {
     let text =
         r#"core.register_service("answer", "tcp", function(applet) applet:send("\1\3\2\3foo\8\3lua") end)"#;
     let script = Scratch::holding("services.lua", text);
@@ -227,10 +227,10 @@ fn what_a_script_answers_is_counted_for_the_backend() {
 }
 
 #[test]
-fn a_question_has_a_line_of_its_own_by_which_it_is_ended() {
+fn queries_are_listed_and_can_be_shut_down() {
     let (answer, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
-    // Until nobody holds it any more.
+    // Blocks until the lock is released.
     let agent = agent(move |_| {
         _ = held.lock().expect("no test failed in it").recv();
         vec![set(scope::TXN, "foo", "ok")]

@@ -1,4 +1,4 @@
-//! Peers that do not read: each kind of message that Weir makes or forwards for them waits in bounded memory.
+//! Peers that do not read: each kind of message that Weir creates or forwards for them waits in bounded memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,18 +13,16 @@ use weir_tests::multiplexed::{
 };
 use weir_tests::{Origin, Weir, eventually, free_port};
 
-/// How long a write must be blocked for its writer to count as held back.
+/// How long a write must be blocked to count as held back.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
-/// The most that is written by a writer that is not held back: more than all socket buffers on the way
-/// take.
+/// Maximum number of bytes written by a writer that is not held back: more than all socket buffers on the way hold.
 const MOST: usize = 96 << 20;
 
 /// By how much the program's memory may grow, in KiB.
 const MEMORY: u64 = 8 << 10;
 
-/// Writes what `next` makes, again and again, until the other side takes no more; how many bytes it took,
-/// at most [`MOST`].
+/// Writes the results of `next` until the peer accepts no more; returns the number of accepted bytes, at most [`MOST`].
 fn write_until_held_back(mut stream: &TcpStream, mut next: impl FnMut() -> Vec<u8>) -> usize {
     stream.set_write_timeout(Some(HELD_BACK)).expect("a timeout");
     let mut written = 0;
@@ -48,7 +46,7 @@ fn configuration(port: u16, bind: &str, server: u16, parameters: &str, timeouts:
 
 /// Sends interim responses until held back, and then a final one.
 fn send_interim_responses(stream: TcpStream, is_h2: bool, told: &Sender<usize>) {
-    // Each differs from those before: the same again would take a few bytes in the compressed form.
+    // Each one differs, because repeated ones take only a few bytes when compressed.
     let mut number = 0;
     let mut link = || {
         number += 1;
@@ -62,7 +60,7 @@ fn send_interim_responses(stream: TcpStream, is_h2: bool, told: &Sender<usize>) 
             frame(HEADERS, END_HEADERS, request.stream, &fields)
         }));
         frames.socket().set_write_timeout(None).expect("a timeout");
-        // The frame that the timeout cut off stays incomplete; the client stops reading before it.
+        // The frame interrupted by the timeout stays incomplete; the client stops reading before it.
         let _ = frames.socket().read(&mut [0; 1]);
     } else {
         let mut stream = stream;
@@ -80,7 +78,7 @@ fn interim_origin(is_h2: bool) -> (Origin, Receiver<usize>) {
 }
 
 #[test]
-fn interim_responses_wait_for_a_client_that_does_not_read() {
+fn interim_responses_wait_for_a_blocked_client() {
     for (client_h2, server_h2) in [(false, false), (false, true), (true, false), (true, true)] {
         let (origin, hear) = interim_origin(server_h2);
         let port = free_port();
@@ -114,7 +112,7 @@ fn interim_responses_wait_for_a_client_that_does_not_read() {
 }
 
 #[test]
-fn other_requests_use_another_connection_while_interim_responses_wait() {
+fn blocked_interim_responses_do_not_block_other_requests() {
     let first = AtomicUsize::new(0);
     let (told, hear) = channel();
     let origin = Origin::raw(move |stream| {
@@ -136,7 +134,7 @@ fn other_requests_use_another_connection_while_interim_responses_wait() {
 }
 
 #[test]
-fn responses_made_here_wait_for_a_client_that_does_not_read() {
+fn generated_responses_wait_for_a_blocked_client() {
     let port = free_port();
     let text = format!(
         "global\n nbthread 1\n stats socket runtime level admin\n\
@@ -146,7 +144,7 @@ fn responses_made_here_wait_for_a_client_that_does_not_read() {
     let weir = Weir::start(&text, &[port]);
     let before = weir.memory();
     let mut client = Frames::connect(port);
-    // The path is in the table after the first request: each further one names it by one byte.
+    // The path is in the table after the first request: each further one refers to it by one byte.
     let path = format!("/{}", "p".repeat(3500));
     let mut indexed = block(&[(":path", &path)]);
     indexed[0] |= 0x40;
@@ -154,7 +152,7 @@ fn responses_made_here_wait_for_a_client_that_does_not_read() {
     client.send(HEADERS, END_HEADERS | END_STREAM, 1, &[&indexed[..], &rest[..]].concat());
     let mut stream = 1;
     let written = write_until_held_back(client.socket(), || {
-        // Fewer than may be open at once, and not so fast that the next are refused.
+        // Fewer than the limit of open streams, and not so fast that the next ones are refused.
         std::thread::park_timeout(Duration::from_millis(2));
         let mut requests = Vec::new();
         for _ in 0..40 {
@@ -167,15 +165,15 @@ fn responses_made_here_wait_for_a_client_that_does_not_read() {
     assert!(written < MOST, "the client was not held back");
     let grown = weir.memory().saturating_sub(before);
     assert!(grown < MEMORY, "{grown} KiB");
-    // `timeout client` ends it although bytes arrived: none were taken.
+    // `timeout client` ends it although bytes arrived, because none were read.
     assert!(eventually(|| weir.stat("f,FRONTEND", "scur") == "0"), "{}", weir.messages());
 }
 
 #[test]
-fn requests_for_a_server_that_does_not_read_are_bounded() {
+fn requests_for_a_blocked_server_are_bounded() {
     let origin = Origin::raw(|stream| {
         let _frames = Frames::take(stream);
-        // It keeps the connection for as long as the test runs, and takes nothing more from it.
+        // Keeps the connection open for the duration of the test, without reading.
         loop {
             std::thread::park();
         }
@@ -195,7 +193,7 @@ fn requests_for_a_server_that_does_not_read_are_bounded() {
     ];
     let head = block(&fields);
     let mut stream = 1;
-    // Each request is cancelled once others have followed it: those whose heads wait are forgotten, too.
+    // Each request is cancelled after later ones; requests whose heads wait are dropped, too.
     for _ in 0..4000 {
         client.send(HEADERS, END_HEADERS | END_STREAM, stream, &head);
         if stream > 20 {
@@ -236,7 +234,7 @@ fn cancelled_requests_reach_no_server() {
 }
 
 #[test]
-fn a_flood_of_cancelled_requests_does_not_delay_others_for_long() {
+fn flood_of_cancelled_requests_does_not_delay_others() {
     let origin = Origin::text("hello");
     let [h1, h2] = [0; 2].map(|_| free_port());
     let text = format!(
@@ -254,7 +252,7 @@ fn a_flood_of_cancelled_requests_does_not_delay_others_for_long() {
             std::thread::spawn(move || flood(h2, &stop))
         })
         .collect();
-    // While the flood goes on: each waits for a reading of the sockets, not for the end of the flood.
+    // During the flood: each request waits for one round of socket reads, not for the end of the flood.
     for _ in 0..20 {
         let answer = Client::connect(h1).send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
         assert_eq!(answer.map(|answer| answer.status), Some(200));

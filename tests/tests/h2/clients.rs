@@ -1,5 +1,5 @@
-//! Clients of HTTP/2 that others wrote: nghttp, h2load, Node's http2, Python's h2 (curl is in the
-//! other tests, grpc-go in those of gRPC).
+//! Third-party HTTP/2 clients: nghttp, h2load, Node's http2, Python's h2 (curl is used in the other tests, grpc-go in the gRPC
+//! tests).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use weir_tests::versions::TIMEOUTS;
 use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
-/// Runs a program with `input`; what it prints.
+/// Runs a program with `input`; returns its output.
 fn run(program: &str, arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(program)
         .args(arguments)
@@ -24,8 +24,7 @@ fn run(program: &str, arguments: &[&str], input: &str) -> String {
     text
 }
 
-/// An origin of HTTP/1 that tells the path and how long the body was, then as many bytes as the
-/// path says.
+/// Starts an HTTP/1 origin that answers with the path and the body length, then as many bytes as the path requests.
 fn origin() -> Origin {
     Origin::start(|head, body| {
         let path = head.split(' ').nth(1).unwrap_or_default();
@@ -35,8 +34,7 @@ fn origin() -> Origin {
     })
 }
 
-/// A listener of HTTP/2 whose requests pass another one on their way to `server`, so that both
-/// sides are met.
+/// Starts an HTTP/2 listener whose requests pass through another one on their way to `server`, so that both sides are tested.
 fn twice(server: u16) -> (Weir, u16) {
     let (front, inner) = (free_port(), free_port());
     let text = format!(
@@ -48,7 +46,7 @@ fn twice(server: u16) -> (Weir, u16) {
 }
 
 #[test]
-fn nghttp_gets_several_resources_at_once_and_sends_a_body_with_trailers() {
+fn nghttp_fetches_concurrently_and_sends_trailers() {
     let origin = origin();
     let (_weir, port) = twice(origin.port());
     let url = |path: &str| format!("http://127.0.0.1:{port}/{path}");
@@ -64,7 +62,7 @@ fn nghttp_gets_several_resources_at_once_and_sends_a_body_with_trailers() {
 }
 
 #[test]
-fn h2load_finds_no_request_unanswered() {
+fn h2load_gets_all_responses() {
     let origin = origin();
     let (_weir, port) = twice(origin.port());
     let url = format!("http://127.0.0.1:{port}/200");
@@ -73,7 +71,7 @@ fn h2load_finds_no_request_unanswered() {
     assert!(text.contains("status codes: 2000 2xx"), "{text}");
 }
 
-/// Requests of Node: as many at once, bodies both ways, one that is given up, trailers.
+/// Node's requests: concurrent ones, bodies in both directions, a cancelled one, trailers.
 const NODE_CLIENT: &str = r#"
 const http2 = require('node:http2');
 const [authority, trailers] = process.argv.slice(2);
@@ -99,7 +97,7 @@ const expect = (found, wanted) => {
             expect(status, 200);
             expect(text, `/p/${length} 0 ` + 'z'.repeat(length));
         }));
-        // Where the origin speaks HTTP/1, it knows no chunks.
+        // An HTTP/1 origin does not decode chunks.
         const told = trailers ? {} : { 'content-length': length };
         all.push(ask({ ':path': '/q/0', ':method': 'POST', ...told }, 'y'.repeat(length)).then(({ text }) => {
             expect(text, `/q/0 ${length} `);
@@ -119,7 +117,7 @@ const expect = (found, wanted) => {
 })().catch((error) => { console.error(error); process.exit(1); });
 "#;
 
-/// A server of Node that answers as the origin does, with trailers; it ends with its input.
+/// A Node server that answers like the origin, with trailers; it ends when its input ends.
 const NODE_SERVER: &str = r#"
 const server = require('node:http2').createServer();
 server.on('stream', (stream, headers) => {
@@ -137,13 +135,13 @@ server.listen(Number(process.argv[2]), '127.0.0.1');
 process.stdin.on('end', () => process.exit(0)).resume();
 "#;
 
-/// Keeps a script where a program finds it.
+/// Writes a script to a file.
 fn script(name: &str, text: &str) -> Scratch {
     Scratch::holding(name, text)
 }
 
 #[test]
-fn node_gets_what_it_asks_for_from_servers_of_either_version() {
+fn node_works_with_servers_of_both_versions() {
     let (client, server) = (script("client.js", NODE_CLIENT), script("server.js", NODE_SERVER));
     let client = client.to_string();
     let origin = origin();
@@ -168,7 +166,7 @@ fn node_gets_what_it_asks_for_from_servers_of_either_version() {
     assert_eq!(told, "done\n");
 }
 
-/// A client of Python's h2: two downloads at once, and an upload as the windows let it.
+/// A client with Python's h2: two concurrent downloads, and an upload within the flow-control windows.
 const PYTHON_CLIENT: &str = r#"
 import socket, sys
 import h2.connection, h2.config, h2.events
@@ -214,9 +212,9 @@ print("done")
 "#;
 
 #[test]
-fn the_h2_of_python_moves_bodies_both_ways_within_its_windows() {
+fn python_h2_transfers_bodies_within_its_windows() {
     let origin = origin();
     let (_weir, port) = twice(origin.port());
-    // Debian's, whichever other is on the path: it has Debian's library.
+    // Debian's Python, because it has Debian's library.
     assert_eq!(run("/usr/bin/python3", &["-", &port.to_string()], PYTHON_CLIENT), "done\n");
 }

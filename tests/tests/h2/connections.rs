@@ -1,4 +1,4 @@
-//! Connections of HTTP/2: how they begin and end, who shares them, what is sent again.
+//! HTTP/2 connections: how they begin and end, sharing, retries.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,7 +11,7 @@ use weir_tests::versions::{TIMEOUTS, backend, frontend};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn the_preface_is_found_where_http1_is_spoken_unless_the_option_says_otherwise() {
+fn preface_is_detected_on_http1_listeners_unless_disabled() {
     let origin = Origin::text("x");
     for (option, speaks) in [("", true), ("option disable-h2-upgrade", false)] {
         let port = free_port();
@@ -32,7 +32,7 @@ fn the_preface_is_found_where_http1_is_spoken_unless_the_option_says_otherwise()
 }
 
 #[test]
-fn a_client_that_sends_a_letter_of_the_preface_and_no_more_is_told_that_it_is_late() {
+fn incomplete_preface_times_out_with_408() {
     let origin = Origin::text("x");
     let port = free_port();
     let text = format!(
@@ -47,7 +47,7 @@ fn a_client_that_sends_a_letter_of_the_preface_and_no_more_is_told_that_it_is_la
 }
 
 #[test]
-fn a_server_connection_carries_as_many_requests_as_it_may_and_another_the_next() {
+fn requests_beyond_the_limit_use_another_connection() {
     let global = " nbthread 1\n tune.h2.be.max-concurrent-streams 2";
     let (listener, _weir, port) = backend(global, " http-reuse always", "");
     let clients: Vec<Client> = (0..3)
@@ -66,7 +66,7 @@ fn a_server_connection_carries_as_many_requests_as_it_may_and_another_the_next()
 }
 
 #[test]
-fn requests_of_several_clients_share_a_connection_and_each_gets_its_own_answer() {
+fn clients_share_a_connection_without_mixing_responses() {
     let (listener, weir, port) = backend(" nbthread 1\n stats socket runtime", " http-reuse always", "");
     let mut first = Client::connect(port);
     first.send("GET /0 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -83,7 +83,7 @@ fn requests_of_several_clients_share_a_connection_and_each_gets_its_own_answer()
         let path = peer.fields(&frame).into_iter().find(|line| line.starts_with(":path")).expect("a path");
         asked.push((frame.stream, path));
     }
-    // The last comes first.
+    // Answers the last request first.
     for (stream, path) in asked.iter().rev() {
         peer.head(*stream, 0, &[(":status", "200"), ("x-path", path)]).send(DATA, END_STREAM, *stream, b"ok");
     }
@@ -101,7 +101,7 @@ fn requests_of_several_clients_share_a_connection_and_each_gets_its_own_answer()
 }
 
 #[test]
-fn a_request_that_the_server_did_not_look_at_is_sent_again_whatever_its_method() {
+fn unprocessed_request_is_retried_whatever_its_method() {
     for goes_away in [false, true] {
         let (listener, _weir, port) = backend(" nbthread 1", " retries 1", "");
         let mut client = Client::connect(port);
@@ -153,7 +153,7 @@ fn a_request_that_the_server_did_not_look_at_is_sent_again_whatever_its_method()
 }
 
 #[test]
-fn idle_peers_are_asked_whether_they_live() {
+fn idle_peers_are_pinged() {
     let origin = Origin::text("x");
     let port = free_port();
     let text = format!(
@@ -169,7 +169,7 @@ fn idle_peers_are_asked_whether_they_live() {
         client.send(PING, ACK, 0, &ping.payload);
     }
     client.next_of(PING);
-    // No answer: that was the last one.
+    // The ping is not answered: that was the last one.
     let left = client.rest();
     assert!(left.iter().any(|frame| frame.kind == GOAWAY), "{left:?}");
     let (listener, _weir, port) = backend("", "", "idle-ping 50ms");
@@ -185,7 +185,7 @@ fn idle_peers_are_asked_whether_they_live() {
 }
 
 #[test]
-fn a_connection_that_no_request_has_is_kept_if_its_server_may_have_idle_ones() {
+fn unused_connection_is_kept_if_idle_ones_are_allowed() {
     for (parameters, is_kept) in
         [("", true), ("pool-max-conn 1", true), ("pool-max-conn 0", false), ("pool-purge-delay 0", false)]
     {
@@ -200,14 +200,14 @@ fn a_connection_that_no_request_has_is_kept_if_its_server_may_have_idle_ones() {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         }
         let next = peer.find(|frame| frame.kind == HEADERS).map(|frame| frame.stream);
-        // Where it is kept without a request, the wait for one ends and a question is answered.
+        // If it is kept without a request, the wait for one ends and a PING is answered.
         let answered = peer.send(PING, 0, 0, &[0; 8]).find(|frame| frame.kind == PING).is_some();
         assert_eq!((next, answered), (is_kept.then_some(stream + 2), is_kept), "{parameters:?}");
     }
 }
 
 #[test]
-fn a_soft_stop_announces_the_end_and_serves_what_is_on_its_way() {
+fn soft_stop_sends_goaway_and_serves_pending_requests() {
     let (release, held) = mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
     let origin = Origin::start(move |head, _| {

@@ -1,12 +1,11 @@
-//! Floods of HTTP/2: each is bounded in memory, whether it ends its connection or not, and others
-//! are served meanwhile.
+//! HTTP/2 floods: each is bounded in memory, whether it ends its connection or not, and other clients are served in the meantime.
 
 use weir_bench::floods::{floods, id};
 use weir_tests::client::Client;
 use weir_tests::multiplexed::{Frames, SETTINGS};
 use weir_tests::{Origin, Weir, free_port};
 
-/// Bytes of a flood, and what the program's memory may grow by meanwhile, in KiB.
+/// Size of a flood in bytes, and the permitted growth of the program's memory in KiB.
 const FLOOD: usize = 2 << 20;
 const MEMORY: u64 = 4 << 10;
 
@@ -40,7 +39,7 @@ fn floods_are_bounded_and_others_are_served() {
 }
 
 #[test]
-fn responses_that_nobody_takes_are_held_in_little_memory() {
+fn unread_responses_use_little_memory() {
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 4 << 20, "x".repeat(4 << 20));
     let origin = Origin::start(move |_, _| answer.clone().into_bytes());
     let port = free_port();

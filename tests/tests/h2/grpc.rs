@@ -1,5 +1,4 @@
-//! gRPC through HTTP/2 on both sides: the clients and servers of grpc-go, and calls that are sent
-//! again (`retry-on grpc-unavailable`).
+//! gRPC with HTTP/2 on both sides: grpc-go's clients and servers, and retried calls (`retry-on grpc-unavailable`).
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,7 @@ use weir_tests::go_tools::of_go;
 use weir_tests::multiplexed::{ACK, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, SETTINGS, block, frame};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
-/// A frontend of HTTP/2 before a server of HTTP/2, with lines for the backend.
+/// Starts an HTTP/2 frontend in front of an HTTP/2 server, with lines for the backend.
 fn between(lines: &str, server: u16) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
@@ -20,7 +19,7 @@ fn between(lines: &str, server: u16) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// A call with its head and its message in one piece.
+/// Sends a call's head and message at once.
 fn call(client: &mut Frames) {
     let head = block(&[
         (":method", "POST"),
@@ -34,8 +33,8 @@ fn call(client: &mut Frames) {
     client.raw(&bytes.concat());
 }
 
-/// A server that answers one call after another as `answer` says, which is told its stream and how
-/// many there were before. What it was asked comes out.
+/// Starts a server that answers one call after another with `answer`, which gets the stream and the number of earlier calls.
+/// Returns the received messages.
 fn server(answer: fn(&mut Frames, u32, usize)) -> (Origin, mpsc::Receiver<Vec<u8>>) {
     let (asked, told) = mpsc::channel();
     let calls = AtomicUsize::new(0);
@@ -62,7 +61,7 @@ fn served(frames: &mut Frames, stream: u32) {
 const MESSAGE: &[u8] = b"\0\0\0\0\x02\x08\x01";
 
 #[test]
-fn a_call_that_its_server_could_not_serve_is_sent_again() {
+fn unavailable_call_is_retried() {
     let (origin, asked) = server(|frames, stream, before| match before {
         0 | 1 => unavailable(frames, stream),
         _ => served(frames, stream),
@@ -78,7 +77,7 @@ fn a_call_that_its_server_could_not_serve_is_sent_again() {
 }
 
 #[test]
-fn a_call_is_not_sent_again_where_nothing_says_so_or_more_than_a_head_came_or_too_often() {
+fn calls_are_not_retried_without_cause_or_limit() {
     type Answer = fn(&mut Frames, u32, usize);
     let cases: [(&str, Answer, usize); 4] = [
         ("retries 3", |frames, stream, _| unavailable(frames, stream), 1),
@@ -110,7 +109,7 @@ fn a_call_is_not_sent_again_where_nothing_says_so_or_more_than_a_head_came_or_to
     }
 }
 
-/// A program that ends with the test.
+/// A program that is stopped at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -120,7 +119,7 @@ impl Drop for Running {
     }
 }
 
-/// Whether a server of HTTP/2 is there.
+/// Returns whether an HTTP/2 server listens on the port.
 fn is_there(port: u16) -> bool {
     if std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
         return false;
@@ -129,14 +128,14 @@ fn is_there(port: u16) -> bool {
 }
 
 #[test]
-fn the_calls_of_grpc_go_come_and_go_with_their_streams_trailers_and_deadlines() {
+fn grpc_go_calls_keep_streams_trailers_and_deadlines() {
     let (Some(server), Some(client)) = (of_go("grpc-interop-server"), of_go("grpc-interop-client")) else {
         return;
     };
     let silent = |command: &mut Command| {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a program")
     };
-    // It ends where somebody else has its port by now.
+    // It exits if its port has been taken in the meantime.
     let started = (0..5).find_map(|_| {
         let far = free_port();
         let mut command = Command::new(&server);

@@ -1,4 +1,4 @@
-//! Settings and limits of HTTP/2 (`tune.h2.*`): what peers are told, and what becomes of those who do more.
+//! HTTP/2 settings and limits (`tune.h2.*`): the values announced to peers, and the treatment of peers that exceed them.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use weir_tests::versions::{backend, frontend};
 use weir_tests::{Origin, Scratch, eventually};
 
 #[test]
-fn what_is_announced_to_clients_is_what_the_configuration_says() {
+fn client_settings_follow_the_configuration() {
     let origin = Origin::text("x");
     let usual: [(u16, Option<u32>); 5] = [
         (MAX_CONCURRENT_STREAMS, Some(100)),
@@ -45,10 +45,10 @@ fn what_is_announced_to_clients_is_what_the_configuration_says() {
 }
 
 #[test]
-fn fewer_streams_are_announced_while_a_worker_has_much_to_do() {
+fn fewer_streams_are_announced_under_load() {
     let origin = Origin::text("x");
-    // A task that takes turn after turn while it is marked busy. `forced-yield` lets each turn run the whole
-    // loop, which takes far longer than the 200 µs that `rq-load 10` allows.
+    // A task that runs on every turn while it is marked busy. `forced-yield` lets each turn run the whole loop, which takes far
+    // longer than the 200 µs that `rq-load 10` allows.
     let script = "
         local busy = false
         core.register_cli({ 'busy' }, 'busy', function(applet) busy = true applet:send('yes') end)
@@ -78,7 +78,7 @@ fn fewer_streams_are_announced_while_a_worker_has_much_to_do() {
 }
 
 #[test]
-fn what_is_announced_to_servers_is_what_the_configuration_says() {
+fn server_settings_follow_the_configuration() {
     let cases = [
         ("tune.h2.be.initial-window-size 30000", INITIAL_WINDOW_SIZE, Some(30_000)),
         ("tune.h2.be.max-concurrent-streams 5", INITIAL_WINDOW_SIZE, Some(16_384)),
@@ -107,14 +107,14 @@ fn too_many_glitches_end_a_connection() {
 }
 
 #[test]
-fn a_server_that_glitches_too_often_loses_its_connection() {
+fn too_many_glitches_of_a_server_end_its_connection() {
     let (listener, _weir, port) = backend(" tune.h2.be.glitches-threshold 3", "", "");
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = Frames::accept(&listener);
     peer.next_of(HEADERS);
     for _ in 0..10 {
-        // Windows that become smaller.
+        // Shrinking windows.
         peer.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 64, 0]).send(SETTINGS, 0, 0, &[0, 4, 0, 0, 32, 0]);
     }
     assert!(peer.rest().iter().any(|frame| frame.kind == GOAWAY && frame.number(4) == ENHANCE_YOUR_CALM));
@@ -122,7 +122,7 @@ fn a_server_that_glitches_too_often_loses_its_connection() {
 }
 
 #[test]
-fn a_connection_ends_after_as_many_requests_as_it_may_have() {
+fn connection_ends_after_its_maximum_number_of_requests() {
     let origin = Origin::text("x");
     let (_weir, port) = frontend(" tune.h2.fe.max-total-streams 3", "", origin.port());
     let mut client = Frames::connect(port);
@@ -144,7 +144,7 @@ fn a_connection_ends_after_as_many_requests_as_it_may_have() {
 }
 
 #[test]
-fn frames_and_resets_are_dealt_with_in_portions_and_none_is_lost() {
+fn frames_and_resets_are_processed_in_batches() {
     let origin = Origin::text("x");
     let global = " tune.h2.fe.max-frames-at-once 2\n tune.h2.fe.max-rst-at-once 1";
     let (_weir, port) = frontend(global, "", origin.port());
@@ -162,7 +162,7 @@ fn frames_and_resets_are_dealt_with_in_portions_and_none_is_lost() {
 }
 
 #[test]
-fn frames_of_servers_are_dealt_with_in_portions_too() {
+fn server_frames_are_processed_in_batches() {
     let global = " tune.h2.be.max-frames-at-once 2\n tune.h2.be.rxbuf 65536";
     let (listener, _weir, port) = backend(global, "", "");
     let mut client = Client::connect(port);
@@ -177,8 +177,8 @@ fn frames_of_servers_are_dealt_with_in_portions_too() {
 }
 
 #[test]
-fn a_client_may_send_as_much_as_the_receive_buffer_lets_it() {
-    // The origin takes nothing: what the client may send is what is held here.
+fn receive_buffer_limits_uploads() {
+    // The origin reads nothing: everything the client may send is buffered here.
     let origin = Origin::raw(|stream| {
         let mut byte = [0];
         let _ = std::io::Read::read(&mut &stream, &mut byte);
@@ -205,16 +205,15 @@ fn a_client_may_send_as_much_as_the_receive_buffer_lets_it() {
     assert!(large > 500_000 && (16_384..=65_536).contains(&small), "{large} and {small} bytes");
 }
 
-/// More than the kernel and the program hold together of what nobody takes.
+/// More than the kernel and the program buffer together.
 const ENOUGH: u64 = 40 * 1024 * 1024;
 
-/// How many bytes of a body go out on `stream` before the windows of the other end stay closed, or
-/// [`ENOUGH`].
+/// Returns how many bytes of a body can be sent on `stream` before the peer's windows stay closed, at most [`ENOUGH`].
 fn sent_while_nobody_takes_it(peer: &mut Frames, stream: u32) -> u64 {
     let window = peer.next_of(SETTINGS).setting(INITIAL_WINDOW_SIZE).unwrap_or(65_535);
     let mut windows = [65_535, window].map(i64::from);
     let (mut sent, mut silences) = (0, 0);
-    // What is taken behind the answer to one question shows behind that to a later one.
+    // Bytes read after the answer to one PING are credited before the answer to a later one.
     while silences < 50 && sent < ENOUGH {
         while windows.iter().all(|left| *left > 0) {
             let piece = windows[0].min(windows[1]).min(16_384);
@@ -237,19 +236,19 @@ fn sent_while_nobody_takes_it(peer: &mut Frames, stream: u32) -> u64 {
 }
 
 #[test]
-fn a_server_sends_no_more_than_fits_while_the_client_takes_nothing() {
+fn server_is_throttled_while_the_client_is_blocked() {
     let (listener, _weir, port) = backend(" nbthread 1", "", "");
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut peer = Frames::accept(&listener);
-    // No length: the client is sent chunks.
+    // There is no length, so the client gets chunks.
     peer.head(1, 0, &[(":status", "200")]);
     let sent = sent_while_nobody_takes_it(&mut peer, 1);
     assert!(sent < ENOUGH, "{sent} bytes were taken");
 }
 
 #[test]
-fn a_client_sends_no_more_than_fits_while_the_server_takes_nothing() {
+fn client_is_throttled_while_the_server_is_blocked() {
     let origin = Origin::raw(|stream| {
         let _ = std::io::Read::read(&mut &stream, &mut [0]);
         thread::park_timeout(weir_tests::PATIENCE);
@@ -262,16 +261,16 @@ fn a_client_sends_no_more_than_fits_while_the_server_takes_nothing() {
 }
 
 #[test]
-fn the_more_streams_connections_have_the_fewer_the_next_are_told() {
+fn stream_limit_shrinks_with_the_total_number_of_streams() {
     let origin = Origin::text("x");
     let limits = " maxconn 10\n tune.h2.fe.max-concurrent-streams 7\n tune.streams-elasticity";
-    // What HAProxy tells one after another.
+    // The successive values that HAProxy announces.
     let cases: [(u32, &[u32]); 3] = [(300, &[7, 5, 4, 3, 2, 2, 2]), (100, &[1, 1]), (0, &[7, 7])];
     for (percent, told) in cases {
         let (_weir, port) = frontend(&format!("{limits} {percent}"), "", origin.port());
         let mut open = Vec::new();
         for expected in told {
-            // One that has just ended, as that which saw whether the port is there, may count still.
+            // A connection that has just ended, such as the one that checked the port, may still be counted.
             let mut said = Vec::new();
             assert!(
                 eventually(|| {
@@ -291,16 +290,16 @@ fn the_more_streams_connections_have_the_fewer_the_next_are_told() {
 }
 
 #[test]
-fn a_connection_that_ends_leaves_its_streams_to_others() {
+fn ended_connection_releases_its_streams() {
     let origin = Origin::text("x");
     let limits = " maxconn 10\n tune.h2.fe.max-concurrent-streams 7\n tune.streams-elasticity 300";
     let (_weir, port) = frontend(limits, "", origin.port());
     let most = || Frames::connect(port).next_of(SETTINGS).setting(MAX_CONCURRENT_STREAMS);
-    // Each is closed at once, and the program finds that out.
+    // Each is closed at once, and the program notices that.
     for _ in 0..3 {
         assert!(eventually(|| most() == Some(7)));
     }
-    // No more than it was told.
+    // As many streams as were announced.
     let mut client = Frames::connect(port);
     let told = client.next_of(SETTINGS).setting(MAX_CONCURRENT_STREAMS).expect("a limit");
     for stream in 0..=told {

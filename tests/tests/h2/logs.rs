@@ -1,4 +1,4 @@
-//! What logs and fetches tell of connections and streams of HTTP/2.
+//! HTTP/2 connections and streams in logs and fetches.
 
 use std::net::TcpListener;
 use std::thread;
@@ -11,7 +11,7 @@ use weir_tests::versions::{TIMEOUTS, frontend};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn breaches_are_logged_as_far_as_the_configuration_says() {
+fn protocol_violations_are_logged_as_configured() {
     let origin = Origin::text("x");
     let upper = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a"), ("X", "1")];
     for (level, of_streams, of_connections) in
@@ -25,7 +25,7 @@ fn breaches_are_logged_as_far_as_the_configuration_says() {
         let mut client = Frames::connect(port);
         client.head(1, END_STREAM, &upper);
         assert_eq!(client.next_of(RST_STREAM).number(0), PROTOCOL_ERROR);
-        // The connection goes on.
+        // The connection is still usable.
         assert_eq!(client.get(3, "/").next_head().0[0], ":status: 200");
         client.send(DATA, 0, 0, b"");
         assert_eq!(client.next_of(GOAWAY).number(4), PROTOCOL_ERROR);
@@ -43,7 +43,7 @@ fn breaches_are_logged_as_far_as_the_configuration_says() {
 }
 
 #[test]
-fn log_formats_and_fetches_know_streams_and_versions() {
+fn log_formats_and_fetches_show_streams_and_versions() {
     let origin = Origin::text("x");
     let front = " log-format \"<%HV %r|%[fc_http_major],%[bc_http_major],%[fs.id],%[bs.id],%[fs.rst_code],%HU,%HPO,%[fc_nb_streams],%[fc_settings_streams_limit],%[bc_nb_streams]>\"";
     let (weir, port) = frontend("", front, origin.port());
@@ -60,7 +60,7 @@ fn log_formats_and_fetches_know_streams_and_versions() {
 }
 
 #[test]
-fn the_code_of_a_clients_reset_is_told() {
+fn client_reset_code_is_logged() {
     let origin = Origin::raw(|stream| {
         let mut byte = [0];
         while matches!(std::io::Read::read(&mut &stream, &mut byte), Ok(n) if n > 0) {}
@@ -74,7 +74,7 @@ fn the_code_of_a_clients_reset_is_told() {
 }
 
 #[test]
-fn the_code_of_a_servers_reset_is_told() {
+fn server_reset_code_is_logged() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let server = listener.local_addr().unwrap().port();
     let port = free_port();
@@ -94,7 +94,7 @@ fn the_code_of_a_servers_reset_is_told() {
 }
 
 #[test]
-fn the_time_of_a_request_that_begins_as_the_preface_does_counts_from_its_first_letter() {
+fn request_resembling_the_preface_is_timed_from_its_start() {
     let origin = Origin::text("x");
     let port = free_port();
     let text = format!(
@@ -105,7 +105,7 @@ fn the_time_of_a_request_that_begins_as_the_preface_does_counts_from_its_first_l
     let weir = Weir::start(&text, &[port]);
     let mut client = Client::connect(port);
     client.send("P");
-    // The rest comes late: that is what is told, however late the machine finds time for the first letter.
+    // The rest comes late, so the logged time counts from the first byte, however late that was read.
     thread::sleep(std::time::Duration::from_millis(600));
     client.send("UT / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(client.response().expect("an answer").status, 200);
@@ -119,7 +119,7 @@ fn the_time_of_a_request_that_begins_as_the_preface_does_counts_from_its_first_l
 }
 
 #[test]
-fn the_dump_of_a_stream_tells_its_numbers_on_both_connections() {
+fn stream_dump_shows_stream_ids_on_both_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (server, port) = (listener.local_addr().expect("an address").port(), free_port());
     let text = format!(

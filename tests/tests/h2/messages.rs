@@ -1,4 +1,4 @@
-//! HTTP/2 towards clients and servers, mixed with HTTP/1: how messages pass, and the suite of the protocol.
+//! HTTP/2 towards clients and servers, mixed with HTTP/1: forwarding of messages, and the protocol's test suite.
 
 use std::io::Write;
 use std::process::Command;
@@ -49,7 +49,7 @@ fn each_version_reaches_each_version() {
 }
 
 #[test]
-fn a_body_of_many_windows_comes_whole_and_trailers_follow_it() {
+fn body_of_many_windows_and_its_trailers_arrive() {
     let origin = Origin::start(|_, _| {
         let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n".to_vec();
         for _ in 0..100 {
@@ -84,7 +84,7 @@ fn a_body_of_many_windows_comes_whole_and_trailers_follow_it() {
 }
 
 #[test]
-fn trailers_of_a_client_reach_an_http1_server_behind_chunks() {
+fn client_trailers_reach_an_http1_server() {
     let origin = Origin::raw(|stream| {
         let mut stream = stream;
         let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
@@ -109,7 +109,7 @@ fn trailers_of_a_client_reach_an_http1_server_behind_chunks() {
 }
 
 #[test]
-fn trailers_behind_an_empty_body_are_kept() {
+fn trailers_after_an_empty_body_are_kept() {
     let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-End: yes\r\n\r\n";
     let origin = Origin::start(move |_, _| text.as_bytes().to_vec());
     for limit in
@@ -157,7 +157,7 @@ fn trailers_behind_an_empty_body_are_kept() {
 }
 
 #[test]
-fn interim_responses_pass_from_and_to_each_version() {
+fn interim_responses_pass_between_versions() {
     let origin = Origin::start(|_, _| {
         b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()
     });
@@ -182,7 +182,7 @@ fn interim_responses_pass_from_and_to_each_version() {
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
+fn early_response_resets_the_request_with_no_error() {
     let origin = Origin::text("x");
     let (_weir, port) = frontend("", " http-request deny", origin.port());
     let mut client = Frames::connect(port);
@@ -201,8 +201,8 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
         }
     };
     assert_eq!(head[0], ":status: 403");
-    // The rest is thrown away. A client that has used its window is asked to stop, behind a PING that it
-    // acknowledges once it has the response.
+    // The rest is discarded. A client that has used its window is asked to stop, after a PING that it acknowledges once it has the
+    // response.
     while window > 0 {
         let length = window.min(16_384);
         client.send(DATA, 0, 1, &vec![b'x'; length]);
@@ -213,7 +213,7 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
     client.send(PING, ACK, 0, &ping.payload);
     let reset = client.next_of(RST_STREAM);
     assert_eq!((reset.stream, reset.number(0)), (1, 0));
-    // The connection serves others.
+    // The connection can still be used.
     assert_eq!(client.get(3, "/").next_head().0[0], ":status: 403");
     client.head(5, 0, &[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
     assert_eq!(client.next_head().0[0], ":status: 403");
@@ -224,7 +224,7 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
 
 /// curl 7.88 gives up a response that a reset follows, even one with NO_ERROR.
 #[test]
-fn curl_shows_an_answer_that_comes_before_the_end_of_its_upload() {
+fn curl_shows_an_early_response_to_an_upload() {
     let origin = Origin::text("x");
     let front = " http-request return status 413 content-type text/plain string \"too large\"";
     let (_weir, port) = frontend("", front, origin.port());
@@ -238,7 +238,7 @@ fn curl_shows_an_answer_that_comes_before_the_end_of_its_upload() {
 }
 
 #[test]
-fn what_rules_make_of_the_target_reaches_an_http1_server_as_a_path_and_services_are_found_by_it() {
+fn rewritten_targets_reach_http1_servers_and_services() {
     let origin = Origin::start(|head, _| {
         let line = head.lines().next().unwrap_or_default();
         format!("HTTP/1.1 200 OK\r\nX-Line: {line}\r\nContent-Length: 0\r\n\r\n").into_bytes()
@@ -253,7 +253,7 @@ fn what_rules_make_of_the_target_reaches_an_http1_server_as_a_path_and_services_
         ("/dot/./a", "GET /dot/a HTTP/1.1"),
         ("/path?q", "GET /other?q HTTP/1.1"),
         ("/query", "GET /query?x=1 HTTP/1.1"),
-        // A proxy may be behind: what a rule says in full is sent so.
+        // The server may be a proxy: an absolute URI set by a rule is sent as is.
         ("/uri", "GET http://b.test/uri HTTP/1.1"),
     ];
     let mut stream = 1;
@@ -267,7 +267,7 @@ fn what_rules_make_of_the_target_reaches_an_http1_server_as_a_path_and_services_
 }
 
 #[test]
-fn h2spec_finds_nothing_before_servers_of_either_version() {
+fn h2spec_passes_with_servers_of_both_versions() {
     let origin = Origin::start(|_, body| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.len() + 1, "x".repeat(body.len() + 1))
             .into_bytes()
@@ -292,7 +292,7 @@ fn h2spec_finds_nothing_before_servers_of_either_version() {
 }
 
 #[test]
-fn a_body_that_the_client_does_not_get_is_read_to_its_end() {
+fn discarded_bodies_are_read_to_the_end() {
     let (release, held) = mpsc::channel::<()>();
     let held = Mutex::new(held);
     let origin = Origin::raw(move |mut stream| {

@@ -1,4 +1,4 @@
-//! Request bodies that rules wait for, that the answer does not depend on, or that reach a slow server.
+//! Request bodies that rules wait for, that the response does not depend on, or that reach a slow server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_tests::client::Client;
 use weir_tests::log_scene::{GET_ROOT, Scene, scene};
 
 #[test]
-fn a_body_that_nobody_wants_is_read_and_the_connection_goes_on() {
+fn unwanted_body_is_discarded_and_the_connection_kept() {
     let put = "PUT /no HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
     let length = "PUT /no HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc";
     for (rule, status) in [("deny status 401", 401), ("return status 200", 200), ("redirect location /", 302)]
@@ -27,9 +27,8 @@ fn a_body_that_nobody_wants_is_read_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_client_that_may_not_send_its_body_is_closed() {
-    // A client that waits for 100 and gets another answer may send the body or the next request (RFC
-    // 9110, 10.1.1).
+fn connection_closes_if_the_body_may_never_be_sent() {
+    // A client that waits for 100 and gets another response may send the body or the next request (RFC 9110, 10.1.1).
     let scene = Scene::start("", "http-request deny", "server s 127.0.0.1:1");
     let mut client = Client::connect(scene.port);
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
@@ -39,7 +38,7 @@ fn a_client_that_may_not_send_its_body_is_closed() {
 }
 
 #[test]
-fn a_body_that_rules_look_at_is_asked_for() {
+fn body_needed_by_rules_is_requested_with_100() {
     let origin = Origin::echo();
     let server = format!("server s 127.0.0.1:{}", origin.port());
     let scene = Scene::start("", "http-request wait-for-body time 20s", &server);
@@ -51,7 +50,7 @@ fn a_body_that_rules_look_at_is_asked_for() {
 }
 
 #[test]
-fn a_spliced_body_reaches_a_server_that_takes_it_slowly() {
+fn spliced_body_reaches_a_slow_server() {
     use std::io::{Read, Write};
     let origin = Origin::raw(|mut stream| {
         let (mut total, mut room) = (0, vec![0; 64 * 1024]);
@@ -74,7 +73,7 @@ fn a_spliced_body_reaches_a_server_that_takes_it_slowly() {
 }
 
 #[test]
-fn a_body_that_is_here_was_not_waited_for() {
+fn body_that_has_arrived_causes_no_wait_time() {
     let origin = Origin::text("ok");
     let scene = scene("", "http-request deny if { path /no }", "", &origin, "");
     let mut client = Client::connect(scene.port);
@@ -83,7 +82,7 @@ fn a_body_that_is_here_was_not_waited_for() {
     assert_eq!((answer.status, answer.header("connection")), (403, None));
     let next = client.send(format!("dy{GET_ROOT}")).response().expect("an answer");
     assert_eq!(next.status, 200);
-    // One that waits may never send it.
+    // A client that waits may never send it.
     let answer = Client::connect(scene.port).send(head).response().expect("an answer");
     assert_eq!((answer.status, answer.header("connection")), (403, Some("close")));
 }

@@ -1,6 +1,5 @@
-//! What decides where a message ends reaches the other side in one spelling, whatever the sender's
-//! was: a lenient reader and a strict one then see the same message. What was canonical already
-//! passes as it is.
+//! Framing is forwarded in canonical form, however the sender spelled it: lenient and strict receivers then see the same message.
+//! Canonical framing is forwarded unchanged.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ fn start(lines: &str, server: u16) -> (Weir, u16) {
     (Weir::start(&configuration, &[port]), port)
 }
 
-/// What a server sees of these bytes, sent in pieces of `step`, behind a request line.
+/// Returns the bytes received by a server for these bytes, sent in pieces of `step` after a request line.
 fn seen_by_server(bytes: &str, step: usize, wanted: &str) -> String {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
@@ -33,13 +32,13 @@ fn seen_by_server(bytes: &str, step: usize, wanted: &str) -> String {
         client.send(piece);
     }
     let text = || String::from_utf8_lossy(&seen.lock().expect("no panic")).into_owned();
-    // All of it, or more than all of it.
+    // All of it, or more than that.
     eventually(|| text().len() >= wanted.len());
     text()
 }
 
 #[test]
-fn servers_see_one_spelling_of_what_frames_a_request() {
+fn request_framing_is_forwarded_in_canonical_form() {
     let post = "POST / HTTP/1.1\r\nHost: a\r\n";
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (sent, wanted) in [
@@ -77,7 +76,7 @@ fn servers_see_one_spelling_of_what_frames_a_request() {
 }
 
 #[test]
-fn clients_see_one_spelling_of_what_frames_a_response() {
+fn response_framing_is_forwarded_in_canonical_form() {
     for (sent, wanted) in [
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 0005\r\n\r\nhello",
@@ -105,9 +104,9 @@ fn clients_see_one_spelling_of_what_frames_a_response() {
     }
 }
 
-/// A chunked body whose spelling changes is sent again as it is sent first.
+/// A chunked body that is respelled is the same when it is sent again.
 #[test]
-fn a_body_that_is_respelled_is_sent_again_whole() {
+fn canonicalised_body_is_complete_when_retried() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
     let origin = Origin::raw(move |mut stream| {

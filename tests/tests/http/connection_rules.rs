@@ -9,7 +9,7 @@ use weir_tests::{Origin, PATIENCE, Weir, client, eventually, free_port};
 
 const REQUEST: &str = "GET /path?q=1 HTTP/1.1\r\nhost: l\r\n\r\n";
 
-/// TCP rules, the format of an HTTP answer after them, and its expected text.
+/// TCP rules, the format of an HTTP response after them, and its expected text.
 #[rustfmt::skip]
 const CONNECTIONS: &[(&[&str], &str, &str)] = &[
     (&["tcp-request connection set-src-port int(1001)", "tcp-request connection set-dst-port int(1002)",
@@ -34,7 +34,7 @@ const CONNECTIONS: &[(&[&str], &str, &str)] = &[
 ];
 
 #[test]
-fn rules_of_connections_change_them_and_log_when_they_are_told() {
+fn connection_rules_change_connections_and_log() {
     for (lines, format, expected) in CONNECTIONS {
         let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
         collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
@@ -57,7 +57,7 @@ fn rules_of_connections_change_them_and_log_when_they_are_told() {
 }
 
 #[test]
-fn rules_of_tcp_responses_set_variables_and_log() {
+fn tcp_response_rules_set_variables_and_log() {
     let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
     collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let to = collector.local_addr().expect("it is bound");
@@ -82,7 +82,7 @@ fn rules_of_tcp_responses_set_variables_and_log() {
     let mut bytes = [0; 4096];
     loop {
         let length = collector.recv(&mut bytes).expect("a log line");
-        // The first line may be that of the connection that found the port open.
+        // The first line may be that of the connection that checked the port.
         if String::from_utf8_lossy(&bytes[..length]).contains("first=- shown=<HTTP>") {
             return;
         }
@@ -90,7 +90,7 @@ fn rules_of_tcp_responses_set_variables_and_log() {
 }
 
 #[test]
-fn connections_that_are_dropped_silently_get_no_byte() {
+fn silently_dropped_connections_get_no_byte() {
     let origin = Origin::text("ok");
     for rule in [
         "tcp-request session silent-drop if { var(proc.drop) -m bool }",
@@ -109,7 +109,7 @@ fn connections_that_are_dropped_silently_get_no_byte() {
         let mut client = TcpStream::connect(("127.0.0.1", port)).expect("the frontend listens");
         client.write_all(REQUEST.as_bytes()).expect("it reads");
         client.set_nonblocking(true).expect("a socket of ours");
-        // The client learns that the connection is gone when it goes on sending.
+        // The client learns that the connection is gone when it sends more.
         let gone = |client: &mut TcpStream| client.write(b"x").is_err_and(|error| error.kind() != WouldBlock);
         assert!(eventually(|| gone(&mut client)), "{rule}");
         assert!(!client.read(&mut [0; 1]).is_ok_and(|length| length > 0), "{rule}");
@@ -117,7 +117,7 @@ fn connections_that_are_dropped_silently_get_no_byte() {
 }
 
 #[test]
-fn lines_are_written_when_rules_say_so() {
+fn do_log_writes_lines() {
     let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
     collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let to = collector.local_addr().expect("it is bound");
@@ -158,7 +158,7 @@ fn clients_with_privileged_ports_can_be_refused() {
         });
         let mut stream = TcpStream::from(socket.expect("tests run with the right to bind low ports"));
         let mut answer = Vec::new();
-        // A connection that is closed may refuse both.
+        // Both may fail if the connection is closed.
         let _ = stream.write_all(request);
         let _ = stream.read_to_end(&mut answer);
         answer

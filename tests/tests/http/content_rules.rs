@@ -8,7 +8,7 @@ use weir_tests::log_scene::{GET_ROOT, Scene, says, scene, slowly, timers};
 use weir_tests::{Origin, eventually};
 
 #[test]
-fn without_a_delay_a_response_of_tcp_is_not_waited_for() {
+fn tcp_response_is_not_awaited_without_a_delay() {
     let origin = Origin::raw(|mut stream| {
         let mut byte = [0];
         let _ = stream.read(&mut byte);
@@ -21,9 +21,9 @@ fn without_a_delay_a_response_of_tcp_is_not_waited_for() {
     }
 }
 
-/// A variable takes the bytes that have arrived; a condition that waits has all rules evaluated again.
+/// A variable is set from the bytes that have arrived; a condition that waits makes all rules run again.
 #[test]
-fn a_variable_is_not_waited_for_but_by_conditions() {
+fn only_conditions_wait_for_more_bytes() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.write_all(b"first");
         let _ = stream.shutdown(Shutdown::Write);
@@ -45,7 +45,7 @@ fn a_variable_is_not_waited_for_but_by_conditions() {
     assert_eq!(scene.line_with_times(), "<hi> --");
 }
 
-/// Rules on content see the bytes that came with the connection, and a denial counts for the listener alone.
+/// Content rules see the bytes that came with the connection, and a denial counts only for the listener.
 #[test]
 fn rules_on_content_see_the_first_bytes() {
     let origin = says("ok", true);
@@ -58,9 +58,9 @@ fn rules_on_content_see_the_first_bytes() {
     }
 }
 
-/// A rule that ends a stream by its server's answer comes behind what the client had sent.
+/// When a rule ends a stream because of the server's answer, the client's data have been sent before.
 #[test]
-fn what_a_client_has_sent_goes_out_before_rules_on_the_answer() {
+fn client_data_is_sent_before_response_rules_end_the_stream() {
     let (sender, seen) = std::sync::mpsc::channel();
     let origin = Origin::raw(move |mut stream| {
         let mut bytes = Vec::new();
@@ -75,7 +75,7 @@ fn what_a_client_has_sent_goes_out_before_rules_on_the_answer() {
 }
 
 #[test]
-fn what_is_not_looked_for_in_http_is_not_waited_for() {
+fn http_is_not_awaited_for_other_samples() {
     let origin = Origin::text("ok");
     for fetch in ["req.ssl_hello_type 1", "req.ssl_sni a", "req.payload(0,100) -m found", "req.body -m sub x"]
     {
@@ -88,7 +88,7 @@ fn what_is_not_looked_for_in_http_is_not_waited_for() {
 }
 
 #[test]
-fn a_capture_waits_for_the_bytes_that_it_is_of() {
+fn captures_wait_for_their_bytes() {
     let origin = Origin::raw(|mut stream| {
         weir_tests::request::more(&mut stream, &mut Vec::new());
     });

@@ -1,11 +1,11 @@
-//! Cookies of persistence and of captures, as clients, servers, rules and logs see them.
+//! Persistence and capture cookies as seen by clients, servers, rules and logs.
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
 use weir_tests::log_scene::{GET_ROOT, scene};
 
 #[test]
-fn a_cookie_is_taken_away_where_it_was_set() {
+fn cookie_is_removed_by_the_side_that_set_it() {
     let origin = Origin::text("ok");
     let cookie = "cookie SRV insert indirect httponly secure domain a.test attr X=1";
     let scene = scene("", "", cookie, &origin, "");
@@ -15,7 +15,7 @@ fn a_cookie_is_taken_away_where_it_was_set() {
 }
 
 #[test]
-fn rules_behind_the_response_see_the_cookie_of_persistence() {
+fn after_response_rules_see_the_persistence_cookie() {
     let origin = Origin::text("ok");
     let scene =
         scene("", "http-after-response del-header set-cookie", "cookie SRV insert", &origin, "cookie v");
@@ -24,7 +24,7 @@ fn rules_behind_the_response_see_the_cookie_of_persistence() {
 }
 
 #[test]
-fn logs_tell_the_cookie_of_what_was_denied() {
+fn denied_requests_are_logged_with_their_cookie() {
     let origin =
         Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: SRV=own\r\n\r\n".to_vec());
     let cases = [
@@ -47,7 +47,7 @@ fn logs_tell_the_cookie_of_what_was_denied() {
 }
 
 #[test]
-fn a_captured_cookie_is_what_rules_left_of_it() {
+fn captured_cookie_reflects_changes_by_rules() {
     let origin = Origin::text("ok");
     let cases = [
         ("", "A=2"),

@@ -1,5 +1,4 @@
-//! What reaches the other side of a message: version, framing and cookies as each hop must have
-//! them.
+//! Forwarded messages: version, framing and cookies as each hop requires.
 
 use std::io::{Read, Write};
 
@@ -18,12 +17,12 @@ fn start(lines: &str, server: u16) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// What comes back of a request after which the connection closes.
+/// Returns the response to a request after which the connection closes.
 fn talk(port: u16, request: &str) -> String {
     String::from_utf8_lossy(&Client::connect(port).send(request).read_to_end()).into_owned()
 }
 
-/// An origin that answers each connection's first request with these bytes.
+/// Starts an origin that answers each connection's first request with these bytes.
 fn says(bytes: &'static str) -> Origin {
     Origin::raw(move |mut stream| {
         let _ = stream.read(&mut [0; 4096]);
@@ -32,7 +31,7 @@ fn says(bytes: &'static str) -> Origin {
 }
 
 #[test]
-fn messages_go_on_with_the_version_of_this_hop() {
+fn messages_are_forwarded_with_this_hops_version() {
     let origin = Origin::echo();
     let (_weir, port) = start("", origin.port());
     for (asked, sent) in [("HTTP/1.2", "HTTP/1.1"), ("HTTP/2.0", "HTTP/1.1"), ("HTTP/0.9", "HTTP/1.0")] {
@@ -46,12 +45,12 @@ fn messages_go_on_with_the_version_of_this_hop() {
 }
 
 #[test]
-fn messages_without_content_name_no_length() {
+fn messages_without_content_have_no_length() {
     let origin = says("HTTP/1.1 204 None\r\nContent-Length: 5\r\nX-Kept: 1\r\n\r\n");
     let (_weir, port) = start("", origin.port());
     let answer = talk(port, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").to_ascii_lowercase();
     assert!(answer.contains("x-kept: 1\r\n") && !answer.contains("content-length"), "{answer}");
-    // What comes through the tunnel is the request's head, as the server saw it.
+    // The tunnel returns the request's head as the server received it.
     let origin = Origin::raw(|mut stream| {
         let mut head = [0; 4096];
         let length = stream.read(&mut head).unwrap_or(0);
@@ -67,7 +66,7 @@ fn messages_without_content_name_no_length() {
 }
 
 #[test]
-fn what_has_no_body_by_its_status_names_no_length() {
+fn bodiless_statuses_have_no_length() {
     let interim = "HTTP/1.1 103 Hints\r\nContent-Length: 3\r\nX-Early: 1\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let origin = says(interim);
     let (_weir, port) = start("", origin.port());
@@ -80,7 +79,7 @@ fn what_has_no_body_by_its_status_names_no_length() {
 }
 
 #[test]
-fn an_upgrade_that_is_not_for_this_connection_goes_no_further() {
+fn upgrade_without_connection_option_is_removed() {
     let origin = Origin::echo();
     let (_weir, port) = start("", origin.port());
     let ask =
@@ -95,7 +94,7 @@ fn an_upgrade_that_is_not_for_this_connection_goes_no_further() {
 }
 
 #[test]
-fn a_response_of_http_1_0_says_that_its_connection_stays_and_ends_it_where_its_length_is_doubtful() {
+fn http_1_0_keep_alive_depends_on_a_certain_length() {
     let origin = says("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let (_weir, port) = start("", origin.port());
     let mut client = Client::connect(port);
@@ -112,7 +111,7 @@ fn a_response_of_http_1_0_says_that_its_connection_stays_and_ends_it_where_its_l
 }
 
 #[test]
-fn a_response_in_a_coding_that_cannot_be_read_is_a_bad_one() {
+fn response_with_unknown_transfer_coding_is_invalid() {
     let origin = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n");
     let (_weir, port) = start("", origin.port());
     let answer = talk(port, "GET / HTTP/1.0\r\n\r\n");
@@ -120,12 +119,12 @@ fn a_response_in_a_coding_that_cannot_be_read_is_a_bad_one() {
 }
 
 #[test]
-fn a_request_of_http_1_0_in_chunks_shares_its_connection_with_no_other() {
+fn chunked_http_1_0_request_closes_its_connection() {
     let origin = Origin::start(|head, _| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()
     });
     let (_weir, port) = start("http-reuse always", origin.port());
-    // The port was tried once by the test itself.
+    // The test itself has connected to the port once before.
     let plain = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     talk(port, plain);
     talk(port, plain);
@@ -139,7 +138,7 @@ fn a_request_of_http_1_0_in_chunks_shares_its_connection_with_no_other() {
 }
 
 #[test]
-fn an_inserted_cookie_takes_the_place_of_the_servers_own() {
+fn inserted_cookie_replaces_the_servers() {
     let origin = Origin::start(|_, _| {
         b"HTTP/1.1 200 OK\r\nSet-Cookie: C=own; path=/\r\nSet-Cookie: D=other\r\nContent-Length: 0\r\n\r\n"
             .to_vec()
@@ -157,7 +156,7 @@ fn an_inserted_cookie_takes_the_place_of_the_servers_own() {
 }
 
 #[test]
-fn the_former_names_of_relaxing_options_still_act() {
+fn old_names_of_relaxing_options_work() {
     let origin = Origin::echo();
     let (weir, port) = start("option accept-invalid-http-request", origin.port());
     let mut request = b"GET /\xe9 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".to_vec();
@@ -171,7 +170,7 @@ fn the_former_names_of_relaxing_options_still_act() {
 }
 
 #[test]
-fn connections_to_a_server_without_a_purge_delay_are_not_kept() {
+fn zero_purge_delay_disables_idle_connections() {
     for (parameters, connections) in
         [("", 1), ("pool-purge-delay 0", 3), ("pool-max-conn 0", 3), ("max-reuse 0", 3)]
     {
@@ -186,7 +185,7 @@ fn connections_to_a_server_without_a_purge_delay_are_not_kept() {
 }
 
 #[test]
-fn rules_do_not_see_what_concerns_one_connection_only() {
+fn rules_do_not_see_hop_by_hop_fields() {
     let origin = Origin::start(|head, _| {
         let seen = head.to_ascii_lowercase().contains("upgrade: ");
         format!("HTTP/1.1 200 OK\r\nConnection: keep-alive, x-kept\r\nX-Upgrade: {seen}\r\nContent-Length: 0\r\n\r\n").into_bytes()
@@ -220,9 +219,8 @@ fn rules_do_not_see_what_concerns_one_connection_only() {
 }
 
 #[test]
-fn httpclose_closes_the_side_that_it_stands_on_and_server_close_of_either_the_server() {
-    // Of frontend and backend: whether the client's connection stays, whether the server is told to
-    // close.
+fn httpclose_closes_its_side_and_server_close_the_server() {
+    // Frontend and backend options, whether the client's connection is kept, and whether the server is told to close.
     let cases = [
         ("httpclose", "http-keep-alive", false, false),
         ("http-keep-alive", "httpclose", true, true),
@@ -253,7 +251,7 @@ fn httpclose_closes_the_side_that_it_stands_on_and_server_close_of_either_the_se
 }
 
 #[test]
-fn first_requests_share_connections_where_they_could_be_sent_again_and_idle_ones_are_told_apart() {
+fn first_requests_reuse_only_if_retryable() {
     let all = "retry-on conn-failure empty-response response-timeout";
     for (retries, connections) in [("retry-on conn-failure empty-response", 2), (all, 1)] {
         let origin = Origin::text("ok");
@@ -277,10 +275,10 @@ fn first_requests_share_connections_where_they_could_be_sent_again_and_idle_ones
 }
 
 #[test]
-fn an_error_file_is_sent_as_it_is_written() {
+fn errorfile_is_sent_verbatim() {
     let directory = scratch("errorfiles");
     let get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
-    // What it says of its version, its length and its connection counts.
+    // The file's version, length and connection fields, and the result.
     let cases = [
         ("HTTP/1.0 503 Mine\r\nX: y\r\n\r\nbody", "HTTP/1.0 503 Mine\r\nX: y\r\n\r\nbody", false),
         (
@@ -307,7 +305,7 @@ fn an_error_file_is_sent_as_it_is_written() {
 }
 
 #[test]
-fn any_number_of_interim_responses_passes() {
+fn any_number_of_interim_responses_is_forwarded() {
     const HINTS: usize = 20_000;
     let hint = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n";
     let origin = Origin::raw(move |mut stream| {
@@ -325,12 +323,12 @@ fn any_number_of_interim_responses_passes() {
 }
 
 #[test]
-fn connect_has_no_body_and_what_follows_its_head_goes_through_the_tunnel() {
+fn data_after_a_connect_head_enters_the_tunnel() {
     for fields in ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
         let origin = Origin::raw(|mut stream| {
             let mut bytes = [0; 4096];
             let mut seen = Vec::new();
-            // What follows the head waits for the answer that makes it a tunnel.
+            // Data after the head waits for the response that opens the tunnel.
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
             while !seen.ends_with(b"hello") {
                 match stream.read(&mut bytes) {
@@ -349,7 +347,7 @@ fn connect_has_no_body_and_what_follows_its_head_goes_through_the_tunnel() {
 }
 
 #[test]
-fn rules_that_say_close_close() {
+fn rules_may_close_the_connection() {
     let get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     for rule in [
         "http-response set-header connection close",
@@ -365,7 +363,7 @@ fn rules_that_say_close_close() {
         assert_eq!(answer.header("connection"), Some("close"), "{rule}: {answer:?}");
         assert!(client.read_to_end().is_empty(), "{rule}");
     }
-    // Towards servers: each request on a connection of its own.
+    // Towards servers, each request uses a new connection.
     let origin = Origin::start(|head, _| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}", head.len()).into_bytes()
     });
@@ -380,7 +378,7 @@ fn rules_that_say_close_close() {
 }
 
 #[test]
-fn rules_see_what_of_a_body_came_with_its_head() {
+fn rules_see_the_part_of_a_body_received_with_the_head() {
     let post =
         |body: &str| format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let chunked =
@@ -400,7 +398,7 @@ fn rules_see_what_of_a_body_came_with_its_head() {
 }
 
 #[test]
-fn expect_ends_here_where_the_body_was_asked_for_here() {
+fn expect_is_not_forwarded_after_100_was_sent() {
     let origin = Origin::start(|head, body| {
         let seen = format!("{head}\n{}", String::from_utf8_lossy(body));
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{seen}", seen.len()).into_bytes()
@@ -414,7 +412,7 @@ fn expect_ends_here_where_the_body_was_asked_for_here() {
 }
 
 #[test]
-fn a_rule_sees_a_body_that_only_a_large_buffer_holds() {
+fn rules_see_bodies_that_need_a_large_buffer() {
     let origin = Origin::start(|head, body| {
         let body = if body.is_empty() { b"x".repeat(100_000) } else { body.to_vec() };
         let mut response = match head.contains("/chunked") {
@@ -458,7 +456,7 @@ fn a_rule_sees_a_body_that_only_a_large_buffer_holds() {
         }
         let whole = if path == "/chunked" { unchunked(&response.body).0 } else { response.body.clone() };
         assert!(whole == body, "{path}: what was held is sent as it came");
-        // The connection goes on with a usual buffer.
+        // The connection returns to a buffer of normal size.
         client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
         assert_eq!(client.response().expect("a response").header("x-answer"), Some("100000"), "{path}");
     }
@@ -473,7 +471,7 @@ fn a_rule_sees_a_body_that_only_a_large_buffer_holds() {
 }
 
 #[test]
-fn a_server_with_port_0_is_where_the_client_wanted_to_go() {
+fn server_with_port_0_uses_the_clients_destination_port() {
     let origin = Origin::text("here");
     let (_weir, port) = start("http-request set-dst-port hdr(x-port)", 0);
     let asked =
@@ -483,7 +481,7 @@ fn a_server_with_port_0_is_where_the_client_wanted_to_go() {
 }
 
 #[test]
-fn a_named_connection_serves_requests_with_other_hosts() {
+fn pool_conn_name_allows_reuse_across_hosts() {
     let authority = weir_tests::Authority::new();
     let (port, inner) = (free_port(), free_port());
     let text = format!(

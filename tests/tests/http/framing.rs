@@ -1,6 +1,5 @@
-//! Where a message ends is a property of the message: whatever rules do to its fields, its method
-//! or its status, both sides read the same messages on a connection that goes on, and no byte of a
-//! body is read as another message.
+//! The end of a message does not depend on rules: whatever they do to its fields, method or status, both sides see the same
+//! messages on a persistent connection, and no byte of a body is read as another message.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,8 +8,7 @@ use weir_tests::client::Client;
 use weir_tests::request::Request;
 use weir_tests::{Origin, Weir, free_port};
 
-/// What rules may do to the fields that frame a message; `%side` is `http-request` or
-/// `http-response`.
+/// Edits of the fields that frame a message; `%side` is `http-request` or `http-response`.
 const EDITS: &[&str] = &[
     "%side del-header content-length",
     "%side del-header content- -m beg",
@@ -35,7 +33,7 @@ const EDITS: &[&str] = &[
     "%side del-header transfer-encoding\n  %side set-header content-length 3",
 ];
 
-/// Edits of method and status that say something of the body as well.
+/// Edits of method and status, which affect the body as well.
 const OTHERS: &[&str] = &[
     "http-request set-method HEAD",
     "http-request set-method GET",
@@ -59,7 +57,7 @@ const REQUESTS: &[&str] = &[
     "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
     "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
     "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    // What a server that misses the end would read as a request.
+    // A server that misses the end would see another request.
     "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 33\r\n\r\nGET /stolen HTTP/1.1\r\nHost: a\r\n\r\n",
     "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n21\r\nGET /stolen HTTP/1.1\r\nHost: a\r\n\r\n\r\n0\r\n\r\n",
 ];
@@ -76,8 +74,7 @@ const RESPONSES: &[&str] = &[
 
 const STOLEN: &str = "GET /stolen HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A server that answers every request for `/a` with these bytes, `/next` with a length, and notes
-/// what it cannot read.
+/// Starts a server that answers every request for `/a` with these bytes, `/next` with a length, and records what it cannot parse.
 fn server(answer: &'static str, wrong: Arc<Mutex<Vec<String>>>) -> Origin {
     Origin::raw(move |mut stream| {
         let mut unread = Vec::new();
@@ -108,11 +105,10 @@ fn server(answer: &'static str, wrong: Arc<Mutex<Vec<String>>>) -> Origin {
     })
 }
 
-/// Sends a request and one more behind it; says what was wrong with what came back.
+/// Sends a request and then another one; returns the first error in the responses.
 fn check(port: u16, request: &str) -> Result<(), String> {
     let mut client = Client::connect(port);
-    // The next is sent when the answer is there: a body that has no end is waited for until the
-    // connection's.
+    // The next request is sent after the response: a body without an end lasts until the connection closes.
     client.send(request);
     let head_only = request.starts_with("HEAD");
     let first =
@@ -133,14 +129,14 @@ fn check(port: u16, request: &str) -> Result<(), String> {
 }
 
 #[test]
-fn no_rule_makes_a_message_end_elsewhere() {
+fn rules_do_not_change_where_a_message_ends() {
     let edits = |side: &str| EDITS.iter().map(move |edit| edit.replace("%side", side)).collect::<Vec<_>>();
     let mut rules = [edits("http-request"), edits("http-response"), edits("http-after-response")].concat();
     rules.extend(OTHERS.iter().map(|rule| (*rule).to_owned()));
     for answer in RESPONSES {
         let wrong = Arc::new(Mutex::new(Vec::new()));
         let origin = server(answer, Arc::clone(&wrong));
-        // One program for all rules: a frontend each.
+        // One program for all rules, with a frontend for each.
         let ports: Vec<u16> = rules.iter().map(|_| free_port()).collect();
         let mut configuration =
             "global\n  nbthread 1\ndefaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  \
@@ -154,8 +150,6 @@ fn no_rule_makes_a_message_end_elsewhere() {
         }
         let weir = Weir::start(&configuration, &ports);
         for (rule, port) in rules.iter().zip(&ports) {
-            // After 299 comes a body that looks like it; only responses to requests with bodies
-            // matter there.
             for request in REQUESTS {
                 let seen = check(*port, request);
                 assert_eq!(seen, Ok(()), "{rule} with {request:?} and {answer:?}: {}", weir.messages());
@@ -166,8 +160,7 @@ fn no_rule_makes_a_message_end_elsewhere() {
     }
 }
 
-/// What the server gets of `request` where `rule` edits it: head and body, or the status that the
-/// client gets instead.
+/// Returns what the server gets for `request` when `rule` edits it: head and body, or the status that the client gets instead.
 fn sent(rule: &str, request: &str) -> (String, String) {
     let seen = Arc::new(Mutex::new(None));
     let noted = Arc::clone(&seen);
@@ -198,10 +191,9 @@ fn sent(rule: &str, request: &str) -> (String, String) {
     seen.unwrap_or_else(|| (status.to_string(), String::new()))
 }
 
-/// As HAProxy 3.5 frames requests anew; where it would send a false length, the answer is 500
-/// (docs/differences.md).
+/// As HAProxy 3.5 reframes requests; where it would send a wrong length, the response is 500 (docs/differences.md).
 #[test]
-fn requests_are_framed_anew_as_haproxy_does_it() {
+fn requests_are_reframed_as_in_haproxy() {
     let (get, length, chunked) = (REQUESTS[0], REQUESTS[2], REQUESTS[4]);
     for (rule, request, lines, body) in [
         ("http-request del-header content-length", get, "", ""),

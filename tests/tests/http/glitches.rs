@@ -1,11 +1,10 @@
-//! Messages that are accepted although they violate the protocol: they are counted, and too many end a connection.
+//! Messages that are accepted although they violate the protocol: they are counted, and too many of them end a connection.
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
 use weir_tests::listen::{listen, local};
 
-/// The field `X-Glitches` of each answer on one connection until one announces the end; `None` if
-/// nothing came.
+/// Returns the field `X-Glitches` of each response on one connection until one announces the end; `None` for no response.
 fn glitches(port: u16, request: &str, most: usize) -> Vec<(Option<String>, bool)> {
     let mut client = Client::connect(port);
     let mut seen = Vec::new();
@@ -22,7 +21,7 @@ fn glitches(port: u16, request: &str, most: usize) -> Vec<(Option<String>, bool)
 }
 
 #[test]
-fn odd_messages_that_are_let_pass_are_counted_kept_and_too_many_end_a_connection() {
+fn tolerated_glitches_are_counted_and_limited() {
     let origin = Origin::start(|head, _| {
         let odd = if head.contains("/odd") { "x[y: 1\r\n" } else { "" };
         format!("HTTP/1.1 200 OK\r\n{odd}Content-Length: 0\r\n\r\n").into_bytes()

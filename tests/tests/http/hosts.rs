@@ -1,11 +1,10 @@
-//! What rules write about a request reaches the server and the log as they wrote it: host and
-//! authority, captures, services.
+//! Changes to a request by rules reach the server and the log unchanged: host and authority, captures, services.
 
 use weir_tests::Origin;
 use weir_tests::client::Client;
 use weir_tests::log_scene::Scene;
 
-/// The head that a server receives of `request` after `rule`.
+/// Returns the head that a server receives for `request` after `rule`.
 fn received(rule: &str, request: &str) -> String {
     let origin = Origin::echo();
     let scene = Scene::start("", rule, &format!("server s 127.0.0.1:{}", origin.port()));
@@ -13,7 +12,7 @@ fn received(rule: &str, request: &str) -> String {
 }
 
 #[test]
-fn the_authority_of_the_target_and_host_are_the_same_whichever_a_rule_writes() {
+fn authority_and_host_stay_equal_when_rules_change_one() {
     const ABSOLUTE: &str = "GET http://h.test:81/p?q HTTP/1.1\r\nHost: h.test:81\r\n\r\n";
     const ORIGIN: &str = "GET /p HTTP/1.1\r\nHost: h.test\r\n\r\n";
     for (rule, request, target, host) in [
@@ -33,7 +32,7 @@ fn the_authority_of_the_target_and_host_are_the_same_whichever_a_rule_writes() {
 }
 
 #[test]
-fn a_rule_that_captures_has_the_last_word() {
+fn capture_rule_overrides_capture_response() {
     let origin =
         Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nX: ex\r\nY: why\r\nContent-Length: 0\r\n\r\n".to_vec());
     let frontend = "capture response header X len 10\n  log-format %hs\n  http-response capture hdr(Y) id 0";
@@ -43,7 +42,7 @@ fn a_rule_that_captures_has_the_last_word() {
 }
 
 #[test]
-fn what_a_backend_answers_is_not_the_frontends_answer() {
+fn backend_response_does_not_count_as_intercepted() {
     for (frontend, backend, intercepted) in [("http-request return", "", 1), ("", "http-request return", 0)] {
         let scene = Scene::start("", frontend, &format!("{backend}\n  server s 127.0.0.1:1"));
         Client::connect(scene.port).send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
@@ -53,7 +52,7 @@ fn what_a_backend_answers_is_not_the_frontends_answer() {
 }
 
 #[test]
-fn rules_see_the_body_of_an_answer_made_here() {
+fn rules_see_the_body_of_a_generated_response() {
     let rules = "http-after-response set-header x-body %[res.body,length]\n  http-request return content-type a/b string hello";
     let scene = Scene::start("", rules, "server s 127.0.0.1:1");
     let answer = Client::connect(scene.port).send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
@@ -61,7 +60,7 @@ fn rules_see_the_body_of_an_answer_made_here() {
 }
 
 #[test]
-fn no_idle_connection_outlives_maintenance() {
+fn maintenance_closes_idle_connections() {
     let origin = Origin::text("ok");
     let scene = Scene::start("http-reuse always", "", &format!("server s 127.0.0.1:{}", origin.port()));
     let mut client = Client::connect(scene.port);
@@ -77,7 +76,7 @@ fn no_idle_connection_outlives_maintenance() {
     assert_eq!(idle(&scene, "b/s"), ["0", "0", "0"]);
 }
 
-/// `unsafe_nb`, `safe_nb` and `idle_cur` of a server.
+/// Returns a server's `unsafe_nb`, `safe_nb` and `idle_cur`.
 fn idle(scene: &Scene, server: &str) -> [String; 3] {
     let shown = scene.weir.ask("show servers conn");
     let line = shown.lines().find_map(|line| line.strip_prefix(server)).unwrap_or_default();
@@ -86,7 +85,7 @@ fn idle(scene: &Scene, server: &str) -> [String; 3] {
 }
 
 #[test]
-fn no_idle_connection_outlives_maintenance_of_the_server_that_its_own_tracks() {
+fn maintenance_of_a_tracked_server_closes_idle_connections() {
     let origin = Origin::text("ok");
     let backend = format!(
         "server s 127.0.0.1:{port} track last/t\nbackend middle\n  server m 127.0.0.1:{port} check inter 1h\n\
@@ -102,7 +101,7 @@ fn no_idle_connection_outlives_maintenance_of_the_server_that_its_own_tracks() {
 }
 
 #[test]
-fn show_sess_tells_what_a_stream_is_doing() {
+fn show_sess_shows_the_state_of_a_stream() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
     let origin = Origin::start(move |_, _| {

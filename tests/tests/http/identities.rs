@@ -1,6 +1,5 @@
-//! No byte of one message is ever read as another's: bodies, pipelined requests and answers carry
-//! identities that both ends verify, while connections to servers break at every point and requests
-//! are sent again (`retry-on`, `option redispatch`).
+//! No byte of a message is ever read as part of another: bodies, pipelined requests and responses carry identities that both ends
+//! verify, while server connections break at every point and requests are retried (`retry-on`, `option redispatch`).
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -13,8 +12,7 @@ use weir_tests::client::Client;
 use weir_tests::request::{Request, more};
 use weir_tests::{Origin, Weir, free_port};
 
-/// Starts the program with one listener and the lines of a backend; `retry-on` of everything that
-/// can be retried.
+/// Starts the program with one listener and the lines of a backend; `retry-on` includes everything that can be retried.
 fn start(lines: &str, servers: &str) -> (Weir, u16) {
     let port = free_port();
     let configuration = format!(
@@ -25,7 +23,7 @@ fn start(lines: &str, servers: &str) -> (Weir, u16) {
     (Weir::start(&configuration, &[port]), port)
 }
 
-/// A server that answers each request with the bytes of its body.
+/// Starts a server that answers each request with the request's body.
 fn echo_bodies() -> Origin {
     Origin::start(|_, body| {
         let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
@@ -35,7 +33,7 @@ fn echo_bodies() -> Origin {
 }
 
 #[test]
-fn a_body_sent_again_after_refused_connections_is_sent_once() {
+fn body_is_sent_once_after_refused_connections() {
     let hidden = "GET /?s=7 HTTP/1.1\r\nHost: smuggled\r\n\r\n";
     for dead in 1..=3 {
         let good = echo_bodies();
@@ -44,7 +42,7 @@ fn a_body_sent_again_after_refused_connections_is_sent_once() {
             servers.push_str(&format!("server dead{number} 127.0.0.1:{}\n  ", free_port()));
         }
         servers.push_str(&format!("server good 127.0.0.1:{}", good.port()));
-        // With more than one that is dead, `first` would go from one to the other.
+        // With several dead servers, `first` would alternate between them.
         for balance in if dead == 1 { &["first", "roundrobin"][..] } else { &["roundrobin"][..] } {
             let (_weir, port) = start(&format!("retries 5\n  balance {balance}"), &servers);
             let mut client = Client::connect(port);
@@ -55,7 +53,7 @@ fn a_body_sent_again_after_refused_connections_is_sent_once() {
                 let answer = client.response().expect("an answer");
                 assert_eq!((answer.status, answer.text()), (200, hidden.to_owned()), "{dead} {balance}");
             }
-            // What comes next answers this request and no other.
+            // The next response belongs to this request and no other.
             client
                 .send("POST /last HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlast");
             assert_eq!(client.response().expect("an answer").text(), "last", "{dead} {balance}");
@@ -66,15 +64,14 @@ fn a_body_sent_again_after_refused_connections_is_sent_once() {
     }
 }
 
-/// A chunked body whose trailers are dropped is staged apart from the buffer: it has to be put back
-/// from there as well.
+/// A chunked body whose trailers are dropped is staged outside the buffer, and must be restored from there as well.
 #[test]
-fn a_chunked_body_is_sent_again_whole_where_trailers_are_dropped() {
+fn chunked_body_is_complete_when_retried_without_trailers() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
     let connections = AtomicUsize::new(0);
     let origin = Origin::raw(move |mut stream| {
-        // The first connection closes when the request is there, so that it is sent a second time.
+        // The first connection closes after receiving the request, so that it is sent again.
         let first = connections.fetch_add(1, Ordering::SeqCst) == 0;
         let mut unread = Vec::new();
         while let Some(request) = Request::read_head(&mut stream, &mut unread) {
@@ -95,30 +92,30 @@ fn a_chunked_body_is_sent_again_whole_where_trailers_are_dropped() {
     assert_eq!(*seen.lock().expect("no panic"), [whole(), whole()]);
 }
 
-/// How a server of the test breaks off, or does not.
+/// A server's fault in handling a request.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// Answers.
+    /// No fault.
     None,
-    /// Closes before it reads.
+    /// Closes before reading.
     AtOnce,
-    /// Closes, or resets, behind the head.
+    /// Closes or resets after the head.
     BehindHead,
-    /// Closes with a part of the body read.
+    /// Closes after reading part of the body.
     InBody,
-    /// Closes when the request is there.
+    /// Closes after receiving the request.
     BehindRequest,
-    /// Sends a part of a head.
+    /// Sends part of a head.
     HalfHead,
-    /// Sends what is no response.
+    /// Sends an invalid response.
     Junk,
     /// Answers with an error that may be retried.
     Unavailable,
-    /// Answers and closes, without a word of it before.
+    /// Answers and closes without announcing it.
     CloseBehindAnswer,
-    /// Answers before it reads the body, and closes.
+    /// Answers before reading the body, and closes.
     EarlyAnswer,
-    /// Sends a part of the response's body.
+    /// Sends part of the response's body.
     CutAnswer,
 }
 
@@ -141,8 +138,7 @@ const FAULTS: [Fault; 16] = [
     Fault::CutAnswer,
 ];
 
-/// The body of request `number`: it begins with its own name, and is full of what would be requests
-/// if it were read as such.
+/// Returns the body of request `number`: it begins with its own name, and is full of text that would be requests if parsed as such.
 fn body_of(number: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(number as u64);
     let lures = rng.usize(0..60);
@@ -156,7 +152,7 @@ fn body_of(number: usize) -> Vec<u8> {
     body
 }
 
-/// The request `number` as it is sent, framed by its length or in chunks, or without a body.
+/// Returns request `number`, with a length, in chunks, or without a body.
 fn request_of(number: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(number as u64 ^ 0x5eed);
     let mut out = Vec::new();
@@ -188,8 +184,7 @@ fn request_of(number: usize) -> Vec<u8> {
     out
 }
 
-/// Serves one connection with faults drawn from `seed`, and notes in `wrong` whatever is not a
-/// request that was sent.
+/// Serves one connection with faults drawn from `seed`, and records in `wrong` every request that was not sent.
 fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut unread = Vec::new();
@@ -255,8 +250,8 @@ fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
     }
 }
 
-/// Sends requests on connections of its own, some of them pipelined, and checks that each answer is
-/// that of its request. Returns what was wrong.
+/// Sends requests on separate connections, some of them pipelined, and checks that each response belongs to its request. Returns
+/// the errors.
 fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rng = fastrand::Rng::with_seed(numbers.start as u64);
@@ -265,7 +260,7 @@ fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Ve
     while waiting.peek().is_some() {
         let batch: Vec<usize> = waiting.by_ref().take(rng.usize(1..5)).collect();
         let bytes: Vec<u8> = batch.iter().flat_map(|number| request_of(*number)).collect();
-        // In pieces: what is sent again must not depend on how it came.
+        // In pieces, because retries must not depend on how the request arrived.
         let (front, back) = bytes.split_at(rng.usize(0..=bytes.len()));
         client.send(front).send(back);
         for number in batch {
@@ -281,7 +276,7 @@ fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Ve
                 200 if answer.body == body => {
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
-                // Cut short: the connection ends here.
+                // Truncated: the connection ends here.
                 200 if body.starts_with(&answer.body) && client.read_to_end().is_empty() => {}
                 200 => wrong.push(format!("/{number} got the body {}", answer.text())),
                 500 | 502 | 503 | 504 => {}
@@ -298,7 +293,7 @@ fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Ve
 }
 
 #[test]
-fn no_byte_of_one_message_is_read_as_another_s_whatever_breaks() {
+fn messages_never_mix_whatever_breaks() {
     const CLIENTS: usize = 4;
     const REQUESTS: usize = 400;
     let ways = [

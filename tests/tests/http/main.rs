@@ -1,4 +1,4 @@
-//! Messages of HTTP/1 and TCP streams on their way: parsing, framing, forwarding, rules, PROXY headers.
+//! HTTP/1 messages and TCP streams: parsing, framing, forwarding, rules, PROXY headers.
 
 mod bodies;
 mod canonical;

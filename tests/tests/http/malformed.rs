@@ -1,10 +1,8 @@
-//! Malformed and ambiguous HTTP/1 messages, sent byte by byte through Weir and through the
-//! machine's `haproxy`, if there is one.
+//! Malformed and ambiguous HTTP/1 messages, sent byte by byte through Weir and through the machine's `haproxy`, if it is installed.
 //!
-//! For requests three things are compared: the status, whether the connection was closed, and what
-//! reached the server. Where the two differ, [`DIFFERENCES`] says why; an entry that no longer
-//! differs fails the test too. For responses the claim is absolute: what was cut short or is
-//! nonsense never looks complete to the client.
+//! For requests three things are compared: the status, whether the connection was closed, and what reached the server.
+//! [`DIFFERENCES`] lists where the two differ and why; an entry that no longer differs fails the test too. For responses the
+//! requirement is absolute: a truncated or invalid response never looks complete to the client.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -14,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_tests::{Haproxy, Origin, PATIENCE, Weir, free_port};
 
-/// Requests: a name, and the bytes. Each has `/name` in its target, so that what reached the server
-/// can be told apart.
+/// Requests: a name, and the bytes. Each target contains `/name`, which identifies it at the server.
 #[rustfmt::skip]
 const REQUESTS: &[(&str, &str)] = &[
     // Line ends.
@@ -134,7 +131,7 @@ const REQUESTS: &[(&str, &str)] = &[
     ("chunk_trailers",        "POST @ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: y\r\n\r\n"),
 ];
 
-/// Where Weir and HAProxy differ: the request, what Weir does, and why.
+/// The differences between Weir and HAProxy: the request, Weir's result, and the reason.
 #[rustfmt::skip]
 const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("lf_everywhere",       "400 closed []", LF),
@@ -148,8 +145,8 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("folded_length",       "400 closed []", FOLD),
 ];
 
-/// Where Weir and HAProxy 2.6 differ, and HAProxy 3.5 does as Weir; what versions between them do
-/// is not known here.
+/// The differences between Weir and HAProxy 2.6 where HAProxy 3.5 agrees with Weir; the behaviour of versions in between is not
+/// known here.
 #[rustfmt::skip]
 const OLD_DIFFERENCES: &[(&str, &str, &str)] = &[
     ("asterisk_get",        "400 closed []", ASTERISK),
@@ -196,7 +193,7 @@ const RESPONSES: &[(&str, &str)] = &[
     ("only_interim",       "HTTP/1.1 100 Continue\r\n\r\n"),
 ];
 
-/// What one proxy made of a request.
+/// The result of a request through one proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
     status: u16,
@@ -213,7 +210,7 @@ impl Outcome {
 
 type Record = Arc<Mutex<Vec<String>>>;
 
-/// A server that answers `200` and notes every complete request: method, target, body.
+/// Starts a server that answers `200` and records every complete request: method, target, body.
 fn recorder() -> (Origin, Record) {
     let record = Record::default();
     let notes = Arc::clone(&record);
@@ -229,7 +226,7 @@ fn recorder() -> (Origin, Record) {
     (origin, record)
 }
 
-/// Reads until `found` says where something ends, and takes it out of `bytes`.
+/// Reads until `found` returns an end, and removes everything up to there from `bytes`.
 fn take(
     stream: &mut TcpStream,
     bytes: &mut Vec<u8>,
@@ -284,8 +281,8 @@ fn configuration(port: u16, origin: u16) -> String {
     )
 }
 
-/// Sends the request, and after the first answer (or a while without one) a second request that
-/// tells whether the connection was kept, and whether the proxy lost its place in the stream.
+/// Sends the request, and after the first response (or a while without one) a second request. This shows whether the connection was
+/// kept, and whether the proxy is still in step with the stream.
 fn send(port: u16, number: usize, bytes: &str, record: &Record) -> Outcome {
     let target = format!("/case{number:03}");
     let second = format!("{target}second");
@@ -319,7 +316,7 @@ fn status(answer: &[u8]) -> u16 {
     text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
-/// All requests, several at a time.
+/// Sends all requests, several at a time.
 fn run(port: u16, record: &Record) -> Vec<Outcome> {
     let next = Mutex::new(0..REQUESTS.len());
     let outcomes = Mutex::new(HashMap::new());
@@ -339,7 +336,7 @@ fn run(port: u16, record: &Record) -> Vec<Outcome> {
 }
 
 #[test]
-fn malformed_requests_are_treated_as_haproxy_does_or_better() {
+fn malformed_requests_are_handled_as_in_haproxy_or_better() {
     let (origin, record) = recorder();
     let port = free_port();
     let weir = Weir::start(&configuration(port, origin.port()), &[port]);
@@ -374,7 +371,7 @@ fn malformed_requests_are_treated_as_haproxy_does_or_better() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether a client would take this for a complete `200`.
+/// Returns whether a client would take this for a complete `200`.
 fn looks_complete(answer: &[u8]) -> bool {
     let Some(end) = after(answer, b"\r\n\r\n") else { return false };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
@@ -391,7 +388,7 @@ fn looks_complete(answer: &[u8]) -> bool {
 }
 
 #[test]
-fn malformed_responses_are_never_passed_off_as_complete() {
+fn malformed_responses_never_look_complete() {
     for (name, bytes) in RESPONSES {
         let origin = Origin::raw(move |mut stream| {
             let mut request = Vec::new();
@@ -414,15 +411,15 @@ fn malformed_responses_are_never_passed_off_as_complete() {
 }
 
 #[test]
-fn an_answer_that_is_no_http_is_not_waited_for() {
+fn non_http_response_is_not_waited_for() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"no");
-        // Silent from here on: what came has no end of a line.
+        // Silent from here on: the received bytes have no line end.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let port = free_port();
-    // Without a limit on the server's silence the test would wait for good.
+    // Without a server timeout, a hanging test would wait forever.
     let text = configuration(port, origin.port()).replace("timeout server", "# timeout server");
     let _weir = Weir::start(&text, &[port]);
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port takes connections");

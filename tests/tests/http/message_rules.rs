@@ -1,12 +1,12 @@
-//! Actions of `http-request`, `http-response` and `http-after-response` rules: each changes what the server or the client
-//! sees.
+//! Actions of `http-request`, `http-response` and `http-after-response` rules: each changes the message that the server or the
+//! client receives.
 
 use weir_tests::client::Client;
 use weir_tests::listen::DEFAULTS;
 use weir_tests::log_scene::scene;
 use weir_tests::{Origin, Scratch, Weir, client, free_port, scratch};
 
-/// Rules of one request, and what the server sees because of them.
+/// Rules of one request, and the expected parts of the forwarded request.
 type Row = (&'static [&'static str], &'static [&'static str]);
 
 /// `FILE` stands for a folder with a map and a list. Each rule has the condition of its row.
@@ -39,7 +39,7 @@ const REQUESTS: &[Row] = &[
     (&["http-request set-var-fmt(txn.x) %{+Q}[str(a)]", "http-request set-header x-text %[var(txn.x)]"], &["x-text: \"a\""]),
 ];
 
-/// Rules of one response, and fields that the client sees because of them.
+/// Rules of one response, and the expected fields at the client.
 #[rustfmt::skip]
 const RESPONSES: &[Row] = &[
     (&["http-response add-headers-bin bin(05782d6e657701310000)"], &["x-new: 1"]),
@@ -69,7 +69,7 @@ const RESPONSES: &[Row] = &[
     (&["http-after-response strict-mode off", "http-after-response set-log-level info", "http-after-response allow"], &["x-name: a,b"]),
 ];
 
-/// A folder with the files that rules change.
+/// Creates a folder with the files that rules change.
 fn files() -> Scratch {
     let folder = scratch("actions");
     std::fs::write(folder.join("list"), "old\n").expect("the folder takes files");
@@ -77,7 +77,7 @@ fn files() -> Scratch {
     folder
 }
 
-/// The lines of all rows, each with the condition of its row, for the files in a folder.
+/// Returns the lines of all rows, each with the condition of its row, for the files in a folder.
 fn lines(rows: &[Row], folder: &Scratch) -> String {
     let mut out = String::new();
     for (row, (rules, _)) in rows.iter().enumerate() {
@@ -108,7 +108,7 @@ fn request(row: usize) -> String {
 }
 
 #[test]
-fn rules_of_requests_change_what_the_server_sees() {
+fn request_rules_change_the_forwarded_request() {
     let origin = Origin::echo();
     let folder = files();
     let (weir, port) = start(&lines(REQUESTS, &folder), &origin);
@@ -124,7 +124,7 @@ fn rules_of_requests_change_what_the_server_sees() {
 }
 
 #[test]
-fn rules_of_responses_change_what_the_client_sees() {
+fn response_rules_change_the_forwarded_response() {
     let origin =
         Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nx-name: a,b\r\ncontent-length: 4\r\n\r\nbody".to_vec());
     let folder = files();
@@ -142,7 +142,7 @@ fn rules_of_responses_change_what_the_client_sees() {
 }
 
 #[test]
-fn hints_come_before_the_response() {
+fn early_hints_precede_the_response() {
     let origin = Origin::text("ok");
     let (_weir, port) = start("  http-request early-hint link </style.css>;rel=preload\n", &origin);
     let head = Client::connect(port).send(request(0)).read_head();
@@ -150,7 +150,7 @@ fn hints_come_before_the_response() {
 }
 
 #[test]
-fn hints_have_no_framing_headers() {
+fn early_hints_have_no_framing_headers() {
     let origin = Origin::text("ok");
     for name in ["content-length", "Transfer-Encoding"] {
         let (_weir, port) = start(&format!("  http-request early-hint {name} 5\n"), &origin);
@@ -160,7 +160,7 @@ fn hints_have_no_framing_headers() {
 }
 
 #[test]
-fn slots_of_captures_are_filled_by_rules_of_responses() {
+fn response_rules_fill_capture_slots() {
     let origin = Origin::text("ok");
     let port = free_port();
     let _weir = Weir::start(
@@ -178,7 +178,7 @@ fn slots_of_captures_are_filled_by_rules_of_responses() {
     assert_eq!(response.header("x-kept"), Some("onetwo"));
 }
 
-/// The id is made at its first use, here by a rule, and is the same from then on.
+/// The id is generated on first use, here by a rule, and does not change afterwards.
 #[test]
 fn rules_can_use_the_unique_id() {
     let origin = Origin::echo();
@@ -207,7 +207,7 @@ fn rules_can_use_the_unique_id() {
 }
 
 #[test]
-fn malformed_comes_before_too_large() {
+fn malformed_takes_precedence_over_too_large() {
     let origin = Origin::text("ok");
     let scene = scene("", "", "", &origin, "");
     for (host, status) in [("a", "413"), ("b", "400")] {
@@ -217,7 +217,7 @@ fn malformed_comes_before_too_large() {
 }
 
 #[test]
-fn values_are_replaced_with_the_blanks_around_them() {
+fn replaced_values_include_surrounding_blanks() {
     let origin = Origin::echo();
     let scene = scene("", "http-request replace-value x-list ([a-z]+) <\\1>", "", &origin, "");
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX-List: a , 2 ,  b,c\r\n\r\n";

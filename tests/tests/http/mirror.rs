@@ -1,5 +1,4 @@
-//! Copies of requests for another backend (`http-request mirror`): what they are, and that the
-//! request itself has nothing to do with them.
+//! Copies of requests for another backend (`http-request mirror`): their contents, and their independence from the request itself.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,7 +10,7 @@ use weir_tests::client::{Client, exchange, get};
 use weir_tests::versions::{TIMEOUTS, curl};
 use weir_tests::{Origin, Scratch, Weir, eventually, free_port, recipe, scratch};
 
-/// What the second backend's server got: heads and bodies.
+/// Heads and bodies received by the second backend's server.
 type Got = Arc<Mutex<Vec<(String, String)>>>;
 
 fn second(answer: &'static str) -> (Origin, Got) {
@@ -42,7 +41,7 @@ fn start(front: &str, back: &str, origin: u16, second: u16) -> (Weir, u16, u16) 
     (Weir::start(&text, &[port, h2]), port, h2)
 }
 
-/// One value of `show mirror next`.
+/// Returns a value of `show mirror next`.
 fn count(weir: &Weir, column: &str) -> u64 {
     let table = weir.ask("show mirror next");
     let mut lines = table.lines();
@@ -53,7 +52,7 @@ fn count(weir: &Weir, column: &str) -> u64 {
 }
 
 #[test]
-fn a_copy_has_head_and_body_as_rules_left_them_and_goes_by_the_rules_of_its_backend() {
+fn copy_reflects_rules_and_follows_its_backends_rules() {
     let ((origin, first), (second, got)) = (second(OK.replace("second", "first!").leak()), second(OK));
     let front = "option http-buffer-request\n http-request set-header x-rule set\n http-request mirror next\n http-request set-path /changed%[path]";
     let back = "http-request set-header x-next yes\n option forwardfor";
@@ -72,7 +71,7 @@ fn a_copy_has_head_and_body_as_rules_left_them_and_goes_by_the_rules_of_its_back
     }
     assert_eq!(body, "body");
     assert!(!first.lock().expect("no test failed in it")[0].0.contains("x-next"), "the request is another");
-    // In chunks, and over HTTP/2.
+    // Chunked, and over HTTP/2.
     exchange(
         port,
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -84,7 +83,7 @@ fn a_copy_has_head_and_body_as_rules_left_them_and_goes_by_the_rules_of_its_back
     assert!(taken(&got, 1)[0].0.starts_with("GET /changed/get "));
     assert!(eventually(|| count(&weir, "answered") == 4), "{}", weir.ask("show mirror"));
     assert_eq!((count(&weir, "begun"), count(&weir, "failed")), (4, 0));
-    // The request is counted once where it came in, the copy where it went.
+    // The request is counted once at the frontend, the copy at its backend.
     assert_eq!(
         (weir.stat("f,FRONTEND", "req_tot"), weir.stat("b,BACKEND", "req_tot")),
         ((before + 4).to_string(), "4".into())
@@ -97,7 +96,7 @@ fn a_copy_has_head_and_body_as_rules_left_them_and_goes_by_the_rules_of_its_back
 }
 
 #[test]
-fn connections_of_copies_are_kept_for_the_next() {
+fn connections_of_copies_are_reused() {
     let (origin, (second, got)) = (Origin::text("ok"), second(OK));
     let (weir, port, _) =
         start("http-request mirror next", "http-reuse always", origin.port(), second.port());
@@ -112,7 +111,7 @@ fn connections_of_copies_are_kept_for_the_next() {
 }
 
 #[test]
-fn what_rules_refuse_is_not_copied_and_a_sample_is_a_share() {
+fn rejected_requests_are_not_copied_and_samples_are_shares() {
     let (origin, (second, got)) = (Origin::text("ok"), second(OK));
     let front = "http-request mirror next if { path_beg /all }\n http-request mirror next sample 50% if { path_beg /half }\n http-request deny if { path_end no }";
     let (weir, port, _) = start(front, "", origin.port(), second.port());
@@ -130,7 +129,7 @@ fn what_rules_refuse_is_not_copied_and_a_sample_is_a_share() {
 }
 
 #[test]
-fn a_second_backend_that_hangs_or_fails_costs_the_request_nothing() {
+fn failing_mirror_backend_does_not_affect_requests() {
     let silent = Origin::raw(|stream| {
         let mut stream = stream;
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -153,12 +152,12 @@ fn a_second_backend_that_hangs_or_fails_costs_the_request_nothing() {
     assert!(metrics.contains("next 1 0 1 0 0"), "{metrics}");
 }
 
-/// Bytes that tell where they belong.
+/// Returns bytes that depend on their position.
 fn long_body(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at % 251 + at / 65_521 % 5) as u8).collect()
 }
 
-/// A server that says how long bodies are, and whether each was this one.
+/// Starts a server that answers with the length of the body, and records whether it was this one.
 fn judge(body: Arc<Vec<u8>>) -> (Origin, Arc<Mutex<Vec<bool>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let own = seen.clone();
@@ -169,7 +168,7 @@ fn judge(body: Arc<Vec<u8>>) -> (Origin, Arc<Mutex<Vec<bool>>>) {
     (origin, seen)
 }
 
-/// A server that takes connections and nothing that comes over them.
+/// Starts a server that accepts connections and reads nothing.
 fn stuck() -> Origin {
     Origin::raw(|stream| {
         let _kept = stream;
@@ -177,10 +176,10 @@ fn stuck() -> Origin {
     })
 }
 
-/// The bodies that a server got.
+/// The bodies received by a server.
 type Bodies = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// A server that counts bytes as they come, and keeps the bodies.
+/// Starts a server that counts bytes as they arrive, and keeps the bodies.
 fn counting() -> (Origin, Arc<AtomicUsize>, Bodies) {
     let (count, bodies) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (own_count, own_bodies) = (count.clone(), bodies.clone());
@@ -207,7 +206,7 @@ fn counting() -> (Origin, Arc<AtomicUsize>, Bodies) {
 }
 
 #[test]
-fn a_long_body_is_copied_whole_as_it_passes() {
+fn long_body_is_copied_completely() {
     let body = long_body(10 << 20);
     let ((origin, first), (second, count_of, got)) = (judge(Arc::new(body.clone())), counting());
     let (weir, port, h2) = start("http-request mirror next", "", origin.port(), second.port());
@@ -223,12 +222,12 @@ fn a_long_body_is_copied_whole_as_it_passes() {
         for piece in coded.chunks(128 * 1024) {
             client.send(piece);
             sent += piece.len();
-            // As fast as the second takes it, however busy the machine is. Coding may differ by a little.
+            // As fast as the second server reads it, however busy the machine is. Chunk framing may differ a little.
             let is_there = || count_of.load(Relaxed) - before + 8 * 1024 >= sent;
             assert!(eventually(is_there), "{framing}: {sent} sent: {}", weir.ask("show mirror"));
         }
         assert_eq!(client.response().expect("a response").status, 200);
-        // Its copy ends before the next begins, so that bodies come in the order of the requests.
+        // A copy ends before the next one begins, so that bodies arrive in the order of the requests.
         assert!(eventually(|| count(&weir, "answered") == copies), "{}", weir.ask("show mirror"));
     }
     // Over HTTP/2, as much as fits.
@@ -248,7 +247,7 @@ fn a_long_body_is_copied_whole_as_it_passes() {
 }
 
 #[test]
-fn a_second_backend_that_takes_nothing_loses_the_copy_and_costs_no_more_than_the_bound() {
+fn blocked_mirror_loses_the_copy_after_the_bound() {
     const CLIENTS: u64 = 12;
     let body = Arc::new(long_body(16 << 20));
     let ((origin, first), second) = (judge(body.clone()), stuck());
@@ -258,7 +257,7 @@ fn a_second_backend_that_takes_nothing_loses_the_copy_and_costs_no_more_than_the
         .map(|_| {
             let (body, mut client) = (body.clone(), Client::connect(port));
             client.send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len()));
-            // Less than all of it: the copies are on their way, and none may be given up for its end.
+            // Less than all of it: the copies are in progress, and waiting for the end must not cancel any.
             let most = body.len() - 1;
             client.send(&body[..most]);
             client
@@ -278,7 +277,7 @@ fn a_second_backend_that_takes_nothing_loses_the_copy_and_costs_no_more_than_the
 }
 
 #[test]
-fn a_copy_goes_with_the_request_that_ends_on_its_way() {
+fn copy_ends_with_its_aborted_request() {
     let ((origin, _), (second, got)) = (second(OK), second(OK));
     let (weir, port, _) = start("http-request mirror next", "", origin.port(), second.port());
     let mut client = Client::connect(port);
@@ -295,7 +294,7 @@ fn a_copy_goes_with_the_request_that_ends_on_its_way() {
 }
 
 #[test]
-fn a_request_that_is_sent_twice_is_copied_once() {
+fn retried_request_is_copied_once() {
     let (closing, (second, got)) = (Origin::raw(drop), second(OK));
     let origin = Origin::text("ok");
     let port = free_port();
@@ -317,7 +316,7 @@ fn a_request_that_is_sent_twice_is_copied_once() {
 }
 
 #[test]
-fn a_rule_names_a_backend_of_http_and_a_share() {
+fn mirror_rule_needs_an_http_backend_and_a_share() {
     let (port, file) = (free_port(), scratch("mirror").file("haproxy.cfg"));
     let text = format!(
         "{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n http-request mirror\n http-request mirror nexd\n http-request mirror raw\n \
@@ -331,7 +330,7 @@ fn a_rule_names_a_backend_of_http_and_a_share() {
 }
 
 #[test]
-fn the_recipe_copies_what_changes_nothing() {
+fn recipe_copies_only_safe_requests() {
     let ((origin, first), (second, got)) = (second(OK.replace("second", "first!").leak()), second(OK));
     let port = free_port();
     let servers = [("192.0.2.10:8080", origin.port()), ("192.0.2.31:8080", second.port())];

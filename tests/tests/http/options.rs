@@ -1,5 +1,5 @@
-//! Options of a proxy that change, refuse or mark single messages: `checkcache`, `forwarded`, trailers, authentication of
-//! proxied requests, names of header fields.
+//! Options of a proxy that change, refuse or mark messages: `checkcache`, `forwarded`, trailers, authentication of proxied
+//! requests, header field names.
 
 use std::io::{Read, Write};
 
@@ -9,7 +9,7 @@ use weir_tests::log_scene::Scene;
 use weir_tests::{Origin, Weir, client, free_port};
 
 #[test]
-fn checkcache_refuses_a_cookie_that_caches_may_keep() {
+fn checkcache_refuses_cacheable_cookies() {
     let origin = Origin::start(|head, _| {
         let control = if head.contains("/safe") { "private" } else { "max-age=60" };
         format!(
@@ -73,7 +73,7 @@ fn trailers_are_dropped_on_request() {
 }
 
 #[test]
-fn a_proxied_request_is_asked_for_its_proxy_password() {
+fn proxied_request_gets_407() {
     let origin = Origin::text("hello");
     let rules = "  option http-use-proxy-header\n  http-request auth realm x\n";
     let (_weir, port) = listen("", rules, &local(&origin));
@@ -84,7 +84,7 @@ fn a_proxied_request_is_asked_for_its_proxy_password() {
 }
 
 #[test]
-fn a_forwarded_header_holds_only_names_and_addresses_whatever_an_expression_gives() {
+fn forwarded_header_only_has_valid_names_and_addresses() {
     let (origin, port) = (Origin::echo(), free_port());
     let cases = [
         ("for-expr str(abc)", "for=_abc"),
@@ -123,7 +123,7 @@ fn a_forwarded_header_holds_only_names_and_addresses_whatever_an_expression_give
 }
 
 #[test]
-fn option_forwarded_adds_its_hop_to_the_line_that_is_there() {
+fn option_forwarded_appends_to_an_existing_line() {
     let (origin, port) = (Origin::echo(), free_port());
     let text = format!(
         "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
@@ -150,7 +150,7 @@ fn option_forwarded_adds_its_hop_to_the_line_that_is_there() {
 }
 
 #[test]
-fn a_client_that_tells_both_lengths_keeps_its_connection_where_that_is_meant() {
+fn both_lengths_keep_the_connection_if_allowed() {
     let ports = [free_port(), free_port()];
     let run = |port: u16, global: &str| {
         let text = format!(
@@ -175,7 +175,7 @@ fn a_client_that_tells_both_lengths_keeps_its_connection_where_that_is_meant() {
 }
 
 #[test]
-fn odd_names_of_fields_are_refused_where_the_option_stands() {
+fn unusual_field_names_are_refused_with_the_option() {
     let odd = "GET /x HTTP/1.1\r\nHost: h\r\nX_Y: 1\r\nConnection: close\r\n\r\n";
     let reject = "option http-restrict-req-hdr-names reject";
     let scene = Scene::start("", reject, "server s 127.0.0.1:1");

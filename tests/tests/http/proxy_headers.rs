@@ -1,10 +1,10 @@
-//! PROXY headers of both versions: whose addresses count, and which headers end the connection
-//! (proxy-protocol.txt, 2.1 and 2.2).
+//! PROXY headers of both versions: which addresses are used, and which headers end the connection (proxy-protocol.txt, 2.1 and
+//! 2.2).
 
 use weir_tests::client::Client;
 use weir_tests::{Weir, free_port};
 
-/// A header of version 2.
+/// Returns a version 2 header.
 fn binary(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     header.extend_from_slice(&[command, family]);
@@ -23,8 +23,7 @@ fn v6() -> Vec<u8> {
     body
 }
 
-/// Who the client is, as far as the header of a request goes; `None` where the connection was
-/// closed.
+/// Returns the client's address according to the header of a request; `None` if the connection was closed.
 fn client(port: u16, header: &[u8]) -> Option<String> {
     let mut client = Client::connect(port);
     let request: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
@@ -32,7 +31,7 @@ fn client(port: u16, header: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn headers_count_as_the_protocol_says() {
+fn headers_are_interpreted_as_specified() {
     let port = free_port();
     let _weir = Weir::start(
         &format!(
@@ -83,7 +82,7 @@ fn headers_count_as_the_protocol_says() {
 }
 
 #[test]
-fn the_time_of_a_header_is_told_as_a_handshake() {
+fn header_time_is_logged_as_handshake() {
     for mode in ["http", "tcp"] {
         let (port, origin) = (free_port(), weir_tests::Origin::text("x"));
         let weir = Weir::start(
@@ -100,7 +99,7 @@ fn the_time_of_a_header_is_told_as_a_handshake() {
         assert!(weir_tests::eventually(|| accepted() == "1"));
         let mut client = Client::connect(port);
         assert!(weir_tests::eventually(|| accepted() == "2"));
-        // It was accepted: the header comes so much later at least, which is what is told.
+        // The connection has been accepted: the header arrives at least this much later, which is the logged time.
         let late = std::time::Duration::from_millis(60);
         std::thread::sleep(late);
         client.send("PROXY TCP4 192.0.2.7 192.0.2.8 4660 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -114,10 +113,10 @@ fn the_time_of_a_header_is_told_as_a_handshake() {
         };
         assert!(weir_tests::eventually(|| told().is_some()), "{}", weir.messages());
         let times = told().expect("a line");
-        // Handshake, idle (never in TCP), all of it.
+        // Handshake, idle (never in TCP), total.
         assert!(times[0] >= late.as_millis() as i64 && times[2] >= times[0], "{mode} {times:?}");
         assert_eq!(times[1] >= 0, mode == "http", "{mode} {times:?}");
-        // In TCP the handshake is part of the active time; in HTTP it comes before.
+        // In TCP the handshake is part of the active time; in HTTP it precedes it.
         assert_eq!(times[3] == times[2], mode == "tcp", "{mode} {times:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! The PROXY protocol and NetScaler Client IP headers from outside: what becomes of the addresses
-//! of a header received, and the bytes of headers sent.
+//! PROXY protocol and NetScaler Client IP headers: the use of addresses in received headers, and the bytes of sent headers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +10,7 @@ use weir_tests::{Origin, Weir, free_port};
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// An origin that tells the bytes that each connection begins with.
+/// Starts an origin that reports the first bytes of each connection.
 fn recorder() -> (Origin, Receiver<Vec<u8>>) {
     let (tell, told) = channel();
     let origin = Origin::raw(move |mut stream| {
@@ -24,7 +23,7 @@ fn recorder() -> (Origin, Receiver<Vec<u8>>) {
     (origin, told)
 }
 
-/// A header of version 2 for 1.2.3.4:1 to 5.6.7.8:2 with these TLVs.
+/// Returns a version 2 header for 1.2.3.4:1 to 5.6.7.8:2 with these TLVs.
 fn header(command: u8, family: u8, tlvs: &[u8]) -> Vec<u8> {
     let addresses: &[u8] = if family == 0x11 { &[1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 0, 2] } else { &[] };
     let length = (addresses.len() + tlvs.len()) as u16;
@@ -45,7 +44,7 @@ fn start(server: &str, port: u16, origin: u16) -> Weir {
 }
 
 #[test]
-fn the_connection_keeps_its_own_addresses_and_the_session_has_those_of_the_header() {
+fn header_addresses_apply_to_the_session_only() {
     let port = free_port();
     let weir = Weir::start(
         &format!(
@@ -71,21 +70,21 @@ fn the_connection_keeps_its_own_addresses_and_the_session_has_those_of_the_heade
         stream.read_to_string(&mut answer).expect("an answer, and its end");
         assert!(answer.ends_with(&format!("\r\n\r\n{}", wanted.replace("PORT", &own))), "{answer}");
     }
-    // No host name is as long as this.
+    // No host name can be this long.
     let long = [&b"\x02\x01\0"[..], &[b'a'; 256]].concat();
     let refused = Client::connect(port).send([&header(0x21, 0x11, &long)[..], get].concat()).read_to_end();
     assert!(refused.is_empty(), "{}", refused.escape_ascii());
 }
 
 #[test]
-fn headers_sent_are_made_of_the_words_of_the_server_line() {
+fn sent_headers_follow_the_server_line() {
     let plain = header(0x21, 0x11, b"");
     let line = b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n".to_vec();
     let all = header(0x21, 0x11, b"\xe0\0\x01x\x03\0\x04SUM!\x02\0\x01h\x05\0\x02ID");
     let cases: [(&str, Vec<u8>); 8] = [
         ("send-proxy", line.clone()),
         ("send-proxy-v2", plain.clone()),
-        // Of both the second; a version only where one is named.
+        // Of both options the second wins; the others count only if a version is named.
         ("send-proxy-v2 send-proxy", plain.clone()),
         ("send-proxy send-proxy-v2 no-send-proxy-v2", line.clone()),
         ("send-proxy proxy-v2-options unique-id", line),
@@ -103,7 +102,7 @@ fn headers_sent_are_made_of_the_words_of_the_server_line() {
         let mut got = told.recv().expect("the server is asked");
         let end = got.windows(4).position(|bytes| bytes == b"GET ").expect("a request behind the header");
         got.truncate(end);
-        // The checksum is right where its reader takes it; here it is where it stands that counts.
+        // Only the position of the checksum matters here; receivers verify its value.
         if let Some(at) = got.windows(3).position(|bytes| bytes == b"\x03\0\x04") {
             got[at + 3..at + 7].copy_from_slice(b"SUM!");
         }
@@ -112,7 +111,7 @@ fn headers_sent_are_made_of_the_words_of_the_server_line() {
 }
 
 #[test]
-fn a_client_of_a_unix_socket_is_told_of_as_local() {
+fn unix_socket_clients_are_sent_as_local() {
     let (origin, told) = recorder();
     let weir = start("send-proxy-v2", free_port(), origin.port());
     assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
@@ -123,7 +122,7 @@ fn a_client_of_a_unix_socket_is_told_of_as_local() {
     assert!(got.starts_with(&header(0x20, 0, b"")), "{}", got.escape_ascii());
 }
 
-/// A NetScaler Client IP header of the layout since 10.5 for 10.1.2.3:1111 to 10.9.8.7:2222.
+/// Returns a NetScaler Client IP header, in the layout since version 10.5, for 10.1.2.3:1111 to 10.9.8.7:2222.
 fn netscaler(magic: u32) -> Vec<u8> {
     let ip = [0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0, 10, 1, 2, 3, 10, 9, 8, 7];
     let tcp = [0x04, 0x57, 0x08, 0xae, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 0, 0, 0, 0, 0, 0];
@@ -131,7 +130,7 @@ fn netscaler(magic: u32) -> Vec<u8> {
 }
 
 #[test]
-fn addresses_of_a_netscaler_come_before_those_of_a_proxy_behind_it() {
+fn netscaler_addresses_precede_those_of_a_proxy_header() {
     let ports = [free_port(), free_port(), free_port()];
     let rest = "http-request return status 200 content-type text/plain lf-string \
                 \"%[src]:%[src_port] %[dst]:%[dst_port] %[fc_src] %[fc_rcvd_proxy]\"\n";
@@ -157,12 +156,12 @@ fn addresses_of_a_netscaler_come_before_those_of_a_proxy_behind_it() {
     let known = netscaler(1234);
     assert_eq!(through(ports[0], &[&known]), "10.1.2.3:1111 10.9.8.7:2222 127.0.0.1 0");
     assert_eq!(through(ports[1], &[&known, proxy.as_bytes()]), "192.0.2.1:3 192.0.2.2:4 127.0.0.1 1");
-    // A rule takes the magic number of the bind line, 0 where there is none.
+    // A rule expects the magic number of the bind line, 0 by default.
     assert_eq!(through(ports[2], &[&netscaler(0), proxy.as_bytes()]), "192.0.2.1:3 192.0.2.2:4 127.0.0.1 1");
     for refused in [&[&known[..]][..], &[proxy.as_bytes()], &[proxy.as_bytes(), &known]] {
         assert_eq!(through(ports[1], refused), "", "{refused:?}");
     }
-    // However it is cut.
+    // The header may be split anywhere.
     let mut slow = Client::connect(ports[0]);
     for byte in &known {
         slow.send([*byte]);

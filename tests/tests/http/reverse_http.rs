@@ -1,5 +1,5 @@
-//! Reverse HTTP: clients whose connections become a server's (`attach-srv`, `rhttp@` servers), and
-//! listeners that open theirs themselves (`bind rhttp@…`, `nbconn`).
+//! Reverse HTTP: client connections that become server connections (`attach-srv`, `rhttp@` servers), and listeners that open their
+//! connections themselves (`bind rhttp@…`, `nbconn`).
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -12,23 +12,23 @@ use weir_tests::tls::shown;
 use weir_tests::versions::TIMEOUTS;
 use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
 
-/// The code of a GOAWAY that gives no reason.
+/// The GOAWAY code without a specific reason.
 const INTERNAL_ERROR: u32 = 2;
 
 const GLOBAL: &str = "global\n expose-experimental-directives\n stats socket runtime level admin\n log stderr format raw local0\n";
 
-/// A program that has clients attach themselves to a server.
+/// A program to which clients attach as a server.
 struct Edge {
     weir: Weir,
-    /// Where requests come.
+    /// The port for requests.
     public: u16,
-    /// Where clients attach themselves.
+    /// The port at which clients attach.
     private: u16,
 }
 
 impl Edge {
-    /// `front` are more lines of the frontend that attaches, `rule` what stands behind the server's
-    /// name there; `back` and `server` are those of the server's backend.
+    /// Starts the program. `front` are lines of the attaching frontend, `rule` is the end of its `attach-srv` rule; `back` and
+    /// `server` are for the server's backend.
     fn start(global: &str, (bind, rule): (&str, &str), back: &str, server: &str) -> Edge {
         let (public, private) = (free_port(), free_port());
         let weir = Weir::start(
@@ -47,14 +47,14 @@ impl Edge {
         Edge::start(" nbthread 1\n", ("proto h2", ""), "", "")
     }
 
-    /// How many connections of the server are idle.
+    /// Returns the number of the server's idle connections.
     fn idle(&self) -> String {
         let answer = self.weir.ask("show servers conn b");
         let line = answer.lines().nth(1).unwrap_or_default().to_owned();
         line.split(' ').nth(14).unwrap_or_default().to_owned()
     }
 
-    /// A client that is attached, and waits for requests.
+    /// Returns an attached client that waits for requests.
     fn attach(&self) -> Frames {
         let mut device = Frames::connect(self.private);
         device.find(|frame| frame.kind == SETTINGS && frame.flags & ACK != 0).expect("an acknowledgement");
@@ -78,7 +78,7 @@ fn serve(mut device: Frames) {
     }
 }
 
-/// The next connection of a listener, as its server's end.
+/// Accepts a connection as an HTTP/2 server.
 fn accept(listener: &TcpListener) -> Frames {
     Frames::take(accept_raw(listener))
 }
@@ -96,7 +96,7 @@ fn accept_raw(listener: &TcpListener) -> TcpStream {
 }
 
 #[test]
-fn requests_go_to_a_client_that_attached_its_connection() {
+fn requests_are_sent_to_attached_clients() {
     let edge = Edge::plain();
     assert_eq!(get_now(edge.public, "/before").expect("an answer").status, 503);
     let logged = || edge.weir.messages().lines().find(|line| line.contains("GET /before")).map(str::to_owned);
@@ -109,7 +109,7 @@ fn requests_go_to_a_client_that_attached_its_connection() {
     let mut device = edge.attach();
     assert!(eventually(|| edge.idle() == "1"), "{}", edge.weir.ask("show servers conn b"));
     let mut client = Client::connect(edge.public);
-    // Streams of the side that accepted have odd numbers: it is the client now.
+    // Streams of the accepting side have odd ids: it is the client now.
     for (number, stream) in [1, 3].into_iter().enumerate() {
         client.send(format!("GET /{number} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
         let frame = device.next_of(HEADERS);
@@ -123,20 +123,20 @@ fn requests_go_to_a_client_that_attached_its_connection() {
         let answer = client.response().expect("an answer");
         assert_eq!((answer.status, answer.text().contains("hello")), (200, true));
     }
-    // The connection is a client's no more.
+    // The connection no longer counts as a client's.
     assert!(eventually(|| edge.weir.stat("private,FRONTEND", "scur") == "0"));
     assert_eq!(edge.weir.stat("b,s", "econ"), "1");
     assert_eq!((edge.weir.stat("b,s", "connect"), edge.weir.stat("b,s", "reuse")), ("0".into(), "2".into()));
     assert_eq!(edge.weir.stat("b,BACKEND", "h2_total_connections"), "1");
     assert_eq!(edge.weir.stat("private,FRONTEND", "h2_total_connections"), "0");
-    // It goes with the client.
+    // It ends when the client leaves.
     drop(device);
     assert!(eventually(|| edge.idle() == "0"));
     assert_eq!(get_now(edge.public, "/after").expect("an answer").status, 503);
 }
 
 #[test]
-fn a_server_that_may_have_no_idle_connection_takes_none() {
+fn server_without_idle_connections_accepts_no_attachment() {
     let cases =
         [("http-reuse never", ""), ("", "pool-max-conn 0"), ("", "pool-purge-delay 0"), ("", "disabled")];
     for (back, server) in cases {
@@ -149,7 +149,7 @@ fn a_server_that_may_have_no_idle_connection_takes_none() {
 }
 
 #[test]
-fn a_client_that_asks_for_something_itself_is_not_attached() {
+fn client_with_its_own_request_is_not_attached() {
     let edge = Edge::plain();
     let mut device = Frames::connect(edge.private);
     device.get(1, "/");
@@ -162,7 +162,7 @@ fn a_client_that_asks_for_something_itself_is_not_attached() {
 }
 
 #[test]
-fn a_connection_that_does_not_begin_with_http2_is_reset() {
+fn attaching_without_http2_is_reset() {
     let edge = Edge::start(" nbthread 1\n", ("", ""), "", "");
     for bytes in [PREFACE, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
         let mut client = Client::connect(edge.private);
@@ -172,7 +172,7 @@ fn a_connection_that_does_not_begin_with_http2_is_reset() {
 }
 
 #[test]
-fn a_client_that_attaches_and_says_nothing_is_closed_in_time() {
+fn silent_attaching_client_times_out() {
     let (public, private) = (free_port(), free_port());
     let _weir = Weir::start(
         &format!(
@@ -190,7 +190,7 @@ fn a_client_that_attaches_and_says_nothing_is_closed_in_time() {
 }
 
 #[test]
-fn the_name_of_a_request_says_whose_connection_it_gets() {
+fn requests_select_attached_connections_by_name() {
     let (public, one, two) = (free_port(), free_port(), free_port());
     let edge = Weir::start(
         &format!(
@@ -225,7 +225,7 @@ fn the_name_of_a_request_says_whose_connection_it_gets() {
 }
 
 #[test]
-fn workers_find_a_connection_that_another_one_has() {
+fn workers_use_attached_connections_of_others() {
     let (one, two, private) = (free_port(), free_port(), free_port());
     let edge = Weir::start(
         &format!(
@@ -240,7 +240,7 @@ fn workers_find_a_connection_that_another_one_has() {
     let served = thread::spawn(move || serve(device));
     for number in 0..20 {
         let (port, path) = ([two, one][number % 2], format!("/{number}"));
-        // It is free again as soon as the request before has ended, which its client may see first.
+        // It is free again as soon as the previous request has ended, which its client may see first.
         let mut answer = None;
         assert!(eventually(|| {
             answer = get(port, &path).filter(|answer| answer.status == 200);
@@ -265,7 +265,7 @@ fn a_server_in_maintenance_loses_its_connections() {
 }
 
 #[test]
-fn checks_go_over_the_connections_that_clients_bring() {
+fn checks_use_attached_connections() {
     let edge = Edge::start(
         " nbthread 2\n",
         ("proto h2", ""),
@@ -300,7 +300,7 @@ fn checks_go_over_the_connections_that_clients_bring() {
     assert!(eventually(|| status() == "SOCKERR"), "{}", status());
 }
 
-/// A program that opens connections to `listener`, on which requests for an origin come.
+/// Starts a program that opens connections to `listener`, and serves requests on them from an origin.
 fn dialler(listener: &TcpListener, bind: &str, front: &str, server: &str, origin: &Origin) -> Weir {
     let port = listener.local_addr().expect("a bound socket has an address").port();
     Weir::start(
@@ -316,7 +316,7 @@ fn dialler(listener: &TcpListener, bind: &str, front: &str, server: &str, origin
 }
 
 #[test]
-fn a_reverse_listener_keeps_its_connections_open_and_serves_what_comes_on_them() {
+fn reverse_listener_maintains_and_serves_its_connections() {
     let (listener, origin) = (TcpListener::bind("127.0.0.1:0").expect("a port"), Origin::echo());
     let weir = dialler(&listener, "nbconn 2", " option socket-stats\n", "proto h2", &origin);
     let mut peers = [accept(&listener), accept(&listener)];
@@ -335,7 +335,7 @@ fn a_reverse_listener_keeps_its_connections_open_and_serves_what_comes_on_them()
     assert_eq!(told("preconnect f::out/s: Initiating."), 1);
     let columns = ["status", "scur", "slim", "stot"].map(|column| weir.stat("f,sock-1", column));
     assert_eq!(columns, ["FULL", "2", "2", "2"]);
-    // Each that ends is opened anew; what fails is told once.
+    // Each one that ends is opened again; a failure is reported once.
     drop(peers);
     for _ in 0..2 {
         drop(accept_raw(&listener));
@@ -347,7 +347,7 @@ fn a_reverse_listener_keeps_its_connections_open_and_serves_what_comes_on_them()
     assert_eq!(told("Error encountered."), 1);
     let answer = weir.ask("disable frontend f");
     assert!(answer.starts_with("Failed to pause frontend"), "{answer}");
-    // A soft stop ends what it opened, and opens nothing more.
+    // A soft stop ends the opened connections, and no more are opened.
     weir.signal("USR1");
     for peer in &mut again {
         peer.next_of(GOAWAY);
@@ -358,7 +358,7 @@ fn a_reverse_listener_keeps_its_connections_open_and_serves_what_comes_on_them()
 }
 
 #[test]
-fn a_connection_that_is_opened_is_introduced_as_the_line_of_the_server_says() {
+fn opened_connections_follow_the_server_line() {
     use std::io::Read;
     let (listener, origin) = (TcpListener::bind("127.0.0.1:0").expect("a port"), Origin::text("x"));
     let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -377,7 +377,7 @@ fn a_connection_that_is_opened_is_introduced_as_the_line_of_the_server_says() {
 }
 
 #[test]
-fn rules_on_connections_and_sessions_see_those_that_are_opened() {
+fn connection_and_session_rules_apply_to_opened_connections() {
     let origin = Origin::text("x");
     for set in ["connection", "session"] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -393,7 +393,7 @@ fn rules_on_connections_and_sessions_see_those_that_are_opened() {
 }
 
 #[test]
-fn requests_pass_two_programs_over_tls_that_the_other_side_began() {
+fn requests_pass_two_programs_over_reversed_tls() {
     let authority = Authority::new();
     let (own, device) = (authority.issue(&["edge.test"]), authority.issue(&["device1"]));
     let (public, private) = (free_port(), free_port());
@@ -448,7 +448,7 @@ fn requests_pass_two_programs_over_tls_that_the_other_side_began() {
 }
 
 #[test]
-fn what_a_configuration_says_wrong_of_reverse_http_is_told_as_haproxy_does() {
+fn invalid_reverse_http_settings_are_reported_as_in_haproxy() {
     let directory = scratch("reverse");
     let common = " mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n";
     let servers = "backend b\n mode http\n server s rhttp@\n server n rhttp@ pool-conn-name req.hdr(x)\n\

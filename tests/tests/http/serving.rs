@@ -1,10 +1,10 @@
-//! The program serves: a request goes through and comes back, over HTTP and over TCP.
+//! Basic service: a request is forwarded and its response returned, over HTTP and over TCP.
 
 use weir_tests::client::{self, Client};
 use weir_tests::{Origin, Weir, free_port};
 
 #[test]
-fn a_request_reaches_a_server_and_its_answer_the_client() {
+fn request_and_response_are_forwarded() {
     let origin = Origin::echo();
     let port = free_port();
     let weir = Weir::start(
@@ -23,7 +23,7 @@ fn a_request_reaches_a_server_and_its_answer_the_client() {
 }
 
 #[test]
-fn two_requests_on_one_connection_use_one_connection_to_the_server() {
+fn requests_on_one_connection_share_a_server_connection() {
     let origin = Origin::text("hello");
     let port = free_port();
     let _weir = Weir::start(
@@ -43,7 +43,7 @@ fn two_requests_on_one_connection_use_one_connection_to_the_server() {
 }
 
 #[test]
-fn tcp_goes_through_both_ways() {
+fn tcp_is_forwarded_in_both_directions() {
     use std::io::{Read, Write};
     let origin = Origin::raw(|mut stream| {
         let mut bytes = Vec::new();

@@ -1,12 +1,11 @@
-//! Whatever peers send, the program goes on: messages that random edits made of valid ones, from
-//! both sides at once.
+//! The program survives any input: randomly edited valid messages, from both sides at once.
 
 use std::io::{Read, Write};
 
 use weir_tests::client::Client;
 use weir_tests::{Origin, Weir, free_port};
 
-/// A few bytes changed, taken out, put in or doubled.
+/// Returns the message with a few bytes changed, removed, inserted or repeated.
 fn changed(rng: &mut fastrand::Rng, message: &[u8]) -> Vec<u8> {
     const TELLING: &[u8] = b"\r\n\0\x7f\xff :,;=%[]{}()\"\\'$09aF/*?#.-+\t";
     let mut bytes = message.to_vec();
@@ -28,7 +27,7 @@ fn changed(rng: &mut fastrand::Rng, message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn random_requests_and_responses_are_survived() {
+fn mutated_requests_and_responses_are_survived() {
     const ROUNDS: usize = 4000;
     let requests: [&[u8]; 5] = [
         b"GET /a?b=c#d HTTP/1.1\r\nHost: a\r\nCookie: s=1; t=\"2\"\r\nAccept: */*\r\n\r\n",

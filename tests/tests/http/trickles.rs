@@ -1,4 +1,4 @@
-//! Peers that send something all the time, and nothing that brings a message on: timeouts end them.
+//! Peers that keep sending bytes without completing a message: timeouts end them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -14,11 +14,10 @@ use weir_tests::{Origin, PATIENCE, Weir, free_port};
 /// The timeouts under test; all others are longer than a test may take.
 const TIMEOUT: &str = "600ms";
 
-/// How often something is sent.
+/// The interval between two sends.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Sends the output of `next` at an even pace until the other side closes the connection. Returns the
-/// bytes that it sent before.
+/// Sends the output of `next` at an even pace until the other side closes the connection. Returns the bytes received before.
 fn trickle(mut stream: &TcpStream, mut next: impl FnMut(usize) -> Vec<u8>) -> Option<Vec<u8>> {
     stream.set_read_timeout(Some(PACE)).expect("a timeout");
     let (since, mut received, mut bytes) = (Instant::now(), Vec::new(), [0; 4096]);
@@ -92,7 +91,7 @@ fn a_dripped_h2_head_is_limited_by_the_request_timeout() {
         let ended = trickle(client.socket(), |number| whole[number % whole.len()..][..1].to_vec());
         assert!(ended.is_some(), "after {requests} requests: {}", weir.messages());
     }
-    // While another stream is open, too.
+    // Also while another stream is open.
     let slow = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 1024]);
         let _ = stream.read(&mut [0; 1]);
@@ -114,8 +113,8 @@ fn a_dripped_preface_is_limited_by_the_request_timeout() {
 }
 
 #[test]
-fn chunk_extensions_are_no_progress_of_a_request() {
-    // Sent on to a server, waited for, and discarded after a response.
+fn chunk_extensions_are_not_progress_of_a_request() {
+    // Forwarded to a server, waited for, or discarded after a response.
     let answer = "\n http-request return status 200";
     for (option, rule) in [("", ""), (" option http-buffer-request", ""), ("", answer)] {
         let origin =
@@ -133,7 +132,7 @@ fn chunk_extensions_are_no_progress_of_a_request() {
 }
 
 #[test]
-fn chunk_extensions_are_no_progress_of_a_response() {
+fn chunk_extensions_are_not_progress_of_a_response() {
     for (bind, client_h2) in [("", false), ("proto h2", true)] {
         let origin = Origin::raw(|mut stream| {
             let _ = stream.read(&mut [0; 4096]);
@@ -156,7 +155,7 @@ fn chunk_extensions_are_no_progress_of_a_response() {
 }
 
 #[test]
-fn refused_h2_requests_count_in_what_their_connection_tracks() {
+fn refused_h2_requests_count_in_tracked_entries() {
     let origin = Origin::text("hello");
     let port = free_port();
     let text = format!(

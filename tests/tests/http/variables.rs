@@ -1,4 +1,4 @@
-//! Variables and formats in rules: how long a variable lives, how large it may be, what a format sees.
+//! Variables and formats in rules: the lifetime and size of variables, and the values formats see.
 
 use weir_tests::client::Client;
 use weir_tests::listen::{ask, listen, local};
@@ -23,7 +23,7 @@ fn variables_beyond_their_limits_stay_unset() {
 }
 
 #[test]
-fn formats_of_rules_see_captures_and_the_status_of_their_own_answer() {
+fn rule_formats_see_captures_and_their_own_status() {
     let port = free_port();
     let _weir = Weir::start(
         &format!(

@@ -1,5 +1,4 @@
-//! Where log lines go, seen from outside: rings and their servers, `show events`, log forwarders,
-//! log backends.
+//! Destinations of log lines: rings and their servers, `show events`, log forwarders, log backends.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,14 +11,13 @@ use weir_tests::client::Client;
 use weir_tests::logs::{Collector, DEFAULTS, GLOBAL, frontend, get};
 use weir_tests::{PATIENCE, Weir, eventually, free_port, program};
 
-/// A port of 127.0.0.2 for datagrams: other tests' sockets are all at 127.0.0.1, so nobody takes it
-/// meanwhile.
+/// Returns a datagram port of 127.0.0.2: other tests' sockets are all at 127.0.0.1, so it stays free.
 fn free_datagram_port() -> u16 {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).expect("a port of the loopback interface");
     socket.local_addr().expect("a bound socket has an address").port()
 }
 
-/// GETs one after the other on one connection: what threads log of several may come in any order.
+/// Sends GETs one after the other on one connection: lines of different threads may arrive in any order.
 fn get_in_turn(client: &mut Client, paths: &[&str]) {
     for path in paths {
         let answer = client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")).response();
@@ -42,7 +40,7 @@ fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
 }
 
 #[test]
-fn a_ring_keeps_its_messages_while_the_server_is_away_and_sends_them_in_order() {
+fn ring_keeps_messages_for_an_absent_server_in_order() {
     let (port, server) = (free_port(), free_port());
     let weir = Weir::start(
         &format!(
@@ -59,7 +57,7 @@ fn a_ring_keeps_its_messages_while_the_server_is_away_and_sends_them_in_order() 
     first.read_exact(&mut bytes).expect("both messages come");
     assert_eq!(&bytes, b"7 path=/17 path=/2");
     drop(first);
-    // The server left: what is logged now waits for its next connection.
+    // The server has left: lines logged now wait for its next connection.
     get_in_turn(&mut client, &["/3"]);
     let mut second = accept(&listener);
     get_in_turn(&mut client, &["/4"]);
@@ -74,7 +72,7 @@ fn a_ring_keeps_its_messages_while_the_server_is_away_and_sends_them_in_order() 
 }
 
 #[test]
-fn a_full_ring_before_a_server_that_is_away_drops_new_messages_and_counts_them() {
+fn full_ring_drops_and_counts_new_messages() {
     let (port, server) = (free_port(), free_port());
     let weir = Weir::start(
         &format!(
@@ -98,7 +96,7 @@ fn a_full_ring_before_a_server_that_is_away_drops_new_messages_and_counts_them()
 }
 
 #[test]
-fn a_message_of_a_ring_is_as_long_as_its_maxlen() {
+fn ring_messages_are_limited_to_maxlen() {
     let (port, collector) = (free_port(), Collector::new());
     let weir = Weir::start(
         &format!(
@@ -116,12 +114,12 @@ fn a_message_of_a_ring_is_as_long_as_its_maxlen() {
     let shown = || weir.ask("show events r");
     let expected = format!("{}\npath=/short", &whole[..40]);
     assert!(eventually(|| shown().trim_end() == expected), "{}", shown());
-    // Lines that are sent end with a line feed, which counts.
+    // The limit includes the line feed that ends each line.
     assert_eq!(collector.next(), format!("{}\n", &whole[..79]));
 }
 
 #[test]
-fn events_are_shown_as_they_come_until_anything_is_said() {
+fn show_events_continues_until_the_client_sends_input() {
     let port = free_port();
     let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, "log ring@buf0 local0")), &[port]);
     get(port, "/old");
@@ -137,7 +135,7 @@ fn events_are_shown_as_they_come_until_anything_is_said() {
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.starts_with("<6>20") && seen.ends_with(" path=/old\0"), "{seen}");
     let mut new = connect("show events buf0 -nw\n");
-    // Only what comes behind the command is shown: it has been read once the next answer is there.
+    // Only later lines are shown: a response arrives after the command has been read.
     let mut number = 0;
     let mut shown = String::new();
     new.get_ref().set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("not zero");
@@ -158,7 +156,7 @@ fn events_are_shown_as_they_come_until_anything_is_said() {
 }
 
 #[test]
-fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
+fn messages_are_forwarded_in_each_targets_format() {
     let collectors: Vec<Collector> = (0..5).map(|_| Collector::new()).collect();
     let [same, modern, old, raw, high] = &collectors[..] else { panic!("five") };
     let (port, udp) = (free_port(), free_datagram_port());
@@ -186,7 +184,7 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     assert_eq!(old.next(), "<34>Oct 11 22:14:15 host su[12]: failed\n");
     assert_eq!(raw.next(), "failed\n");
     assert_eq!(high.next(), "failed\n");
-    // A level that `err` does not take, a host that is not said, and structured data.
+    // A level that `err` excludes, an unspecified host, and structured data.
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port takes connections");
     stream.write_all(b"<14>1 2026-11-22T02:51:39.5Z - app - ID [x@1 a=\"b\"] one\n").expect("it takes bytes");
     let sent = "<14>1 2026-11-22T02:51:39.5Z 127.0.0.1 app - ID [x@1 a=\"b\"] one\n";
@@ -195,8 +193,7 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     assert!(text.starts_with("<14>") && text.ends_with(" 127.0.0.1 app: one\n"), "{text}");
     assert_eq!(raw.next(), "one\n");
     assert!(text.starts_with("<14>Nov 22 02:51:39 "), "{text}");
-    // A date that is said to be unknown stays so, and what is no date makes the message one without
-    // a form.
+    // An unknown date stays unknown; an invalid date makes the message unstructured.
     stream.write_all(b"<14>1 - h a p m - nil\n<14>1 today h a p m - odd\n").expect("it takes bytes");
     let nil = "<14>1 - h a p m - nil\n";
     assert_eq!(
@@ -206,10 +203,9 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     let odd = same.next();
     assert!(odd.starts_with("<14>") && odd.ends_with(" 127.0.0.1 1 today h a p m - odd\n"), "{odd}");
     assert_eq!(raw.next(), "1 today h a p m - odd\n");
-    // Lengths before messages, a message in two parts, and one without any form.
+    // Length-prefixed messages, a message in two parts, and an unstructured one.
     stream.write_all(b"7 <11>twobare text\n10 <11>th").expect("it takes bytes");
-    // What names neither a date nor a host gets both, and without a priority it is the most urgent,
-    // so that all take it.
+    // A message without date and host gets both; without a priority it gets the most urgent one, so that all targets accept it.
     let received = |priority: &str, text: &str| {
         let whole = same.next();
         let framed = whole.starts_with(priority) && whole.ends_with(&format!(" 127.0.0.1 {text}\n"));
@@ -265,7 +261,7 @@ fn all_threads_forward_datagrams_and_keep_the_order_of_each_sender() {
 }
 
 #[test]
-fn a_stream_whose_framing_is_broken_is_closed() {
+fn stream_with_broken_framing_is_closed() {
     let port = free_port();
     let _weir = Weir::start(
         &format!(
@@ -280,7 +276,7 @@ fn a_stream_whose_framing_is_broken_is_closed() {
 }
 
 #[test]
-fn a_log_backend_shares_lines_out_and_leaves_servers_that_are_down() {
+fn log_backend_balances_lines_and_skips_down_servers() {
     let collectors: Vec<Collector> = (0..3).map(|_| Collector::new()).collect();
     let port = free_port();
     let ports: Vec<u16> = collectors.iter().map(Collector::port).collect();
@@ -300,7 +296,7 @@ fn a_log_backend_shares_lines_out_and_leaves_servers_that_are_down() {
     let mut seen: Vec<String> = [0, 0, 1, 1].iter().map(|at: &usize| collectors[*at].next()).collect();
     seen.sort();
     assert_eq!(seen, ["path=/0\n", "path=/1\n", "path=/2\n", "path=/3\n"]);
-    // Two threads serve: a line may overtake the one before.
+    // Two threads serve: a line may overtake an earlier one.
     let mut sticky: Vec<String> = (0..4).map(|_| collectors[2].next()).collect();
     sticky.sort();
     assert_eq!(sticky, ["<6>path=/0\n", "<6>path=/1\n", "<6>path=/2\n", "<6>path=/3\n"]);
@@ -315,7 +311,7 @@ fn a_log_backend_shares_lines_out_and_leaves_servers_that_are_down() {
 }
 
 #[test]
-fn the_backing_file_of_a_ring_has_its_messages() {
+fn backing_file_of_a_ring_has_its_messages() {
     let port = free_port();
     let weir = Weir::start(
         &format!(
@@ -332,7 +328,7 @@ fn the_backing_file_of_a_ring_has_its_messages() {
 }
 
 #[test]
-fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
+fn soft_stop_ends_silent_senders_and_reports_proxies() {
     let collector = Collector::new();
     let (port, relay) = (free_port(), free_port());
     let mut weir = Weir::start(
@@ -357,7 +353,7 @@ fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
     assert!(!weir.messages().contains("Proxy l stopped"), "{}", weir.messages());
 }
 
-/// Starts the program with a named pipe, which nothing reads, as descriptor 3 and standard error.
+/// Starts the program with a named pipe that nothing reads as descriptor 3 and standard error.
 fn start_before_full_pipe(configuration: &str, port: u16) -> Weir {
     let mut command = Command::new("sh");
     command.args(["-c", "mkfifo pipe && exec 3<>pipe && exec \"$0\" \"$@\" 2>&3"]).arg(program());
@@ -365,7 +361,7 @@ fn start_before_full_pipe(configuration: &str, port: u16) -> Weir {
 }
 
 #[test]
-fn full_pipes_hold_up_no_request_and_no_command() {
+fn full_pipes_block_neither_requests_nor_commands() {
     let port = free_port();
     let backend = "backend b\n  server s 127.0.0.1:1\n  server t 127.0.0.1:1\n";
     let weir = start_before_full_pipe(
@@ -378,7 +374,7 @@ fn full_pipes_hold_up_no_request_and_no_command() {
     for _ in 0..200 {
         get_in_turn(&mut client, &[&path]);
     }
-    // The last line is written behind its response.
+    // The last line is written after its response.
     let dropped = || {
         let information = weir.ask("show info");
         let line = information.lines().find_map(|line| line.strip_prefix("DroppedLogs: ")).map(str::parse);

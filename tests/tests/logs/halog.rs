@@ -1,5 +1,4 @@
-//! Tools that others wrote read what the program says: halog, as Debian packages it with haproxy,
-//! reads its log.
+//! Compatibility with third-party tools: halog, from Debian's haproxy package, parses Weir's log.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -7,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use weir_tests::{Origin, PATIENCE, Weir, client, free_port};
 
-/// What halog says of lines of a log.
+/// Returns halog's output for lines of a log.
 fn halog(option: &str, log: &str) -> String {
     let mut child = Command::new("halog")
         .arg(option)
@@ -22,7 +21,7 @@ fn halog(option: &str, log: &str) -> String {
 }
 
 #[test]
-fn halog_reads_the_log_of_requests() {
+fn halog_parses_request_logs() {
     let origin = Origin::text("hello");
     let logs = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
     logs.set_read_timeout(Some(PATIENCE)).expect("not zero");

@@ -1,5 +1,5 @@
-//! What log lines tell, seen from outside: of connections that never become a stream, of what is no
-//! request, of fields that are captured; and which lines are sent at all.
+//! The contents of log lines: connections that never become a stream, invalid requests, captured fields; and which lines are
+//! written.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,7 +9,7 @@ use weir_tests::logs::{Collector, DEFAULTS, GLOBAL, frontend, get};
 use weir_tests::{Origin, Weir, free_port};
 
 #[test]
-fn connections_that_never_become_a_stream_are_logged_too() {
+fn connections_that_never_become_streams_are_logged() {
     let collector = Collector::new();
     let (port, custom) = (free_port(), free_port());
     let log = format!("log 127.0.0.1:{} format raw local0", collector.port());
@@ -33,7 +33,7 @@ fn connections_that_never_become_a_stream_are_logged_too() {
 }
 
 #[test]
-fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
+fn missing_proxy_header_is_logged_with_code_and_text() {
     let waiting = |kind| format!("{kind} while waiting for PROXY protocol header");
     let received = |what| format!("Received {what} PROXY protocol header");
     let other =
@@ -63,7 +63,7 @@ fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
 }
 
 #[test]
-fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
+fn missing_netscaler_header_is_logged_with_code_and_text() {
     let waiting = |what: &str, kind| format!("{what} {kind} NetScaler Client IP header");
     let magic = "22 CIP_BAD_MAGIC Received an invalid NetScaler Client IP magic number".to_owned();
     let cases: &[(&[u8], &str, String)] = &[
@@ -80,12 +80,11 @@ fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
     tell("accept-netscaler-cip 1234", cases);
 }
 
-/// What is logged of clients that send bytes to a listener with `accepts`, and then close the
-/// connection (`close`), leave it open (`wait`), or do so where that takes too long (`late`).
+/// Checks the log lines of clients that send bytes to a listener with `accepts`, and then close the connection (`close`), leave it
+/// open (`wait`), or wait for the timeout (`late`).
 fn tell(accepts: &str, cases: &[(&[u8], &str, String)]) {
     let collector = Collector::new();
-    // What is looked at whether it is open would be logged too; the last one that is opened tells
-    // of the others.
+    // A check for an open port would be logged too; the last listener that opens stands for the others.
     let (patient, hurried, open) = (free_port(), free_port(), free_port());
     let frontend = |name: &str, port: u16, lines: &str| {
         format!(
@@ -109,7 +108,7 @@ fn tell(accepts: &str, cases: &[(&[u8], &str, String)]) {
 }
 
 #[test]
-fn a_sample_counts_the_lines_of_a_proxy_whichever_thread_made_them() {
+fn sampling_counts_lines_across_threads() {
     let collector = Collector::new();
     let ports = [free_port(), free_port()];
     let log = format!("  log 127.0.0.1:{} format raw sample 1,3:4 local0\n", collector.port());
@@ -125,14 +124,13 @@ fn a_sample_counts_the_lines_of_a_proxy_whichever_thread_made_them() {
         get(ports[0], &format!("/a{number}"));
         get(ports[1], &format!("/b{number}"));
     }
-    // Which lines are the odd ones is for the threads to say; that half of each proxy's are sent is
-    // not.
+    // Which lines are sampled depends on the threads, but half of each proxy's lines are sent.
     let told: Vec<String> = (0..8).map(|_| collector.next()).collect();
     assert_eq!(told.iter().filter(|path| path.starts_with("/a")).count(), 4, "{told:?}");
 }
 
 #[test]
-fn a_frontend_without_a_format_tells_who_connected_where() {
+fn default_format_shows_source_and_destination() {
     let collector = Collector::new();
     let port = free_port();
     let _weir = Weir::start(
@@ -152,7 +150,7 @@ fn a_frontend_without_a_format_tells_who_connected_where() {
 }
 
 #[test]
-fn places_for_captured_headers_are_shown_whoever_answers() {
+fn capture_slots_are_shown_for_all_responses() {
     let collector = Collector::new();
     let port = free_port();
     let logs = format!("log 127.0.0.1:{} format raw local0", collector.port());
@@ -169,12 +167,11 @@ fn places_for_captured_headers_are_shown_whoever_answers() {
 }
 
 #[test]
-fn what_was_not_understood_is_logged_while_its_client_is_still_there() {
+fn invalid_request_is_logged_while_its_client_is_connected() {
     let (port, collector) = (free_port(), Collector::new());
     let logs = format!("log 127.0.0.1:{} local0", collector.port());
     let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, &logs)), &[port]);
-    // More bytes than were read are on their way: the connection stays until they can be thrown
-    // away.
+    // More bytes than were read may be on their way: the connection stays open until they can be discarded.
     let early = (0..5).any(|_| {
         let mut client = Client::connect(port);
         client.send("BAD\x01\r\n\r\n");
@@ -185,7 +182,7 @@ fn what_was_not_understood_is_logged_while_its_client_is_still_there() {
 }
 
 #[test]
-fn what_was_denied_has_a_unique_id_and_what_was_no_request_none() {
+fn denied_requests_have_unique_ids_and_invalid_ones_do_not() {
     let (collector, port) = (Collector::new(), free_port());
     let configuration = format!(
         "{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  log 127.0.0.1:{} local0\n  unique-id-format one\n  \
@@ -203,7 +200,7 @@ fn what_was_denied_has_a_unique_id_and_what_was_no_request_none() {
     }
 }
 
-/// A frontend that answers what it understands, and how it tells of connections, with `more` lines.
+/// Returns a frontend that answers valid requests and logs connections, with the lines `more`.
 fn strict(port: u16, collector: &Collector, more: &str) -> String {
     format!(
         "frontend f{port}\n  bind 127.0.0.1:{port}\n  timeout http-request 200ms\n  log 127.0.0.1:{} {more}\n  \
@@ -213,7 +210,7 @@ fn strict(port: u16, collector: &Collector, more: &str) -> String {
 }
 
 #[test]
-fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
+fn invalid_request_is_logged_as_a_connection_error() {
     let collector = Collector::new();
     let ports = [free_port(), free_port(), free_port()];
     let raw = "format raw local0\n  ";
@@ -230,8 +227,7 @@ fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
         ),
         &ports,
     );
-    // What is looked at whether it is open leaves a line too, but where a profile drops it: none is
-    // a request.
+    // A check for an open port is not a request, but is logged too, except where a profile drops it.
     let mut probes: Vec<_> = (0..3).map(|_| collector.next()).collect();
     probes.sort();
     assert_eq!(
@@ -249,7 +245,7 @@ fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
             assert_eq!(collector.next(), format!("{format} sess_error {end}\n"), "{bytes:?}");
         }
     }
-    // A request that is one is told of at the steps asked for, whatever becomes of it.
+    // A valid request is logged at the configured steps, whatever happens to it.
     get(ports[0], "/");
     assert_eq!(collector.next(), "usual txn_accept 0 ----\n");
     get(ports[2], "/");
@@ -258,7 +254,7 @@ fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
 }
 
 #[test]
-fn a_request_that_is_badly_coded_from_the_start_reaches_no_server() {
+fn request_with_invalid_first_chunk_reaches_no_server() {
     let origin = Origin::text("reached");
     let port = free_port();
     let weir = Weir::start(
@@ -281,7 +277,7 @@ fn a_request_that_is_badly_coded_from_the_start_reaches_no_server() {
 }
 
 #[test]
-fn as_much_of_a_uri_is_logged_as_was_asked_for() {
+fn logged_uris_are_limited_as_configured() {
     for (said, length) in
         [("", 1023), ("  tune.http.logurilen 20\n", 20), ("  tune.http.logurilen 2000\n", 2000)]
     {
@@ -295,7 +291,7 @@ fn as_much_of_a_uri_is_logged_as_was_asked_for() {
 }
 
 #[test]
-fn lines_on_the_way_have_the_times_that_are_over() {
+fn intermediate_lines_have_completed_times() {
     let collector = Collector::new();
     let (port, origin) = (free_port(), Origin::text("ok"));
     let _weir = Weir::start(
@@ -310,7 +306,7 @@ fn lines_on_the_way_have_the_times_that_are_over() {
         &[port],
     );
     get(port, "/");
-    // The probe of the port leaves the first line.
+    // The check for the open port writes the first line.
     let mut lines: Vec<String> = (0..9).map(|_| collector.next()).collect();
     lines.retain(|line| !line.starts_with("txn_accept") || line.contains("-1/-1/-1/-1/-1/0/0 0 0"));
     let shape = |line: &String| {
@@ -342,7 +338,7 @@ fn lines_on_the_way_have_the_times_that_are_over() {
 }
 
 #[test]
-fn a_request_without_a_backend_has_no_time_of_the_request() {
+fn request_without_backend_has_no_request_time() {
     let collector = Collector::new();
     let port = free_port();
     let _weir = Weir::start(
@@ -360,7 +356,7 @@ fn a_request_without_a_backend_has_no_time_of_the_request() {
 }
 
 #[test]
-fn so_name_is_the_name_that_a_bind_line_gives() {
+fn so_name_is_the_name_of_the_bind_line() {
     let ports = [free_port(), free_port()];
     let _weir = Weir::start(
         &format!(

@@ -1,4 +1,4 @@
-//! The moment at which a request is logged, and the lengths that cut its line.
+//! When a request is logged, and limits of line lengths.
 
 use std::io::{Read, Write};
 
@@ -11,7 +11,7 @@ fn logasap_logs_before_the_body_is_over() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
-        // The rest never comes.
+        // The rest never arrives.
         let _ = stream.read(&mut [0; 1]);
     });
     let (socket, log) = collector();
@@ -23,11 +23,11 @@ fn logasap_logs_before_the_body_is_over() {
 }
 
 #[test]
-fn a_format_without_late_values_is_logged_before_the_body_is_over() {
+fn format_without_late_values_is_logged_before_the_end() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
-        // The rest never comes.
+        // The rest never arrives.
         let _ = stream.read(&mut [0; 1]);
     });
     let (early, to_early) = collector();
@@ -46,14 +46,14 @@ fn a_format_without_late_values_is_logged_before_the_body_is_over() {
     }
     let line = logged(&early, "early");
     assert!(line.trim_end().ends_with("early 200 ---- /endless 127.0.0.1"), "{line}");
-    // The other waits for the end, which the client makes.
+    // The other line waits for the end, which the client causes.
     for client in &mut clients {
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
     }
     drop(clients);
     let line = logged(&late, "late");
     assert!(line.trim_end().ends_with("late 200 CD-- /endless 34 34 34"), "{line}");
-    // The early one has no second line: the next one belongs to the next request.
+    // The early log has no second line: the next one belongs to the next request.
     let mut next = Client::connect(port);
     next.send("GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
     let line = logged(&early, "early");
@@ -61,7 +61,7 @@ fn a_format_without_late_values_is_logged_before_the_body_is_over() {
 }
 
 #[test]
-fn a_line_without_a_byte_is_not_sent() {
+fn empty_lines_are_not_sent() {
     let origin = Origin::start(|_, _| b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
     let (socket, log) = collector();
     let (_weir, port) =

@@ -1,4 +1,4 @@
-//! Traces: `trace` on the runtime socket, `traces` sections, and where their lines go.
+//! Traces: `trace` on the runtime socket, `traces` sections, and the destinations of their lines.
 
 use weir_tests::client::{Client, get};
 use weir_tests::multiplexed::{ACK, Frames, SETTINGS};
@@ -7,7 +7,7 @@ use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
 const TOP: &str = "global\n  nbthread 1\n  log ring@buf0 local0\n  stats socket runtime level admin\n\
                    defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
 
-/// A frontend that speaks HTTP/1 on the first port and HTTP/2 on the second.
+/// Starts a frontend that speaks HTTP/1 on the first port and HTTP/2 on the second.
 fn start(more: &str, origin: &Origin) -> (Weir, u16, u16) {
     let (port, second) = (free_port(), free_port());
     let text = format!(
@@ -18,7 +18,7 @@ fn start(more: &str, origin: &Origin) -> (Weir, u16, u16) {
     (Weir::start(&text, &[port, second]), port, second)
 }
 
-/// The lines in a ring, from the bracket on.
+/// Returns the lines in a ring, from the bracket on.
 fn told(weir: &Weir, ring: &str) -> Vec<String> {
     let all = weir.ask(&format!("show events {ring}"));
     let lines = all.lines().filter(|line| line.contains(".rs:"));
@@ -30,7 +30,7 @@ fn ask(weir: &Weir, command: &str) {
 }
 
 #[test]
-fn a_request_is_told_from_both_sides_and_no_more_once_the_trace_has_ended() {
+fn requests_are_traced_on_both_sides_until_the_trace_ends() {
     let origin = Origin::text("x");
     let (weir, port, _) = start("", &origin);
     ask(&weir, "trace h1 sink buf0 level user verbosity simple start now");
@@ -62,7 +62,7 @@ fn a_request_is_told_from_both_sides_and_no_more_once_the_trace_has_ended() {
 }
 
 #[test]
-fn frames_of_http2_are_told_as_they_come_and_go() {
+fn sent_and_received_http2_frames_are_traced() {
     let origin = Origin::text("x");
     let (weir, _, port) = start("", &origin);
     ask(&weir, "trace h2 sink buf0 level proto verbosity clean start now");
@@ -84,7 +84,7 @@ fn frames_of_http2_are_told_as_they_come_and_go() {
         wanted.iter().all(|wanted| lines.iter().any(|line| line.contains(wanted)))
     });
     assert!(all, "{lines:#?}");
-    // Frames that are not asked for are not told.
+    // Other frames are not traced.
     ask(&weir, "trace h2 event none event rx_ping");
     let before = told(&weir, "buf0").len();
     frames.get(3, "/b").next_head();
@@ -99,10 +99,10 @@ fn frames_of_http2_are_told_as_they_come_and_go() {
 }
 
 #[test]
-fn a_trace_locked_on_a_session_tells_of_that_one_alone() {
+fn locked_trace_only_shows_its_session() {
     let origin = Origin::text("x");
     let (weir, port, _) = start("", &origin);
-    // Whoever tried the ports is gone when this is answered.
+    // Clients that checked the ports are gone when this is answered.
     get(port, "/0").expect("a response");
     ask(&weir, "trace stream follow session sink buf0 level state verbosity minimal");
     ask(&weir, "trace session lock session level state start sess_new");
@@ -122,7 +122,7 @@ fn a_trace_locked_on_a_session_tells_of_that_one_alone() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_as_an_error() {
+fn failures_are_traced_at_error_level() {
     let origin = Origin::text("x");
     let dead = free_port();
     let port = free_port();
@@ -144,7 +144,7 @@ fn what_goes_wrong_is_told_as_an_error() {
 }
 
 #[test]
-fn sections_of_the_configuration_begin_traces() {
+fn traces_sections_start_traces() {
     let origin = Origin::text("x");
     let more = "ring traced\n  size 65536\n  format raw\ntraces\n  trace h1 sink traced level user start now\n  \
                 trace session sink stderr level state start now\n";
@@ -157,7 +157,7 @@ fn sections_of_the_configuration_begin_traces() {
 }
 
 #[test]
-fn a_reload_in_place_begins_what_the_sections_say_anew_and_leaves_the_rest() {
+fn in_place_reload_restarts_only_configured_traces() {
     let origin = Origin::text("x");
     let (weir, port, _) = start("traces\n  trace h1 sink buf0 start now\n", &origin);
     let file = weir.directory().join("haproxy.cfg");
@@ -178,7 +178,7 @@ fn a_reload_in_place_begins_what_the_sections_say_anew_and_leaves_the_rest() {
 }
 
 #[test]
-fn lines_of_the_configuration_that_trace_nothing_are_refused_with_the_way_out() {
+fn invalid_trace_lines_are_refused_with_advice() {
     let directory = scratch("traces");
     let file = directory.join("haproxy.cfg");
     for (line, wanted) in [
@@ -205,7 +205,7 @@ fn lines_of_the_configuration_that_trace_nothing_are_refused_with_the_way_out() 
 }
 
 #[test]
-fn checks_are_told_with_what_came_of_them() {
+fn checks_are_traced_with_their_results() {
     let origin = Origin::text("x");
     let more = format!(
         "backend checked\n  option httpchk GET /up\n  server good 127.0.0.1:{} check inter 50ms\n  \
@@ -264,7 +264,7 @@ fn descriptors_are_shown_by_kind() {
 }
 
 #[test]
-fn commands_for_developers_do_what_is_safe_and_say_why_they_do_no_more() {
+fn developer_commands_are_limited_to_safe_actions() {
     let origin = Origin::text("x");
     let (mut weir, port, _) = start("", &origin);
     let say = |weir: &Weir, command: &str| weir.ask(&format!("expert-mode on; {command}")).trim().to_owned();

@@ -1,4 +1,4 @@
-//! The command line from outside: what flags do beyond being understood.
+//! The command line: effects of flags.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,7 +36,7 @@ fn limits_of_the_command_line_are_in_force() {
 }
 
 #[test]
-fn objects_that_are_loaded_can_be_listed() {
+fn loaded_objects_are_listed() {
     let output = run(&["-dL", "-q", "-c", "-f", "a.cfg"], &configuration(1));
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines();
@@ -63,7 +63,7 @@ fn loaded_objects_are_written_to_an_archive() {
 }
 
 #[test]
-fn traces_of_the_command_line_go_to_standard_error() {
+fn command_line_traces_go_to_standard_error() {
     let port = free_port();
     let weir = Weir::start_with(&configuration(port), &["-db", "-dth1:user,session"], &[port]);
     let _ = weir_tests::client::get_now(port, "/traced");
@@ -80,7 +80,7 @@ fn traces_of_the_command_line_go_to_standard_error() {
 }
 
 #[test]
-fn advice_changes_no_exit_code() {
+fn diagnostics_do_not_change_the_exit_code() {
     let text = format!(
         "{}backend b\n  cookie A insert\n  server s1 127.0.0.1:1 cookie x\n  server s2 127.0.0.1:1 cookie x weight 0\n  \
          server s3 127.0.0.1:1 cookie x backup\nglobal\n",
@@ -106,7 +106,7 @@ fn advice_changes_no_exit_code() {
 }
 
 #[test]
-fn the_environment_has_the_sockets_and_the_formats_of_keys() {
+fn environment_has_the_sockets_and_log_formats() {
     let port = free_port();
     let text = configuration(port)
         .replace("frontend f\n", "frontend f\n  log-format \"${HAPROXY_KEYLOG_FC_LOG_FMT}\"\n");
@@ -121,7 +121,7 @@ fn the_environment_has_the_sockets_and_the_formats_of_keys() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_in_words() {
+fn unreadable_files_are_reported() {
     let cases = [
         ("nowhere.cfg", "Cannot open configuration file/directory nowhere.cfg : No such file or directory\n"),
         ("empty", "No configuration file found in directory empty\n"),
@@ -137,7 +137,7 @@ fn what_cannot_be_read_is_said_in_words() {
 }
 
 #[test]
-fn flags_that_answer_at_once_do_not_mind_what_follows() {
+fn immediate_flags_ignore_later_arguments() {
     for (arguments, expected) in [
         (&["-vq", "-f"][..], "3.5-dev5-weir-"),
         (&["-vqs"], "3.5\n"),
@@ -157,7 +157,7 @@ fn flags_that_answer_at_once_do_not_mind_what_follows() {
 }
 
 #[test]
-fn messages_say_first_who_speaks_and_no_more_than_the_system() {
+fn messages_begin_with_version_and_path() {
     let alone = "a master CLI socket was defined, but master-worker mode (-W) is not enabled.\n";
     let cases: &[(&[&str], &str)] = &[
         (
@@ -179,7 +179,7 @@ fn messages_say_first_who_speaks_and_no_more_than_the_system() {
 }
 
 #[test]
-fn a_line_of_global_that_is_said_again_is_told_of_and_lets_zero_warning_pass() {
+fn repeated_global_line_is_reported_but_passes_zero_warning() {
     let text = "global\n  maxconn 10\n  maxconn 20\n";
     let output = run(&["-c", "-dW", "-f", "a.cfg"], text);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -189,7 +189,7 @@ fn a_line_of_global_that_is_said_again_is_told_of_and_lets_zero_warning_pass() {
 }
 
 #[test]
-fn programs_for_checks_may_be_allowed_by_a_flag() {
+fn external_checks_may_be_allowed_by_a_flag() {
     let text = "global\n  external-check\ndefaults\n  timeout connect 1s\n  timeout server 1s\n\
                 backend b\n  option external-check\n  external-check command /bin/true\n  server s 127.0.0.1:1 check\n";
     let warned = |arguments: &[&str]| {
@@ -202,7 +202,7 @@ fn programs_for_checks_may_be_allowed_by_a_flag() {
 }
 
 #[test]
-fn a_configuration_is_shown_to_others_with_hashes_of_a_key() {
+fn configuration_dump_with_a_key_hides_private_data() {
     let text = "# a comment\nglobal\n  stats socket /run/x level admin\n  maxconn 10\nuserlist u\n  user joe insecure-password secret\n\
                 defaults\n  mode http\n  timeout client 1s\n  timeout connect 1s\n  timeout server 1s\n\
                 frontend f\n  bind 10.0.0.1:80 accept-proxy\n  bind :8123\n  acl x hdr(host) example.com\n  default_backend b\n\
@@ -226,13 +226,13 @@ fn a_configuration_is_shown_to_others_with_hashes_of_a_key() {
     assert!(!output.status.success() && message.contains("'-dC' needs a number, not 'key'"), "{message}");
 }
 
-/// Runs it as a daemon, with pipes for its messages: both end once the daemon has let go of them.
+/// Starts a daemon, with pipes for its messages: both end once the daemon has closed them.
 fn daemon(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(program()).args(arguments).current_dir(directory).output().expect("the program runs")
 }
 
 #[test]
-fn a_daemon_returns_once_it_serves_and_tells_of_what_goes_wrong_before() {
+fn daemon_returns_once_it_serves_and_reports_failures() {
     for mode in [&[][..], &["-W"]] {
         let directory = scratch("daemon");
         let port = free_port();
@@ -244,7 +244,7 @@ fn a_daemon_returns_once_it_serves_and_tells_of_what_goes_wrong_before() {
         assert!(output.status.code() == Some(1) && text.contains(expected), "{mode:?}: {text}");
         let output = start("pid");
         assert!(output.status.success(), "{mode:?}: {output:?}");
-        // Nothing to wait for: it serves.
+        // No wait is needed: it is serving.
         assert!(ask(&directory.join("runtime"), "show version").contains("3.5-dev5"));
         let pid = std::fs::read_to_string(directory.join("pid")).expect("the file of its number");
         let stopped = Command::new("kill").arg(pid.trim()).status();
@@ -253,14 +253,14 @@ fn a_daemon_returns_once_it_serves_and_tells_of_what_goes_wrong_before() {
     }
 }
 
-/// Whether the process has ended, and only its parent has not asked how.
+/// Returns whether the process has ended, even if its parent has not reaped it.
 fn is_dead(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && line.contains('Z'))
 }
 
 #[test]
-fn a_variable_takes_one_name_and_one_value() {
+fn setenv_takes_one_name_and_one_value() {
     for (line, expected) in [
         ("setenv", "'setenv' expects environment variable name."),
         ("setenv X", "'setenv' expects environment variable value for 'X'."),
@@ -279,7 +279,7 @@ fn a_variable_takes_one_name_and_one_value() {
 }
 
 #[test]
-fn the_name_among_peers_is_in_the_environment_and_the_command_line_s_goes_first() {
+fn local_peer_name_is_exported_and_overridden_by_flag() {
     let text = "global\n  localpeer one\n.alert \"name=$HAPROXY_LOCALPEER\"\n";
     let file = ["-c", "-f", "a.cfg"];
     for (given, expected) in [(&[][..], "name=one"), (&["-L", "two"], "name=two")] {
@@ -294,7 +294,7 @@ fn the_name_among_peers_is_in_the_environment_and_the_command_line_s_goes_first(
 fn converters_are_listed_as_haproxy_lists_them() {
     let output = run(&["-dKcnv", "-q", "-c", "-f", "a.cfg"], &configuration(free_port()));
     let text = String::from_utf8_lossy(&output.stdout);
-    // What it gives comes before what it takes.
+    // The output type precedes the input type.
     for line in [
         "hex: str => bin",
         "hex2i: sint => str",
@@ -309,9 +309,9 @@ fn converters_are_listed_as_haproxy_lists_them() {
     assert!(names.len() > 100 && names.is_sorted(), "{names:?}");
 }
 
-/// Each address is named with the line that asks for it, and nothing else of the process starts.
+/// Each address is reported with the line that requests it, and the process does not start.
 #[test]
-fn addresses_that_cannot_be_bound_are_named_with_their_lines() {
+fn unbindable_addresses_are_reported_with_their_lines() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound");
     let text = format!(
@@ -346,7 +346,7 @@ fn addresses_that_cannot_be_bound_are_named_with_their_lines() {
 
 /// `-dW` makes warnings fatal: HAProxy's own tests run with it.
 #[test]
-fn lines_that_haproxy_accepts_silently_are_no_warnings() {
+fn lines_that_haproxy_accepts_silently_give_no_warnings() {
     let cases = [
         ("global\n profiling.tasks lock\n set-dumpable libs\n tune.buffers.limit 10\n noepoll\n", "", true),
         (
@@ -378,13 +378,13 @@ fn lines_that_haproxy_accepts_silently_are_no_warnings() {
             messages.lines().filter(|line| line.starts_with("[DIAG]") && line.contains("a.cfg")).count();
         assert!(!is_advice || advice > 0 || before.is_empty(), "{text}\n{messages}");
     }
-    // A warning of HAProxy's stays one.
+    // HAProxy's own warnings remain warnings.
     let output = run(&["-c", "-dW", "-f", "a.cfg"], "frontend f\n bind 127.0.0.1:1\n");
     assert!(!output.status.success());
 }
 
 #[test]
-fn keywords_without_effect_are_named_by_the_diagnostic_mode() {
+fn diagnostic_mode_reports_keywords_without_effect() {
     let directory = scratch("silent");
     let cases = [("global", "tune.idletimer 1s"), ("defaults", "option http-no-delay")];
     for (section, line) in cases {

@@ -1,7 +1,7 @@
-//! What a warm request costs in socket calls, counted by `strace` around the whole program.
+//! Number of socket calls for a warm request, counted by `strace` around the whole program.
 //!
-//! Says so and passes where tracing is refused, as some containers do. Waiting (`epoll_wait`) is
-//! not counted: under load one wait serves many requests.
+//! If tracing is refused, as in some containers, the test reports that and passes. Waiting (`epoll_wait`) is not counted: under
+//! load one wait serves many requests.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,11 +10,10 @@ use weir_tests::client::Client;
 use weir_tests::multiplexed::{END_HEADERS, END_STREAM, Frames, HEADERS, block, frame};
 use weir_tests::{Origin, eventually, free_port, program, scratch};
 
-/// Every call on a socket, options and addresses too, and those that move bytes through any
-/// descriptor.
+/// All socket calls, including options and addresses, and calls that transfer bytes through any descriptor.
 const CALLS: &str = "%network,read,write,readv,writev,splice,sendfile";
 
-/// The traced program; both end with the value.
+/// The traced program; both are stopped when the value is dropped.
 struct Traced(Child);
 
 impl Traced {
@@ -38,7 +37,7 @@ impl Traced {
         Traced(child)
     }
 
-    /// Asks the program itself to end: the tracer then writes its summary and follows.
+    /// Terminates the program itself: the tracer then writes its summary and exits.
     fn end(&mut self) {
         let tracer = self.0.id();
         let children = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children"));
@@ -57,7 +56,7 @@ impl Drop for Traced {
     }
 }
 
-/// Why nothing can be traced here, if so.
+/// Returns why tracing is refused here, if so.
 fn refusal() -> Option<String> {
     match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
         Err(error) => panic!("strace is missing ({error}): `make tools` installs it"),
@@ -66,8 +65,8 @@ fn refusal() -> Option<String> {
     }
 }
 
-/// What `strace` with `options` reports of a program that serves what `talk` asks of its port, whose
-/// server is at the port `origin`, and whose `bind` and `server` lines have these words.
+/// Returns the report of `strace` with `options` for a program that serves the requests made by `talk`, with its server at the port
+/// `origin` and these words on its `bind` and `server` lines.
 fn report(options: &[&str], origin: u16, (bind, server): (&str, &str), talk: impl FnOnce(u16)) -> String {
     let port = free_port();
     let directory = scratch("calls");
@@ -92,7 +91,7 @@ fn ask(client: &mut Client, path: &str, connection: &str) -> u16 {
     client.send(&request).response().expect("a response").status
 }
 
-/// Calls that the program made in its whole life, in which it served `requests` on one connection.
+/// Returns the number of calls during the life of a program that served `requests` on one connection.
 fn calls(requests: usize) -> usize {
     let origin = Origin::text("hello");
     let summary = report(&["-c"], origin.port(), ("", ""), |port| {
@@ -105,7 +104,7 @@ fn calls(requests: usize) -> usize {
     total(&summary)
 }
 
-/// The sum of a summary's rows: % time, seconds, usecs/call, calls, [errors,] syscall.
+/// Returns the sum of a summary's rows: % time, seconds, usecs/call, calls, [errors,] syscall.
 fn total(summary: &str) -> usize {
     let rows = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row.last().is_some_and(|name| *name != "total"))
@@ -124,17 +123,17 @@ fn a_warm_keep_alive_request_costs_four_socket_calls() {
         let (once, twice) = (calls(requests), calls(2 * requests));
         (twice as f64 - once as f64) / requests as f64
     };
-    // A start reads files, and may read a handful of bytes more or less than the one before; on a
-    // busy machine a socket may be said to be ready that is not.
+    // Startup reads files, with a few calls more or less each time; on a busy machine a socket may be reported as ready when it is
+    // not.
     let costs: Vec<f64> = (0..3).map(|_| measured()).take_while(|each| (each - 4.0).abs() >= 0.05).collect();
     assert!(costs.len() < 3, "{costs:?} calls a request");
 }
 
-/// How many requests of HTTP/2 are under way at once.
+/// Number of concurrent HTTP/2 requests.
 const STREAMS: usize = 10;
 
 #[test]
-fn warm_streams_to_servers_of_http_1_cost_hardly_more_than_the_servers_calls() {
+fn warm_streams_to_http1_servers_need_few_extra_calls() {
     if let Some(reason) = refusal() {
         eprintln!("skipped, nothing can be traced here: {reason}");
         return;
@@ -156,8 +155,8 @@ fn warm_streams_to_servers_of_http_1_cost_hardly_more_than_the_servers_calls() {
             }
         }
     });
-    // Each read of all the requests begins a round. Where answers come one by one, each is sent on
-    // at once; the best round is one in which they did not.
+    // Each read of all the requests begins a round. Responses that arrive one by one are forwarded separately; in the best round
+    // they did not.
     let calls: Vec<&str> = report.lines().filter(|line| !line.contains("resumed>")).collect();
     let begins = format!("= {batch}");
     let starts: Vec<usize> = (0..calls.len())
@@ -169,7 +168,7 @@ fn warm_streams_to_servers_of_http_1_cost_hardly_more_than_the_servers_calls() {
 }
 
 #[test]
-fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
+fn last_bytes_and_end_of_connection_are_sent_together() {
     if let Some(reason) = refusal() {
         eprintln!("skipped, nothing can be traced here: {reason}");
         return;
@@ -192,7 +191,7 @@ fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
 }
 
 #[test]
-fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
+fn long_bodies_cause_no_extra_segments() {
     if let Some(reason) = refusal() {
         eprintln!("skipped, nothing can be traced here: {reason}");
         return;
@@ -204,7 +203,7 @@ fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
     });
     let pieces: Vec<&str> =
         report.lines().filter(|line| line.contains("sendto(") && line.contains("\"xxx")).collect();
-    // Whatever the origin was slow with leaves at once.
+    // A piece is sent at once if the origin has not sent more yet.
     assert!(pieces.iter().any(|line| line.contains("MSG_MORE")), "{report}");
     assert!(pieces.last().is_some_and(|line| !line.contains("MSG_MORE")), "{report}");
 }
@@ -215,7 +214,7 @@ fn frames_on_shared_connections_do_not_wait_for_acknowledgements() {
         eprintln!("skipped, nothing can be traced here: {reason}");
         return;
     }
-    // How the connection is set up shows though nobody answers.
+    // The setup of the connection is visible even if nobody answers.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port of the loopback interface");
     let origin = listener.local_addr().expect("a bound socket has an address").port();
     std::thread::spawn(move || listener.incoming().for_each(drop));

@@ -1,13 +1,12 @@
-//! What a process gives up once its sockets are bound: `chroot`, `user`, `setcap`. What root may do
-//! is tried as root; whoever else runs the tests sees that the system refuses it, and that this is
-//! said.
+//! Dropping of privileges after binding: `chroot`, `user`, `setcap`. Root's abilities are tested as root; for other users the tests
+//! check that the system refuses and that this is reported.
 
 use std::process::Command;
 
 use weir_tests::client::get;
 use weir_tests::{Weir, free_port, program};
 
-/// A line of what the kernel tells of a process.
+/// Returns a line of the kernel's status of a process.
 fn status(pid: &str, name: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
@@ -18,12 +17,12 @@ fn is_root() -> bool {
     status("self", "Uid").split_whitespace().nth(1) == Some("0")
 }
 
-/// Whether the system refused what root alone may do.
+/// Returns whether the system refused something that only root may do.
 fn is_forbidden(said: &str) -> bool {
     said.contains("Cannot set uid/gid") || said.contains("Cannot chroot")
 }
 
-/// A frontend that tells the time of here, with lines of the global section and of a backend.
+/// Returns a configuration of a frontend that answers with the local time, with lines of the global section and of a backend.
 fn configuration(port: u16, global: &str, backend: &str) -> String {
     format!(
         "global\n  nbthread 2\n{global}\
@@ -34,7 +33,7 @@ fn configuration(port: u16, global: &str, backend: &str) -> String {
     )
 }
 
-/// How a process ends that cannot start, and what it said.
+/// Returns the exit code and messages of a process that cannot start.
 fn refused(configuration: &str) -> (Option<i32>, String) {
     let mut weir = Weir::start(configuration, &[]);
     let code = weir.await_end();
@@ -42,7 +41,7 @@ fn refused(configuration: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn another_user_keeps_the_rights_that_setcap_names_in_a_place_without_files() {
+fn switching_users_keeps_setcap_capabilities_in_a_chroot() {
     let port = free_port();
     let global = "  uid 65534\n  gid 65534\n  chroot auto\n  setcap cap_net_raw,cap_net_bind_service\n";
     let text = configuration(port, global, "");
@@ -55,7 +54,7 @@ fn another_user_keeps_the_rights_that_setcap_names_in_a_place_without_files() {
     let mut command = Command::new(program());
     command.env("TZ", "America/New_York");
     let weir = Weir::start_by(command, &text, &["-db"], &[port]);
-    // Who answers has given up what is to be given up.
+    // A process that answers has dropped its privileges.
     let answer = get(port, "/").expect("an answer").text();
     let pid = weir.pid().to_string();
     assert_eq!(status(&pid, "Uid").split_whitespace().next(), Some("65534"));
@@ -66,13 +65,13 @@ fn another_user_keeps_the_rights_that_setcap_names_in_a_place_without_files() {
     assert!(root.to_string_lossy().ends_with("(deleted)"), "{root:?}");
     let known = std::path::Path::new("/usr/share/zoneinfo/America/New_York").exists();
     assert_eq!(answer, if known { "17:13 -0500 EST" } else { "22:13 +0000 UTC" });
-    // On a machine with a single CPU threads that share it are warned of.
+    // On a machine with a single CPU there is a warning about threads that share it.
     let warns = |line: &str| line.contains("WARNING") && !line.contains("threads share");
     assert!(!weir.messages().lines().any(warns), "{}", weir.messages());
 }
 
 #[test]
-fn a_right_that_the_configuration_needs_is_not_given_up() {
+fn needed_privileges_are_not_dropped() {
     let global = "  uid 65534\n  chroot /\n";
     for (backend, needs) in [
         ("  source 0.0.0.0 usesrc clientip\n", "`usesrc` in `b` needs `setcap cap_net_raw`"),
@@ -95,7 +94,7 @@ fn a_right_that_the_configuration_needs_is_not_given_up() {
 }
 
 #[test]
-fn who_stays_root_is_told() {
+fn staying_root_causes_a_warning() {
     let port = free_port();
     let weir = Weir::start(&configuration(port, "", ""), &[port]);
     assert!(get(port, "/").is_some());
@@ -105,7 +104,7 @@ fn who_stays_root_is_told() {
 }
 
 #[test]
-fn programs_that_are_run_gain_no_rights_unless_that_is_wanted() {
+fn child_programs_gain_no_privileges_by_default() {
     for (global, forbids) in [("", "1"), ("  insecure-setuid-wanted\n", "0")] {
         let port = free_port();
         let weir = Weir::start(&configuration(port, global, ""), &[port]);

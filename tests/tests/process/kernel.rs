@@ -1,5 +1,5 @@
-//! Settings that show only in what the program asks of the kernel, or in how it waits: seen by tracing it, stopping it for
-//! a moment, and reading /proc. Tests that trace report that they are skipped, and pass, if tracing is refused.
+//! Settings that only affect system calls or waiting: tested by tracing the program, stopping it for a moment, and reading /proc.
+//! Tests that trace report that they are skipped, and pass, if tracing is refused.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,15 +11,14 @@ use weir_tests::{Origin, Scratch, Weir, eventually, free_port, program, scratch}
 
 const DEFAULTS: &str = "defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n  balance roundrobin\n";
 
-/// The program under `strace`, whose file has a line for each call of these. Both end with the
-/// value.
+/// The program under `strace`, which writes a line for each of the selected calls. Both are stopped when the value is dropped.
 struct Traced {
     child: Child,
     trace: Scratch,
 }
 
 impl Traced {
-    /// `None` where nothing can be traced.
+    /// Returns `None` if tracing is not possible.
     fn start(configuration: &str, calls: &str, port: u16) -> Option<Traced> {
         let tried = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
         if !tried.is_ok_and(|output| output.status.success()) {
@@ -48,7 +47,7 @@ impl Traced {
         Some(traced)
     }
 
-    /// The program itself, without its tracer.
+    /// Returns the id of the program itself, not of its tracer.
     fn program(&self) -> String {
         let tracer = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children"));
@@ -80,10 +79,9 @@ fn get(port: u16) -> String {
 }
 
 #[test]
-fn acknowledgements_are_left_to_what_follows_where_the_options_say_so() {
+fn smart_options_delay_acknowledgements() {
     let origin = Origin::text("ok");
-    // What the frontend and the backend say, and whether acknowledgements of either side are put
-    // off.
+    // Options of the frontend and the backend, and whether acknowledgements are delayed on either side.
     let cases = [
         ("no option tcp-smart-accept", "no option tcp-smart-connect", 0, 0),
         ("option tcp-smart-accept", "no option tcp-smart-connect", 1, 0),
@@ -98,8 +96,7 @@ fn acknowledgements_are_left_to_what_follows_where_the_options_say_so() {
             origin.port()
         );
         let Some(traced) = Traced::start(&configuration, "setsockopt", port) else { return };
-        // Three connections of clients, the one that found the port open among them, and one to the
-        // server.
+        // Three client connections, including the one that checked the port, and one to the server.
         assert!(get(port).starts_with("HTTP/1.1 200 ") && get(port).starts_with("HTTP/1.1 200 "));
         let put_off = || traced.calls().lines().filter(|line| line.contains("TCP_QUICKACK, [0]")).count();
         let expected = 3 * of_client + of_server;
@@ -109,7 +106,7 @@ fn acknowledgements_are_left_to_what_follows_where_the_options_say_so() {
 }
 
 #[test]
-fn no_more_connections_are_accepted_in_a_row_than_maxaccept_allows() {
+fn maxaccept_limits_accepts_in_a_row() {
     let row = |maxaccept: &str| {
         let port = free_port();
         let configuration = format!(
@@ -117,12 +114,12 @@ fn no_more_connections_are_accepted_in_a_row_than_maxaccept_allows() {
         );
         let traced = Traced::start(&configuration, "accept4,epoll_wait", port)?;
         assert!(get(port).starts_with("HTTP/1.1 200 "));
-        // They wait for the program, all at once.
+        // Stopped, the program finds all connections waiting at once.
         traced.signal("STOP");
         let clients: Vec<TcpStream> =
             (0..12).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection")).collect();
         traced.signal("CONT");
-        // The one that found the port, the one that asked, and these.
+        // The one that checked the port, the one with the request, and these.
         let accepted = |line: &str| line.contains("accept4(") && !line.contains("= -1");
         assert!(eventually(|| traced.calls().lines().filter(|line| accepted(line)).count() >= 14));
         drop(clients);
@@ -145,7 +142,7 @@ fn no_more_connections_are_accepted_in_a_row_than_maxaccept_allows() {
 }
 
 #[test]
-fn workers_share_connections_as_multi_queue_says() {
+fn multi_queue_distributes_connections() {
     let port = free_port();
     let served = |setting: &str| {
         let weir = Weir::start(
@@ -171,8 +168,8 @@ fn workers_share_connections_as_multi_queue_says() {
 }
 
 #[test]
-fn there_are_no_more_pipes_than_maxpipes_allows() {
-    // Bodies that are never read to their end: each holds what moves it.
+fn maxpipes_limits_pipes() {
+    // Bodies that are never read to the end: each keeps its pipe.
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 500000000\r\n\r\n");
@@ -209,7 +206,7 @@ fn there_are_no_more_pipes_than_maxpipes_allows() {
 }
 
 #[test]
-fn room_for_all_descriptors_is_made_at_once() {
+fn prealloc_fd_grows_the_descriptor_table_at_once() {
     let size = |global: &str| -> u64 {
         let port = free_port();
         let weir = Weir::start(
@@ -229,15 +226,14 @@ fn room_for_all_descriptors_is_made_at_once() {
 }
 
 #[test]
-fn a_process_takes_the_priority_that_is_given_to_it() {
+fn process_takes_the_configured_priority() {
     let origin = Origin::text("hello");
     let (weir, _) = listen("  tune.renice.startup 3\n  tune.renice.runtime 7\n", "", &local(&origin));
     let threads = || std::fs::read_dir(format!("/proc/{}/task", weir.pid())).expect("it runs");
     assert!(eventually(|| threads().count() >= 2), "two workers are threads");
     for thread in threads().filter_map(Result::ok) {
         let stat = std::fs::read_to_string(thread.path().join("stat")).expect("it runs");
-        // Behind the name in parentheses the state is the third field; the nice value is the
-        // nineteenth (proc(5)).
+        // After the name in parentheses, the state is the third field; the nice value is the nineteenth (proc(5)).
         let nice = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
         assert_eq!(nice, Some("7"), "{stat}");
     }

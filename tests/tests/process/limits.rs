@@ -1,5 +1,4 @@
-//! Limits of descriptors, connections and rates: what cannot be served at once waits, and nothing
-//! is lost or hangs.
+//! Limits of descriptors, connections and rates: excess requests wait, and nothing is lost or hangs.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use weir_tests::client;
 use weir_tests::{Origin, Scratch, Weir, eventually, free_port, program, scratch};
 
-/// The program under a limit of descriptors, with its messages in a file.
+/// The program under a descriptor limit, with its messages in a file.
 struct Limited {
     child: Child,
     directory: Scratch,
@@ -52,7 +51,7 @@ fn configuration(global: &str, port: u16, origin: &Origin) -> String {
     )
 }
 
-/// How many of `count` clients that come at once got a 200, and how many another answer.
+/// Sends requests from `count` clients at once; returns how many got a 200, and how many another response.
 fn ask_at_once(port: u16, count: usize) -> (usize, usize) {
     let clients: Vec<_> =
         (0..count).map(|_| std::thread::spawn(move || client::get_now(port, "/"))).collect();
@@ -62,7 +61,7 @@ fn ask_at_once(port: u16, count: usize) -> (usize, usize) {
 }
 
 #[test]
-fn without_a_limit_of_its_own_a_process_with_few_descriptors_serves_everybody_in_turn() {
+fn few_descriptors_without_maxconn_serve_all_in_turn() {
     let origin = Origin::text("hello");
     let port = free_port();
     let weir = Limited::start(&configuration("", port, &origin), 50);
@@ -77,13 +76,13 @@ fn without_a_limit_of_its_own_a_process_with_few_descriptors_serves_everybody_in
 }
 
 #[test]
-fn a_limit_beyond_the_descriptors_is_refused_or_survived() {
+fn maxconn_beyond_the_descriptors_is_refused_or_survived() {
     let origin = Origin::text("hello");
     let port = free_port();
     let mut weir = Limited::start(&configuration("  maxconn 1000\n", port, &origin), 50);
     let ended = |weir: &mut Limited| matches!(weir.child.try_wait(), Ok(Some(_)));
     assert!(eventually(|| ended(&mut weir) || client::get_if_open(port, "/").is_some()));
-    // Who may raise limits has raised it.
+    // A process that may raise its limit has raised it.
     assert!(
         !ended(&mut weir) || weir.messages().contains("Cannot raise FD limit to "),
         "{}",
@@ -95,14 +94,14 @@ fn a_limit_beyond_the_descriptors_is_refused_or_survived() {
         "{}",
         weir.messages()
     );
-    // Some find no descriptor for their server; all get an answer.
+    // Some find no descriptor for their server; all get a response.
     let (good, refused) = ask_at_once(port, 200);
     assert_eq!(good + refused, 200, "{}", weir.messages());
     assert!(eventually(|| ask_at_once(port, 1) == (1, 0)), "it comes back");
 }
 
 #[test]
-fn no_more_sessions_a_second_begin_than_allowed_and_full_are_listeners_only() {
+fn session_rate_is_limited_and_only_listeners_are_full() {
     let origin = Origin::text("ok");
     let port = free_port();
     let weir = Weir::start(
@@ -127,7 +126,7 @@ fn no_more_sessions_a_second_begin_than_allowed_and_full_are_listeners_only() {
 }
 
 #[test]
-fn a_process_whose_threads_find_no_descriptors_does_not_start() {
+fn start_fails_without_descriptors_for_threads() {
     let (origin, port) = (Origin::text("ok"), free_port());
     let global = "  no strict-limits\n  maxconn 10\n  nbthread 32\n";
     let mut weir = Limited::start(&configuration(global, port, &origin).replace("  nbthread 2\n", ""), 40);
@@ -138,7 +137,7 @@ fn a_process_whose_threads_find_no_descriptors_does_not_start() {
 }
 
 #[test]
-fn clients_of_the_runtime_socket_beyond_the_limit_wait_for_their_turn() {
+fn runtime_socket_clients_beyond_the_limit_wait() {
     let port = free_port();
     let text = format!(
         "global\n  stats socket runtime level admin\n  stats maxconn 3\ndefaults\n  timeout client 5s\nfrontend f\n  \
@@ -152,7 +151,7 @@ fn clients_of_the_runtime_socket_beyond_the_limit_wait_for_their_turn() {
     };
     let mut held: Vec<UnixStream> = (0..3).map(|_| connect()).collect();
     for stream in &mut held {
-        // An answer shows that the place is taken.
+        // An answer shows that the slot is taken.
         stream.write_all(b"prompt\nshow version\n").expect("a command");
         assert_ne!(stream.read(&mut [0; 4096]).expect("an answer"), 0);
     }
@@ -173,14 +172,14 @@ fn clients_of_the_runtime_socket_beyond_the_limit_wait_for_their_turn() {
 }
 
 #[test]
-fn stick_tables_that_memory_cannot_hold_are_refused_at_start() {
+fn stick_tables_beyond_memory_are_refused_at_start() {
     let origin = Origin::text("hello");
     let port = free_port();
     let with = |global: &str, count: usize, table: &str| {
         let sections = (0..count).map(|number| format!("backend t{number}\n  stick-table {table}\n"));
         configuration(global, port, &origin) + &sections.collect::<String>()
     };
-    // A hundred TiB when they are full, more than any machine has; nothing of it is taken before.
+    // A hundred TiB when they are full, more than any machine has; none of it is allocated in advance.
     let (count, huge) = (100, "type string len 200 size 2000m store gpt(50),gpc(50)");
     for (text, arguments, whose) in [
         (with("", count, huge), &["-db"][..], "more than "),
@@ -202,7 +201,7 @@ fn stick_tables_that_memory_cannot_hold_are_refused_at_start() {
 }
 
 #[test]
-fn the_reserve_for_added_headers_is_half_of_a_buffer_at_most() {
+fn maxrewrite_is_at_most_half_of_a_buffer() {
     for tune in
         ["tune.maxrewrite 16384", "tune.maxrewrite 100000", "tune.maxrewrite 9000\n tune.bufsize 16000"]
     {

@@ -3,6 +3,7 @@
 mod arguments;
 mod calls;
 mod confinement;
+mod health;
 mod kernel;
 mod limits;
 mod memory;

@@ -1,5 +1,5 @@
-//! What peers can make the program hold: buffers are taken while bytes are in flight and given back
-//! when there are none, counted by `show pools`.
+//! Memory use caused by peers: buffers are allocated while bytes are in flight and released when there are none, counted by `show
+//! pools`.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ fn start(defaults: &str, server: u16) -> (Weir, u16) {
     (Weir::start(&configuration, &[port]), port)
 }
 
-/// Buffers that are not free (`needed_avg`), the small ones and the large ones.
+/// Returns the numbers of small and large buffers in use (`needed_avg`).
 fn in_use(weir: &Weir) -> (usize, usize) {
     let pools = weir.ask("show pools");
     let of = |name: &str| {
@@ -31,7 +31,7 @@ fn in_use(weir: &Weir) -> (usize, usize) {
     (of("buffer"), of("large_buffer"))
 }
 
-/// A server that answers nothing, and reads all that comes.
+/// Starts a server that reads everything and never answers.
 fn reading() -> Origin {
     Origin::raw(|mut stream| {
         let mut bytes = vec![0; 65536];
@@ -40,7 +40,7 @@ fn reading() -> Origin {
 }
 
 #[test]
-fn slow_uploads_hold_no_buffers_while_nothing_comes() {
+fn idle_uploads_hold_no_buffers() {
     let origin = reading();
     let (weir, port) = start("mode http", origin.port());
     let mut clients: Vec<Client> = (0..100).map(|_| Client::connect(port)).collect();
@@ -53,7 +53,7 @@ fn slow_uploads_hold_no_buffers_while_nothing_comes() {
 }
 
 #[test]
-fn streams_of_tcp_hold_no_buffers_while_nothing_comes() {
+fn idle_tcp_streams_hold_no_buffers() {
     let origin = Origin::raw(|mut stream| {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
@@ -75,7 +75,7 @@ fn streams_of_tcp_hold_no_buffers_while_nothing_comes() {
 #[test]
 fn slow_readers_hold_small_buffers() {
     const READERS: usize = 60;
-    // An endless answer to whoever asks.
+    // Sends an endless response to every client.
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
@@ -88,7 +88,7 @@ fn slow_readers_hold_small_buffers() {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
     }
-    // All of them wait in the end, each with at most one buffer, few of them with a large one.
+    // In the end all of them wait, each with at most one buffer, few of them with a large one.
     assert!(eventually(|| {
         let (small, large) = in_use(&weir);
         small + large == READERS
@@ -97,8 +97,8 @@ fn slow_readers_hold_small_buffers() {
 }
 
 #[test]
-fn a_response_with_a_long_head_passes_beside_slow_readers() {
-    // Enough readers that wait, so that no large buffers are given out for bodies.
+fn long_response_head_passes_despite_slow_readers() {
+    // Enough waiting readers that no large buffers are given to bodies.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let server = listener.local_addr().expect("a bound socket has an address").port();
     std::thread::spawn(move || {
@@ -144,7 +144,7 @@ fn memory_does_not_grow_with_requests() {
         ),
         &[port],
     );
-    // Answered here and through itself: clients' and servers' connections of all kinds.
+    // Requests answered by the program itself, and forwarded to itself: connections of all kinds.
     let load = |path: &str, fields: &str| {
         let url = format!("http://127.0.0.1:{port}{path}");
         let run = Command::new("wrk").args(["-t1", "-c50", "-d2s", "-H", fields, &url]).output();
@@ -165,7 +165,7 @@ fn memory_does_not_grow_with_requests() {
     assert!(grown < 1024, "{grown} KiB more after {answered} requests, from {before}");
 }
 
-/// A frontend that answers `/alive` by itself and has all else served by a port.
+/// Returns a frontend that answers `/alive` by itself and forwards everything else to a port.
 fn limited(server: u16) -> (String, u16) {
     let port = free_port();
     let configuration = format!(
@@ -177,7 +177,7 @@ fn limited(server: u16) -> (String, u16) {
     (configuration, port)
 }
 
-/// Whether a GET of `/alive` on a new connection is answered.
+/// Returns whether a GET of `/alive` on a new connection is answered.
 fn is_alive(port: u16) -> bool {
     let ask = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -219,10 +219,10 @@ fn uploads_beyond_the_memory_limit_are_refused_and_others_served() {
     });
     let (configuration, port) = limited(origin.port());
     let mut weir = Weir::start_with(&configuration, &["-db", "-m", "60"], &[port]);
-    // The server reads nothing yet, so that each upload holds a buffer of 128 KiB.
+    // The server reads nothing yet, so that each upload keeps a buffer of 128 KiB.
     let closed = gate.write().expect("no thread panicked");
     let mut uploads = Vec::new();
-    // Twice as many as the limit has room for. A shortage stops the accepting, and then connecting.
+    // Twice as many as fit within the limit. In a shortage, accepting stops, and then connecting.
     for _ in 0..900 {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else { break };

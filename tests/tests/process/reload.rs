@@ -1,5 +1,4 @@
-//! Reloading: a process takes the listening sockets of another over, whatever program either is,
-//! and clients see nothing.
+//! Reloads: a process takes over the listening sockets of another, whether Weir or HAProxy, and clients notice nothing.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -11,10 +10,10 @@ use weir_tests::load::Load;
 use weir_tests::logs::Collector;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch};
 
-/// How often a process is replaced under load, each way.
+/// Number of replacements under load, for each method.
 const RELOADS: usize = 50;
 
-/// A configuration with its runtime socket at `socket`: every process of a test has the same.
+/// Returns a configuration with its runtime socket at `socket`, the same for every process of a test.
 fn configuration(socket: &str, port: u16, origin: &Origin) -> String {
     format!(
         "global\n  nbthread 2\n  stats socket {socket} level admin expose-fd listeners\n\
@@ -25,14 +24,14 @@ fn configuration(socket: &str, port: u16, origin: &Origin) -> String {
 }
 
 #[test]
-fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
+fn socket_takeover_under_load_loses_no_request() {
     let origin = Origin::echo();
     let port = free_port();
     let directory = scratch("take-over");
     let socket = directory.join("runtime").display().to_string();
     let text = configuration(&socket, port, &origin);
     let mut weir = Weir::start(&text, &[port]);
-    // Half of the clients keep their connections, half have one for each request.
+    // Half of the clients keep their connections, half use one for each request.
     let loads = [Load::start(port, true), Load::start(port, false)];
     for _ in 0..RELOADS {
         loads.iter().for_each(|load| load.go_on(20));
@@ -50,7 +49,7 @@ fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
 }
 
 #[test]
-fn a_new_process_with_sockets_of_its_own_loses_no_connection() {
+fn restart_with_new_sockets_loses_no_connection() {
     let origin = Origin::echo();
     let port = free_port();
     let text = configuration("runtime", port, &origin);
@@ -60,7 +59,7 @@ fn a_new_process_with_sockets_of_its_own_loses_no_connection() {
         loads.iter().for_each(|load| load.go_on(20));
         let pid = weir.pid().to_string();
         let next = Weir::start_with(&text, &["-db", "-sf", &pid], &[port]);
-        // What came to the old process's sockets until it closed them is answered by it.
+        // The old process answers everything that arrived at its sockets before it closed them.
         assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
         weir = next;
     }
@@ -71,12 +70,12 @@ fn a_new_process_with_sockets_of_its_own_loses_no_connection() {
 }
 
 #[test]
-fn sockets_for_datagrams_are_given_to_a_successor_too() {
+fn datagram_sockets_are_handed_over_too() {
     let (port, udp, origin) = (free_port(), free_port(), Origin::echo());
     let text = configuration("runtime", port, &origin)
         + &format!("log-forward logs\n  dgram-bind 127.0.0.1:{udp}\n  log 127.0.0.1:9 local0\n");
     let mut weir = Weir::start(&text, &[port]);
-    // The kernel's numbers of the sockets at that port.
+    // Returns the kernel's inode numbers of the sockets at that port.
     let sockets = || -> Vec<String> {
         let table = std::fs::read_to_string("/proc/net/udp").expect("the kernel's table");
         let own = format!(":{udp:04X} ");
@@ -139,7 +138,7 @@ fn no_datagram_is_lost_while_a_successor_takes_over() {
     }
 }
 
-/// Debian's program, in a directory of its own.
+/// Debian's HAProxy, in its own directory.
 struct HaProxy {
     child: Child,
     _directory: Scratch,
@@ -203,7 +202,7 @@ fn weir_takes_over_from_haproxy_and_haproxy_from_weir() {
 }
 
 #[test]
-fn sockets_are_kept_from_those_who_may_not_have_them() {
+fn unauthorised_clients_get_no_sockets() {
     let origin = Origin::echo();
     let port = free_port();
     let text = configuration("runtime", port, &origin).replace(" expose-fd listeners", "");
@@ -213,13 +212,13 @@ fn sockets_are_kept_from_those_who_may_not_have_them() {
     assert!(next.says("Failed to get the sockets"), "{}", next.messages());
 }
 
-/// The master's answer to a command.
+/// Returns the master's answer to a command.
 fn master(weir: &Weir, command: &str) -> String {
     ask(&weir.directory().join("master"), command)
 }
 
 #[test]
-fn a_master_reloads_while_clients_ask_on() {
+fn master_reloads_under_load() {
     let origin = Origin::echo();
     let port = free_port();
     let text = configuration("runtime", port, &origin);
@@ -256,7 +255,7 @@ fn a_master_reloads_while_clients_ask_on() {
 }
 
 #[test]
-fn after_the_answer_to_a_reload_the_new_configuration_serves() {
+fn new_configuration_serves_once_the_reload_is_answered() {
     let port = free_port();
     let text = |version: u32| {
         format!(
@@ -295,7 +294,7 @@ fn masters_without_listeners_wait_for_a_reload() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_leaves_the_worker_alone() {
+fn unusable_configuration_leaves_the_worker_running() {
     let origin = Origin::echo();
     let port = free_port();
     let text = configuration("runtime", port, &origin);
@@ -322,7 +321,7 @@ fn a_configuration_that_cannot_be_used_leaves_the_worker_alone() {
 }
 
 #[test]
-fn the_master_obeys_and_passes_commands_on() {
+fn master_executes_and_forwards_commands() {
     let origin = Origin::echo();
     let port = free_port();
     let weir = Weir::start_with(
@@ -353,7 +352,7 @@ fn the_master_obeys_and_passes_commands_on() {
 }
 
 #[test]
-fn modes_of_a_masters_session_hold_for_what_is_passed_on() {
+fn master_session_modes_apply_to_forwarded_commands() {
     let origin = Origin::echo();
     let port = free_port();
     let weir = Weir::start_with(&configuration("runtime", port, &origin), &["-W", "-S", "./master"], &[port]);
@@ -364,7 +363,7 @@ fn modes_of_a_masters_session_hold_for_what_is_passed_on() {
 
 /// Tools such as HAProxy's Data Plane API begin every command with `set severity-output number`.
 #[test]
-fn the_severity_of_a_masters_session_holds_for_commands_passed_on() {
+fn master_session_severity_applies_to_forwarded_commands() {
     let origin = Origin::echo();
     let port = free_port();
     let weir = Weir::start_with(&configuration("runtime", port, &origin), &["-W", "-S", "./master"], &[port]);
@@ -386,7 +385,7 @@ fn the_severity_of_a_masters_session_holds_for_commands_passed_on() {
 }
 
 #[test]
-fn a_worker_that_outlives_too_many_reloads_is_ended() {
+fn worker_surviving_too_many_reloads_is_terminated() {
     let origin = Origin::raw(|mut stream| {
         let mut byte = [0];
         while stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).is_ok() {}
@@ -411,7 +410,7 @@ fn a_worker_that_outlives_too_many_reloads_is_ended() {
 }
 
 #[test]
-fn a_master_ends_with_its_worker() {
+fn master_ends_with_its_worker() {
     let origin = Origin::echo();
     let port = free_port();
     let mut weir =
@@ -426,7 +425,7 @@ fn a_master_ends_with_its_worker() {
 }
 
 #[test]
-fn states_of_servers_outlive_a_restart_in_a_file() {
+fn server_states_survive_a_restart_in_a_file() {
     let origin = Origin::echo();
     let port = free_port();
     let directory = scratch("state");
@@ -452,7 +451,7 @@ fn states_of_servers_outlive_a_restart_in_a_file() {
 }
 
 #[test]
-fn addresses_that_one_process_alone_can_have_are_asked_back() {
+fn exclusive_addresses_are_reclaimed() {
     let origin = Origin::echo();
     let port = free_port();
     let text = configuration("runtime", port, &origin).replace("global\n", "global\n  noreuseport\n");
@@ -462,17 +461,16 @@ fn addresses_that_one_process_alone_can_have_are_asked_back() {
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
 }
 
-/// The numbers of signals in a mask of `/proc/PID/status`.
+/// Returns the numbers of the signals in a mask of `/proc/PID/status`.
 fn masked(status: &str, field: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).expect("the kernel tells of signals")
 }
 
 #[test]
-fn from_when_a_process_listens_no_signal_that_steers_it_ends_it_unheard() {
+fn signals_are_held_until_they_can_be_handled() {
     let origin = Origin::echo();
-    // Many threads: what is done between listening and heeding signals takes long enough to be
-    // seen.
+    // With many threads, the time between listening and handling signals is long enough to be observed.
     let text = |port| configuration("runtime", port, &origin).replace("global\n", "global\n  nbthread 32\n");
     for _ in 0..5 {
         let port = free_port();

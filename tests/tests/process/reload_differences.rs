@@ -1,5 +1,5 @@
-//! Reload by difference, what is told and taken over: what has changed, errors, dry runs, who may ask for
-//! it, and the configuration that a changed process has.
+//! In-place reload, reports and permissions: differences, errors, dry runs, access levels, and the configuration of a modified
+//! process.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use weir_tests::reloading::{configuration, descriptors, reload, write};
 use weir_tests::{Origin, Weir, ask, eventually, free_port, program};
 
 #[test]
-fn an_error_changes_nothing_and_is_shown_with_its_place() {
+fn errors_change_nothing_and_are_shown_with_their_location() {
     let origin = Origin::text("here");
     let port = free_port();
     let good = configuration(&format!(
@@ -27,7 +27,7 @@ fn an_error_changes_nothing_and_is_shown_with_its_place() {
             "A running process cannot change: `nbthread`. Start a new one",
         ),
         (good.replace("nbthread 2", "nbthread 2\n  user nobody"), "A running process cannot change: `user`."),
-        // Somebody else has that address.
+        // The address is in use.
         (format!("{good}listen m\n  bind 127.0.0.1:{}\n", origin.port()), "cannot bind socket"),
     ] {
         let said = reload(&weir, &wrong);
@@ -44,7 +44,7 @@ fn an_error_changes_nothing_and_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_dry_run_tells_the_difference_and_changes_nothing() {
+fn dry_run_reports_differences_and_changes_nothing() {
     let origin = Origin::echo();
     let port = free_port();
     let text = |timeout: &str, rule: &str, more: &str| {
@@ -68,7 +68,7 @@ fn a_dry_run_tells_the_difference_and_changes_nothing() {
     );
     assert!(get(port, "/").expect("an answer").text().contains("x: a"), "nothing was changed");
     assert!(weir.ask("reload dry-run x").contains("Expected"));
-    // From outside, of a file that the process does not use.
+    // From outside, with a file that the process does not use.
     write(&weir, &text("30s", "a", ""));
     let file = weir.directory().join("new.cfg");
     let diff = |text: &str, more: &[&str]| {
@@ -87,9 +87,9 @@ fn a_dry_run_tells_the_difference_and_changes_nothing() {
     assert!(code == Some(2) && said.contains("unknown keyword `bnd`"), "{said}");
 }
 
-/// What says nothing of rules, servers or sockets: each line counts from the next request on.
+/// Lines that do not concern rules, servers or sockets take effect with the next request.
 #[test]
-fn policies_caches_applications_and_compression_are_taken_over_when_they_alone_change() {
+fn policies_and_services_change_by_reload() {
     let busy = Origin::start(|_, _| b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
     let plain = Origin::start(|_, _| {
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: max-age=60\r\n\
@@ -132,7 +132,7 @@ fn policies_caches_applications_and_compression_are_taken_over_when_they_alone_c
     let weir = Weir::start(&text(lines), &ports);
     let mut expected = ["6", "1", "none", "/one/x.php"];
     assert_eq!(seen(), expected);
-    // Of the two requests the second finds what the first left, from before too.
+    // The second of the two requests sees the state left by the first, even from before the reload.
     expected[1] = "0";
     let changes = [
         (0, "retry-budget 0% min 0", "2", "listen tried: retry-budget 0% min 0 added"),
@@ -154,7 +154,7 @@ fn policies_caches_applications_and_compression_are_taken_over_when_they_alone_c
         assert_eq!(weir.ask("reload").trim(), told);
         assert_eq!(seen(), expected, "after {line}");
     }
-    // Each policy is there once its line is.
+    // Each policy exists once its line does.
     for (line, command) in [("outlier-ejection errors 3", "show outliers"), ("hedge after 1m", "show hedge")]
     {
         assert_eq!(weir.ask(command).trim().lines().count(), 1, "{command}");
@@ -166,7 +166,7 @@ fn policies_caches_applications_and_compression_are_taken_over_when_they_alone_c
 }
 
 #[test]
-fn files_of_lists_are_read_anew() {
+fn list_files_are_read_again() {
     let port = free_port();
     let directory = weir_tests::scratch("lists");
     let map = directory.join("hosts.map");
@@ -193,7 +193,7 @@ fn files_of_lists_are_read_anew() {
 }
 
 #[test]
-fn a_signal_reloads_where_the_configuration_says_so() {
+fn signal_reloads_if_configured() {
     let origin = Origin::echo();
     let port = free_port();
     let text = |global: &str, value: &str| {
@@ -215,7 +215,7 @@ fn a_signal_reloads_where_the_configuration_says_so() {
 }
 
 #[test]
-fn what_was_done_to_the_process_becomes_a_configuration() {
+fn runtime_changes_are_saved_as_a_configuration() {
     let origin = Origin::echo();
     let port = free_port();
     let directory = weir_tests::scratch("saved");
@@ -261,7 +261,7 @@ fn what_was_done_to_the_process_becomes_a_configuration() {
             .filter(|row| !row.is_empty())
             .map(|row| {
                 let words: Vec<&str> = row.split(' ').collect();
-                // Name, address, state but for where maintenance came from, weight, port.
+                // Name, address, state except the origin of maintenance, weight, port.
                 let admin = words[6].parse::<u32>().unwrap_or(0) & !4;
                 format!("{} {} {} {admin} {} {}", words[3], words[4], words[5], words[7], words[18])
             })
@@ -280,7 +280,7 @@ fn what_was_done_to_the_process_becomes_a_configuration() {
 }
 
 #[test]
-fn only_those_who_may_change_the_process_reload_it() {
+fn reload_needs_admin_level() {
     let port = free_port();
     let text = configuration(&format!("listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:1\n"))
         .replace(
@@ -293,7 +293,7 @@ fn only_those_who_may_change_the_process_reload_it() {
         assert!(ask(Path::new(&weak), command).contains("Permission denied"), "{command}");
     }
     assert!(weir.ask("save config /nowhere/at/all").contains("Cannot write '/nowhere/at/all'"));
-    // Runtime sockets come and go too, and the conversation that asked for it goes on.
+    // Runtime sockets are added and removed too, and the connection that requested it stays open.
     let said = reload(&weir, &text.replace("stats socket weak", "stats socket other"));
     assert!(said.contains("global: stats socket other added, stats socket weak removed"), "{said}");
     assert!(ask(&weir.directory().join("other"), "show info").contains("Pid: "));

@@ -1,5 +1,4 @@
-//! Reload by difference: the configuration is read again in the running process, and what is the same
-//! in it lives on.
+//! In-place reload: the configuration is read again in the running process, and its unchanged parts live on.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +11,7 @@ use weir_tests::reloading::{TOP, configuration, descriptors, reload};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn fifty_reloads_lose_no_request_and_keep_nothing() {
+fn fifty_reloads_lose_no_request_and_leak_nothing() {
     let origin = Origin::echo();
     let (port, other) = (free_port(), free_port());
     let text = |number: usize| {
@@ -50,12 +49,12 @@ fn fifty_reloads_lose_no_request_and_keep_nothing() {
     assert!(answer.text().contains("x-number: 50"), "{}", answer.text());
     let (files, kilobytes) = early.expect("the tenth of fifty");
     assert!(eventually(|| descriptors(&weir) <= files), "{} descriptors after {files}", descriptors(&weir));
-    // A plan that stays with each reload would be forty of them.
+    // If each reload kept its plan, there would be forty.
     assert!(weir.memory() < kilobytes + 16_384, "{} kB after {kilobytes} kB", weir.memory());
 }
 
 #[test]
-fn what_both_configurations_have_lives_on() {
+fn common_parts_live_on() {
     let origin = Origin::echo();
     let (port, other) = (free_port(), free_port());
     let text = |rest: &str, first: &str| {
@@ -76,7 +75,7 @@ fn what_both_configurations_have_lives_on() {
     let before = weir.ask("show servers state");
     let requests = || weir.stat("f,FRONTEND", "req_tot").parse::<u32>().unwrap_or(0);
     let before_all = requests();
-    // Whatever stands first would move all numbers and places.
+    // A section at the beginning would shift all ids and indices.
     let first = format!("frontend first\n  bind 127.0.0.1:{other}\n  default_backend b\n");
     let said = reload(&weir, &text("  server new 127.0.0.1:2 weight 0\n  retries 2\n", &first));
     assert!(said.contains("frontend first added"), "{said}");
@@ -95,7 +94,7 @@ fn what_both_configurations_have_lives_on() {
         rows.map(|row| row.split(' ').take(4).collect::<Vec<_>>().join(" ")).collect()
     };
     assert_eq!(numbers(&before), numbers(&after), "numbers stay");
-    // A weight that the file says otherwise counts, one that it says as before does not.
+    // A weight that has changed in the file is applied; an unchanged one is not.
     let said = reload(&weir, &text("", &first).replace("weight 10", "weight 30"));
     assert!(said.contains("server s "), "{said}");
     assert!(weir.ask("get weight b/s").starts_with("30 (initial 30)"));
@@ -104,8 +103,8 @@ fn what_both_configurations_have_lives_on() {
 }
 
 #[test]
-fn requests_end_on_the_plan_that_they_began_with() {
-    // An origin that answers when it is told to.
+fn requests_end_on_the_plan_they_started_with() {
+    // An origin that answers when it is released.
     let (release, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let slow = Origin::start(move |head, _| {
@@ -135,14 +134,14 @@ fn requests_end_on_the_plan_that_they_began_with() {
     assert!(eventually(|| slow.connections() == 2));
     let said = reload(&weir, &new);
     assert!(said.contains("backend b removed") && said.contains("frontend g removed"), "{said}");
-    // The frontend that is gone takes nobody in.
+    // The removed frontend accepts no connections.
     assert!(eventually(|| TcpStream::connect(("127.0.0.1", gone)).is_err()));
     for _ in 0..2 {
         release.send(()).expect("the origin waits");
     }
     let answer = kept.response().expect("an answer");
     assert_eq!((answer.text().as_str(), answer.header("x-plan")), ("old", Some("old")));
-    // Its next request is served as the new one says.
+    // Its next request is served by the new plan.
     let answer = kept.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer");
     assert_eq!((answer.text().as_str(), answer.header("x-plan")), ("new", Some("new")));
     let answer = left.response().expect("an answer");
@@ -151,7 +150,7 @@ fn requests_end_on_the_plan_that_they_began_with() {
 }
 
 #[test]
-fn streams_and_queues_outlive_a_reload() {
+fn streams_and_queues_survive_a_reload() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let tcp = listener.local_addr().expect("an address").port();
     let (release, wait) = mpsc::channel::<()>();
@@ -205,7 +204,7 @@ fn streams_and_queues_outlive_a_reload() {
 }
 
 #[test]
-fn what_checks_found_holds_until_they_find_otherwise() {
+fn check_results_survive_a_reload() {
     let origin = Origin::text("here");
     let (port, down) = (free_port(), free_port());
     let text = |more: &str| {
@@ -226,7 +225,7 @@ fn what_checks_found_holds_until_they_find_otherwise() {
 }
 
 #[test]
-fn connections_of_http2_follow_the_plan() {
+fn http2_connections_move_to_the_new_plan() {
     let origin = Origin::echo();
     let port = free_port();
     let text = |value: &str| {
@@ -247,7 +246,7 @@ fn connections_of_http2_follow_the_plan() {
 }
 
 #[test]
-fn sessions_of_peers_outlive_a_reload_that_leaves_them_alone() {
+fn unchanged_peers_sessions_survive_a_reload() {
     let (front, ports) = (free_port(), [free_port(), free_port()]);
     let text = |own: usize, more: &str, table: &str| {
         let bind = if own == 0 { format!("frontend f\n  bind 127.0.0.1:{front}\n") } else { String::new() };
@@ -262,7 +261,7 @@ fn sessions_of_peers_outlive_a_reload_that_leaves_them_alone() {
     let knows = |weir: &Weir, key: &str| weir.ask("show table t").contains(&format!("key={key} "));
     first.ask("set table t key before data.gpc0 1");
     assert!(eventually(|| knows(&second, "before")), "{}", first.ask("show peers"));
-    // How often the other one has had a session with this one.
+    // Returns how often the other one has had a session with this one.
     let sessions = || {
         let shown = second.ask("show peers");
         let own = shown.split("id=A(").nth(1).unwrap_or_default();
@@ -270,7 +269,7 @@ fn sessions_of_peers_outlive_a_reload_that_leaves_them_alone() {
     };
     let before = sessions();
     assert_ne!(before, "", "{}", second.ask("show peers"));
-    // Another backend before the section's own place in the plan.
+    // Another backend shifts the section's index in the plan.
     let said = reload(&first, &text(0, "backend new\n  server s 127.0.0.1:1\n", "1k"));
     assert!(said.contains("backend new added"), "{said}");
     first.ask("set table t key after data.gpc0 2");
@@ -291,7 +290,7 @@ fn sessions_of_peers_outlive_a_reload_that_leaves_them_alone() {
 }
 
 #[test]
-fn connections_that_bring_requests_outlive_a_reload_that_leaves_them_alone() {
+fn unchanged_reverse_connections_survive_a_reload() {
     let (origin, public, private, dial) = (Origin::echo(), free_port(), free_port(), free_port());
     let top = TOP.replacen("global\n", "global\n  expose-experimental-directives\n", 1);
     let edge = Weir::start(
@@ -324,7 +323,7 @@ fn connections_that_bring_requests_outlive_a_reload_that_leaves_them_alone() {
     assert_eq!(opened(), "2", "no connection was opened anew");
     let said = reload(&device, &text(3, "fourth"));
     assert!(said.contains("cannot change: listeners that reverse connections"), "{said}");
-    // One that ends is opened anew by the plan in use.
+    // A connection that ends is opened again by the plan in use.
     edge.ask("disable server b/s");
     edge.ask("shutdown sessions server b/s");
     edge.ask("enable server b/s");

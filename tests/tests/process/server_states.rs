@@ -1,15 +1,13 @@
-//! States of servers that an earlier process left in a file, and states that servers have from
-//! others at the start.
+//! Server states that an earlier process saved to a file, and initial states that depend on other servers.
 
 use weir_tests::{Origin, Weir, free_port, scratch};
 
-/// The line of a server in a state file: what stands before its name and behind it.
+/// Returns the line of a server in a state file.
 fn row(id: u32, name: &str, columns: &str) -> String {
     format!("2 b {id} {name} 127.0.0.1 {columns}\n")
 }
 
-/// A program with these servers in backend `b`, which finds these lines in its state file; its
-/// servers' states and messages.
+/// Starts a program with these servers in backend `b` and these lines in its state file; returns it with the servers' states.
 fn start(servers: &str, rows: &str) -> (Weir, Vec<String>) {
     let directory = scratch("states");
     std::fs::write(directory.join("states"), rows).expect("a file");
@@ -31,8 +29,7 @@ fn start_with(global: &str, backend: &str) -> (Weir, Vec<String>) {
     (weir, states)
 }
 
-/// Name, operational and administrative state, weight, forced numbers of backend and server, and
-/// port of each server.
+/// Returns each server's name, operational and administrative state, weight, forced ids of backend and server, and port.
 fn states(weir: &Weir) -> Vec<String> {
     let all = weir.ask("show servers state");
     let columns = |line: &str| {
@@ -42,11 +39,11 @@ fn states(weir: &Weir) -> Vec<String> {
     all.lines().skip(2).filter(|line| !line.is_empty()).map(columns).collect()
 }
 
-/// Checks that never end while a test runs.
+/// Checks that do not run during a test.
 const CHECK: &str = "check inter 1h fastinter 1h downinter 1h";
 
 #[test]
-fn states_ports_and_numbers_are_put_back_and_told() {
+fn states_ports_and_ids_are_restored() {
     let origin = Origin::text("x");
     let servers = format!(
         "  server down 127.0.0.1:{0} {CHECK}\n  server stops 127.0.0.1:{0}\n  server freed 127.0.0.1:{0} disabled\n  \
@@ -75,7 +72,7 @@ fn states_ports_and_numbers_are_put_back_and_told() {
 }
 
 #[test]
-fn a_file_that_is_broken_anywhere_is_not_used_at_all() {
+fn corrupted_file_is_not_used_at_all() {
     let good = row(1, "s", "2 8 1 1 100 6 3 4 0 0 0 0 - 80 - 0 0 - - 0");
     for (text, told) in [
         (format!("1\n{good}garbage\n"), "config: corrupted global server state file '"),
@@ -89,7 +86,7 @@ fn a_file_that_is_broken_anywhere_is_not_used_at_all() {
 }
 
 #[test]
-fn a_file_is_told_of_where_it_says_anything_but_its_version() {
+fn file_without_a_valid_version_is_reported() {
     for (text, is_told) in
         [("", false), ("1\n", false), ("1\n\n", false), ("\n", true), ("1", true), ("# 1\n", true)]
     {
@@ -101,7 +98,7 @@ fn a_file_is_told_of_where_it_says_anything_but_its_version() {
 }
 
 #[test]
-fn a_line_with_a_value_that_cannot_be_changes_nothing_and_is_told_in_whole() {
+fn line_with_an_invalid_value_is_reported_and_ignored() {
     let rows = format!(
         "1\n{}{}",
         row(1, "s", "9 9 257 1 100 6 3 4 0 0 0 0 - 70000 - 0 0 - - 0"),
@@ -115,7 +112,7 @@ fn a_line_with_a_value_that_cannot_be_changes_nothing_and_is_told_in_whole() {
 }
 
 #[test]
-fn a_backend_s_own_file_is_looked_at_line_by_line() {
+fn local_state_file_is_checked_line_by_line() {
     let file = scratch("states").file("states");
     let line = |words: &str| format!("{words} 127.0.0.1 2 8 1 1 100 6 3 4 0 0 0 0 - 80 - 0 0 - - 0\n");
     let (no, other, yes) = (line("2 b 1 gone"), line("2 c 1 s"), line("7 b 1 s"));
@@ -142,7 +139,7 @@ fn a_backend_s_own_file_is_looked_at_line_by_line() {
 }
 
 #[test]
-fn servers_begin_as_those_that_they_track() {
+fn servers_start_with_the_state_of_the_tracked_server() {
     let servers = format!(
         "  server last 127.0.0.1:1 track next\n  server next 127.0.0.1:1 track held\n  \
          server held 127.0.0.1:1 {CHECK} disabled\n  server down 127.0.0.1:1 {CHECK} init-state down\n  \
@@ -158,7 +155,7 @@ fn servers_begin_as_those_that_they_track() {
     begin(&found, "like", "0 0");
     weir.ask("enable server b/held");
     begin(&states(&weir), "last", "2 0");
-    // And those that come later.
+    // Also servers that are added later.
     let said =
         weir.ask("disable server b/held; add server b/new 127.0.0.1:1 track b/next; enable server b/new");
     assert!(said.contains("New server registered."), "{said}");
@@ -166,7 +163,7 @@ fn servers_begin_as_those_that_they_track() {
 }
 
 #[test]
-fn those_that_track_a_server_follow_what_the_file_says_of_it() {
+fn tracking_servers_follow_the_restored_state() {
     let servers = format!(
         "  server down 127.0.0.1:1 {CHECK}\n  server like 127.0.0.1:1 track down\n  server held 127.0.0.1:1 {CHECK}\n  \
          server with 127.0.0.1:1 track held\n"
@@ -184,7 +181,7 @@ fn those_that_track_a_server_follow_what_the_file_says_of_it() {
 }
 
 #[test]
-fn a_server_added_at_run_time_says_whether_its_number_was_asked_for() {
+fn added_server_records_whether_its_id_was_requested() {
     let port = free_port();
     let weir = Weir::start(
         &format!(
@@ -204,7 +201,7 @@ fn a_server_added_at_run_time_says_whether_its_number_was_asked_for() {
 }
 
 #[test]
-fn agents_are_where_checks_are_unless_they_have_a_place_of_their_own() {
+fn agents_use_the_check_address_by_default() {
     let rest = "agent-inter 1h inter 1h";
     let (weir, _) = start(
         &format!(

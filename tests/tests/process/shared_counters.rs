@@ -1,5 +1,4 @@
-//! Counters in shared memory (`shm-stats-file`): they go on over processes that follow each other, and are
-//! one for those that run at the same time.
+//! Counters in shared memory (`shm-stats-file`): they continue across successive processes, and are shared by concurrent ones.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use weir_tests::client::get;
 use weir_tests::{Origin, Statistics, Weir, ask, check, eventually, free_port, program, scratch};
 
-/// A name of shared memory of a test's own, which goes with the value.
+/// The name of a shared memory object, which is removed when the value is dropped.
 struct Shared(String);
 
 impl Shared {
@@ -30,7 +29,7 @@ impl Drop for Shared {
     }
 }
 
-/// A configuration whose objects have identifiers; `more` are lines of the global section.
+/// Returns a configuration with object identifiers; `more` are lines of the global section.
 fn configuration(shared: &Shared, port: u16, origin: &Origin, more: &str) -> String {
     format!(
         "global\n  nbthread 2\n  stats socket runtime level admin\n  \
@@ -49,7 +48,7 @@ fn ask_for(port: u16, times: usize) {
     }
 }
 
-/// Requests that the server answered, and those that came to its backend.
+/// Returns the numbers of responses of the server and of requests to its backend.
 fn counted(weir: &Weir) -> [u64; 2] {
     let shown = weir.statistics();
     [("b,s", "hrsp_2xx"), ("b,BACKEND", "req_tot")].map(|(row, column)| shown.number(row, column))
@@ -59,14 +58,14 @@ fn shows(weir: &Weir, requests: u64) -> bool {
     eventually(|| counted(weir) == [requests; 2])
 }
 
-/// Sessions of the frontend, and of its listener: those that only see whether it listens are among them.
+/// Returns the sessions of the frontend and of its listener, including checks whether it listens.
 fn sessions(weir: &Weir) -> [u64; 2] {
     let shown = weir.statistics();
     ["f,FRONTEND", "f,sock-1"].map(|row| shown.number(row, "stot"))
 }
 
 #[test]
-fn counters_go_on_over_successors_and_end_with_the_last_process() {
+fn counters_continue_until_the_last_process_ends() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let text = configuration(&shared, port, &origin, "");
     let mut weir = Weir::start(&text, &[port]);
@@ -93,7 +92,7 @@ fn counters_go_on_over_successors_and_end_with_the_last_process() {
 }
 
 #[test]
-fn what_a_process_counted_that_was_killed_is_there_for_the_next() {
+fn counters_of_a_killed_process_survive() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let text = configuration(&shared, port, &origin, "");
     let weir = Weir::start(&text, &[port]);
@@ -113,7 +112,7 @@ fn what_a_process_counted_that_was_killed_is_there_for_the_next() {
 }
 
 #[test]
-fn processes_at_the_same_time_show_one_sum_and_clear_it_together() {
+fn concurrent_processes_share_and_clear_one_sum() {
     let (origin, shared) = (Origin::echo(), Shared::new());
     let ports = [free_port(), free_port()];
     let [one, other] = ports.map(|port| Weir::start(&configuration(&shared, port, &origin, ""), &[port]));
@@ -144,13 +143,13 @@ fn processes_at_the_same_time_show_one_sum_and_clear_it_together() {
 }
 
 #[test]
-fn a_reload_in_place_keeps_counting_what_is_new_under_an_old_identifier() {
+fn in_place_reload_continues_counters_by_identifier() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let text = configuration(&shared, port, &origin, "");
     let weir = Weir::start(&text, &[port]);
     ask_for(port, 3);
     assert!(shows(&weir, 3));
-    // Another backend and another server, which were not there before.
+    // Another backend and another server, which did not exist before.
     let text = text.replace("backend b", "backend c").replace("server s ", "server t ");
     std::fs::write(
         weir.directory().join("haproxy.cfg"),
@@ -168,7 +167,7 @@ fn a_reload_in_place_keeps_counting_what_is_new_under_an_old_identifier() {
 }
 
 #[test]
-fn a_master_hands_counters_on_from_worker_to_worker() {
+fn master_passes_counters_from_worker_to_worker() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let text = configuration(&shared, port, &origin, "");
     let mut weir = Weir::start_with(&text, &["-W", "-S", "./master"], &[port]);
@@ -192,7 +191,7 @@ fn a_master_hands_counters_on_from_worker_to_worker() {
 }
 
 #[test]
-fn too_few_places_are_told_with_the_number_that_is_needed() {
+fn too_few_slots_are_reported_with_the_needed_number() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let text = configuration(&shared, port, &origin, "  shm-stats-file-max-objects 3\n");
     let mut weir = Weir::start(&text, &[]);
@@ -202,7 +201,7 @@ fn too_few_places_are_told_with_the_number_that_is_needed() {
     let weir = Weir::start(&text.replace("objects 3", "objects 4"), &[port]);
     ask_for(port, 1);
     assert!(shows(&weir, 1));
-    // Places of what is gone are used again; of what another process has, they are not.
+    // Slots of removed objects are reused, but not those of another process.
     let renamed = text.replace("objects 3", "objects 4").replace("server-s", "server-t");
     let mut other = Weir::start(&renamed.replace(&port.to_string(), &free_port().to_string()), &[]);
     assert_eq!(other.await_end(), Some(1));
@@ -214,7 +213,7 @@ fn too_few_places_are_told_with_the_number_that_is_needed() {
 }
 
 #[test]
-fn files_that_are_something_else_or_damaged_are_refused() {
+fn foreign_or_damaged_files_are_refused() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let text = configuration(&shared, port, &origin, "");
     let refused = |expected: &str| {
@@ -251,13 +250,13 @@ fn files_that_are_something_else_or_damaged_are_refused() {
     );
     assert_eq!(other.await_end(), Some(1));
     assert!(other.says("made for 2048 objects"), "{}", other.messages());
-    // What is damaged of a process's counters costs that process's counters.
+    // A process whose counters are damaged loses only these.
     let weir = Weir::start(&text, &[port]);
     assert!(shows(&weir, 1));
 }
 
 #[test]
-fn the_name_is_checked_and_a_check_of_the_configuration_touches_no_memory() {
+fn name_is_checked_without_touching_memory() {
     let (origin, port, shared) = (Origin::echo(), free_port(), Shared::new());
     let directory = scratch("check");
     let file = directory.join("haproxy.cfg");

@@ -1,4 +1,4 @@
-//! What signals do to a process, to a master and to its workers (management manual, chapter 4).
+//! Signals to a process, a master and its workers (management manual, chapter 4).
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
@@ -28,14 +28,14 @@ fn refuses(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err()
 }
 
-/// The id of the process that answers on the runtime socket.
+/// Returns the id of the process that answers on the runtime socket.
 fn worker(weir: &Weir) -> String {
     let answer = weir.ask("show info");
     answer.lines().find_map(|line| line.strip_prefix("Pid: ")).unwrap_or_default().to_owned()
 }
 
 #[test]
-fn signals_that_mean_nothing_leave_all_as_it_is() {
+fn meaningless_signals_have_no_effect() {
     for mode in ["-db", "-W", "-Ws"] {
         let port = free_port();
         let mut weir = start(mode, port);
@@ -45,17 +45,17 @@ fn signals_that_mean_nothing_leave_all_as_it_is() {
             assert!(serves(port), "{mode} {signal}");
         }
         assert_eq!(worker(&weir), before, "{mode}");
-        // Signals are obeyed in the order of their numbers, so that all of them have been by then.
+        // Signals are handled in the order of their numbers, so all of them have been handled by then.
         weir.signal("TERM");
         let code = weir.await_end();
-        // Without a master whoever waits sees the signal.
+        // Without a master the parent sees the signal.
         assert_eq!(code, if mode == "-db" { None } else { Some(0) }, "{mode}: {}", weir.messages());
         assert!(!weir.is_running() && refuses(port), "{mode}");
     }
 }
 
 #[test]
-fn a_master_has_its_workers_pause_and_resume() {
+fn master_pauses_and_resumes_its_workers() {
     for mode in ["-db", "-W"] {
         let port = free_port();
         let mut weir = start(mode, port);
@@ -68,7 +68,7 @@ fn a_master_has_its_workers_pause_and_resume() {
         weir.signal("TTOU");
         assert!(eventually(|| refuses(port)), "{mode}: {}", weir.messages());
         if mode == "-W" {
-            // The next worker knows nothing of the pause.
+            // The next worker starts without the pause.
             weir.signal("HUP");
             assert!(eventually(|| serves(port)), "{mode}: {}", weir.messages());
         }
@@ -79,7 +79,7 @@ fn a_master_has_its_workers_pause_and_resume() {
 }
 
 #[test]
-fn a_master_that_is_interrupted_ends_with_the_code_that_says_so() {
+fn interrupted_master_exits_with_the_signal_code() {
     let port = free_port();
     let mut weir = start("-W", port);
     weir.signal("INT");
@@ -88,7 +88,7 @@ fn a_master_that_is_interrupted_ends_with_the_code_that_says_so() {
 }
 
 #[test]
-fn a_request_to_end_is_heeded_whenever_it_comes_during_a_reload() {
+fn stop_signal_is_obeyed_at_any_point_of_a_reload() {
     let steps = ["", "Reloading HAProxy", "New worker (", "Loading success."];
     for turn in 0..40 {
         let port = free_port();
@@ -96,7 +96,7 @@ fn a_request_to_end_is_heeded_whenever_it_comes_during_a_reload() {
         let pid = weir.pid().to_string();
         assert!(weir.says("Loading success."), "{}", weir.messages());
         let before = weir.messages().len();
-        // Every other time both signals, the second of them sent by the same process at once.
+        // Every other turn sends both signals, the second one by the same process immediately.
         match steps.get(turn % 8) {
             Some(step) => {
                 weir.signal("USR2");
@@ -114,7 +114,7 @@ fn a_request_to_end_is_heeded_whenever_it_comes_during_a_reload() {
 }
 
 #[test]
-fn a_reload_asked_for_on_the_masters_socket_is_made_once_and_answered() {
+fn reload_on_the_master_socket_happens_once_and_is_answered() {
     let port = free_port();
     let weir = start("-W", port);
     let socket = weir.directory().join("master");
@@ -122,18 +122,18 @@ fn a_reload_asked_for_on_the_masters_socket_is_made_once_and_answered() {
         let before = worker(&weir);
         let answer = ask(&socket, "reload");
         assert!(answer.starts_with("Success=1\n--\n"), "{answer}");
-        // The old worker answers on until it is told to leave.
+        // The old worker keeps answering until it is told to finish.
         assert!(eventually(|| worker(&weir) != before), "{answer}");
     }
     assert!(ask(&socket, "show proc").contains("5 [failed: 0]"), "{}", ask(&socket, "show proc"));
 }
 
 #[test]
-fn programs_of_checks_can_be_asked_to_end() {
+fn check_programs_receive_signals() {
     let (origin, directory) = (Origin::text("ok"), scratch("check-program"));
     let told = directory.join("told");
     let program = directory.join("program");
-    // No shell: some let all signals through again.
+    // Not a shell, because some unblock all signals.
     let text = format!(
         "#!/usr/bin/awk -f\nBEGIN {{\n\
          while ((getline line < \"/proc/self/status\") > 0) if (line ~ /^SigBlk/) print line > \"{}\"\nexit\n}}\n",
@@ -159,8 +159,8 @@ fn programs_of_checks_can_be_asked_to_end() {
     assert_eq!(mask().split_whitespace().last(), Some("0000000000000000"));
 }
 
-/// The first two reports to a service manager, with SIGTERM between them, of a program started with
-/// these arguments and this line in `global`.
+/// Returns the first two messages to a service manager, with SIGTERM between them, of a program started with these arguments and
+/// this line in `global`.
 fn notifications(arguments: &[&str], line: &str) -> (Weir, Vec<String>) {
     let directory = scratch("notify");
     let path = directory.join("socket");
@@ -184,8 +184,8 @@ fn notifications(arguments: &[&str], line: &str) -> (Weir, Vec<String>) {
 }
 
 #[test]
-fn service_managers_learn_of_the_start_and_of_the_end() {
-    // systemd waits for the process that it started, whatever the file asks for.
+fn service_managers_are_notified_of_start_and_end() {
+    // systemd waits for the process that it started, whatever the configuration requests.
     let (weir, reports) = notifications(&["-Ws"], "daemon");
     let ready = format!("READY=1\nMAINPID={}\n", weir.pid());
     assert!(reports[0].starts_with(&ready) && reports[1] == "STOPPING=1\n", "{reports:?}");
@@ -197,7 +197,7 @@ fn service_managers_learn_of_the_start_and_of_the_end() {
 }
 
 #[test]
-fn a_running_process_tells_the_state_of_its_servers_when_asked_by_a_signal() {
+fn sighup_reports_server_states() {
     let port = free_port();
     let weir = Weir::start(
         &format!(

@@ -1,4 +1,4 @@
-//! A process that stops once its connections have ended: `grace`, `close-spread-time`, idle connections.
+//! Soft stop: a process that stops once its connections have ended: `grace`, `close-spread-time`, idle connections.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use weir_tests::client::Client;
 use weir_tests::listen::{listen, local};
 use weir_tests::{Origin, PATIENCE, client, eventually};
 
-/// An origin that answers `/slow` once the sender is used.
+/// Returns an origin that answers `/slow` once the sender is used.
 fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
     let (send, receive) = std::sync::mpsc::channel();
     let receive = std::sync::Mutex::new(receive);
@@ -20,7 +20,7 @@ fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
 }
 
 #[test]
-fn a_soft_stop_tells_clients_to_close_unless_the_spread_is_infinite() {
+fn soft_stop_closes_clients_unless_the_spread_is_infinite() {
     for (spread, wanted) in [("", Some("close")), ("  close-spread-time infinite\n", None)] {
         let (origin, release) = slow_origin();
         let (weir, port) = listen(spread, "", &local(&origin));
@@ -36,7 +36,7 @@ fn a_soft_stop_tells_clients_to_close_unless_the_spread_is_infinite() {
 }
 
 #[test]
-fn grace_keeps_the_listeners_open_and_says_that_it_stops() {
+fn grace_keeps_listeners_open_and_reports_stopping() {
     let origin = Origin::text("hello");
     let lines = "  monitor-uri /check\n  monitor fail if { stopping }\n";
     let (mut weir, port) = listen("  grace 2s\n", lines, &local(&origin));
@@ -62,7 +62,7 @@ fn idle_connections_may_wait_for_a_last_request_during_a_soft_stop() {
         weir.signal("USR1");
         if waits {
             assert!(weir.says("Proxy l stopped"));
-            // Longer than idle connections are left alone anyway.
+            // Longer than idle connections are always left open.
             let until = Instant::now() + Duration::from_millis(1000);
             eventually(|| Instant::now() >= until);
             let last = client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("a last response");

@@ -4,7 +4,7 @@ use crate::running::{expect, start};
 use weir_tests::{Origin, free_port};
 
 #[test]
-fn anonymized_output_hides_names_and_keeps_what_belongs_together() {
+fn anonymized_output_hides_names_consistently() {
     let (origin, port) = (Origin::text("hello"), free_port());
     let weir = start(
         &format!(

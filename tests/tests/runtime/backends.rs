@@ -1,11 +1,11 @@
-//! Backends that are added, published and removed at run time.
+//! Backends added, published and removed at run time.
 
 use crate::running::{expect, start};
 use weir_tests::client::exchange_with;
 use weir_tests::{Origin, free_port};
 
 #[test]
-fn backends_are_added_published_and_removed_while_clients_ask() {
+fn backends_are_added_published_and_removed_under_load() {
     let (origin, port) = (Origin::text("added"), free_port());
     let weir = start(
         &format!(
@@ -81,7 +81,7 @@ fn backends_are_added_published_and_removed_while_clients_ask() {
     expect(&weir, "del backend new", "No such backend.");
     assert!(!weir.ask("show stat").contains("new,BACKEND"));
     assert_eq!(status("new", "x-admin: 1\r\n"), Some(503));
-    // A name is free again; the lists of patterns of both are shown.
+    // The name is free again; pattern lists of both are shown.
     let lists = weir.ask("show acl").lines().count();
     expect(&weir, "add backend new from base guid g-1", "New backend registered.");
     assert_eq!(weir.ask("show acl").lines().count(), lists + 1);

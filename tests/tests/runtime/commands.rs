@@ -1,4 +1,4 @@
-//! Commands of the runtime socket, on what only a running program has.
+//! Runtime socket commands that need a running program.
 
 use weir_tests::{Origin, Weir, client, eventually, free_port};
 
@@ -14,7 +14,7 @@ fn start(lines: &str, origin: &Origin) -> (Weir, u16) {
 }
 
 #[test]
-fn variables_of_the_process_are_set_and_seen_by_rules() {
+fn process_variables_are_set_and_visible_to_rules() {
     let origin = Origin::text("hello");
     let (weir, port) = start("  http-request return status 200 hdr x-var %[var(proc.text)]\n", &origin);
     let header = || client::get(port, "/").expect("a response").header("x-var").map(str::to_owned);
@@ -39,7 +39,7 @@ fn variables_of_the_process_are_set_and_seen_by_rules() {
 }
 
 #[test]
-fn maps_are_looked_into_and_replaced_whole_by_versions() {
+fn maps_are_queried_and_replaced_by_versions() {
     let origin = Origin::text("hello");
     let map = weir_tests::scratch("map").file("names.map");
     std::fs::write(&map, "Alpha first\nbeta second\n").expect("a file");
@@ -76,7 +76,7 @@ fn maps_are_looked_into_and_replaced_whole_by_versions() {
 }
 
 #[test]
-fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
+fn servers_are_added_and_removed_under_load() {
     let (first, second) = (Origin::text("first"), Origin::text("second"));
     let (weir, port) = start("", &first);
     let add =
@@ -88,7 +88,7 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
         ("add server b/s 127.0.0.1:1", "Already exists a server with the same name in backend."),
         ("add server b/x 127.0.0.1:1 redir http://x", "'redir' option is not accepted for dynamic server"),
         ("add server b/x 127.0.0.1:1 enabled", "'enabled' option is not accepted for dynamic server"),
-        // What is missing is not taken from what the program says behind it.
+        // Missing values are not taken from words that the program appends.
         ("add server b/x 127.0.0.1:1 cookie", "'cookie' expects"),
         ("add server b/x 127.0.0.1:1 inter", "'inter' expects"),
         ("add server b/x 127.0.0.1:1 nonsense", "unknown keyword 'nonsense'"),
@@ -125,7 +125,7 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
     assert!(weir.ask("del server b/t").contains("Server deleted."));
     assert!(weir.ask("get weight b/t").contains("No such server."));
     assert!((0..10).all(|_| seen() == "first"));
-    // Name and place are free again.
+    // Name and index are free again.
     for turn in 0..40 {
         assert!(add("t", "").contains("New server registered."), "{turn}");
         assert_eq!(weir.ask("enable server b/t").trim(), "");
@@ -137,11 +137,11 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
 }
 
 #[test]
-fn a_hundred_thousand_servers_come_and_go_without_growth() {
+fn adding_and_removing_servers_does_not_leak() {
     let (first, second) = (Origin::text("first"), Origin::text("second"));
     let (weir, port) = start("", &first);
     let seen = || client::get(port, "/").expect("a response").text();
-    // One that requests go to, and which is held by what they leave behind.
+    // A server that is used, and so is referenced by remaining state.
     let used = |turn: usize| {
         let add = format!("add server b/used 127.0.0.1:{}; enable server b/used", second.port());
         assert!(weir.ask(&add).contains("New server registered."), "{turn}");
@@ -165,7 +165,7 @@ fn a_hundred_thousand_servers_come_and_go_without_growth() {
 }
 
 #[test]
-fn expressions_of_an_added_server_mean_what_they_mean_in_the_configuration() {
+fn expressions_of_added_servers_work_as_configured_ones() {
     let (origin, receiver) = (Origin::text("first"), free_port());
     let lines = format!(
         "  http-request set-var(txn.other) str(one)\n  http-request set-var(txn.key) str(two)\n  default_backend b\n\
@@ -196,7 +196,7 @@ fn expressions_of_an_added_server_mean_what_they_mean_in_the_configuration() {
 }
 
 #[test]
-fn a_server_that_serves_is_not_removed() {
+fn server_in_use_is_not_removed() {
     let (send, receive) = std::sync::mpsc::channel::<()>();
     let receive = std::sync::Mutex::new(receive);
     let slow = Origin::start(move |_, _| {
@@ -218,7 +218,7 @@ fn a_server_that_serves_is_not_removed() {
 }
 
 #[test]
-fn a_backend_that_places_its_servers_once_takes_no_more() {
+fn statically_balanced_backend_accepts_no_new_servers() {
     let origin = Origin::text("hello");
     let port = free_port();
     let text = format!(
@@ -231,7 +231,7 @@ fn a_backend_that_places_its_servers_once_takes_no_more() {
 }
 
 #[test]
-fn dynamic_cookies_are_switched_and_get_another_key() {
+fn dynamic_cookies_can_be_switched_and_rekeyed() {
     let origin = Origin::text("x");
     let port = free_port();
     let text = format!(
@@ -245,7 +245,7 @@ fn dynamic_cookies_are_switched_and_get_another_key() {
         let response = client::get(port, "/").expect("an answer");
         response.header("set-cookie").map(str::to_owned)
     };
-    // A server without a cookie takes back the one that another may have given.
+    // A server without a cookie deletes the one that another may have set.
     let taken_back = || cookie().is_some_and(|cookie| cookie.starts_with("SRV=; Expires=Thu, 01-Jan-1970"));
     assert!(taken_back());
     assert_eq!(weir.ask("enable dynamic-cookie backend l").trim(), "");
@@ -263,8 +263,8 @@ fn dynamic_cookies_are_switched_and_get_another_key() {
 }
 
 #[test]
-fn listeners_count_apart_what_passes_through_them() {
-    // What is looked at whether it is open counts a session.
+fn listeners_have_separate_counters() {
+    // A check for an open port counts as a session.
     let (ports, open) = ([free_port(), free_port()], free_port());
     let text = format!(
         "global\n  stats socket runtime level admin\n  nbthread 2\n\
@@ -293,7 +293,7 @@ fn listeners_count_apart_what_passes_through_them() {
 }
 
 #[test]
-fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
+fn unused_servers_show_a_weight_but_do_not_count() {
     let weir = Weir::start(
         "global\n  nbthread 1\n  stats socket runtime level admin\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
@@ -302,7 +302,7 @@ fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
         &[],
     );
     weir.ask("set server b/s1 state drain");
-    // s2 follows s1: what is left is s3.
+    // s2 follows s1, so only s3 is left.
     let weights = ["s1", "s2", "s3", "s4"].map(|server| weir.stat(&format!("b,{server}"), "weight"));
     assert_eq!(weights, ["10", "20", "40", "80"]);
     assert_eq!(["weight", "uweight"].map(|name| weir.stat("b,BACKEND", name)), ["40", "40"]);
@@ -329,7 +329,7 @@ fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
 }
 
 #[test]
-fn the_version_is_the_same_wherever_it_is_asked_for() {
+fn version_is_the_same_everywhere() {
     let weir = Weir::start("global\n  nbthread 1\n  stats socket runtime level admin\nbackend b\n", &[]);
     let shown = weir.ask("show version").trim_end().to_owned();
     let link = weir.directory().join("haproxy");
@@ -342,7 +342,7 @@ fn the_version_is_the_same_wherever_it_is_asked_for() {
 }
 
 #[test]
-fn a_servers_port_becomes_a_map_and_a_port_again() {
+fn server_port_may_become_a_mapped_port_and_back() {
     let origin = Origin::text("here");
     let (weir, port) = start("", &origin);
     let offset = i32::from(origin.port()) - i32::from(port);
@@ -379,7 +379,7 @@ fn a_servers_port_becomes_a_map_and_a_port_again() {
 }
 
 #[test]
-fn patterns_that_a_list_cannot_take_are_refused() {
+fn unsuitable_patterns_are_refused() {
     let origin = Origin::text("hello");
     let map = weir_tests::scratch("patterns");
     let path = map.join("networks.map");
@@ -403,7 +403,7 @@ fn patterns_that_a_list_cannot_take_are_refused() {
 }
 
 #[test]
-fn answers_have_the_severity_that_haproxy_gives_them() {
+fn answers_have_haproxys_severity() {
     let origin = Origin::text("hello");
     let (weir, _) = start("", &origin);
     let cases = [

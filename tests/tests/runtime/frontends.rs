@@ -1,5 +1,4 @@
-//! Frontends that are paused, resumed and shut down, and the states that a signal asks for: what is
-//! shown, said and logged.
+//! Frontends that are paused, resumed and shut down, and state dumps on signals: display, messages and logs.
 
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 
@@ -32,7 +31,7 @@ impl Run {
         self.weir.stat(&format!("{proxy},FRONTEND"), "status")
     }
 
-    /// The lines logged up to one that has this.
+    /// Returns the lines logged up to one that contains `end`.
     fn logged(&self, end: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let mut buffer = [0; 2000];
@@ -54,7 +53,7 @@ impl Run {
 }
 
 #[test]
-fn what_a_frontend_is_told_to_do_is_shown_said_and_logged() {
+fn frontend_state_changes_are_shown_and_logged() {
     let run = start();
     assert!(eventually(|| run.listens()));
     for (command, status, said) in [
@@ -75,7 +74,7 @@ fn what_a_frontend_is_told_to_do_is_shown_said_and_logged() {
     assert!(last.starts_with("<132> Proxy fe stopped (cumulated conns: FE: "), "{last}");
     assert!(eventually(|| !run.listens()));
     assert_eq!(run.weir.ask("shutdown frontend fe").trim(), "Frontend was already shut down.");
-    // What was told is not told again when all stops.
+    // A reported stop is not reported again when the process stops.
     run.weir.signal("USR1");
     run.logged("Proxy be stopped (cumulated conns: FE: 0, BE: ");
     let all = run.weir.messages();
@@ -84,7 +83,7 @@ fn what_a_frontend_is_told_to_do_is_shown_said_and_logged() {
 }
 
 #[test]
-fn clients_of_a_frontend_that_was_shut_down_are_told_to_go_with_their_next_answer() {
+fn shut_down_frontend_closes_with_the_next_response() {
     let (port, other) = (free_port(), free_port());
     let text = format!(
         "global\n  stats socket runtime level admin\n\
@@ -101,7 +100,7 @@ fn clients_of_a_frontend_that_was_shut_down_are_told_to_go_with_their_next_answe
 }
 
 #[test]
-fn what_signals_do_to_frontends_is_logged_too() {
+fn effects_of_signals_on_frontends_are_logged() {
     let run = start();
     run.weir.signal("TTOU");
     run.logged("Paused frontend li.");
@@ -112,7 +111,7 @@ fn what_signals_do_to_frontends_is_logged_too() {
 }
 
 #[test]
-fn states_that_a_signal_asks_for_reach_the_logs_of_each_proxy() {
+fn state_dumps_reach_the_logs_of_each_proxy() {
     let run = start();
     run.weir.signal("HUP");
     let tail = "Conn: act(FE+BE): 0+0, 0 pend (0 unass), tot(FE+BE): ";
@@ -120,7 +119,7 @@ fn states_that_a_signal_asks_for_reach_the_logs_of_each_proxy() {
     for wanted in [
         "<133> SIGHUP received, dumping servers states for proxy fe.",
         "<133> SIGHUP received, dumping servers states for proxy li.",
-        // Waiting for the port to open is a connection to it, which may still be tried again.
+        // Waiting for the port to open makes a connection to it, and may be retrying.
         "<133> SIGHUP: Server li/s is UP. Conn: ",
         "<133> SIGHUP: Server be/s is DOWN. Conn: 0 act, 0 pend, 0 tot.",
     ] {

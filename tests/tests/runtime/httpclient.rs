@@ -1,10 +1,10 @@
-//! Requests that an operator has the process send (`httpclient`).
+//! Requests sent by the process for an operator (`httpclient`).
 
 use weir_tests::listen::TOP;
 use weir_tests::{NameServer, Origin, Weir, Zone, free_port};
 
 #[test]
-fn an_operator_sends_requests_of_the_process() {
+fn httpclient_command_sends_requests() {
     let origin = Origin::start(|head, _| {
         let line = head.lines().next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
         let length = line.len();

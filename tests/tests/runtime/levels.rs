@@ -1,4 +1,4 @@
-//! Which level of a runtime socket may give which command: every command at every level.
+//! Access levels of runtime socket commands: every command at every level.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use weir_tests::{Weir, ask, free_port};
 
 const LEVELS: [&str; 3] = ["user", "operator", "admin"];
 
-/// The lowest level that a command needs, and how it is given.
+/// The lowest level for a command, and how it is invoked.
 const COMMANDS: &[(&str, &[&str])] = &[
     (
         "user",
@@ -174,7 +174,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Commands of builds that the reference does not have here.
+/// Commands of builds that the reference lacks here.
 const OTHERS: [&str; 1] = ["show quic"];
 
 fn start() -> Weir {
@@ -194,7 +194,7 @@ fn denied(directory: &Path, level: &str, command: &str) -> bool {
 }
 
 #[test]
-fn each_command_is_allowed_from_its_level_on_and_refused_below() {
+fn commands_are_refused_below_their_level() {
     let weir = start();
     let mut wrong = Vec::new();
     for (lowest, commands) in COMMANDS {
@@ -211,7 +211,7 @@ fn each_command_is_allowed_from_its_level_on_and_refused_below() {
 }
 
 #[test]
-fn help_lists_the_same_commands_at_every_level_and_each_has_a_row_above() {
+fn help_lists_known_commands_at_every_level() {
     let weir = start();
     let lists = LEVELS.map(|level| ask(&weir.directory().join(level), "help"));
     assert!(lists.iter().all(|list| *list == lists[0]));
@@ -227,7 +227,7 @@ fn help_lists_the_same_commands_at_every_level_and_each_has_a_row_above() {
 }
 
 #[test]
-fn what_is_missing_is_told_in_the_order_in_which_it_is_asked_for() {
+fn missing_arguments_are_reported_in_order() {
     let weir = start();
     let say = |level: &str, command: &str| ask(&weir.directory().join(level), command);
     for level in LEVELS {

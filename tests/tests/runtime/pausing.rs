@@ -1,4 +1,4 @@
-//! Frontends that stop listening for a while and listen again, whoever asks for it.
+//! Frontends that stop listening temporarily, for whatever reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::path::Path;
 use weir_tests::client::get_now;
 use weir_tests::{PATIENCE, Weir, eventually, free_port};
 
-/// A frontend that answers by itself at the port, and on a UNIX socket.
+/// Returns a frontend that answers by itself on the port and on a Unix socket.
 fn configuration(global: &str, port: u16) -> String {
     format!(
         "global\n  nbthread 2\n  stats socket runtime level admin\n{global}\
@@ -25,7 +25,7 @@ fn refuses(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err()
 }
 
-/// Whether all threads of a process sleep, each time of many in a row. One that spins never does.
+/// Returns whether all threads of a process are found sleeping many times in a row. A busy-looping thread never is.
 fn sleeps(pid: u32) -> bool {
     let all_sleep = || {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
@@ -37,7 +37,7 @@ fn sleeps(pid: u32) -> bool {
     (0..20).all(|_| all_sleep())
 }
 
-/// The status line that the UNIX socket answers with.
+/// Returns the status line of the response on the Unix socket.
 fn ask_unix(path: &Path) -> String {
     let mut client = UnixStream::connect(path).expect("the socket takes connections");
     client.set_read_timeout(Some(PATIENCE)).expect("no zero");
@@ -48,7 +48,7 @@ fn ask_unix(path: &Path) -> String {
 }
 
 #[test]
-fn a_frontend_that_was_disabled_and_enabled_costs_nothing_while_nobody_asks() {
+fn reenabled_frontend_does_not_busy_loop() {
     let port = free_port();
     let weir = Weir::start(&configuration("", port), &[port]);
     for _ in 0..3 {
@@ -61,7 +61,7 @@ fn a_frontend_that_was_disabled_and_enabled_costs_nothing_while_nobody_asks() {
 }
 
 #[test]
-fn a_process_that_was_paused_and_resumed_by_signals_costs_nothing_while_nobody_asks() {
+fn resumed_process_does_not_busy_loop() {
     let port = free_port();
     let weir = Weir::start(&configuration("", port), &[port]);
     weir.signal("TTOU");
@@ -72,7 +72,7 @@ fn a_process_that_was_paused_and_resumed_by_signals_costs_nothing_while_nobody_a
 }
 
 #[test]
-fn after_a_successor_that_cannot_start_the_process_goes_on_as_before() {
+fn process_continues_after_a_failed_successor() {
     let (port, taken) = (free_port(), free_port());
     let holder = std::net::TcpListener::bind(("127.0.0.1", taken)).expect("a free port");
     let weir = Weir::start(&configuration("  noreuseport\n", port), &[port]);
@@ -86,7 +86,7 @@ fn after_a_successor_that_cannot_start_the_process_goes_on_as_before() {
 }
 
 #[test]
-fn clients_of_a_unix_socket_wait_while_its_frontend_is_disabled() {
+fn unix_socket_clients_wait_while_the_frontend_is_disabled() {
     let port = free_port();
     let weir = Weir::start(&configuration("", port), &[port]);
     let path = weir.directory().join("clients");

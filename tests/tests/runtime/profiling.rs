@@ -4,7 +4,7 @@ use crate::running::{expect, start};
 use weir_tests::{Origin, Weir, client, eventually, free_port};
 
 #[test]
-fn what_workers_keep_and_do_is_told() {
+fn worker_memory_and_activity_are_shown() {
     let (origin, port) = (Origin::text("hello"), free_port());
     let weir = start(
         &format!(
@@ -35,7 +35,7 @@ fn what_workers_keep_and_do_is_told() {
     );
     assert!(pools.contains("  - Pool connection ("), "{pools}");
     let exchange = pools.lines().find(|line| line.contains("Pool exchange (")).unwrap_or_default();
-    // The connection that found the port open may have had another thread.
+    // The connection that checked the port may have been on another thread.
     assert!(exchange.contains(" : 1 allocated (") || exchange.contains(" : 2 allocated ("), "{pools}");
     assert!(weir.ask("show pools match exch").contains("Total: 1 pools, "));
     expect(&weir, "show pools zz", "Expects either 'byname', 'bysize', 'byusage'");
@@ -49,7 +49,7 @@ fn what_workers_keep_and_do_is_told() {
 }
 
 #[test]
-fn a_thread_that_one_task_holds_up_is_told_of_with_the_culprit() {
+fn blocked_thread_is_reported_with_its_task() {
     let port = free_port();
     let text = format!(
         "global\n  stats socket runtime level admin\n  nbthread 1\n  warn-blocked-traffic-after 10ms\n\
@@ -61,7 +61,7 @@ fn a_thread_that_one_task_holds_up_is_told_of_with_the_culprit() {
     for wrong in ["loop", "loop x", "loop -1", "delay 60001", "delay 1 2"] {
         expect(&weir, &format!("expert-mode on; debug dev {wrong}"), "A number of milliseconds is expected");
     }
-    // Longer than an idle process is left alone.
+    // Longer than the watchdog ignores an idle process.
     weir.ask("expert-mode on; debug dev loop 2500");
     let said = weir.messages();
     assert!(said.contains("thread 1 has been held up for "), "{said}");

@@ -6,7 +6,7 @@ use weir_tests::multiplexed::Frames;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn breaches_and_rare_events_are_counted_by_their_place() {
+fn violations_and_rare_events_are_counted_by_location() {
     let origin = Origin::echo();
     let port = free_port();
     let weir = Weir::start(
@@ -26,7 +26,7 @@ fn breaches_and_rare_events_are_counted_by_their_place() {
     let even = "a client opened a stream of an even number";
     assert_eq!((of("", even), of("all", even), of("all cnt", even)), (None, Some(0), None));
     let mut frames = Frames::connect(port);
-    // HEADERS of stream 2: `GET /` of `http`, without an authority.
+    // HEADERS of stream 2: `GET /` with `http`, without an authority.
     frames.send(1, 5, 2, &[0x82, 0x84, 0x86]);
     assert!(eventually(|| of("glt", even) == Some(1)), "{}", weir.ask("debug counters all"));
     let line = weir.ask("debug counters");
@@ -40,7 +40,7 @@ fn breaches_and_rare_events_are_counted_by_their_place() {
 }
 
 #[test]
-fn rare_events_are_not_counted_while_that_is_switched_off() {
+fn rare_events_are_not_counted_while_disabled() {
     let (origin, port) = (Origin::echo(), free_port());
     // The log server does not exist.
     let weir = Weir::start(

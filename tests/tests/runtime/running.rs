@@ -1,15 +1,14 @@
-//! Programs to give commands to, for the tests of the runtime socket.
+//! Running programs for the tests of the runtime socket.
 
 use weir_tests::logs::{DEFAULTS, GLOBAL};
 use weir_tests::{Origin, Weir, free_port};
 
-/// A program with these sections, which listens on `port`.
+/// Starts a program with these sections, which listens on `port`.
 pub(crate) fn start(sections: &str, port: u16) -> Weir {
     Weir::start(&format!("{GLOBAL}{DEFAULTS}{sections}"), &[port])
 }
 
-/// A program with a frontend that has these rules, before a server with checks and its backup, both at
-/// `origin`.
+/// Starts a program with a frontend that has these rules, in front of a server with checks and its backup, both at `origin`.
 pub(crate) fn start_before(rules: &str, origin: &Origin) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
@@ -17,19 +16,19 @@ pub(crate) fn start_before(rules: &str, origin: &Origin) -> (Weir, u16) {
          backend b\n  server s 127.0.0.1:{} check\n  server t 127.0.0.1:{0} backup\n",
         origin.port()
     );
-    // Waiting for the port would be a connection that is counted: the runtime socket answers as well.
+    // A connection to the port would be counted, so the runtime socket is used to detect the start.
     let weir = Weir::start(&text, &[]);
     assert!(!weir.ask("show version").is_empty(), "{}", weir.messages());
     (weir, port)
 }
 
-/// Gives a command, and checks that the answer contains `wanted`.
+/// Runs a command, and checks that the answer contains `wanted`.
 pub(crate) fn expect(weir: &Weir, command: &str, wanted: &str) {
     let answer = weir.ask(command);
     assert!(answer.contains(wanted), "{command}: {answer}");
 }
 
-/// A number of `show info`.
+/// Returns a number of `show info`.
 pub(crate) fn fact(weir: &Weir, name: &str) -> u64 {
     let all = weir.ask("show info");
     let line = all.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));

@@ -1,4 +1,4 @@
-//! What the program answers itself, in pieces: the statistics page and the metrics.
+//! Responses of the program itself that are sent in pieces: the statistics page and the metrics.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn start(servers: usize) -> (Weir, u16) {
 }
 
 #[test]
-fn metrics_of_objects_without_a_value_are_no_numbers_and_others_are_left_out() {
+fn metrics_without_a_value_are_nan_or_omitted() {
     let port = free_port();
     let text = format!(
         "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
@@ -58,7 +58,7 @@ fn metrics_of_objects_without_a_value_are_no_numbers_and_others_are_left_out() {
         assert!(text.lines().any(|own| own == line), "{line}: {text}");
     }
     for part in [
-        // Nothing is asked of these, and these do not speak HTTP.
+        // These servers have no checks, and these do not speak HTTP.
         "haproxy_server_check_code{proxy=\"b\",server=\"plain\"}",
         "haproxy_server_check_status{proxy=\"b\",server=\"plain\"",
         "haproxy_server_agent_status{proxy=\"b\",server=\"plain\"",
@@ -66,7 +66,7 @@ fn metrics_of_objects_without_a_value_are_no_numbers_and_others_are_left_out() {
         "haproxy_frontend_intercepted_requests_total{proxy=\"t\"}",
         "haproxy_backend_http_responses_total{proxy=\"c\"",
         "haproxy_server_http_requests_total{proxy=\"c\"",
-        // What is the case before a check has ended is no end.
+        // The state before the first check has ended.
         "state=\"INI\"",
         "haproxy_frontend_http_requests_rate_current",
         "haproxy_process_description",
@@ -76,7 +76,7 @@ fn metrics_of_objects_without_a_value_are_no_numbers_and_others_are_left_out() {
 }
 
 #[test]
-fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
+fn metrics_are_selected_by_haproxys_parameters() {
     let (_weir, port) = start(2);
     let cases: &[(&str, &[&str], &[&str])] = &[
         (
@@ -112,7 +112,7 @@ fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
             &["haproxy_frontend_bytes"],
             &["haproxy_frontend_status"],
         ),
-        // Of a scope that is empty, of names in other spellings, of what nobody knows.
+        // An empty scope, names in other spellings, unknown names.
         ("/metrics?%73cope=glob%61l", &["haproxy_process_"], &["haproxy_frontend_"]),
         ("/metrics?scope=resolvers", &[], &["haproxy_process_", "haproxy_frontend_"]),
         ("/metrics?whatever=1", &["haproxy_process_"], &[]),
@@ -146,7 +146,7 @@ fn metrics_are_chosen_by_the_parameters_of_haproxys_exporter() {
 }
 
 #[test]
-fn a_long_page_comes_in_chunks_and_its_connection_stays() {
+fn long_page_is_chunked_and_its_connection_kept() {
     let (_weir, port) = start(600);
     let mut client = Client::connect(port);
     for path in ["/stats;csv", "/metrics"] {
@@ -164,7 +164,7 @@ fn a_long_page_comes_in_chunks_and_its_connection_stays() {
 }
 
 #[test]
-fn an_old_client_gets_a_long_page_until_the_end_of_the_connection() {
+fn http_1_0_client_gets_a_long_page_until_close() {
     let (_weir, port) = start(3000);
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
     stream.write_all(b"GET /stats;csv HTTP/1.0\r\n\r\n").expect("a request");
@@ -178,11 +178,10 @@ fn an_old_client_gets_a_long_page_until_the_end_of_the_connection() {
 }
 
 #[test]
-fn a_page_of_many_servers_lets_others_be_served_meanwhile() {
+fn page_of_many_servers_does_not_block_others() {
     let (_weir, port) = start(20_000);
     let mut page = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    // Nobody reads it: it comes to rest in the middle, and holds neither its worker nor all of its
-    // text.
+    // Nobody reads it: it stalls in the middle, and keeps neither its worker busy nor all of its text in memory.
     page.write_all(b"GET /stats HTTP/1.1\r\nHost: h\r\n\r\n").expect("a request");
     page.read_exact(&mut [0; 100]).expect("the beginning");
     for _ in 0..100 {
@@ -191,7 +190,7 @@ fn a_page_of_many_servers_lets_others_be_served_meanwhile() {
 }
 
 #[test]
-fn a_backends_servers_have_their_bytes_apart_from_what_it_answered_itself() {
+fn server_bytes_exclude_generated_responses() {
     let origin = Origin::text("ok");
     let port = free_port();
     let weir = Weir::start(
@@ -230,7 +229,7 @@ fn a_backends_servers_have_their_bytes_apart_from_what_it_answered_itself() {
 }
 
 #[test]
-fn sessions_that_a_rule_makes_http_count_as_such() {
+fn sessions_switched_to_http_count_as_http() {
     let origin = Origin::text("ok");
     let port = free_port();
     let weir = Weir::start(
@@ -252,7 +251,7 @@ fn sessions_that_a_rule_makes_http_count_as_such() {
 }
 
 #[test]
-fn a_page_asked_for_by_head_says_no_length_that_it_does_not_have() {
+fn head_for_a_page_has_no_wrong_length() {
     let rules = "  stats enable\n  stats uri /stats\n  \
                  http-request use-service prometheus-exporter if { path /metrics }\n";
     let origin = Origin::text("x");

@@ -1,4 +1,4 @@
-//! `show errors`: malformed messages of either side.
+//! `show errors`: malformed messages from either side.
 
 use weir_tests::log_scene::{LAST, Scene, says};
 

@@ -1,16 +1,16 @@
-//! `show info`: what each field counts, and the tags of typed output.
+//! `show info`: the meaning of each field, and the tags of typed output.
 
 use crate::running::{fact, start, start_before};
 use weir_tests::{Origin, client, eventually, free_port, scratch};
 
 #[test]
-fn connections_of_the_runtime_socket_count_as_haproxy_counts_them() {
+fn runtime_socket_connections_are_counted_as_in_haproxy() {
     let origin = Origin::text("x");
     let (weir, _) = start_before("", &origin);
     for name in ["CumConns", "CumReq", "CumStreams"] {
         let before = fact(&weir, name);
         weir.ask("show version; show version");
-        // One for the two commands, one for the look itself.
+        // One for the two commands, one for this query.
         assert_eq!(fact(&weir, name), before + 2, "{name}");
     }
     assert_eq!(fact(&weir, "CurrStreams"), 1, "the one that asks");
@@ -19,7 +19,7 @@ fn connections_of_the_runtime_socket_count_as_haproxy_counts_them() {
 }
 
 #[test]
-fn patterns_that_come_and_go_are_counted() {
+fn added_and_removed_patterns_are_counted() {
     let file = scratch("patterns").file("map");
     std::fs::write(&file, "a 1\nb 2\nc 3\n").expect("a file");
     let map = file.display();
@@ -44,7 +44,7 @@ fn patterns_that_come_and_go_are_counted() {
 }
 
 #[test]
-fn warnings_are_counted_when_they_are_said() {
+fn warnings_are_counted() {
     let origin = Origin::text("x");
     let (weir, _) = start_before("", &origin);
     let before = fact(&weir, "TotalWarnings");
@@ -54,7 +54,7 @@ fn warnings_are_counted_when_they_are_said() {
 }
 
 #[test]
-fn what_is_asked_for_beyond_the_known_words_is_passed_over() {
+fn unknown_arguments_are_ignored() {
     let origin = Origin::text("x");
     let (weir, _) = start_before("", &origin);
     assert!(weir.ask("show info json nonsense").starts_with("[{\"field\":"));
@@ -70,7 +70,7 @@ fn what_is_asked_for_beyond_the_known_words_is_passed_over() {
 }
 
 #[test]
-fn typed_output_has_the_tags_types_and_places_of_haproxy() {
+fn typed_output_matches_haproxy() {
     let origin = Origin::text("x");
     let (weir, _) = start_before("", &origin);
     let info = weir.ask("show info typed");
@@ -108,7 +108,7 @@ fn typed_output_has_the_tags_types_and_places_of_haproxy() {
 }
 
 #[test]
-fn streams_of_all_threads_are_numbered_in_one_sequence_where_that_is_read() {
+fn stream_numbers_are_one_sequence_across_threads() {
     let rules = "  http-request set-header x-none %[rand]\n  http-response set-header x-rt \"%rt\"\n";
     let origin = Origin::text("x");
     let (weir, port) = start_before(rules, &origin);
@@ -126,7 +126,7 @@ fn streams_of_all_threads_are_numbered_in_one_sequence_where_that_is_read() {
 }
 
 #[test]
-fn what_was_sent_in_the_last_second_is_told() {
+fn output_rate_is_shown() {
     let port = free_port();
     let text = "x".repeat(10_000);
     let weir = start(
@@ -140,7 +140,7 @@ fn what_was_sent_in_the_last_second_is_told() {
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         line.and_then(|number| number.parse().ok()).expect("a number")
     };
-    // A late question finds part of it, or nothing.
+    // A late query sees part of it, or nothing.
     assert!(eventually(|| {
         let answer = client::get(port, "/").expect("an answer");
         assert_eq!(answer.body.len(), text.len());

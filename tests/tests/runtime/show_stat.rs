@@ -1,4 +1,4 @@
-//! `show stat`: its rows, their counters, and counters that outlive a process (`stats-file`).
+//! `show stat`: its rows, their counters, and counters that survive a process (`stats-file`).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use weir_tests::{Origin, Statistics, Weir, client, eventually, free_port};
 
 /// Threads peak at different times: the sum of their peaks exceeds the peak.
 #[test]
-fn no_row_has_had_more_sessions_than_there_may_be_connections() {
+fn session_maxima_stay_within_the_connection_limit() {
     let origin = Origin::text("x");
     let port = free_port();
     let text = format!(
@@ -37,7 +37,7 @@ fn no_row_has_had_more_sessions_than_there_may_be_connections() {
 }
 
 #[test]
-fn rows_are_chosen_by_the_sum_of_their_kinds() {
+fn rows_are_selected_by_a_bit_mask_of_types() {
     let port = free_port();
     let text = format!(
         "global\n  stats socket runtime level admin\n\
@@ -82,7 +82,7 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
     assert!(eventually(|| total(&weir, "S.") == Some(3)));
     let dumped = weir.ask("dump stats-file");
     assert!(dumped.starts_with("#fe guid,stot,bin,bout,dreq,"), "{dumped}");
-    // The connection that found the port open was counted too.
+    // The connection that checked the port was counted too.
     let sessions = total(&weir, "F.").unwrap_or(0);
     let own = [format!("\ng-f,{sessions},"), format!("\ng-l-0,{sessions},")];
     let others = ["\n#be guid,stot,", "\ng-s,3,", "\ng-b,3,"].map(str::to_owned);
@@ -109,7 +109,7 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
 }
 
 #[test]
-fn streams_of_tcp_are_in_the_statistics_while_they_last() {
+fn tcp_streams_are_in_the_statistics_while_they_last() {
     let (origin, port) = (Origin::echo(), free_port());
     let weir = Weir::start(
         &format!(
@@ -127,7 +127,7 @@ fn streams_of_tcp_are_in_the_statistics_while_they_last() {
     for row in ["b,s", "b,BACKEND"] {
         assert!(shown.value(row, "lastsess").parse::<u32>().is_ok(), "{row}: {shown:?}");
     }
-    // The port was tried once before.
+    // The port was checked once before.
     assert!(shown.number("f,FRONTEND", "sess_other") > 0, "{shown:?}");
     assert_eq!(shown.value("f,FRONTEND", "req_tot"), "0", "{shown:?}");
 }
@@ -138,7 +138,7 @@ fn contstats_counts_bytes_while_they_flow() {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
         let _ = stream.write_all(&[b'x'; 50_000]);
-        // The rest never comes.
+        // The rest never arrives.
         let _ = stream.read(&mut [0; 1]);
     });
     let (weir, port) = listen("", "  option contstats\n", &local(&origin));

@@ -1,4 +1,4 @@
-//! What the runtime socket shows of streams and of malformed messages, in the form that tools read.
+//! Streams and malformed messages on the runtime socket, in the format that tools parse.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use weir_tests::client::{self, Client};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
-/// A frontend whose server takes requests and never answers.
+/// Starts a frontend with a server that accepts requests and never answers.
 fn silent() -> (Weir, Origin, u16) {
     let origin = Origin::raw(|stream| {
         let mut all = Vec::new();
@@ -22,13 +22,13 @@ fn silent() -> (Weir, Origin, u16) {
     (Weir::start(&text, &[port]), origin, port)
 }
 
-/// The values of a line of `show sess` by key, brackets left as they are.
+/// Returns the value of a key in a line of `show sess`, including brackets.
 fn value<'l>(line: &'l str, key: &str) -> Option<&'l str> {
     line.split(' ').find_map(|word| word.strip_prefix(key))
 }
 
 #[test]
-fn a_stream_is_a_line_with_the_keys_that_tools_look_for() {
+fn show_sess_lines_have_the_keys_that_tools_parse() {
     let (weir, origin, port) = silent();
     let idle = Client::connect(port);
     let mut busy = Client::connect(port);
@@ -36,7 +36,7 @@ fn a_stream_is_a_line_with_the_keys_that_tools_look_for() {
     assert!(eventually(|| origin.connections() > 0));
     let shown = weir.ask("show sess");
     let lines: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).collect();
-    // One that waits for a request is no stream; the connection of the command is.
+    // A connection that waits for a request is not a stream; the one that runs the command is.
     assert_eq!(lines.len(), 2, "{shown}");
     let line = lines.iter().find(|line| line.contains(" fe=f ")).expect("the request");
     for (key, expected) in [("proto=", "tcpv4"), ("be=", "b"), ("srv=", "s"), ("calls=", "1"), ("rc=", "0")] {
@@ -53,7 +53,7 @@ fn a_stream_is_a_line_with_the_keys_that_tools_look_for() {
 }
 
 #[test]
-fn a_stream_in_detail_names_both_ends_and_what_each_waits_for() {
+fn stream_details_show_both_ends_and_their_waits() {
     let (weir, origin, port) = silent();
     let mut busy = Client::connect(port);
     busy.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -75,7 +75,7 @@ fn a_stream_in_detail_names_both_ends_and_what_each_waits_for() {
 }
 
 #[test]
-fn a_malformed_request_is_shown_with_what_was_being_read() {
+fn malformed_request_is_shown_with_its_parser_state() {
     let (weir, _origin, port) = silent();
     client::exchange(port, "GET / HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n").expect("an answer");
     let shown = weir.ask("show errors");
@@ -90,7 +90,7 @@ fn a_malformed_request_is_shown_with_what_was_being_read() {
     }
 }
 
-/// How the connection to a server ends when the client has said all.
+/// Returns how the server connection ends when the client has closed its side.
 fn end_of_server(option: &str) -> Option<ErrorKind> {
     let (told, heard) = std::sync::mpsc::channel();
     let told = std::sync::Mutex::new(told);
@@ -116,13 +116,13 @@ fn end_of_server(option: &str) -> Option<ErrorKind> {
 }
 
 #[test]
-fn a_stream_of_tcp_ends_for_its_server_with_a_reset_where_nolinger_is_said() {
+fn nolinger_resets_the_server_connection() {
     assert_eq!(end_of_server("option tcpka"), None);
     assert_eq!(end_of_server("option nolinger"), Some(ErrorKind::ConnectionReset));
 }
 
 #[test]
-fn rules_on_the_content_of_a_tcp_stream_understand_the_request_in_it() {
+fn tcp_content_rules_parse_http_requests() {
     let (port, origin) = (free_port(), Origin::echo());
     let text = format!(
         "global\n  stats socket runtime level admin\n\
@@ -147,13 +147,13 @@ fn rules_on_the_content_of_a_tcp_stream_understand_the_request_in_it() {
     assert_eq!(answer(&["GET /no HTTP/1.1\r\nHost: a\r\n\r\n"]), None);
     assert_eq!(answer(&["GET /other HTTP/1.1\r\nHost: other\r\n\r\n"]), None);
     for url in ["/yes?x", "/in/pieces", "/no", "/other"] {
-        // Free again once the stream has ended, which may be after its client was answered.
+        // The entry is released when the stream has ended, perhaps after its client was answered.
         let is_free = || weir.ask("show table t").contains(&format!(" key={url} use=0 "));
         assert!(eventually(is_free), "{url}: {}", weir.ask("show table t"));
     }
-    // Two of the requests, and the connection without a byte that found the port open.
+    // Two of the requests, and the connection without data that checked the port.
     assert!(eventually(|| origin.connections() == 3), "{}", weir.messages());
-    // What is something else is not waited for.
+    // Non-HTTP data is not waited for.
     let mut client = Client::connect(port);
     client.send("\u{16}\u{3}\u{1}");
     assert!(eventually(|| origin.connections() == 4), "{}", weir.messages());

@@ -6,7 +6,7 @@ use weir_tests::client::Client;
 use weir_tests::listen::TOP;
 use weir_tests::{Weir, eventually, free_port};
 
-/// A server that accepts and never answers.
+/// Returns a server that accepts and never answers.
 fn silent() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a port")
 }
@@ -16,7 +16,7 @@ fn port_of(listener: &TcpListener) -> u16 {
 }
 
 #[test]
-fn request_lines_of_streams_are_shown_where_they_are_kept_for_logs() {
+fn request_lines_are_shown_if_kept_for_logs() {
     let server = silent();
     let (logged, unlogged) = (free_port(), free_port());
     let weir = Weir::start(
@@ -46,7 +46,7 @@ fn request_lines_of_streams_are_shown_where_they_are_kept_for_logs() {
 }
 
 #[test]
-fn streams_are_suspicious_that_have_waited_longer_than_their_timeouts_allow() {
+fn streams_beyond_their_timeouts_are_suspicious() {
     let server = silent();
     let port = free_port();
     let weir = Weir::start(

@@ -1,4 +1,4 @@
-//! Certificates that verify tokens, changed by the runtime socket.
+//! Certificates for token verification, changed on the runtime socket.
 
 use crate::running::{expect, start};
 use weir_tests::client::exchange_with;
@@ -12,7 +12,7 @@ const CERTIFICATE: &str = include_str!("../../../crates/sample/src/keys/testdata
 const OTHER: &str = include_str!("../../../crates/sample/src/keys/testdata/other.pem");
 
 #[test]
-fn certificates_of_tokens_are_made_changed_and_taken_away() {
+fn token_certificates_are_created_changed_and_deleted() {
     let port = free_port();
     let directory = weir_tests::scratch("certificates");
     let file = directory.join("fixed.pem");
@@ -75,7 +75,7 @@ fn certificates_of_tokens_are_made_changed_and_taken_away() {
     assert_eq!(weir.ask("add ssl jwt new").trim(), "");
     expect(&weir, "show ssl cert new", "Status: Used for JWT verification\n");
     assert_eq!(verified("new"), ["1", "1"]);
-    // Another certificate in the same place verifies no more, wherever it was named.
+    // A different certificate under this name no longer verifies the token, wherever it is used.
     assert!(set(&fixed.to_string(), OTHER).contains("Transaction created"));
     expect(&weir, &format!("abort ssl cert {fixed}"), "Transaction aborted for certificate");
     assert_eq!(verified("new"), ["1", "1"]);

@@ -1,8 +1,7 @@
-//! A cluster of Weir and HAProxy must send a key to one server: the same requests through both, for
-//! every way in which a hash chooses a server, and the servers compared; and the cookies made from
-//! servers' addresses.
+//! In a cluster of Weir and HAProxy, both must send a key to the same server: the same requests go through both, for every
+//! hash-based method, and the selected servers are compared; so are the cookies derived from server addresses.
 //!
-//! Requests without a key are compared too: they take turns, in HAProxy's order.
+//! Requests without a key are compared too: they are distributed in HAProxy's order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +10,7 @@ use std::sync::Mutex;
 use weir_tests::client::Client;
 use weir_tests::{Haproxy, Origin, Weir, free_port, scratch};
 
-/// How servers stand in a backend: what follows `server sN 127.0.0.1:PORT`. `ORIGIN` and `SECOND`
-/// are ports.
+/// Servers of a backend: the text after `server sN 127.0.0.1:PORT`. `ORIGIN` and `SECOND` are ports.
 const FARMS: &[(&str, &[&str])] = &[
     (
         "uneven",
@@ -20,13 +18,12 @@ const FARMS: &[(&str, &[&str])] = &[
     ),
     ("even", &["", "id 5000", "", "disabled", ""]),
     ("divisible", &["weight 128", "weight 64", "weight 256 id 1000000", "weight 32"]),
-    // With other weights, HAProxy's map holds backups after the first, which the manual keeps for
-    // `allbackups`.
+    // With other weights, HAProxy's map includes backups after the first, which the manual reserves for `allbackups`.
     ("backups", &["disabled", "backup", "backup"]),
     ("one", &["weight 5"]),
 ];
 
-/// What says how to choose, and the version of HAProxy that knows it.
+/// Balancing lines, and the HAProxy version that introduced them.
 const METHODS: &[(&str, (u32, u32))] = &[
     ("balance static-rr", (1, 5)),
     ("balance roundrobin", (1, 5)),
@@ -66,7 +63,7 @@ const METHODS: &[(&str, (u32, u32))] = &[
     ("balance uri\n hash-type consistent\n hash-balance-factor 1000", (1, 7)),
 ];
 
-/// Requests, `N` a number: what follows the start line's method, and header lines.
+/// Requests, with a number for `N`: the text after the method, and header lines.
 const TARGETS: &[&str] = &[
     "/N",
     "/a/N",
@@ -85,14 +82,13 @@ const NUMBERS: &[&str] = &["N", "N77777", "-N", "+N", "4294967295N", "Nx"];
 const SOURCES: &[&str] = &["10.0.N.7", "192.168.7.N", "2001:db8::N", "fe80::N:7:9:1"];
 const COUNT: usize = 130;
 
-/// One of a list with its number filled in.
+/// Returns an element of a list with its number filled in.
 fn fill(list: &[&str], number: usize) -> String {
     list[number % list.len()].replace('N', &(number * 7 % 251).to_string())
 }
 
-/// The requests, each the same for all backends but for the backend's name. Bodies only where they
-/// are asked for: HAProxy looks into what it happens to have of them even without `check_post`,
-/// against the manual.
+/// Returns a request, the same for all backends except for the backend's name. Bodies are only sent where needed: HAProxy examines
+/// what it happens to have of them even without `check_post`, contrary to the manual.
 fn request(number: usize, backend: &str, posts: bool) -> String {
     let (method, body) = if posts && number % 9 == 8 {
         ("POST", format!("a=1&user=p{number}&b=2"))
@@ -112,12 +108,12 @@ fn request(number: usize, backend: &str, posts: bool) -> String {
     )
 }
 
-/// The backends that a HAProxy of that version knows: name and text.
+/// Returns the backends supported by that HAProxy version: name and text.
 fn backends(version: (u32, u32), origins: &[u16]) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for (at, (method, since)) in METHODS.iter().enumerate().filter(|(_, (_, since))| *since <= version) {
         for (farm, servers) in FARMS {
-            // Only few of them make a difference to every method.
+            // Only a few farms matter for every method.
             if at % 3 != 0 && *farm == "backups" || at % 5 != 0 && *farm == "one" || *since > version {
                 continue;
             }
@@ -154,7 +150,7 @@ fn configuration(port: u16, socket: &Path, backends: impl Iterator<Item = String
     )
 }
 
-/// The servers that a proxy chose, by backend, in the order of the requests.
+/// The servers selected by a proxy, by backend, in the order of the requests.
 type Chosen = BTreeMap<String, Vec<String>>;
 
 fn ask(port: u16, texts: &BTreeMap<String, String>) -> Chosen {
@@ -181,7 +177,7 @@ fn ask(port: u16, texts: &BTreeMap<String, String>) -> Chosen {
     chosen.into_inner().expect("no panic")
 }
 
-/// Changes of weight and state, for the backends whose farm has uneven weights.
+/// Returns commands that change weights and states, for backends with uneven weights.
 fn changes(names: &[&String]) -> String {
     let change = |name: &&String| match name.split_once('-')?.0 {
         "uneven" => Some(format!("disable server {name}/s3")),
@@ -191,7 +187,7 @@ fn changes(names: &[&String]) -> String {
     names.iter().filter_map(change).collect::<Vec<_>>().join(";")
 }
 
-/// Whether a request has a key for the backend of that text.
+/// Returns whether a request has a key for the backend with that text.
 fn has_key(text: &str, number: usize) -> bool {
     if text.contains("url_param") {
         return ["?user=", "&user="].iter().any(|it| TARGETS[number % TARGETS.len()].contains(it));
@@ -202,7 +198,7 @@ fn has_key(text: &str, number: usize) -> bool {
     !["static-rr", "roundrobin"].iter().any(|name| text.contains(name))
 }
 
-/// Which of the requests that `counts` went to different servers.
+/// Returns which of the requests selected by `counts` went to different servers.
 fn differences(
     ours: &Chosen,
     theirs: &Chosen,
@@ -228,7 +224,7 @@ fn differences(
 }
 
 #[test]
-fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
+fn keys_select_the_same_server_as_in_haproxy() {
     let version = Haproxy::version();
     let origins = [Origin::text("a"), Origin::text("b"), Origin::text("c")];
     let texts = backends(version, &origins.each_ref().map(Origin::port));
@@ -243,7 +239,7 @@ fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
 
     let (ours, theirs) = (ask(port, &texts), ask(other_port, &texts));
     let mut wrong = differences(&ours, &theirs, &texts, |_, _| true);
-    // Keys that are not hashed may all lie near one point.
+    // Unhashed keys may all fall close together.
     let spread = ours.iter().filter(|(name, _)| {
         name.starts_with("even") && ![" none", "hash-key"].iter().any(|it| texts[*name].contains(it))
     });
@@ -251,8 +247,7 @@ fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
         let used: std::collections::BTreeSet<_> = servers.iter().collect();
         assert!(used.len() >= 3, "the keys reach most servers of {name}: {used:?}");
     }
-    // And again after weights and states changed. Whose turn it is without a key then depends on
-    // what happened before.
+    // And again after changes of weights and states. The order for requests without a key then depends on the history.
     for socket in [&own, &other] {
         assert_eq!(weir_tests::ask(socket, &changes(&names)).trim(), "");
     }
@@ -263,7 +258,7 @@ fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
 }
 
 #[test]
-fn cookies_made_from_addresses_are_those_of_haproxy() {
+fn dynamic_cookies_match_haproxy() {
     let origins: Vec<Origin> = (0..4).map(|_| Origin::text("x")).collect();
     let config = |port: u16| {
         let servers: String = origins
@@ -295,7 +290,7 @@ fn cookies_made_from_addresses_are_those_of_haproxy() {
     assert_eq!(ours, cookies(other));
 }
 
-/// The first packet of a remote desktop's connection (TPKT, X.224) with this cookie.
+/// Returns the first packet of an RDP connection (TPKT, X.224) with this cookie.
 fn remote_desktop(cookie: &str) -> Vec<u8> {
     let line = format!("Cookie: {cookie}\r\n");
     let length = 11 + line.len();
@@ -305,7 +300,7 @@ fn remote_desktop(cookie: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_remote_desktop_goes_to_the_server_that_haproxy_sends_it_to() {
+fn rdp_cookies_select_the_same_server_as_in_haproxy() {
     let origins = ["a", "b", "c"].map(|name| {
         Origin::raw(move |mut stream| {
             use std::io::{Read, Write};

@@ -1,5 +1,4 @@
-//! Servers that change while requests go to them: weights, maintenance, nobody left; and who is
-//! served first when all wait.
+//! Server changes under load: weights, maintenance, no server left; and the order in which queued requests are served.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use weir_tests::client::Client;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch, statistics};
 
-/// The program before these servers, all in one `listen`; the runtime socket and the port.
+/// Starts the program with these servers in one `listen`; returns the runtime socket and the port.
 fn start(balance: &str, rules: &str, servers: &str) -> (Weir, Scratch, u16) {
     let (socket, port) = (scratch("changes").file("weir.sock"), free_port());
     let text = format!(
@@ -68,7 +67,7 @@ fn no_request_is_lost_while_weights_and_states_change() {
                 })
                 .collect();
             for round in 0..30 {
-                // Static algorithms take all of a weight or nothing.
+                // Static algorithms only accept 0% and 100%.
                 let weight = if round % 2 == 0 { "0%" } else { "100%" };
                 assert_eq!(ask(&socket, &format!("set server l/s1 weight {weight}")).trim(), "", "{balance}");
                 let state = ["maint", "ready", "drain", "ready"][round % 4];
@@ -79,13 +78,13 @@ fn no_request_is_lost_while_weights_and_states_change() {
                 one.join().expect("every request was answered");
             }
         });
-        // Weight 0: nothing new, however many requests come.
+        // Weight 0: no new requests, however many arrive.
         ask(&socket, "set server l/s1 weight 0%");
         let before = origins[1].requests();
         let mut connection = Client::connect(port);
         (0..40).for_each(|number| assert_eq!(status(&mut connection, &format!("/w/{number}")), 200));
         assert_eq!(origins[1].requests(), before, "{balance}");
-        // Nobody left, and back again.
+        // No server left, and back again.
         for at in 0..3 {
             ask(&socket, &format!("disable server l/s{at}"));
         }
@@ -95,7 +94,7 @@ fn no_request_is_lost_while_weights_and_states_change() {
     }
 }
 
-/// A server that answers nothing until it is opened, and notes the order of what it got.
+/// A server that answers only after it is opened, and records the order of requests.
 #[derive(Default)]
 struct Gate {
     open: Mutex<bool>,
@@ -117,15 +116,15 @@ impl Gate {
     }
 }
 
-/// How many requests wait for the backend and for its server.
+/// Returns how many requests are queued at the backend and at its server.
 fn waiting(socket: &Path) -> u64 {
     let shown = statistics(socket);
     shown.rows().iter().filter(|row| row.starts_with("l,")).map(|row| shown.number(row, "qcur")).sum()
 }
 
 #[test]
-fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first() {
-    // In the queue of the backend, and in that of the server that a hash chose.
+fn queue_is_ordered_by_class_and_then_by_date() {
+    // In the queue of the backend, and in that of the server selected by a hash.
     for balance in ["balance roundrobin", "balance leastconn", "balance random", "balance hdr(host)"] {
         let gate = Arc::new(Gate::default());
         let held = gate.clone();
@@ -144,8 +143,7 @@ fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first()
             let paths = ["/first", "/patient", "/late", "/plain", "/early", "/urgent"];
             for (at, path) in paths.into_iter().enumerate() {
                 scope.spawn(move || assert_eq!(status(&mut Client::connect(port), path), 200, "{balance}"));
-                // The next only when this one is served or waits: the order of arrival is part of
-                // the claim.
+                // The next one is sent only when this one is served or queued: the order of arrival is part of the test.
                 let there = || gate.seen.lock().expect("no panic").len() as u64 + waiting(&socket);
                 assert!(eventually(|| there() == at as u64 + 1), "{balance} {path}: {}", there());
             }
@@ -157,7 +155,7 @@ fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first()
 }
 
 #[test]
-fn peak_ewma_leaves_a_server_that_fails_fast_alone_until_it_answers_again() {
+fn peak_ewma_avoids_a_fast_failing_server() {
     let broken = Arc::new(AtomicBool::new(true));
     let state = broken.clone();
     let bad = Origin::start(move |_, _| {
@@ -174,7 +172,7 @@ fn peak_ewma_leaves_a_server_that_fails_fast_alone_until_it_answers_again() {
     let mut connection = Client::connect(port);
     let failed = (0..300).filter(|number| status(&mut connection, &format!("/{number}")) == 500).count();
     assert!(failed < 30, "{failed} of 300 requests went to the server that fails");
-    // Coming up again it is another one: what was known of it is forgotten.
+    // A server that comes up again starts without history.
     broken.store(false, Relaxed);
     ask(&socket, "disable server l/s1");
     ask(&socket, "enable server l/s1");
@@ -184,7 +182,7 @@ fn peak_ewma_leaves_a_server_that_fails_fast_alone_until_it_answers_again() {
 }
 
 #[test]
-fn a_sticky_backend_stays_with_a_server_until_that_one_goes() {
+fn sticky_backend_keeps_a_server_until_it_is_down() {
     let (first, second) = (Origin::text("first"), Origin::text("second"));
     let servers = format!(" server a 127.0.0.1:{}\n server b 127.0.0.1:{}\n", first.port(), second.port());
     let (_weir, socket, port) = start("balance sticky", "", &servers);

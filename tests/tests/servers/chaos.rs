@@ -1,7 +1,7 @@
-//! Servers that die and come back under load, and descriptors that run out: what clients see then.
+//! Servers that die and return under load, and descriptors that run out: effects on clients.
 //!
-//! A client may get an error that says that the server failed, never a wrong or cut body that looks
-//! right, and never nothing at all for longer than a deadline.
+//! A client may get an error that reports a failed server, but never a wrong or truncated body that looks complete, and never
+//! nothing at all beyond a deadline.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
 const REQUESTS: usize = 20_000;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A body that shows whether it is whole and belongs to the request: the path, over and over.
+/// Returns a body that shows whether it is complete and belongs to the request: the path, repeated.
 fn body_of(path: &str) -> String {
     format!("{path} ").repeat(200)
 }
 
-/// A server that can be killed, with all its connections, and started again on the same port.
+/// A server that can be killed, with all its connections, and restarted on the same port.
 struct Mortal {
     port: u16,
     stop: Arc<AtomicBool>,
@@ -81,7 +81,7 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-/// How requests ended.
+/// Results of the requests.
 #[derive(Debug, Default)]
 struct Tally {
     good: AtomicUsize,
@@ -89,7 +89,7 @@ struct Tally {
     cut: AtomicUsize,
 }
 
-/// Sends requests until `left` is used up. Returns what should not have been.
+/// Sends requests until `left` is used up. Returns the first violation.
 fn load(port: u16, left: &AtomicUsize, tally: &Tally, deadline: Instant) -> Result<(), String> {
     let mut client = Client::connect(port);
     while let Ok(number) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
@@ -104,14 +104,14 @@ fn load(port: u16, left: &AtomicUsize, tally: &Tally, deadline: Instant) -> Resu
             return Err(format!("{path} hung"));
         }
         let Some(response) = response else {
-            // Closed between two requests, or before anything came.
+            // Closed between two requests, or before any response.
             tally.cut.fetch_add(1, Ordering::Relaxed);
             client = Client::connect(port);
             continue;
         };
         let length: usize = response.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
         match response.status {
-            // Cut short, and the client can tell.
+            // Truncated, and the client can detect it.
             200 if response.body.len() < length => {
                 tally.cut.fetch_add(1, Ordering::Relaxed);
                 client = Client::connect(port);
@@ -130,7 +130,7 @@ fn load(port: u16, left: &AtomicUsize, tally: &Tally, deadline: Instant) -> Resu
 }
 
 #[test]
-fn servers_that_die_and_come_back_cost_errors_but_never_a_wrong_answer() {
+fn dying_servers_cause_errors_but_no_wrong_responses() {
     let deadline = Instant::now() + DEADLINE;
     let port = free_port();
     let mut servers = [Mortal::start(0), Mortal::start(0)];
@@ -148,8 +148,7 @@ fn servers_that_die_and_come_back_cost_errors_but_never_a_wrong_answer() {
     let mut deaths = 0;
     let faults: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| load(port, &left, &tally, deadline))).collect();
-        // One server dies each time another twentieth of the requests is through, and is back at
-        // the next.
+        // One server dies after each twentieth of the requests, and returns at the next.
         let mut mark = REQUESTS;
         while clients.iter().any(|client| !client.is_finished()) && Instant::now() < deadline {
             let now = left.load(Ordering::Relaxed);
@@ -173,7 +172,7 @@ fn servers_that_die_and_come_back_cost_errors_but_never_a_wrong_answer() {
     assert!(weir.is_running() && !weir.messages().contains("panicked"), "{}", weir.messages());
 }
 
-/// The same under more load than threads make: all that it can tell is whether requests time out.
+/// The same with more load than these threads generate: it only shows whether requests time out.
 fn wrk(port: u16, servers: &mut [Mortal; 2], ports: [u16; 2]) {
     let url = format!("http://127.0.0.1:{port}/w");
     let mut running = Command::new("wrk")
@@ -198,7 +197,7 @@ fn wrk(port: u16, servers: &mut [Mortal; 2], ports: [u16; 2]) {
     assert_eq!(timeouts.unwrap_or(0), 0, "{report}");
 }
 
-/// A process that ends with the value.
+/// A process that is stopped when the value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -209,7 +208,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn without_descriptors_nothing_hangs_and_each_connection_gets_an_answer() {
+fn exhausted_descriptors_cause_responses_not_hangs() {
     let origin = Origin::text("served");
     let port = free_port();
     let directory = scratch("descriptors");
@@ -229,7 +228,7 @@ fn without_descriptors_nothing_hangs_and_each_connection_gets_an_answer() {
     let mut running = Running(child);
     let told = || std::fs::read_to_string(directory.join("messages")).unwrap_or_default();
     assert!(eventually(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()), "{}", told());
-    // All connect before any asks, so that connections are held open beyond the limit.
+    // All connect before any sends a request, so that connections are held open beyond the limit.
     let mut clients: Vec<TcpStream> = (0..100)
         .map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the backlog takes connections"))
         .collect();
@@ -246,8 +245,7 @@ fn without_descriptors_nothing_hangs_and_each_connection_gets_an_answer() {
             }
             _ => {}
         }
-        // Those that were accepted while no descriptor was left for a server may get 503, and are
-        // told so.
+        // Connections accepted while no descriptor was left for a server may get a 503 response.
         assert!(
             answer.ends_with("served")
                 || answer.starts_with("HTTP/1.1 503")
@@ -260,7 +258,7 @@ fn without_descriptors_nothing_hangs_and_each_connection_gets_an_answer() {
     assert!(matches!(running.0.try_wait(), Ok(None)), "{}", told());
     assert!(!told().contains("panicked"), "{}", told());
     println!("{served} of 100 served");
-    // With room again, all is as before.
+    // With descriptors available again, everything works as before.
     let later = weir_tests::client::get(port, "/").map(|response| response.text());
     assert_eq!(later.as_deref(), Some("served"));
 }

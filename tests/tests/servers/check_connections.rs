@@ -1,4 +1,4 @@
-//! Connections of health checks: shared with requests (`check-reuse-pool`), or each check's own.
+//! Connections of health checks: shared with requests (`check-reuse-pool`), or separate.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use weir_tests::client::Client;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch, statistics};
 
-/// What makes a check leave its connection open.
+/// Check options that keep the connection open.
 const LASTING: &str =
     "option httpchk\n http-check send meth GET uri /c ver HTTP/1.1 hdr connection keep-alive";
 
@@ -35,17 +35,17 @@ fn get(port: u16) -> u16 {
         .map_or(0, |response| response.status)
 }
 
-/// Connections that an origin got while it answered six checks, one after another.
+/// Returns the number of connections of an origin that answered six successive checks.
 fn connections(lines: &str, server: &str) -> usize {
     let origin = Origin::text("fine");
     let (_weir, ..) = start(lines, &format!("127.0.0.1:{} check inter 10ms {server}", origin.port()));
     assert!(eventually(|| origin.requests() >= 6), "{lines} {server}");
-    // Counted when they are accepted, which is before they are asked anything.
+    // Counted on accept, which precedes the request.
     origin.connections()
 }
 
 #[test]
-fn checks_go_over_one_connection_where_that_is_asked_for_and_nothing_is_special_about_theirs() {
+fn checks_share_a_plain_connection_if_configured() {
     let always = format!("http-reuse always\n {LASTING}");
     let lines = |more: &str| always.replace("option httpchk", &format!("option httpchk\n {more}"));
     let old = always.replace("HTTP/1.1", "HTTP/1.0");
@@ -62,7 +62,7 @@ fn checks_go_over_one_connection_where_that_is_asked_for_and_nothing_is_special_
 }
 
 #[test]
-fn checks_have_their_own_connections_otherwise() {
+fn checks_use_separate_connections_by_default() {
     let always = format!("http-reuse always\n {LASTING}");
     let lines = |more: &str| always.replace("option httpchk", &format!("option httpchk\n {more}"));
     let plain = "http-reuse always\n option httpchk GET /c".to_owned();
@@ -75,7 +75,7 @@ fn checks_have_their_own_connections_otherwise() {
         (&always, "check-reuse-pool pool-max-conn 0"),
         (&always, "check-reuse-pool max-reuse 0"),
         (&always.replace("always", "never"), "check-reuse-pool"),
-        // A check is the first request of its kind, and none is proven by it.
+        // A check counts as a first request, and does not make its connection reusable in these modes.
         (&always.replace("always", "safe"), "check-reuse-pool"),
         (&always.replace("always", "aggressive"), "check-reuse-pool"),
         (&lines("http-check connect linger"), "check-reuse-pool"),
@@ -89,7 +89,7 @@ fn checks_have_their_own_connections_otherwise() {
 }
 
 #[test]
-fn requests_and_checks_use_each_others_connections() {
+fn requests_and_checks_share_connections() {
     let origin = Origin::text("fine");
     let (_weir, socket, port) = start(
         &format!("http-reuse always\n {LASTING}"),
@@ -106,12 +106,12 @@ fn requests_and_checks_use_each_others_connections() {
     ask(&socket, "enable health b/s");
     assert!(eventually(|| origin.requests() >= before + 3));
     assert_eq!(origin.connections(), 1);
-    // Checks are no requests.
+    // Checks do not count as requests.
     assert_eq!(column(&socket, "reuse"), "1");
 }
 
 #[test]
-fn connections_of_another_name_are_not_for_checks() {
+fn checks_do_not_use_connections_of_other_names() {
     let origin = Origin::text("fine");
     let (_weir, _, port) = start(
         &format!("http-reuse always\n {LASTING}"),
@@ -126,10 +126,10 @@ fn connections_of_another_name_are_not_for_checks() {
 }
 
 #[test]
-fn a_connection_that_turns_out_to_be_dead_fails_the_check_and_is_not_used_again() {
+fn dead_connection_fails_one_check_and_is_dropped() {
     let served = Arc::new(AtomicUsize::new(0));
     let count = served.clone();
-    // The second request over a connection gets no answer.
+    // The second request on a connection gets no response.
     let origin = Origin::raw(move |mut stream| {
         let mut room = [0; 1024];
         for _ in 0..2 {
@@ -147,12 +147,12 @@ fn a_connection_that_turns_out_to_be_dead_fails_the_check_and_is_not_used_again(
     );
     assert!(eventually(|| served.load(Relaxed) >= 8));
     assert!(column(&socket, "chkfail").parse::<u32>().is_ok_and(|failed| failed >= 3));
-    // No two failures in a row: the next check has a connection of its own again.
+    // There are never two failures in a row: the next check uses a new connection.
     assert_eq!(column(&socket, "chkdown"), "0");
 }
 
 #[test]
-fn the_first_check_of_a_server_of_which_nothing_was_said_is_no_failure_when_it_finds_it_down() {
+fn initial_down_result_is_not_counted_as_a_failure() {
     let column_of = |words: &str| {
         let (_weir, socket, _) =
             start("", &format!("127.0.0.1:{} check inter 10ms fall 1 {words}", free_port()));

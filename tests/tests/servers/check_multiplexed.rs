@@ -1,5 +1,4 @@
-//! Health checks over HTTP/2: what is asked, what answers mean, who chooses the protocol, and the
-//! health checking protocol of gRPC.
+//! Health checks over HTTP/2: requests, evaluation of responses, selection of the protocol, and gRPC's health checking protocol.
 
 use std::sync::mpsc;
 
@@ -13,10 +12,10 @@ const DEFAULTS: &str = "global\n log stderr format raw local0\n\
                         defaults\n mode http\n log global\n option log-health-checks\n timeout connect 20s\n \
                         timeout server 20s\n timeout check 20s\n default-server inter 20s rise 1 fall 1\n";
 
-/// What a server was asked: the fields of the head, and the body.
+/// A received request: the fields of the head, and the body.
 type Asked = (Vec<String>, Vec<u8>);
 
-/// A server that answers each check in frames, and tells what it was asked.
+/// Starts a server that answers each check with frames, and reports the requests.
 fn server(answer: impl Fn(&mut Frames) + Send + Sync + 'static) -> (Origin, mpsc::Receiver<Asked>) {
     let (asked, told) = mpsc::channel();
     let origin = Origin::raw(move |stream| {
@@ -31,15 +30,15 @@ fn server(answer: impl Fn(&mut Frames) + Send + Sync + 'static) -> (Origin, mpsc
         }
         let _ = asked.send((fields, body));
         answer(&mut frames);
-        // Until the check has seen it and closes.
+        // Until the check has received it and closes.
         frames.rest();
     });
     (origin, told)
 }
 
-/// A backend `b` with these lines and parameters of its server.
+/// Starts a backend `b` with these lines and server parameters.
 fn checked(lines: &str, port: u16, parameters: &str) -> Weir {
-    // Without a listener it does not start.
+    // The program needs a listener to start.
     let own = free_port();
     let text = format!(
         "{DEFAULTS}frontend f\n timeout client 20s\n bind 127.0.0.1:{own}\n\
@@ -48,7 +47,7 @@ fn checked(lines: &str, port: u16, parameters: &str) -> Weir {
     Weir::start(&text, &[own])
 }
 
-/// Waits for what is told of the first check, and compares it.
+/// Waits for the message about the first check, and compares it.
 fn expect(weir: &Weir, said: &str, case: &str) {
     assert!(weir.says(said), "{case}: no `{said}` in:\n{}", weir.messages());
 }
@@ -60,7 +59,7 @@ fn fine(frames: &mut Frames) {
 const PASSED: &str = "Health check for server b/s succeeded, reason: Layer7 check passed, code: 200";
 
 #[test]
-fn a_check_is_asked_over_http_2_where_the_server_the_check_or_a_step_says_so() {
+fn server_check_or_step_may_select_http2() {
     let options = |path: &str| vec![":method: OPTIONS".to_owned(), ":scheme: https".into(), path.to_owned()];
     for (lines, parameters, head) in [
         ("option httpchk", "proto h2", options(":path: /")),
@@ -95,7 +94,7 @@ fn a_check_is_asked_over_http_2_where_the_server_the_check_or_a_step_says_so() {
 }
 
 #[test]
-fn what_a_check_sends_is_sent_and_what_it_expects_is_looked_for() {
+fn http2_checks_send_and_expect_as_configured() {
     let send = "option httpchk\n http-check send meth POST uri /d ver HTTP/1.1 hdr host a.test hdr connection close hdr X-T v body";
     for (expected, said) in [
         ("status 200", "succeeded, reason: Layer7 check passed, code: 200"),
@@ -125,11 +124,11 @@ fn what_a_check_sends_is_sent_and_what_it_expects_is_looked_for() {
 }
 
 #[test]
-fn a_body_waits_for_the_windows_of_the_server() {
+fn check_body_waits_for_flow_control() {
     let (asked, told) = mpsc::channel();
     let origin = Origin::raw(move |stream| {
         let mut frames = Frames::take(stream);
-        // INITIAL_WINDOW_SIZE: two bytes a stream.
+        // INITIAL_WINDOW_SIZE: two bytes per stream.
         frames.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 2]);
         let mut body = Vec::new();
         while body.len() < 6 {
@@ -148,7 +147,7 @@ fn a_body_waits_for_the_windows_of_the_server() {
 }
 
 #[test]
-fn answers_that_are_none_fail_the_check() {
+fn invalid_responses_fail_the_check() {
     const BROKEN: &str = "Health check for server b/s failed, reason: Socket error, check duration";
     type Answer = fn(&mut Frames);
     let cases: [(&str, Answer, &str); 7] = [
@@ -166,7 +165,7 @@ fn answers_that_are_none_fail_the_check() {
             },
             BROKEN,
         ),
-        // HAProxy would wait for the rest of its time.
+        // HAProxy would wait until its timeout.
         (
             "a goaway",
             |frames| {
@@ -212,7 +211,7 @@ fn answers_that_are_none_fail_the_check() {
 }
 
 #[test]
-fn in_tls_the_protocol_is_the_one_agreed_on() {
+fn alpn_selects_the_protocol_over_tls() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["a.test"]));
     for (offered, lines, parameters, version) in [
@@ -248,14 +247,14 @@ fn in_tls_the_protocol_is_the_one_agreed_on() {
 }
 
 #[test]
-fn a_check_that_is_none_of_http_speaks_no_http_2() {
+fn non_http_checks_do_not_use_http2() {
     let (origin, _asked) = server(fine);
     let weir = checked("option tcp-check", origin.port(), "proto h2");
     expect(&weir, "Health check for server b/s succeeded, reason: Layer4 check passed", "proto h2");
 }
 
 #[test]
-fn protocols_that_a_check_cannot_be_spoken_in_are_refused() {
+fn unsupported_check_protocols_are_refused() {
     let directory = scratch("check");
     for (lines, parameters, alert) in [
         (
@@ -300,14 +299,14 @@ fn protocols_that_a_check_cannot_be_spoken_in_are_refused() {
     }
 }
 
-/// The whole answer to a health check of gRPC.
+/// Sends a complete response to a gRPC health check.
 fn grpc(frames: &mut Frames, message: &[u8], trailers: &[(&str, &str)]) {
     frames.head(1, 0, &[(":status", "200"), ("content-type", "application/grpc")]);
     frames.send(DATA, 0, 1, message).head(1, END_STREAM, trailers);
 }
 
 #[test]
-fn a_server_of_grpc_is_up_while_it_says_that_it_is_serving() {
+fn grpc_server_is_up_while_it_reports_serving() {
     type Answer = fn(&mut Frames);
     let cases: [(&str, Answer, &str); 5] = [
         (
@@ -355,7 +354,7 @@ fn a_server_of_grpc_is_up_while_it_says_that_it_is_serving() {
 }
 
 #[test]
-fn a_healthcheck_section_can_be_of_grpc_and_in_tls_http_2_is_offered() {
+fn healthcheck_section_may_use_grpc_and_offers_h2() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["a.test"]));
     let socket = scratch("check").file("tls.sock");

@@ -1,4 +1,4 @@
-//! E-mails about servers (manual, section 12.3 and 4.2 `email-alert`), handed to a mail server.
+//! E-mails about servers (manual, section 12.3 and 4.2 `email-alert`), delivered to a mail server.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_tests::{Weir, eventually, free_port, scratch};
 
-/// Debian's `python3-aiosmtpd`: it prints each e-mail with its envelope.
+/// Debian's `python3-aiosmtpd`: prints each e-mail with its envelope.
 struct Server {
     child: Child,
     port: u16,
@@ -55,7 +55,7 @@ impl Server {
         self.printed.lock().expect("nobody panics with it").contains(text)
     }
 
-    /// The subjects of all e-mails so far, up to the first comma or full stop.
+    /// Returns the subjects of all e-mails so far, each up to the first comma or full stop.
     fn subjects(&self) -> Vec<String> {
         let printed = self.printed.lock().expect("nobody panics with it");
         let subject = |line: &str| {
@@ -73,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-/// Backend `b` with server `s`, where nobody listens.
+/// Starts backend `b` with server `s`, on a port where nothing listens.
 fn start(mailers: &str, alert: &str, server: &str) -> Weir {
     let (port, nobody) = (free_port(), free_port());
     let text = format!(
@@ -86,7 +86,7 @@ fn start(mailers: &str, alert: &str, server: &str) -> Weir {
 }
 
 #[test]
-fn each_server_of_the_section_is_handed_what_happens_to_servers() {
+fn every_mailer_receives_server_alerts() {
     let (one, two) = (Server::start(), Server::start());
     let mailers = format!(
         "  mailer one 127.0.0.1:{}\n  mailer two 127.0.0.1:{}\n  timeout mail 50s\n",
@@ -104,7 +104,7 @@ fn each_server_of_the_section_is_handed_what_happens_to_servers() {
     }
     weir.ask("set server b/s health up");
     weir.ask("set server b/s state drain");
-    // What an operator does is told of in the log alone.
+    // Actions of an operator only go to the log.
     weir.ask("set server b/s state maint");
     weir.ask("set server b/s state ready");
     weir.ask("set server b/s health down");
@@ -116,14 +116,14 @@ fn each_server_of_the_section_is_handed_what_happens_to_servers() {
 }
 
 #[test]
-fn the_level_says_what_is_told() {
+fn level_selects_alerts() {
     let server = Server::start();
     let mailers = format!("  mailer one 127.0.0.1:{}\n", server.port);
     let checks = start(&mailers, "  option log-health-checks\n  email-alert level info\n", "check inter 1h");
     let told = ["Health check for server b/s failed", "Server b/s is DOWN"];
     assert!(eventually(|| server.subjects() == told), "{:?}", server.subjects());
     drop(checks);
-    // Nothing is as severe as an emergency, and by default only what is as severe as an alert is told.
+    // No message has level emergency, and by default only those with at least level alert are sent.
     let silent = start(&mailers, "  email-alert level emerg\n", "check inter 1h");
     assert!(silent.says("backend 'b' has no server available!"));
     let alerts = start(&mailers, "", "");
@@ -135,7 +135,7 @@ fn the_level_says_what_is_told() {
 }
 
 #[test]
-fn backends_that_are_added_tell_too_though_no_other_does() {
+fn added_backends_send_alerts_too() {
     let server = Server::start();
     let port = free_port();
     let text = format!(
@@ -164,7 +164,7 @@ fn backends_that_are_added_tell_too_though_no_other_does() {
 }
 
 #[test]
-fn a_mail_server_that_takes_no_e_mail_is_told_of() {
+fn failing_mail_server_is_reported() {
     let nobody = free_port();
     let weir = start(&format!("  mailer one 127.0.0.1:{nobody}\n"), "", "check inter 1h");
     let told = "Can't send email alert to one: Connection refused.";
@@ -172,7 +172,7 @@ fn a_mail_server_that_takes_no_e_mail_is_told_of() {
 }
 
 #[test]
-fn what_e_mails_lack_is_said_when_the_configuration_is_read() {
+fn missing_email_settings_are_configuration_errors() {
     let directory = scratch("emails");
     let file = directory.join("weir.cfg");
     let mailers = "mailers m\n  mailer one 127.0.0.1:25\n";

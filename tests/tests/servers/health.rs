@@ -1,6 +1,5 @@
-//! Servers whose health changes while requests go to them: what real traffic finds (`observe`),
-//! servers that track others, agents, checks that change their mind, servers that go away with
-//! requests in their queue.
+//! Health changes under load: errors in real traffic (`observe`), tracking servers, agents, flapping checks, removed servers with
+//! queued requests.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use weir_tests::client::Client;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch, statistics};
 
-/// The program with `sections` behind a frontend for backend `b`; the runtime socket and the port.
+/// Starts the program with `sections` behind a frontend for backend `b`; returns the runtime socket and the port.
 fn start(sections: &str) -> (Weir, Scratch, u16) {
     let (socket, port) = (scratch("health").file("weir.sock"), free_port());
     let text = format!(
@@ -22,7 +21,7 @@ fn start(sections: &str) -> (Weir, Scratch, u16) {
     (Weir::start(&text, &[port]), socket, port)
 }
 
-/// A column of the statistics of a server of `b`, or of `BACKEND`.
+/// Returns a statistics column of a server of `b`, or of `BACKEND`.
 fn column(socket: &Path, server: &str, column: &str) -> String {
     statistics(socket).value(&format!("b,{server}"), column)
 }
@@ -37,7 +36,7 @@ fn answer(status: &str) -> Vec<u8> {
 }
 
 #[test]
-fn errors_of_real_traffic_bring_a_server_down_and_are_counted() {
+fn observed_errors_take_a_server_down_and_are_counted() {
     let broken = Origin::start(|_, _| answer("500 No"));
     let (_weir, socket, port) = start(&format!(
         "backend b\n server s 127.0.0.1:{} check inter 1h fall 3 observe layer7 error-limit 3 on-error mark-down\n",
@@ -48,12 +47,12 @@ fn errors_of_real_traffic_bring_a_server_down_and_are_counted() {
     (0..3).for_each(|_| assert_eq!(get(port, "/"), 500));
     assert!(eventually(|| column(&socket, "s", "status") == "DOWN"));
     assert_eq!(column(&socket, "s", "hanafail"), "1");
-    // Nothing goes there any more.
+    // No more requests go there.
     assert_eq!((get(port, "/"), broken.requests()), (503, 3));
 }
 
 #[test]
-fn an_agent_that_says_maintenance_says_it_for_the_servers_that_track_too() {
+fn agent_maintenance_applies_to_tracking_servers() {
     let agent = Origin::raw(|mut stream| {
         let _ = stream.write_all(b"maint\n");
     });
@@ -67,7 +66,7 @@ fn an_agent_that_says_maintenance_says_it_for_the_servers_that_track_too() {
     assert!(eventually(|| column(&socket, "v", "status") == "MAINT (via b/u)"));
     assert_eq!(column(&socket, "u", "status"), "MAINT (via b/t)");
     assert_eq!((get(port, "/"), origin.requests()), (503, 0));
-    // The last of the chain may go, the others may not.
+    // The last of the chain may be deleted, the others may not.
     ask(&socket, "set server b/v state maint");
     assert!(ask(&socket, "del server b/t").contains("other configuration elements"));
     assert!(ask(&socket, "del server b/v").contains("Server deleted."));
@@ -86,7 +85,7 @@ fn an_agent_that_says_maintenance_says_it_for_the_servers_that_track_too() {
 }
 
 #[test]
-fn a_chain_of_tracking_servers_shows_the_health_of_its_end() {
+fn tracking_chain_has_the_health_of_its_last_server() {
     let origin = Origin::text("a");
     let (_weir, socket, _) = start(&format!(
         "backend b\n server s 127.0.0.1:{0} check inter 1h\n server t 127.0.0.1:{0} track s\n server u 127.0.0.1:{0} track t\n",
@@ -102,7 +101,7 @@ fn a_chain_of_tracking_servers_shows_the_health_of_its_end() {
 }
 
 #[test]
-fn a_server_that_flaps_loses_no_request_and_gets_none_while_it_is_down() {
+fn flapping_server_loses_no_request() {
     let well = Arc::new(AtomicBool::new(true));
     let state = well.clone();
     let flapping = Origin::start(move |head, _| {
@@ -142,7 +141,7 @@ fn a_server_that_flaps_loses_no_request_and_gets_none_while_it_is_down() {
 }
 
 #[test]
-fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
+fn requests_queued_at_a_removed_server_are_redispatched() {
     let (held, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, open) = (held.clone(), release.clone());
     let slow = Origin::start(move |head, _| {
@@ -172,7 +171,7 @@ fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
         ask(&socket, "enable server b/t");
         ask(&socket, "disable server b/s");
         assert!(eventually(|| other.requests() == 9), "{} of 9", other.requests());
-        // The one that it serves holds it.
+        // The request in progress prevents it.
         assert!(ask(&socket, "del server b/s").contains("still has connections"));
         release.store(true, Relaxed);
         assert!(eventually(|| ask(&socket, "del server b/s").contains("Server deleted.")));
@@ -182,7 +181,7 @@ fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
 }
 
 #[test]
-fn who_waits_for_a_backend_goes_on_when_there_is_room_or_nobody_left() {
+fn backend_queue_moves_on_when_a_slot_frees_or_none_is_left() {
     let open = Arc::new(AtomicBool::new(false));
     let gate = open.clone();
     let slow = Origin::start(move |_, _| {
@@ -197,7 +196,7 @@ fn who_waits_for_a_backend_goes_on_when_there_is_room_or_nobody_left() {
         assert!(eventually(|| waiting() == "5"));
         ask(&socket, "set maxconn server b/s 3");
         assert!(eventually(|| waiting() == "3"));
-        // Nobody comes back for them.
+        // The clients of these are gone.
         ask(&socket, "disable server b/s");
         assert!(eventually(|| waiting() == "0"));
         assert!(weir.says("3 sessions active, 3 requeued, 0 remaining in queue"));
@@ -209,7 +208,7 @@ fn who_waits_for_a_backend_goes_on_when_there_is_room_or_nobody_left() {
 }
 
 #[test]
-fn a_server_that_leaves_maintenance_comes_up_slowly_and_that_is_told_when_it_is_done() {
+fn slowstart_after_maintenance_is_logged_when_complete() {
     let origin = Origin::text("a");
     let (weir, socket, port) =
         start(&format!("backend b\n server s 127.0.0.1:{} slowstart 300ms weight 100\n", origin.port()));
@@ -229,7 +228,7 @@ fn a_server_that_leaves_maintenance_comes_up_slowly_and_that_is_told_when_it_is_
 }
 
 #[test]
-fn sessions_end_when_their_server_or_the_one_it_tracks_is_marked_down_by_whomever() {
+fn marked_down_servers_end_their_sessions() {
     let silent = Origin::raw(|stream| {
         let mut all = Vec::new();
         let _ = (&stream).read_to_end(&mut all);
@@ -253,10 +252,10 @@ fn sessions_end_when_their_server_or_the_one_it_tracks_is_marked_down_by_whomeve
 }
 
 #[test]
-fn a_server_that_is_deleted_while_it_is_checked_leaves_neither_its_check_nor_requests_behind() {
+fn server_deleted_during_a_check_leaves_nothing_behind() {
     let (asked, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (on_ask, on_end) = (asked.clone(), gone.clone());
-    // It takes connections, and is silent until they end.
+    // It accepts connections, and stays silent until they end.
     let silent = Origin::raw(move |mut stream| {
         let mut room = [0; 4096];
         while matches!(stream.read(&mut room), Ok(1..)) {
@@ -271,7 +270,7 @@ fn a_server_that_is_deleted_while_it_is_checked_leaves_neither_its_check_nor_req
         silent.port(),
         other.port()
     ));
-    // Its check begins when it leaves maintenance, and goes on while it is sent back there.
+    // Its check starts when it leaves maintenance, and continues when maintenance begins again.
     ask(&socket, "enable server b/s");
     assert!(eventually(|| asked.load(Relaxed) == 1), "a check is under way");
     assert_eq!(gone.load(Relaxed), 0);
@@ -285,7 +284,7 @@ fn a_server_that_is_deleted_while_it_is_checked_leaves_neither_its_check_nor_req
 }
 
 #[test]
-fn a_server_added_at_run_time_is_checked_as_a_healthcheck_section_says() {
+fn added_servers_use_their_healthcheck_section() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let origin = Origin::start(move |head, _| {
@@ -294,7 +293,7 @@ fn a_server_added_at_run_time_is_checked_as_a_healthcheck_section_says() {
         }
         answer("299 Fine")
     });
-    // Nothing but the sections names these variables, and no server these sections.
+    // Only the sections refer to these variables, and no server to these sections.
     let (_weir, socket, _) = start(&format!(
         "backend b\n option httpchk GET /own\n default-server name d healthcheck passes\n server s 127.0.0.1:{}\n\
          healthcheck passes\n type httpchk\n http-check set-var(check.where) be_name\n\
@@ -325,7 +324,7 @@ fn a_server_added_at_run_time_is_checked_as_a_healthcheck_section_says() {
     assert!(unknown.contains("healthcheck section 'nope' not found for server 'x'."), "{unknown}");
 }
 
-/// Ends the load of a test also where the test fails.
+/// Stops the load of a test even if the test fails.
 struct Load<'a>(&'a AtomicBool);
 
 impl Drop for Load<'_> {
@@ -334,7 +333,7 @@ impl Drop for Load<'_> {
     }
 }
 
-/// What brings server `s` out of service and back, and the status that is then shown.
+/// Commands that take server `s` out of service and back, and the status shown in between.
 const WAYS_OUT: &[(&str, &str, &str)] = &[
     ("set server b/s state maint", "set server b/s state ready", "MAINT"),
     ("set server b/s health down", "set server b/s health up", "DOWN"),
@@ -343,7 +342,7 @@ const WAYS_OUT: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn under_load_no_request_reaches_a_server_that_is_out_whatever_chooses_it() {
+fn server_out_of_service_gets_no_requests_under_load() {
     for lines in [
         "balance roundrobin",
         "balance static-rr",
@@ -386,7 +385,7 @@ fn under_load_no_request_reaches_a_server_that_is_out_whatever_chooses_it() {
                 assert!(eventually(|| out.requests() > 0 || lines == "balance first"), "{lines}");
                 ask(&socket, leave);
                 assert!(column(&socket, "s", "status").starts_with(status), "{lines} {leave}");
-                // What was chosen before is still served.
+                // Requests assigned before are still served.
                 assert!(eventually(|| column(&socket, "s", "scur") == "0"));
                 let (before, done) = (out.requests(), served.load(Relaxed));
                 assert!(eventually(|| served.load(Relaxed) >= done + 200), "{lines} {leave}");

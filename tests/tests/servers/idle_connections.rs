@@ -1,4 +1,4 @@
-//! Idle connections to servers: their number, and the limits that they count for.
+//! Idle connections to servers: their number, and the limits that include them.
 
 use weir_tests::client::Client;
 use weir_tests::listen::{ask, listen, local};
@@ -7,7 +7,7 @@ use weir_tests::{Origin, Weir};
 #[test]
 fn strict_maxconn_counts_idle_connections_too() {
     let origin = Origin::text("hello");
-    // Connections of different names are not shared, so that idle ones would pile up.
+    // Connections of different names are not shared, so idle ones would accumulate.
     let server = format!(
         "{} maxconn 2 strict-maxconn pool-low-conn 10 pool-conn-name req.hdr(x-name)",
         local(&origin)
@@ -22,7 +22,7 @@ fn strict_maxconn_counts_idle_connections_too() {
     assert_eq!(origin.connections(), 6);
 }
 
-/// `idle_conn_cur` of the only server, from `show servers conn`.
+/// Returns `idle_conn_cur` of the only server, from `show servers conn`.
 fn idle_connections(weir: &Weir) -> u32 {
     let answer = weir.ask("show servers conn l");
     let line = answer.lines().find(|line| line.starts_with("l/s ")).expect("the server's line");
@@ -30,7 +30,7 @@ fn idle_connections(weir: &Weir) -> u32 {
 }
 
 #[test]
-fn idle_connections_are_kept_only_while_descriptors_are_plenty() {
+fn idle_connections_are_closed_if_descriptors_are_scarce() {
     for (ratio, wanted) in [(100, 1), (1, 3)] {
         let origin = Origin::text("hello");
         // One per cent of a hundred descriptors: the client's own connection is one.

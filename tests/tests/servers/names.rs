@@ -1,11 +1,10 @@
-//! Names resolved while the program runs (`resolvers`): addresses, ports, weights and states of
-//! servers follow what name servers say, by their own clock of a few milliseconds.
+//! Names resolved at run time (`resolvers`): addresses, ports, weights and states of servers follow the answers of name servers,
+//! with intervals of a few milliseconds.
 
 use weir_tests::client::Client;
 use weir_tests::{NameServer, Origin, Weir, Zone, eventually, free_port, scratch};
 
-/// The program with a section `dns` that asks these name servers often, and one backend; and its
-/// port.
+/// Starts the program with a section `dns` that queries these name servers often, and one backend; returns its port.
 fn start(nameservers: &[&NameServer], section: &str, backend: &str) -> (Weir, u16) {
     let port = free_port();
     let lines: String = nameservers
@@ -32,7 +31,7 @@ fn body(port: u16) -> String {
     }
 }
 
-/// Columns of a server in `show servers state`: address, administrative state, weight, name, port.
+/// Returns columns of a server in `show servers state`: address, administrative state, weight, name, port.
 fn state(weir: &Weir, server: &str) -> String {
     let all = weir.ask("show servers state b");
     let line = all.lines().find(|line| line.split(' ').nth(3) == Some(server)).unwrap_or_default();
@@ -45,7 +44,7 @@ fn becomes(weir: &Weir, server: &str, wanted: &str) {
     assert!(found, "`{}` is not `{wanted}`: {}", state(weir, server), weir.messages());
 }
 
-/// A counter of `show resolvers`.
+/// Returns a counter of `show resolvers`.
 fn counted(weir: &Weir, nameserver: &str, name: &str) -> u64 {
     let all = weir.ask("show resolvers dns");
     let own = all.split(" nameserver ").find(|part| part.starts_with(&format!("{nameserver}:")));
@@ -55,7 +54,7 @@ fn counted(weir: &Weir, nameserver: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn a_server_follows_its_name_from_nowhere_to_elsewhere_and_back() {
+fn server_address_follows_its_name() {
     let origin = Origin::text("here");
     let names = NameServer::start(&[("app.test", Zone::NoName)]);
     let server = format!(" server s1 app.test:{} \n", origin.port());
@@ -101,7 +100,7 @@ fn a_server_follows_its_name_from_nowhere_to_elsewhere_and_back() {
 }
 
 #[test]
-fn idle_connections_to_an_old_address_are_not_used_again() {
+fn idle_connections_to_an_old_address_are_not_reused() {
     let (old, new) = (Origin::text("old"), Origin::text("new"));
     let at = |origin: &Origin| Zone::Services(vec![(1, origin.port(), "x.test", Some("127.0.0.1"))]);
     let names = NameServer::start(&[("_http._tcp.test", at(&old))]);
@@ -119,7 +118,7 @@ fn idle_connections_to_an_old_address_are_not_used_again() {
 }
 
 #[test]
-fn an_address_set_by_hand_stays_until_the_name_loses_the_one_before() {
+fn manual_address_stays_until_the_name_loses_the_old_one() {
     let names = NameServer::start(&[
         ("app.test", Zone::Addresses(vec!["127.0.0.1"])),
         ("_http._tcp.test", Zone::Services(vec![(1, 82, "y.test", None)])),
@@ -130,7 +129,7 @@ fn an_address_set_by_hand_stays_until_the_name_loses_the_one_before() {
     becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
     becomes(&weir, "t1", "127.0.0.8 64 1 y.test 82");
     weir.ask("set server b/s1 addr 127.0.0.5 port 81; set server b/t1 addr 127.0.0.6 port 81");
-    // Every name is answered again some times.
+    // Waits until every name has been answered several times.
     let answers = || counted(&weir, "ns1", "valid");
     let before = answers();
     assert!(eventually(|| answers() > before + 12));
@@ -145,7 +144,7 @@ fn an_address_set_by_hand_stays_until_the_name_loses_the_one_before() {
 }
 
 #[test]
-fn an_answer_outweighs_errors_as_long_as_it_is_held() {
+fn valid_answer_outweighs_errors_during_its_hold_time() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let (weir, _) = start(&[&names], " hold nx 1h\n", " server s1 app.test:80\n");
     becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
@@ -156,7 +155,7 @@ fn an_answer_outweighs_errors_as_long_as_it_is_held() {
 }
 
 #[test]
-fn one_name_server_that_answers_is_enough() {
+fn one_answering_name_server_suffices() {
     let silent = NameServer::start(&[("app.test", Zone::Silence)]);
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let (weir, _) = start(&[&silent, &names], "", " server s1 app.test:80\n");
@@ -168,7 +167,7 @@ fn one_name_server_that_answers_is_enough() {
 }
 
 #[test]
-fn name_servers_that_are_silent_are_asked_again_and_then_given_up() {
+fn silent_name_servers_are_retried_and_then_time_out() {
     let one = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let two = NameServer::start(&[("app.test", Zone::Silence)]);
     let (weir, _) = start(&[&one, &two], " hold timeout 0\n resolve_retries 2\n", " server s1 app.test:80\n");
@@ -180,7 +179,7 @@ fn name_servers_that_are_silent_are_asked_again_and_then_given_up() {
 }
 
 #[test]
-fn answers_that_do_not_fit_a_datagram_come_over_a_connection() {
+fn long_answers_are_fetched_over_tcp() {
     let names = NameServer::start(&[("app.test", Zone::Long(vec!["127.0.0.1"]))]);
     let (weir, _) = start(&[&names], "", " server s1 app.test:80\n");
     becomes(&weir, "s1", "127.0.0.1 0 1 app.test 80");
@@ -189,7 +188,7 @@ fn answers_that_do_not_fit_a_datagram_come_over_a_connection() {
 }
 
 #[test]
-fn a_name_server_may_be_asked_over_tcp_alone() {
+fn name_servers_may_be_queried_only_over_tcp() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let line = format!(" nameserver ns1 tcp@127.0.0.1:{}\n", names.port());
     let (weir, _) = start(&[], &line, " server s1 app.test:80\n");
@@ -198,7 +197,7 @@ fn a_name_server_may_be_asked_over_tcp_alone() {
 }
 
 #[test]
-fn a_name_server_may_be_asked_over_a_socket_of_the_system() {
+fn name_servers_may_be_queried_over_unix_sockets() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let path = scratch("names").file("socket");
     let listener =
@@ -222,7 +221,7 @@ fn a_name_server_may_be_asked_over_a_socket_of_the_system() {
 }
 
 #[test]
-fn servers_come_and_go_with_srv_records() {
+fn srv_records_add_and_remove_servers() {
     let (one, two) = (Origin::text("one"), Origin::text("two"));
     let service = |origin: &Origin, host, address| (65535, origin.port(), host, address);
     let names = NameServer::start(&[
@@ -248,7 +247,7 @@ fn servers_come_and_go_with_srv_records() {
     assert_eq!(body(port), "two");
     assert!(weir.ask("show servers state b").contains(" _http._tcp.test "));
 
-    // The freed server takes the next record.
+    // The freed server gets the next record.
     let more = vec![service(&two, "two.test", None), (256, 8080, "one.test", None)];
     names.say("_http._tcp.test", Zone::Services(more));
     becomes(&weir, "t1", "127.0.0.1 64 1 one.test 8080");
@@ -264,7 +263,7 @@ fn weights_of_srv_records_may_be_ignored() {
 }
 
 #[test]
-fn servers_of_one_name_share_its_addresses_out() {
+fn servers_of_one_name_share_its_addresses() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1", "127.0.0.2"]))]);
     let (weir, _) = start(&[&names], "", " server-template t 3 app.test:80\n");
     becomes(&weir, "t1", "127.0.0.1 0 1 app.test 80");
@@ -281,7 +280,7 @@ fn servers_of_one_name_share_its_addresses_out() {
 }
 
 #[test]
-fn the_system_s_one_address_for_many_servers_is_shared_out_from_the_first_on() {
+fn duplicate_initial_address_is_kept_by_the_first_server() {
     let names = NameServer::start(&[("localhost", Zone::Addresses(vec!["127.0.0.1"]))]);
     let (weir, _) = start(&[&names], "", " server-template t 3 localhost:80 init-addr libc\n");
     becomes(&weir, "t2", "- 32 1 localhost 80");
@@ -292,14 +291,14 @@ fn the_system_s_one_address_for_many_servers_is_shared_out_from_the_first_on() {
 }
 
 #[test]
-fn near_addresses_are_taken_first() {
+fn preferred_networks_are_chosen_first() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["192.0.2.1", "127.0.0.5"]))]);
     let (weir, _) = start(&[&names], "", " server s1 app.test:80 resolve-net 127.0.0.0/8,10.0.0.0/8\n");
     becomes(&weir, "s1", "127.0.0.5 0 1 app.test 80");
 }
 
 #[test]
-fn a_server_gets_another_name_on_the_runtime_socket() {
+fn server_name_can_be_set_on_the_runtime_socket() {
     let names = NameServer::start(&[
         ("old.test", Zone::Addresses(vec!["127.0.0.1"])),
         ("new.test", Zone::Addresses(vec!["127.0.0.2"])),
@@ -316,7 +315,7 @@ fn a_server_gets_another_name_on_the_runtime_socket() {
 }
 
 #[test]
-fn servers_that_track_one_without_an_address_are_in_maintenance_with_it() {
+fn tracking_servers_share_resolution_maintenance() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let servers = " server s1 app.test:80 check inter 1h\n server s2 192.0.2.1:80 track b/s1\n";
     let (weir, _) = start(&[&names], " hold nx 0\n", servers);
@@ -327,7 +326,7 @@ fn servers_that_track_one_without_an_address_are_in_maintenance_with_it() {
     becomes(&weir, "s2", "192.0.2.1 0 1 - 80");
 }
 
-/// A proxy whose rules find the server's address in the name that the client asked for.
+/// Starts a proxy whose rules look up the server's address by the name that the client requested.
 fn start_lookups(names: &NameServer, section: &str, rules: &str, port_of_server: u16) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
@@ -351,7 +350,7 @@ fn get(client: &mut Client, host: &str) -> String {
 }
 
 #[test]
-fn a_rule_finds_the_address_of_a_name_in_the_request() {
+fn do_resolve_resolves_names_in_requests() {
     let origin = Origin::text("found");
     let names = NameServer::start(&[
         ("app.test", Zone::Addresses(vec!["::1", "127.0.0.1"])),
@@ -383,7 +382,7 @@ fn a_rule_finds_the_address_of_a_name_in_the_request() {
 }
 
 #[test]
-fn a_rule_waits_for_name_servers_that_are_silent_no_longer_than_said() {
+fn do_resolve_times_out() {
     let origin = Origin::text("found");
     let names = NameServer::start(&[("silent.test", Zone::Silence)]);
     let rules = " mode http\n http-request do-resolve(txn.ip,dns) hdr(host)\n \
@@ -395,7 +394,7 @@ fn a_rule_waits_for_name_servers_that_are_silent_no_longer_than_said() {
 }
 
 #[test]
-fn a_rule_asks_again_once_the_answer_is_no_longer_fresh() {
+fn do_resolve_refreshes_stale_answers() {
     let origin = Origin::text("found");
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let rules =
@@ -409,7 +408,7 @@ fn a_rule_asks_again_once_the_answer_is_no_longer_fresh() {
 }
 
 #[test]
-fn a_tcp_rule_finds_the_address_of_a_name_too() {
+fn do_resolve_works_in_tcp_rules() {
     let origin = Origin::text("found");
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
     let rules = " mode tcp\n tcp-request inspect-delay 10s\n \
@@ -422,7 +421,7 @@ fn a_tcp_rule_finds_the_address_of_a_name_too() {
 }
 
 #[test]
-fn addresses_and_names_outlive_a_restart_in_the_state_file() {
+fn state_file_keeps_addresses_and_names() {
     let names = NameServer::start(&[
         (
             "_http._tcp.test",
@@ -468,17 +467,17 @@ fn addresses_and_names_outlive_a_restart_in_the_state_file() {
     std::fs::write(&file, weir.ask("show servers state")).expect("a file");
     drop(weir);
 
-    // Nobody can be asked now.
+    // No name server answers now.
     let port = free_port();
     let weir = Weir::start(&configuration(&silent, port), &[port]);
     for (server, wanted) in wanted {
-        // That a record gave the name is told when it does; that an operator did is kept.
+        // A name from a record is marked as such when the record arrives; one set by an operator is kept.
         let wanted = if server.starts_with('t') { wanted.replace(" 64 ", " 0 ") } else { wanted.to_owned() };
         assert_eq!(state(&weir, server), wanted);
     }
     drop(weir);
 
-    // The records are dealt out as before, also when they come in another order.
+    // The records are assigned as before, even if they arrive in another order.
     let services = vec![(512, 82, "y.test", Some("127.0.0.8")), (512, 81, "x.test", Some("127.0.0.9"))];
     names.say("_http._tcp.test", Zone::Services(services));
     let port = free_port();
@@ -488,7 +487,7 @@ fn addresses_and_names_outlive_a_restart_in_the_state_file() {
 }
 
 #[test]
-fn hundreds_of_servers_follow_hundreds_of_records_that_come_and_go() {
+fn hundreds_of_servers_follow_hundreds_of_records() {
     const MANY: u16 = 600;
     let leak = |text: String| -> &'static str { text.leak() };
     let all: Vec<_> = (0..MANY)

@@ -1,4 +1,4 @@
-//! What keeps a client with its server: connections bound by authentication, cookies.
+//! Persistence of clients: connections bound by authentication, cookies.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,8 +9,7 @@ use weir_tests::listen::{DEFAULTS, local};
 use weir_tests::log_scene::{LAST, Scene};
 use weir_tests::{Origin, Weir, free_port};
 
-/// Three servers named after their places, in front of origins that answer `/login` with `login`
-/// and all else with 200.
+/// Starts three servers named after their positions, with origins that answer `/login` with `login` and everything else with 200.
 fn start(lines: &str, words: [&str; 3], login: &'static str) -> (Weir, [Origin; 3], u16) {
     let origin = |_| {
         Origin::start(move |head, _| {
@@ -30,7 +29,7 @@ fn start(lines: &str, words: [&str; 3], login: &'static str) -> (Weir, [Origin; 
     (Weir::start(&text, &[port]), origins, port)
 }
 
-/// The numbers of the servers that answered requests for `paths` over one connection.
+/// Returns the numbers of the servers that answered requests for `paths` on one connection.
 fn served(port: u16, paths: &str, header: &str) -> String {
     let mut client = Client::connect(port);
     let ask = |path: char| {
@@ -42,7 +41,7 @@ fn served(port: u16, paths: &str, header: &str) -> String {
 }
 
 #[test]
-fn a_client_stays_with_the_server_that_it_authenticates_to_by_connection() {
+fn connection_based_authentication_binds_to_the_server() {
     const NTLM: &str = "401 No\r\nWWW-Authenticate: NTLM";
     for (lines, login, servers) in [
         ("balance roundrobin", NTLM, "123333"),
@@ -50,16 +49,16 @@ fn a_client_stays_with_the_server_that_it_authenticates_to_by_connection() {
         ("balance roundrobin\n http-reuse always", NTLM, "123333"),
         ("balance roundrobin\n http-reuse never", NTLM, "123333"),
         ("balance roundrobin", "407 No\r\nProxy-Authenticate: Negotiate", "123333"),
-        // Nothing binds these to a connection.
+        // Nothing binds these clients to a connection.
         ("balance roundrobin", "401 No\r\nWWW-Authenticate: Basic", "123123"),
         ("balance roundrobin", "200 No\r\nWWW-Authenticate: NTLM", "123123"),
         ("balance roundrobin\n option http-server-close", NTLM, "123123"),
-        // A hash decides.
+        // The hash decides.
         ("balance hdr(none)", NTLM, "123123"),
     ] {
         let (_weir, origins, port) = start(lines, ["", "", ""], login);
         assert_eq!(served(port, "..L...", ""), servers, "{lines} {login}");
-        // Another client has nothing to do with it.
+        // Another client is not affected.
         assert_eq!(served(port, "...", "").len(), 3);
         if servers == "123333" {
             assert!(origins[2].connections() <= 2, "{lines} {login}");
@@ -68,7 +67,7 @@ fn a_client_stays_with_the_server_that_it_authenticates_to_by_connection() {
 }
 
 #[test]
-fn of_servers_with_one_cookie_the_first_that_is_up_is_meant() {
+fn first_available_server_with_a_cookie_is_used() {
     for (words, servers) in [
         (["cookie b", "cookie b", "cookie c"], "111"),
         (["cookie b disabled", "cookie b", "cookie c"], "222"),
@@ -87,7 +86,7 @@ fn of_servers_with_one_cookie_the_first_that_is_up_is_meant() {
 }
 
 #[test]
-fn a_redispatch_counted_from_the_end_of_fewer_retries_comes_with_the_first() {
+fn redispatch_offset_beyond_the_retries_means_the_first() {
     // Beyond the retries, and just at their number.
     for after in ["-5", "-4", "-3"] {
         let words = ["cookie b disabled", "cookie c", "cookie d"];
@@ -102,8 +101,8 @@ fn a_redispatch_counted_from_the_end_of_fewer_retries_comes_with_the_first() {
     }
 }
 
-/// What the log says of the cookies, and what the client gets of `Set-Cookie` and `Cache-Control`,
-/// of a server named `c1` by its cookie, or without one where `server` is empty.
+/// Returns the cookie part of the log, and the client's `Set-Cookie` and `Cache-Control`, for a server with the cookie `c1`, or
+/// without one if `server` is empty.
 fn cookies(cookie: &str, server: &str, sent: &str, answer: &'static str) -> (String, Vec<String>) {
     let origin = Origin::start(move |_, _| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{answer}\r\n").into_bytes()
@@ -123,7 +122,7 @@ fn cookies(cookie: &str, server: &str, sent: &str, answer: &'static str) -> (Str
 }
 
 #[test]
-fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
+fn cookie_insertion_removal_and_caching_match_haproxy() {
     const GONE: &str = "set-cookie: SRV=; Expires=Thu, 01-Jan-1970 00:00:01 GMT; path=/";
     const OURS: &str = "set-cookie: SRV=c1; path=/";
     const PRIVATE: &str = "cache-control: private";
@@ -131,18 +130,18 @@ fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
     type Case =
         (&'static str, &'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
     let cases: &[Case] = &[
-        // A server without a value of its own.
+        // A server without its own value.
         ("insert", "", "", "", "NI", &[GONE]),
         ("insert indirect", "", "Cookie: SRV=x\r\n", "", "II", &[GONE]),
         ("insert nocache", "", "", TAG, "NI", &[GONE, PRIVATE]),
         ("rewrite", "", "", "", "NN", &[]),
-        // Only what a cache might keep is made private.
+        // Only cacheable responses are made private.
         ("insert nocache", "cookie c1", "", "", "NI", &[OURS]),
         ("insert nocache", "cookie c1", "", TAG, "NI", &[OURS, PRIVATE]),
-        // Nobody's business.
+        // Persistence is ignored.
         ("insert\n  ignore-persist if TRUE", "cookie c1", "", "", "NN", &[]),
         ("insert\n  ignore-persist if TRUE", "cookie c1", "Cookie: SRV=bad\r\n", "", "UN", &[]),
-        // A value without the delimiter is compared whole.
+        // A value without the delimiter is compared as a whole.
         ("prefix", "cookie c1", "Cookie: SRV=c1\r\n", "", "VN", &[]),
         (
             "prefix",
@@ -152,10 +151,10 @@ fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
             "VR",
             &["Set-Cookie: SRV=c1~z"],
         ),
-        // Who has one of ours is told no other.
+        // A client that has a valid cookie gets no other.
         ("prefix indirect", "cookie c1", "Cookie: SRV=c1~y\r\n", "Set-Cookie: SRV=z\r\n", "VD", &[]),
         ("prefix indirect", "cookie c1", "", "Set-Cookie: SRV=z\r\n", "NR", &["Set-Cookie: SRV=c1~z"]),
-        // Dates that no limit asks for are taken away.
+        // Dates are removed if no limit needs them.
         ("insert", "cookie c1", "Cookie: SRV=c1|AWQAA\r\n", "", "VU", &[OURS]),
         ("insert", "cookie c1", "Cookie: SRV=c1\r\n", "", "VN", &[]),
     ];
@@ -166,8 +165,7 @@ fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
     }
 }
 
-/// The date `from_now` seconds ahead in the form of cookies: units of four seconds, in five digits of
-/// six bits.
+/// Returns the date `from_now` seconds ahead in the encoding of cookies: units of four seconds, in five digits of six bits.
 fn date(from_now: i64) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs() as i64;
@@ -176,7 +174,7 @@ fn date(from_now: i64) -> String {
 }
 
 #[test]
-fn the_date_of_a_cookies_first_time_stays() {
+fn first_seen_date_of_a_cookie_is_kept() {
     let (ahead, before) = (date(600), date(-600));
     let with = |cookie: &str, sent: String| cookies(cookie, "cookie c1", &sent, "");
     let (state, fields) =
@@ -190,7 +188,7 @@ fn the_date_of_a_cookies_first_time_stays() {
 }
 
 #[test]
-fn a_cookie_dated_more_than_a_day_ahead_is_too_old() {
+fn cookie_dated_over_a_day_ahead_is_expired() {
     const HOUR: i64 = 3600;
     for (cookie, last, first, state) in [
         ("insert maxidle 1h", 23 * HOUR, 0, "VN"),
@@ -198,7 +196,7 @@ fn a_cookie_dated_more_than_a_day_ahead_is_too_old() {
         ("insert maxlife 1h", 60, 23 * HOUR, "VN"),
         ("insert maxlife 1h", 60, 25 * HOUR, "OI"),
         ("insert maxidle 1h maxlife 1h", 25 * HOUR, 25 * HOUR, "OI"),
-        // Dates that no limit concerns.
+        // Dates to which no limit applies.
         ("insert maxidle 1h", 60, 25 * HOUR, "VU"),
         ("insert maxlife 1h", 25 * HOUR, 60, "VN"),
     ] {
@@ -212,7 +210,7 @@ fn a_cookie_dated_more_than_a_day_ahead_is_too_old() {
 }
 
 #[test]
-fn a_cookie_that_was_too_old_begins_another_life() {
+fn expired_cookie_starts_a_new_lifetime() {
     let old = date(-7200);
     let sent = format!("Cookie: SRV=c1|{old}|{old}\r\n");
     for cookie in ["insert maxlife 1h", "insert maxidle 1h maxlife 9h"] {
@@ -222,14 +220,14 @@ fn a_cookie_that_was_too_old_begins_another_life() {
 }
 
 #[test]
-fn what_follows_the_five_digits_of_a_date_is_ignored() {
+fn characters_after_a_five_digit_date_are_ignored() {
     let sent = format!("Cookie: SRV=c1|{}x|{}y|z\r\n", date(60), date(0));
     let (state, fields) = cookies("insert maxidle 1h maxlife 1h", "cookie c1", &sent, "");
     assert_eq!((state.as_str(), fields.len()), ("VN", 0), "{fields:?}");
 }
 
 #[test]
-fn ignored_persistence_leaves_the_servers_cookies_alone() {
+fn ignore_persist_does_not_change_server_cookies() {
     const SENT: &str = "Set-Cookie: SRV=own\r\n";
     for cookie in ["insert", "insert indirect", "rewrite", "prefix"] {
         let cookie = format!("{cookie}\n  ignore-persist if TRUE");
@@ -239,7 +237,7 @@ fn ignored_persistence_leaves_the_servers_cookies_alone() {
 }
 
 #[test]
-fn attributes_of_a_removed_cookie_are_removed_too() {
+fn removed_cookies_lose_their_attributes_too() {
     let origin = Origin::start(|head, _| {
         let is_cookie = |line: &&str| line.to_ascii_lowercase().starts_with("cookie:");
         let body = head.lines().find(is_cookie).unwrap_or("none").to_owned();
@@ -261,17 +259,17 @@ fn attributes_of_a_removed_cookie_are_removed_too() {
 }
 
 #[test]
-fn states_of_cookies_are_the_manuals() {
+fn cookie_states_in_logs_match_the_manual() {
     let origin = Origin::text("ok");
     let backend =
         |more: &str| format!("cookie C insert {more}\n  server s 127.0.0.1:{} cookie B", origin.port());
     let cases = [
         ("\n  use-server s if TRUE", "B", "--UN"),
-        // The last server's cookie is for nobody, the first that names one counts.
+        // The cookie of the last server is unused; of several cookies the first with a server's name counts.
         ("", "Z; C=B", "--VN"),
         ("\n  option persist\n  server down 127.0.0.1:1 cookie D disabled\n  retries 0", "D", "--D"),
         ("maxidle 10m", "B", "--VU"),
-        // A date of zero is none.
+        // Zero is not a valid date.
         ("maxidle 10m", "B|AAAAA", "--VU"),
         ("maxidle 10m", "B|AAAAB", "--EI"),
         ("maxlife 10m", "B|AAAAB|AAAAB", "--OI"),
@@ -284,7 +282,7 @@ fn states_of_cookies_are_the_manuals() {
         scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\nCookie: C={value}\r\n\r\n")));
         let line = scene.line();
         if expected.len() < 4 {
-            // Sent to the server that is down, as asked for.
+            // Sent to the server that is down, as configured.
             assert!(line.starts_with("b/down ") && line.contains(" 503 SC"), "{line}");
             assert!(line.contains(&format!(" 503 SC{}", &expected[2..])), "{line}");
             continue;
@@ -294,7 +292,7 @@ fn states_of_cookies_are_the_manuals() {
 }
 
 #[test]
-fn a_rule_chooses_the_server_before_cookies_do_and_no_cookie_tells_of_it() {
+fn use_server_precedes_cookies_and_sets_none() {
     let (first, second) = (Origin::text("first"), Origin::text("second"));
     let servers = format!(
         "cookie C insert\n  server first 127.0.0.1:{} cookie F\n  server second 127.0.0.1:{} cookie S",
@@ -315,14 +313,14 @@ fn a_rule_chooses_the_server_before_cookies_do_and_no_cookie_tells_of_it() {
     let answer = with("");
     assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
     assert!(scene.line().contains(" 200 --NN "));
-    // A name that is no server's ends the search: the cookie chooses.
+    // A name without a server ends the search: the cookie decides.
     let answer = with("X-Server: none\r\nCookie: C=F\r\n");
     assert!(answer.ends_with("first"), "{answer}");
     assert!(scene.line().contains(" 200 --VN "));
 }
 
 #[test]
-fn an_rdp_cookie_leads_to_the_server_that_it_names() {
+fn rdp_cookie_selects_its_server() {
     let server = |name: &'static str| {
         Origin::raw(move |mut stream| {
             let _ = stream.read(&mut [0; 4096]);
@@ -341,8 +339,7 @@ fn an_rdp_cookie_leads_to_the_server_that_it_names() {
         )
     };
     let weir = Weir::start(&lines("  persist rdp-cookie\n"), &[port]);
-    // The connection request of RDP (X.224): its header, and the cookie that is a server's address
-    // and port as they lie in memory.
+    // An RDP connection request (X.224): its header, and the cookie, which has the server's address and port as stored in memory.
     let request = |name: &str, server: u16| {
         let address = u32::from_le_bytes([127, 0, 0, 1]);
         let cookie = format!("Cookie: {name}={address}.{}.0000\r\n", server.swap_bytes());

@@ -1,5 +1,5 @@
-//! `outlier-ejection`, `retry-budget` and `hedge` (docs/beyond-haproxy.md) from outside: servers that
-//! fail, are slow or are silent, and what clients and the runtime socket see of that.
+//! `outlier-ejection`, `retry-budget` and `hedge` (docs/beyond-haproxy.md): servers that fail, are slow or are silent, and the
+//! effects on clients and on the runtime socket.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,13 +22,12 @@ fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
     (Weir::start(&configuration, &[port]), port)
 }
 
-/// Answers every request with this status.
+/// Starts a server that answers every request with this status.
 fn status(status: u16) -> Origin {
     Origin::start(move |_, _| format!("HTTP/1.1 {status} Mine\r\nContent-Length: 4\r\n\r\nmine").into_bytes())
 }
 
-/// A column of the row of what a command shows, by its name; `server` as second column where it is not
-/// empty.
+/// Returns a named column of a row of a command's output; `server` selects the row by its second column unless it is empty.
 fn column(weir: &Weir, command: &str, server: &str, name: &str) -> String {
     let text = weir.ask(command);
     let mut lines = text.lines();
@@ -40,7 +39,7 @@ fn column(weir: &Weir, command: &str, server: &str, name: &str) -> String {
     row.and_then(|row| row.split(' ').nth(at)).unwrap_or_else(|| panic!("no row: {text}")).to_owned()
 }
 
-/// A gate that servers wait at before they answer.
+/// A gate at which servers wait before they answer.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -57,12 +56,12 @@ impl Gate {
 }
 
 #[test]
-fn a_spent_budget_gives_the_client_what_the_server_said() {
+fn exhausted_budget_forwards_the_server_response() {
     let origin = status(503);
     let lines = "retries 3\nretry-on 503\nretry-budget 0% min 2";
     let (weir, port) = start(lines, &[origin.port()]);
     let mut client = Client::connect(port);
-    // Two retries within a second are free, wherever they fall; then the answer is the server's.
+    // Two retries per second are free, however they are spaced; then the client gets the server's response.
     for round in 0..20 {
         let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
         assert_eq!((answer.status, answer.text().as_str()), (503, "mine"), "round {round}");
@@ -76,7 +75,7 @@ fn a_spent_budget_gives_the_client_what_the_server_said() {
 }
 
 #[test]
-fn a_budget_refuses_retries_of_connections_too_in_both_modes() {
+fn budget_limits_connection_retries_in_both_modes() {
     for mode in ["http", "tcp"] {
         let (weir, port) = start(&format!("mode {mode}\nretries 2\nretry-budget 50% min 0"), &[free_port()]);
         if mode == "http" {
@@ -84,7 +83,7 @@ fn a_budget_refuses_retries_of_connections_too_in_both_modes() {
         } else {
             assert_eq!(Client::connect(port).send("x").read_to_end(), b"");
         }
-        // Half of the one request that there is allows for none.
+        // Half of the only request does not allow a retry.
         let counted = || column(&weir, "show retry-budget", "", "retries_refused") != "0";
         assert!(eventually(counted), "{mode}");
         assert_eq!(column(&weir, "show retry-budget", "", "retries"), "0", "{mode}");
@@ -92,7 +91,7 @@ fn a_budget_refuses_retries_of_connections_too_in_both_modes() {
 }
 
 #[test]
-fn without_a_budget_retries_are_what_they_were() {
+fn retries_are_unlimited_without_a_budget() {
     let origin = status(503);
     let (weir, port) = start("retries 3\nretry-on 503", &[origin.port()]);
     assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(503));
@@ -103,7 +102,7 @@ fn without_a_budget_retries_are_what_they_were() {
 }
 
 #[test]
-fn a_server_that_fails_is_ejected_and_comes_back() {
+fn failing_server_is_ejected_and_returns() {
     let failing = Arc::new(AtomicBool::new(true));
     let fails = failing.clone();
     let bad = Origin::start(move |_, _| {
@@ -119,7 +118,7 @@ fn a_server_that_fails_is_ejected_and_comes_back() {
         assert!(statuses.len() < 20, "{statuses:?}");
     }
     assert_eq!(statuses.iter().filter(|status| **status == 500).count(), 3, "{statuses:?}");
-    // Checks, statistics and operators see it as it is: up.
+    // Checks, statistics and operators still see it as up.
     assert!(
         weir.ask("show stat").lines().any(|line| line.starts_with("l,s0,") && line.contains(",no check,"))
     );
@@ -137,7 +136,7 @@ fn a_server_that_fails_is_ejected_and_comes_back() {
 }
 
 #[test]
-fn the_last_server_is_never_ejected_and_all_serve_when_all_fail() {
+fn last_server_is_never_ejected_and_failing_ones_serve() {
     let origins = [status(500), status(500), status(500)];
     let ports: Vec<u16> = origins.iter().map(Origin::port).collect();
     let (weir, port) = start("outlier-ejection errors 2 max-ejected 99%", &ports);
@@ -149,9 +148,9 @@ fn the_last_server_is_never_ejected_and_all_serve_when_all_fail() {
 }
 
 #[test]
-fn a_slow_server_is_ejected_for_its_latency() {
+fn slow_server_is_ejected() {
     let slow = Origin::start(|_, _| {
-        // What is measured is time: it has to pass.
+        // Latency is measured, so time has to pass.
         std::thread::sleep(Duration::from_millis(40));
         b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow".to_vec()
     });
@@ -173,7 +172,7 @@ fn a_slow_server_is_ejected_for_its_latency() {
 }
 
 #[test]
-fn ejection_keeps_to_whoever_is_bound_and_survives_a_reload() {
+fn ejection_respects_persistence_and_survives_a_reload() {
     let bad = status(500);
     let good = Origin::text("good");
     let lines = "outlier-ejection errors 2 ejection-time 1m\ncookie S insert\n\
@@ -192,7 +191,7 @@ fn ejection_keeps_to_whoever_is_bound_and_survives_a_reload() {
     }
 }
 
-/// A server that counts requests and waits at a gate before it answers with `text`.
+/// Starts a server that counts requests and waits at a gate before it answers with `text`.
 fn gated(gate: &Arc<Gate>, text: &'static str) -> Origin {
     let gate = gate.clone();
     Origin::start(move |_, _| {
@@ -202,7 +201,7 @@ fn gated(gate: &Arc<Gate>, text: &'static str) -> Origin {
 }
 
 #[test]
-fn a_silent_server_is_helped_out_by_a_second_one() {
+fn silent_server_is_hedged() {
     let gate = Arc::new(Gate::default());
     let (silent, good) = (gated(&gate, "late"), Origin::text("good"));
     let lines = "hedge after 20ms max 100%\nhttp-response set-header hedged %[txn.hedged]\n\
@@ -216,12 +215,12 @@ fn a_silent_server_is_helped_out_by_a_second_one() {
         assert_eq!(answer.header("server"), Some("s1"));
         hedged += usize::from(answer.header("hedged") == Some("2"));
     }
-    // A hedge takes a turn as well: all went to the silent server first.
+    // A hedge counts in the rotation too: all requests went to the silent server first.
     assert!(hedged >= 5, "{hedged}");
     let number = |name| column(&weir, "show hedge", "", name);
     let told = (number("hedges"), number("won"), number("after"));
     assert_eq!(told, (hedged.to_string(), hedged.to_string(), "20ms".into()));
-    // Nobody is to blame, and a request is one request.
+    // No server is blamed, and each request counts once.
     assert_eq!(
         (weir.stat("l,s0", "eresp"), weir.stat("l,BACKEND", "wretr"), weir.stat("l,BACKEND", "wredis")),
         ("0".into(), "0".into(), "0".into())
@@ -232,7 +231,7 @@ fn a_silent_server_is_helped_out_by_a_second_one() {
 }
 
 #[test]
-fn the_first_server_wins_when_it_answers_before_the_second() {
+fn first_server_wins_if_it_answers_first() {
     let (first, second) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
     let (one, other) = (gated(&first, "first"), gated(&second, "second"));
     let lines = "hedge after 10ms max 100%\nhttp-response set-header hedged %[txn.hedged]";
@@ -246,7 +245,7 @@ fn the_first_server_wins_when_it_answers_before_the_second() {
     assert_eq!((answer.text().as_str(), answer.header("hedged")), ("first", Some("1")));
     assert_eq!(column(&weir, "show hedge", "", "won"), "0");
     second.open();
-    // The connection of the client goes on as any other.
+    // The client's connection is still usable.
     for _ in 0..4 {
         let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
         assert_eq!(answer.status, 200);
@@ -254,7 +253,7 @@ fn the_first_server_wins_when_it_answers_before_the_second() {
 }
 
 #[test]
-fn a_second_server_that_fails_leaves_the_request_to_the_first_and_the_other_way_round() {
+fn failure_of_one_hedged_server_leaves_the_other() {
     for first_fails in [false, true] {
         let gate = Arc::new(Gate::default());
         let (asked, held) = (Arc::new(AtomicUsize::new(0)), gate.clone());
@@ -284,7 +283,7 @@ fn a_second_server_that_fails_leaves_the_request_to_the_first_and_the_other_way_
 }
 
 #[test]
-fn a_body_that_is_kept_whole_is_sent_to_the_second_server_too() {
+fn buffered_body_is_sent_to_the_second_server() {
     let gate = Arc::new(Gate::default());
     let silent = gated(&gate, "late");
     let echo = Origin::start(|_, body| {
@@ -303,7 +302,7 @@ fn a_body_that_is_kept_whole_is_sent_to_the_second_server_too() {
 }
 
 #[test]
-fn what_must_not_be_repeated_is_not_hedged() {
+fn unrepeatable_requests_are_not_hedged() {
     let gate = Arc::new(Gate::default());
     let silent = gated(&gate, "late");
     let (told, heard) = mpsc::channel();
@@ -320,10 +319,10 @@ fn what_must_not_be_repeated_is_not_hedged() {
         let mut client = Client::connect(port);
         client.send(request);
         waiting.push(client);
-        // The other server has its turn.
+        // The other server's turn.
         assert_eq!(client::get(port, "/").map(|answer| answer.text()), Some("good".into()));
     }
-    // One that may be is hedged meanwhile, long after the time of the others.
+    // A repeatable request is hedged, which shows that the others have waited long enough without a hedge.
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));
@@ -337,7 +336,7 @@ fn what_must_not_be_repeated_is_not_hedged() {
 }
 
 #[test]
-fn hedges_are_limited_by_their_share_and_by_the_budget() {
+fn hedges_are_limited_by_share_and_budget() {
     for (lines, refused) in [
         ("hedge after 5ms max 1%", "refused"),
         ("hedge after 5ms max 100%\nretry-budget 0% min 0", "over_budget"),
@@ -361,7 +360,7 @@ fn hedges_are_limited_by_their_share_and_by_the_budget() {
 }
 
 #[test]
-fn an_abandoned_stream_of_http2_is_reset_and_its_connection_stays() {
+fn abandoned_http2_stream_is_reset_without_closing() {
     use weir_tests::multiplexed::{CANCEL, Frames, HEADERS, RST_STREAM};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = listener.local_addr().expect("an address").port();
@@ -384,7 +383,7 @@ fn an_abandoned_stream_of_http2_is_reset_and_its_connection_stays() {
 }
 
 #[test]
-fn metrics_tell_of_ejections_budgets_and_hedges() {
+fn metrics_show_ejections_budgets_and_hedges() {
     let (bad, good) = (status(500), Origin::text("good"));
     let lines = "http-request use-service prometheus-exporter if { path /metrics }\n\
                  outlier-ejection errors 2\nretry-budget 20%\nhedge after p95";
@@ -407,7 +406,7 @@ fn metrics_tell_of_ejections_budgets_and_hedges() {
 }
 
 #[test]
-fn clearing_all_counters_clears_those_of_policies_and_lets_servers_stand_where_they_are() {
+fn clear_counters_resets_policy_counters_not_ejections() {
     let (bad, good) = (status(500), Origin::text("good"));
     let lines = "outlier-ejection errors 2 ejection-time 1m\nhedge after 1m max 100%\nretries 1\n\
                  retry-on 500\nretry-budget 0% min 1000";
@@ -430,7 +429,7 @@ fn clearing_all_counters_clears_those_of_policies_and_lets_servers_stand_where_t
 }
 
 #[test]
-fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
+fn recipe_hides_server_failures_from_clients() {
     let (bad, good) = (status(503), [Origin::text("good"), Origin::text("good")]);
     let port = free_port();
     let servers =
@@ -449,7 +448,7 @@ fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
     assert_eq!(bad.requests(), 5);
 }
 
-/// A line of a backend, and what is said of it.
+/// A line of a backend, and its error.
 const REFUSED: &[(&str, &str)] = &[
     ("retry-budget", "'retry-budget' expects a percentage such as 20% as argument."),
     ("retry-budget 20", "`20` is no percentage here"),
@@ -485,7 +484,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("mode log\n  retry-budget 20%", "`retry-budget` is not for backends in `mode log`"),
 ];
 
-/// What the program says of a configuration that it only checks, and whether it takes it.
+/// Returns the program's messages for a configuration checked with `-c`, and whether it is accepted.
 fn check(text: &str) -> (bool, String) {
     let directory = scratch("policies");
     let file = directory.join("haproxy.cfg");
@@ -500,7 +499,7 @@ fn check(text: &str) -> (bool, String) {
 }
 
 #[test]
-fn wrong_words_are_refused_with_what_is_wrong() {
+fn invalid_arguments_are_refused_with_a_reason() {
     for (line, said) in REFUSED {
         let text = format!(
             "defaults\n  mode http\n  timeout connect 1s\n  timeout server 1s\nbackend b\n  {line}\n  server s 127.0.0.1:1\n"
@@ -513,7 +512,7 @@ fn wrong_words_are_refused_with_what_is_wrong() {
 }
 
 #[test]
-fn what_is_inherited_may_be_taken_back_and_what_has_no_effect_is_told() {
+fn inherited_settings_can_be_disabled_and_unused_are_reported() {
     let text = |defaults: &str, lines: &str| {
         format!(
             "defaults\n  mode http\n  timeout connect 1s\n  timeout server 1s\n  {defaults}\nbackend b\n  {lines}\n  \

@@ -1,16 +1,15 @@
-//! The checks made for a protocol, against the servers that speak it: found alive, missed when they
-//! stop, found again.
+//! Protocol-specific checks against real servers: found up, down when they stop, up again.
 
 use weir_tests::peers::{Kind, Peer};
 use weir_tests::{Weir, eventually, scratch, statistics};
 
-/// The columns of a server's line of `show stat` that tell of its checks.
+/// Returns the check columns of a server's row in `show stat`.
 fn state(socket: &std::path::Path) -> [String; 3] {
     let shown = statistics(socket);
     ["status", "check_status", "last_chk"].map(|column| shown.value("be,s", column))
 }
 
-/// Checks a server of `kind` as `option` says while it runs, is stopped and runs again.
+/// Checks a server of `kind` with `options` while it runs, is stopped and runs again.
 fn comes_and_goes(kind: Kind, options: &[&str], told: &str) {
     let mut peer = Peer::start(kind);
     for option in options {
@@ -42,18 +41,18 @@ fn comes_and_goes(kind: Kind, options: &[&str], told: &str) {
 }
 
 #[test]
-fn postgresql_comes_and_goes() {
+fn postgresql_down_and_up_are_detected() {
     comes_and_goes(Kind::Postgres, &["option pgsql-check user weir"], "PostgreSQL server is ok");
 }
 
 #[test]
-fn mariadb_comes_and_goes() {
+fn mariadb_down_and_up_are_detected() {
     let options = ["option mysql-check", "option mysql-check user weir"];
     comes_and_goes(Kind::MariaDb, &options, "MariaDB");
 }
 
 #[test]
-fn redis_comes_and_goes() {
+fn redis_down_and_up_are_detected() {
     let script = "option tcp-check\n  tcp-check send PING\\r\\n\n  tcp-check expect string +PONG\n  \
                   tcp-check send info\\ replication\\r\\n\n  tcp-check expect string role:master\n  \
                   tcp-check send QUIT\\r\\n\n  tcp-check expect string +OK";
@@ -62,6 +61,6 @@ fn redis_comes_and_goes() {
 }
 
 #[test]
-fn openldap_comes_and_goes() {
+fn openldap_down_and_up_are_detected() {
     comes_and_goes(Kind::OpenLdap, &["option ldap-check"], "Success");
 }

@@ -10,7 +10,7 @@ use weir_tests::logs::DEFAULTS;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
-fn who_gives_up_waiting_is_in_nobodys_way() {
+fn abandoned_queued_requests_do_not_block_others() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
@@ -31,11 +31,11 @@ fn who_gives_up_waiting_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_server_counts_as_chosen_when_the_balancer_named_it_whether_it_was_reached_or_not() {
+fn lbtot_counts_selections_even_if_unreachable() {
     for (algorithm, chosen) in [("roundrobin", "lbtot=1"), ("uri", "lbtot=3")] {
         let origin = Origin::raw(|mut stream| {
             let _ = stream.read(&mut [0; 4096]);
-            // Silent until the other side leaves.
+            // Silent until the peer leaves.
             let _ = stream.read(&mut [0; 4096]);
         });
         let backend = format!("balance {algorithm}\n  server s 127.0.0.1:{} maxconn 1", origin.port());
@@ -58,14 +58,14 @@ fn a_server_counts_as_chosen_when_the_balancer_named_it_whether_it_was_reached_o
 }
 
 #[test]
-fn a_server_is_preferred_while_its_queue_is_not_longer_than_max_keep_alive_queue() {
+fn max_keep_alive_queue_limits_server_affinity() {
     let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let keep = Arc::clone(&held);
     let first = Origin::raw(move |mut stream| {
         let mut bytes = [0; 4096];
         while let Ok(length @ 1..) = stream.read(&mut bytes) {
             if bytes[..length].starts_with(b"GET /slow") {
-                // Answered by the test.
+                // The test answers it.
                 keep.lock().expect("nobody panicked").push(stream);
                 return;
             }

@@ -1,4 +1,4 @@
-//! How a server is reached other than by connecting to its address: SOCKS4, `redir`.
+//! Other ways to reach a server than its address: SOCKS4, `redir`.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use weir_tests::listen::{ask, listen, local};
 use weir_tests::{Origin, client};
 
 #[test]
-fn redir_sends_clients_to_the_server_itself() {
+fn redir_redirects_clients_to_the_server() {
     let origin = Origin::text("hello");
     let (_weir, port) = listen("", "", &format!("{} redir http://images.test", local(&origin)));
     let moved = client::get(port, "/a/b?c").expect("a response");
@@ -17,15 +17,14 @@ fn redir_sends_clients_to_the_server_itself() {
 }
 
 #[test]
-fn a_server_behind_socks4_is_reached_through_the_proxy() {
+fn socks4_server_is_reached_through_the_proxy() {
     let origin = Origin::text("hello");
     let socks = TcpListener::bind("127.0.0.1:0").expect("a port");
     let proxy = socks.local_addr().expect("a bound socket has an address");
     let wanted = origin.port();
     let asked = std::thread::spawn(move || {
         let (mut stream, _) = loop {
-            // The harness looks whether the port of the program listens, not this one: the first is
-            // the request.
+            // The test harness checks the program's port, not this one: the first connection is the request.
             if let Ok(accepted) = socks.accept() {
                 break accepted;
             }

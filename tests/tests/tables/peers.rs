@@ -1,5 +1,5 @@
-//! Stick tables that processes share, Weir and the machine's HAProxy among them: whatever one changes
-//! the others know, whoever comes and goes.
+//! Stick tables shared by several processes, both Weir and the machine's HAProxy: changes in one reach the others, whichever
+//! processes start or stop.
 
 use std::io::{Read, Write};
 use std::net::UdpSocket;
@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use weir_tests::{Authority, Haproxy, Scratch, Weir, ask, eventually, free_port, scratch};
 
-/// The names of the peers of a group, in their order.
+/// The names of the peers of a group, in order.
 const NAMES: [&str; 3] = ["A", "B", "C"];
 
-/// Tables with all types of keys that a command can set, and every kind of data that the machine's HAProxy has
-/// too.
+/// Tables with all key types that a command can set, and every kind of data that the machine's HAProxy has too.
 const TABLES: &str = "backend all\n  stick-table type ip size 1k expire 1h peers P store server_id,gpt0,gpc0,\
     gpc0_rate(1h),conn_cnt,conn_rate(1h),sess_cnt,sess_rate(1h),http_req_cnt,http_req_rate(1h),http_err_cnt,\
     http_err_rate(1h),bytes_in_cnt,bytes_in_rate(1h),bytes_out_cnt,bytes_out_rate(1h),gpc1,gpc1_rate(1h),\
@@ -20,7 +19,7 @@ const TABLES: &str = "backend all\n  stick-table type ip size 1k expire 1h peers
     backend arrays\n  stick-table type string len 40 size 1k peers P store gpt(3),gpc(4),gpc_rate(5,1h)\n\
     backend six\n  stick-table type ipv6 size 1k expire 1h peers P store gpc0\n";
 
-/// What `show table` is asked for in each of them, and the tables of the section itself.
+/// The table names for `show table`, including those of the section itself.
 const SHOWN: [&str; 4] = ["all", "arrays", "six", "P/numbers"];
 
 const OWN: &str = "  table numbers type integer size 1k expire 1h store gpc0\n";
@@ -50,7 +49,7 @@ impl Member {
         ask(&self.socket, command)
     }
 
-    /// The entries of a table, without what differs from one process to another.
+    /// Returns the entries of a table, without the parts that differ between processes.
     fn entries(&self, table: &str) -> Vec<String> {
         let shown = self.ask(&format!("show table {table}"));
         let mut entries: Vec<String> = shown.lines().filter_map(entry).collect();
@@ -66,7 +65,7 @@ impl Member {
     }
 }
 
-/// An entry's key and data.
+/// Returns an entry's key and data.
 fn entry(line: &str) -> Option<String> {
     let (_, line) = line.split_once(": key=")?;
     let differs = |word: &&str| !["use=", "exp=", "shard="].iter().any(|start| word.starts_with(start));
@@ -79,7 +78,7 @@ struct Group {
     ports: [u16; 3],
     tables: String,
     own: String,
-    /// How the section's lines about peers begin and end.
+    /// Additional lines of the section.
     extra: String,
 }
 
@@ -98,7 +97,7 @@ impl Group {
         self.directory.join(NAMES[place])
     }
 
-    /// The configuration of the peer at `place`, where others are told by these names.
+    /// Returns the configuration of the peer at `place`, which knows the peers in `names`.
     fn configuration(&self, place: usize, names: &[&str]) -> String {
         let peers: String = names
             .iter()
@@ -154,7 +153,7 @@ fn all_have(members: &[&Member], table: &str, wanted: &[String]) {
     }
 }
 
-/// Waits until all have so many entries in a table, and the same ones.
+/// Waits until all processes have the same `count` entries in a table.
 fn all_agree(members: &[&Member], table: &str, count: usize) {
     let first = members[0];
     assert!(
@@ -164,7 +163,7 @@ fn all_agree(members: &[&Member], table: &str, count: usize) {
         first.ask("show peers"),
         first.messages()
     );
-    // What arrives last changes nothing any more once all are as one.
+    // Once all are equal, late updates change nothing.
     let same = eventually(|| {
         let wanted = first.entries(table);
         wanted.len() == count && members.iter().all(|member| member.entries(table) == wanted)
@@ -174,7 +173,7 @@ fn all_agree(members: &[&Member], table: &str, count: usize) {
     assert!(same, "{table}: {told:#?}\n{peers}");
 }
 
-/// Sets data of every table, other keys and numbers for each `by`.
+/// Sets data in every table, with keys and numbers that depend on `by`.
 fn change(member: &Member, by: usize) {
     let set = |command: String| {
         let answer = member.ask(&command);
@@ -224,7 +223,7 @@ fn pid(member: &Member) -> String {
 }
 
 #[test]
-fn what_any_of_two_weirs_and_an_haproxy_changes_all_know() {
+fn changes_by_weir_and_haproxy_reach_all_peers() {
     let group = Group::new(TABLES, OWN);
     let members = [group.weir(0, &NAMES), group.haproxy(1, &NAMES), group.weir(2, &NAMES)];
     let all: Vec<&Member> = members.iter().collect();
@@ -233,8 +232,8 @@ fn what_any_of_two_weirs_and_an_haproxy_changes_all_know() {
         all_agree(&all, "arrays", if by == 2 { 2 } else { 1 });
         ["all", "six", "P/numbers"].iter().for_each(|table| all_agree(&all, table, by + 1));
     }
-    // An entry that is changed elsewhere than where it was made, and there again. (What a resync tells may
-    // be older than what is changed while it lasts: it is said again then.)
+    // An entry that is changed in another process than it was created in, and changed back. (Data sent in a resync may be older
+    // than concurrent changes; these are sent again.)
     for (member, value) in [(2, 50), (0, 77), (1, 88)] {
         let wanted = [&*format!("2001:db8::1 gpc0={value}"), "2001:db8::2 gpc0=2", "2001:db8::3 gpc0=3"];
         let agree = eventually(|| {
@@ -246,7 +245,7 @@ fn what_any_of_two_weirs_and_an_haproxy_changes_all_know() {
 }
 
 #[test]
-fn a_process_that_was_killed_is_taught_what_it_missed() {
+fn restarted_peer_is_taught_the_missed_changes() {
     let group = Group::new("backend b\n  stick-table type string len 20 size 10k peers P store gpc0\n", "");
     let set = |member: &Member, key: &str, value: u32| {
         assert_eq!(member.ask(&format!("set table b key {key} data.gpc0 {value}")).trim(), "");
@@ -257,13 +256,13 @@ fn a_process_that_was_killed_is_taught_what_it_missed() {
     set(&weir, "first", 1);
     set(&haproxy, "second", 2);
     all_agree(&[&weir, &haproxy, &third], "b", 2);
-    // Killed, not stopped: what it changed is with the others.
+    // Killed, not stopped: the others have its changes.
     drop(weir);
     set(&third, "third", 3);
     all_agree(&[&haproxy, &third], "b", 3);
     let weir = group.weir(0, &NAMES);
     all_agree(&[&weir, &haproxy, &third], "b", 3);
-    // (In HAProxy, what a resync tells may be older than what is changed while it lasts.)
+    // (In HAProxy, data sent in a resync may be older than concurrent changes.)
     set(&weir, "fourth", 4);
     all_agree(&[&weir, &haproxy, &third], "b", 4);
     drop(haproxy);
@@ -276,9 +275,9 @@ fn a_process_that_was_killed_is_taught_what_it_missed() {
 }
 
 #[test]
-fn a_successor_is_taught_by_the_process_before_it() {
+fn successor_is_taught_by_its_predecessor() {
     let group = Group::new(TABLES, OWN);
-    // Nobody else is there to teach it.
+    // No other process can teach it.
     let mut old = group.weir(0, &NAMES);
     change(&old, 1);
     change(&old, 2);
@@ -296,7 +295,7 @@ fn a_successor_is_taught_by_the_process_before_it() {
 }
 
 #[test]
-fn the_worker_of_a_reloaded_master_is_taught_by_the_one_before_it() {
+fn new_worker_is_taught_by_the_previous_one() {
     let group = Group::new(TABLES, OWN);
     let text = group.configuration(0, &NAMES);
     let arguments = ["-W", "-L", NAMES[0]];
@@ -363,7 +362,7 @@ fn connections_of_peers_are_shown_and_counted() {
 }
 
 #[test]
-fn a_section_that_is_disabled_or_without_this_process_shares_nothing() {
+fn disabled_or_foreign_section_shares_nothing() {
     let mut group = Group::new("backend b\n  stick-table type ip size 1k peers P store gpc0\n", "");
     let shares = group.weir(0, &NAMES[..2]);
     group.extra = "  disabled\n".to_owned();
@@ -385,14 +384,14 @@ fn a_section_that_is_disabled_or_without_this_process_shares_nothing() {
     assert_eq!(unknown.entries("b"), ["192.0.2.1 gpc0=5"]);
     assert_eq!(shares.entries("b"), Vec::<String>::new());
     drop(unknown);
-    // And with everything in order.
+    // The same with a correct configuration.
     let right = weir("B", &text);
     ask(&right);
     all_agree(&[&shares, &right], "b", 1);
 }
 
 #[test]
-fn peers_get_the_parts_of_keys_that_their_lines_say() {
+fn peers_receive_their_configured_key_shards() {
     let mut group = Group::new("backend b\n  stick-table type integer size 1k peers P store gpc0\n", "");
     group.extra = "  shards 2\n".to_owned();
     let [a, b, c] = group.ports;
@@ -402,7 +401,7 @@ fn peers_get_the_parts_of_keys_that_their_lines_say() {
     );
     let text = text.replace("global\n", "global\n  tune.peers.max-updates-at-once 7\n");
     let teacher = Member::weir(&["-L", "A"], &text, group.socket(0), &[a]);
-    // They know of nobody else, so that neither tells the other.
+    // They know no other peer, so that neither teaches the other.
     let pupil = |place: usize| {
         let peers =
             format!("  peer A 127.0.0.1:{a}\n  peer {} 127.0.0.1:{}\n", NAMES[place], group.ports[place]);
@@ -426,7 +425,7 @@ fn peers_get_the_parts_of_keys_that_their_lines_say() {
 }
 
 #[test]
-fn what_is_no_peer_is_told_so_and_harms_nobody() {
+fn non_peers_are_refused_without_side_effects() {
     let group = Group::new("backend b\n  stick-table type ip size 1k peers P store gpc0\n", "");
     let members = [group.weir(0, &NAMES[..2]), group.weir(1, &NAMES[..2])];
     let says = |greeting: &str| {
@@ -447,7 +446,7 @@ fn what_is_no_peer_is_told_so_and_harms_nobody() {
 }
 
 #[test]
-fn peers_speak_tls_where_bind_and_default_server_say_so() {
+fn peers_use_tls_if_configured() {
     let group = Group::new("backend b\n  stick-table type ip size 1k expire 1h peers P store gpc0\n", "");
     let authority = Authority::new();
     let pem = authority.issue(&["localhost"]).display().to_string();
@@ -484,7 +483,7 @@ fn peers_speak_tls_where_bind_and_default_server_say_so() {
         member.ask(&format!("set table b key 192.0.2.{key} data.gpc0 {key}"));
     }
     all_agree(&[&first, &second, &third], "b", 3);
-    // Who does not speak TLS is told of where `log` says.
+    // A peer that does not use TLS is reported to the `log` targets.
     let mut stranger = std::net::TcpStream::connect(("127.0.0.1", group.ports[0])).expect("it listens");
     stranger.write_all(b"HAProxyS 2.1\nA\nB 1 1\n").expect("it reads");
     let mut line = [0; 1024];
@@ -494,7 +493,7 @@ fn peers_speak_tls_where_bind_and_default_server_say_so() {
     });
     assert!(told, "{}", first.messages());
     drop((second, third));
-    // The successor is reached in TLS too, and nobody else is there.
+    // The successor is reached over TLS too, and there is no other peer.
     let pid = pid(&first);
     let new = weir(0, &["-sf", &pid]);
     ends_cleanly(&mut first);
@@ -502,7 +501,7 @@ fn peers_speak_tls_where_bind_and_default_server_say_so() {
 }
 
 #[test]
-fn successors_add_their_predecessors_counts_to_their_own() {
+fn successors_add_the_counts_of_their_predecessors() {
     let traffic = free_port();
     let tables = format!(
         "frontend f\n  mode http\n  bind 127.0.0.1:{traffic}\n  \

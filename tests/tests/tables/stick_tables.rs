@@ -1,9 +1,9 @@
-//! Stick tables themselves: what they keep, for how long, and how the runtime socket shows it.
+//! Stick tables: their contents, expiry, and display on the runtime socket.
 
 use weir_tests::client::get;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
-/// The program with a frontend of these lines and other sections. Nobody has connected yet.
+/// Starts the program with a frontend with these lines and other sections. Nothing has connected yet.
 fn start(lines: &str, sections: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
@@ -16,14 +16,14 @@ fn start(lines: &str, sections: &str) -> (Weir, u16) {
     (weir, port)
 }
 
-/// The status of an answer, and what its header `x` says.
+/// Returns the status of a response and its header `x`.
 fn ask(port: u16) -> (u16, String) {
     let answer = get(port, "/").expect("an answer");
     (answer.status, answer.header("x").unwrap_or_default().to_owned())
 }
 
 #[test]
-fn what_a_request_tracks_is_counted_shown_and_refused_by() {
+fn tracked_requests_are_counted_shown_and_limited() {
     let (weir, port) = start(
         "http-request track-sc0 src table t\n http-request deny if { sc0_get_gpc0 gt 0 }\n \
          http-request return status 200 hdr x %[sc_http_req_rate(0)],%[sc_conn_cur(0)]",
@@ -41,7 +41,7 @@ fn what_a_request_tracks_is_counted_shown_and_refused_by() {
     assert_eq!(ask(port), (200, "1,1".to_owned()));
 }
 
-/// A frontend that tracks the path of each request in the table `t`, whose words these are.
+/// Starts a frontend that tracks the path of each request in the table `t` with these options.
 fn paths(words: &str) -> (Weir, u16) {
     start(
         "http-request track-sc0 path table t\n http-request return status 200 hdr x %[sc_http_req_cnt(0)]",
@@ -49,7 +49,7 @@ fn paths(words: &str) -> (Weir, u16) {
     )
 }
 
-/// The keys of a table, sorted, once nobody tracks any of them.
+/// Returns the sorted keys of a table, once none of them is tracked.
 fn keys(weir: &Weir, table: &str) -> String {
     let mut shown = String::new();
     eventually(|| {
@@ -63,7 +63,7 @@ fn keys(weir: &Weir, table: &str) -> String {
     keys.join(" ")
 }
 
-/// How long the entry of a key still lives, in milliseconds, once nobody tracks it.
+/// Returns the remaining lifetime of a key's entry in milliseconds, once it is not tracked.
 fn left(weir: &Weir, key: &str) -> Option<u64> {
     let shown = weir.ask(&format!("show table t key {key}"));
     let line = shown.lines().find(|line| line.contains(" use=0 "))?;
@@ -71,14 +71,14 @@ fn left(weir: &Weir, key: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_full_table_gives_up_its_oldest_entry_or_refuses_new_ones() {
+fn full_table_evicts_the_oldest_or_refuses_new_entries() {
     for (words, kept, answers) in [("", "/2 /3 /4", "1111"), ("nopurge", "/1 /2 /3", "111")] {
         let (weir, port) = paths(&format!("size 3 expire 1h {words} store http_req_cnt"));
         let mut asked = String::new();
         for number in 1..5 {
             let path = format!("/{number}");
             asked += get(port, &path).expect("an answer").header("x").unwrap_or_default();
-            // Who comes next finds this one not in use, and older by more than the clock's grain.
+            // The entry is then unused, and older than the next by more than the clock's resolution.
             let is_refused = words == "nopurge" && number == 4;
             assert!(is_refused || eventually(|| left(&weir, &path).is_some_and(|left| left < 3_599_990)));
         }
@@ -88,12 +88,12 @@ fn a_full_table_gives_up_its_oldest_entry_or_refuses_new_ones() {
 }
 
 #[test]
-fn entries_go_when_nobody_touched_them_for_long_enough() {
+fn unused_entries_expire() {
     let (weir, port) = paths("size 100 expire 300ms store http_req_cnt");
     assert!(get(port, "/a").is_some());
     assert!(eventually(|| weir.ask("show table").contains("used:0")));
     assert_eq!(keys(&weir, "t"), "");
-    // Without a time they stay.
+    // Without an expiry time they stay.
     let (weir, port) = paths("size 100 store http_req_cnt");
     assert!(get(port, "/a").is_some());
     let shown = weir.ask("show table t");
@@ -101,7 +101,7 @@ fn entries_go_when_nobody_touched_them_for_long_enough() {
 }
 
 #[test]
-fn entries_are_shown_by_what_they_hold_by_key_and_by_pointer() {
+fn entries_are_shown_by_data_key_and_pointer() {
     let (weir, _port) = start(
         "",
         "backend t\n stick-table type ip size 10 expire 1h store gpc0,gpt(2),conn_rate(1h)\n\
@@ -173,7 +173,7 @@ fn entries_are_shown_by_what_they_hold_by_key_and_by_pointer() {
 }
 
 #[test]
-fn keys_of_text_are_shown_so_that_nothing_in_them_is_mistaken() {
+fn string_keys_are_escaped() {
     let (weir, port) = start(
         "http-request track-sc0 req.hdr(k) table t\n http-request return status 200",
         "backend t\n stick-table type string size 10\n",
@@ -183,7 +183,7 @@ fn keys_of_text_are_shown_so_that_nothing_in_them_is_mistaken() {
 }
 
 #[test]
-fn the_exporter_tells_of_tables() {
+fn exporter_shows_tables() {
     let (weir, port) = start(
         "http-request track-sc0 src table t\n http-request use-service prometheus-exporter",
         "backend t\n stick-table type ip size 10 store gpc0\n",
@@ -202,7 +202,7 @@ fn the_exporter_tells_of_tables() {
 }
 
 #[test]
-fn expressions_tell_how_full_a_table_is_and_how_long_entries_live() {
+fn expressions_return_table_usage_and_expiry() {
     let (_weir, port) = start(
         "http-request track-sc0 src table t\n http-request return status 200 hdr x \
          %[table_cnt(t)],%[table_avl(t)],%[src,table_expire(t),div(3600000)],%[src,table_idle(t),div(3600000)],%[str(192.0.2.9),table_expire(t,7)],[%[str(192.0.2.9),table_idle(t)]]",
@@ -214,7 +214,7 @@ fn expressions_tell_how_full_a_table_is_and_how_long_entries_live() {
 }
 
 #[test]
-fn streams_with_one_key_share_a_limit_of_bandwidth() {
+fn streams_with_the_same_key_share_a_bandwidth_limit() {
     let port = free_port();
     let body = "x".repeat(3_000);
     let origin = Origin::start(move |_, _| {
@@ -234,12 +234,12 @@ fn streams_with_one_key_share_a_limit_of_bandwidth() {
     assert_eq!(get(port, "/a").map(|answer| answer.body.len()), Some(3_000));
     let shown = weir.ask("show table t");
     assert!(shown.contains("bytes_out_rate(3600000)=3000"), "{shown}");
-    // Another key has a share of its own; the rest of this one is gone before the body is over.
+    // Another key has its own limit; the rest of this one is used up before the body ends.
     assert_eq!(get(port, "/b").map(|answer| answer.body.len()), Some(3_000));
     let mut client = weir_tests::client::Client::connect(port);
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(client.read_head().starts_with("HTTP/1.1 200"));
-    // It waits for the next hour with what the limit let pass.
+    // It waits for the next hour with the bytes that the limit let pass.
     assert!(eventually(|| weir.ask("show table t").contains("key=/a use=1 ")));
 }
 
@@ -250,7 +250,7 @@ fn a_backend_with_a_table_is_not_removed_at_run_time() {
     assert!(weir.ask("del backend t").contains("Cannot remove a backend with stick-table."));
 }
 
-/// How many of eight requests get an answer, and how many the table `t` counts.
+/// Returns how many of eight requests get a response, and how many the table `t` counts.
 fn within_limit(frontend: &str, backend: &str) -> (usize, String) {
     let origin = Origin::text("ok");
     let (weir, port) = start(
@@ -268,7 +268,7 @@ fn within_limit(frontend: &str, backend: &str) -> (usize, String) {
 }
 
 #[test]
-fn requests_that_rules_on_content_reject_are_not_counted() {
+fn requests_rejected_by_content_rules_are_not_counted() {
     let content = "tcp-request content track-sc0 src table t";
     let reject = "tcp-request content reject if { src_http_req_rate(t) ge 5 }";
     let both = format!("{content}\n {reject}");
@@ -290,7 +290,7 @@ fn requests_that_rules_on_content_reject_are_not_counted() {
 }
 
 #[test]
-fn requests_that_http_rules_deny_are_counted_once() {
+fn requests_denied_by_http_rules_are_counted_once() {
     let deny = "http-request deny if { src_http_req_rate(t) ge 5 }";
     for track in [
         "tcp-request connection track-sc0 src table t",

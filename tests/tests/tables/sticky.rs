@@ -1,12 +1,11 @@
-//! Keeping clients at their servers by stick tables: `stick …`, `non-stick`, `srvkey`, and the recipes
-//! that stand on tables.
+//! Persistence through stick tables: `stick …`, `non-stick`, `srvkey`, and the recipes that use tables.
 
 use std::time::{Duration, Instant};
 
 use weir_tests::client::{Client, exchange_with};
 use weir_tests::{Origin, Weir, eventually, free_port, recipe};
 
-/// Three servers in turn in front of one origin, with these lines in their backend.
+/// Starts three servers in turn in front of one origin, with these lines in their backend.
 fn start(lines: &str, words: [&str; 3], more: &str) -> (Weir, Origin, u16) {
     let port = free_port();
     let origin = Origin::start(|head, _| {
@@ -24,13 +23,13 @@ fn start(lines: &str, words: [&str; 3], more: &str) -> (Weir, Origin, u16) {
     (Weir::start(&text, &[port]), origin, port)
 }
 
-/// The servers that answered requests for `paths`.
+/// Returns the servers that answered requests for `paths`.
 fn served(port: u16, paths: &[&str]) -> String {
     let answers = paths.iter().map(|path| exchange_with(port, path, "").expect("an answer"));
     answers.map(|answer| answer.header("x").unwrap_or("-")[1..].to_owned()).collect()
 }
 
-/// The first of two words is the server's number and the other its name, of an entry.
+/// Returns the server id and name stored in an entry.
 fn noted(weir: &Weir, table: &str, key: &str) -> String {
     let all = weir.ask(&format!("show table {table}"));
     let line = all.lines().find(|line| line.contains(&format!("key={key} "))).unwrap_or_default();
@@ -40,12 +39,12 @@ fn noted(weir: &Weir, table: &str, key: &str) -> String {
 const PATHS: &[&str] = &["/a", "/b", "/a", "/b", "/c", "/a"];
 
 #[test]
-fn a_key_stays_at_the_server_that_it_was_given() {
+fn keys_stay_at_their_server() {
     let (weir, _origin, port) =
         start("stick-table type string size 10 expire 1h\n stick on path", ["", "", ""], "");
     assert_eq!(served(port, PATHS), "121231");
     assert_eq!(noted(&weir, "b", "/b"), "server_id=2 server_key=s2");
-    // Another server by hand: the key goes there.
+    // After a manual change of the server, the key goes there.
     weir.ask("clear table b key /a");
     weir.ask("set server b/s1 state maint");
     assert_eq!(served(port, &["/a", "/a", "/b"]).replace('3', "x"), "xx2");
@@ -53,7 +52,7 @@ fn a_key_stays_at_the_server_that_it_was_given() {
 }
 
 #[test]
-fn a_server_that_is_down_is_left_and_the_next_one_noted() {
+fn down_server_is_replaced_in_the_table() {
     let (weir, _origin, port) = start("stick-table type string size 10\n stick on path", ["", "", ""], "");
     assert_eq!(served(port, &["/a", "/a"]), "11");
     weir.ask("set server b/s1 state maint");
@@ -64,16 +63,16 @@ fn a_server_that_is_down_is_left_and_the_next_one_noted() {
 }
 
 #[test]
-fn servers_that_are_not_to_stick_are_noted_nowhere() {
+fn non_stick_servers_are_not_stored() {
     let (weir, _origin, port) =
         start("stick-table type string size 10\n stick on path", ["", "non-stick", ""], "");
-    // /b met the second server, which was not noted, and the third the next time.
+    // /b went to the second server, which was not stored, and then to the third.
     assert_eq!(served(port, &["/a", "/b", "/a", "/b", "/b"]), "12133");
     assert_eq!(noted(&weir, "b", "/b"), "server_id=3 server_key=s3");
 }
 
 #[test]
-fn a_default_server_may_not_stick_and_a_server_takes_that_back() {
+fn server_may_override_non_stick_of_default_server() {
     let (weir, _origin, port) = start(
         "stick-table type string size 10\n stick on path\n default-server non-stick",
         ["stick", "", ""],
@@ -85,7 +84,7 @@ fn a_default_server_may_not_stick_and_a_server_takes_that_back() {
 }
 
 #[test]
-fn the_first_rule_that_applies_notes_a_key_in_its_table_and_other_tables_may_be_looked_into() {
+fn first_matching_rule_stores_and_other_tables_are_readable() {
     let (weir, _origin, port) = start(
         "stick-table type string size 10\n stick match url_param(key) table others\n stick match path table others if { path_beg /m }\n \
          stick store-request path if { path /a }\n stick store-request method\n stick store-response res.hdr(x-id) table ids",
@@ -102,7 +101,7 @@ fn the_first_rule_that_applies_notes_a_key_in_its_table_and_other_tables_may_be_
 }
 
 #[test]
-fn a_server_may_be_known_by_its_address() {
+fn srvkey_may_identify_servers_by_address() {
     let (weir, origin, port) =
         start("stick-table type string size 10 srvkey addr\n stick on path", ["", "", ""], "");
     served(port, &["/a"]);
@@ -110,7 +109,7 @@ fn a_server_may_be_known_by_its_address() {
 }
 
 #[test]
-fn a_cookie_counts_more_than_a_table() {
+fn cookies_take_precedence_over_tables() {
     let (_weir, _origin, port) = start(
         "stick-table type string size 10\n stick on path\n cookie S insert indirect",
         ["cookie one", "cookie two", "cookie three"],
@@ -124,7 +123,7 @@ fn a_cookie_counts_more_than_a_table() {
 }
 
 #[test]
-fn a_server_from_a_table_needs_no_cookie() {
+fn server_selected_by_table_sets_no_cookie() {
     for (words, later) in [("insert", None), ("insert indirect", None), ("insert maxidle 1h", Some("S="))] {
         let lines = format!("stick-table type string size 10\n stick on path\n cookie S {words}");
         let (_weir, _origin, port) = start(&lines, ["cookie one", "cookie two", "cookie three"], "");
@@ -139,7 +138,7 @@ fn a_server_from_a_table_needs_no_cookie() {
 }
 
 #[test]
-fn streams_of_tcp_stick_as_well() {
+fn tcp_streams_stick_too() {
     let port = free_port();
     let origins = [0, 1].map(|at| {
         Origin::start(move |_, _| {
@@ -166,7 +165,7 @@ fn streams_of_tcp_stick_as_well() {
     assert_eq!(noted(&weir, "l", "2F61000000"), "server_id=1 server_key=a");
 }
 
-/// A recipe before that origin, which answers for these of its servers.
+/// Starts a recipe with that origin in place of these of its servers.
 fn start_recipe(name: &str, servers: &[&str], origin: &Origin) -> (Weir, u16) {
     let port = free_port();
     let servers: Vec<_> = servers.iter().map(|address| (*address, origin.port())).collect();
@@ -192,12 +191,12 @@ fn status(port: u16, request: &str) -> u16 {
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn the_recipe_for_rate_limits_refuses_who_asks_too_often() {
+fn rate_limit_recipe_refuses_frequent_clients() {
     let origin = origin();
     let (_weir, port) = start_recipe("rate-limits.cfg", &["192.0.2.10:80"], &origin);
     let begun = Instant::now();
     let statuses: Vec<u16> = (0..60).map(|_| status(port, GET)).collect();
-    // The limit is 50 in ten seconds: a machine that took longer than that proves nothing.
+    // The limit is 50 in ten seconds: if the machine took longer than that, nothing is proven.
     if begun.elapsed() < Duration::from_secs(9) {
         assert!(statuses[..50].iter().all(|status| *status == 200), "{statuses:?}");
         assert!(statuses[50..].iter().all(|status| *status == 429), "{statuses:?}");
@@ -205,7 +204,7 @@ fn the_recipe_for_rate_limits_refuses_who_asks_too_often() {
 }
 
 #[test]
-fn the_recipe_against_brute_force_shuts_out_who_guesses_passwords() {
+fn brute_force_recipe_blocks_password_guessing() {
     let origin = origin();
     let (_weir, port) = start_recipe("brute-force.cfg", &["192.0.2.10:80"], &origin);
     let login = |password: &str| {
@@ -221,7 +220,7 @@ fn the_recipe_against_brute_force_shuts_out_who_guesses_passwords() {
 }
 
 #[test]
-fn the_recipe_for_connection_limits_closes_those_beyond() {
+fn connection_limit_recipe_closes_excess_connections() {
     let origin = origin();
     let (weir, port) = start_recipe("connection-limits.cfg", &["192.0.2.10:80"], &origin);
     let mut kept: Vec<Client> = (0..10).map(|_| Client::connect(port)).collect();
@@ -235,7 +234,7 @@ fn the_recipe_for_connection_limits_closes_those_beyond() {
 }
 
 #[test]
-fn the_recipe_for_sticky_sessions_keeps_a_session_at_its_server() {
+fn sticky_session_recipe_keeps_sessions_at_their_server() {
     let origin = Origin::start(|_, _| {
         b"HTTP/1.1 200 OK\r\nSet-Cookie: JSESSIONID=abc; Path=/\r\nContent-Length: 0\r\n\r\n".to_vec()
     });

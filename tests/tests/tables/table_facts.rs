@@ -1,14 +1,12 @@
-//! Every fetch and converter that reads or changes an entry of a stick table: what the table holds is
-//! set by the runtime socket, and each has to give it.
+//! Every fetch and converter that reads or changes a stick table entry: the runtime socket sets the data, and each must return it.
 
 use weir_tests::client::Client;
 use weir_tests::{Weir, free_port, scratch};
 
-/// A fetch or converters behind one, and the value that it gives.
+/// A fetch, perhaps with converters, and its expected value.
 type Case = (&'static str, &'static str);
 
-/// What the expressions give, all evaluated in their order by one request, whose client is tracked
-/// three times in `table`.
+/// Returns the values of the expressions, all evaluated in order by one request whose client is tracked three times in `table`.
 fn given(table: &str, store: &str, set: &[(&str, u64)], cases: &[Case]) -> Vec<String> {
     let port = free_port();
     let directory = scratch("table-facts");
@@ -43,7 +41,7 @@ fn check(table: &str, store: &str, set: &[(&str, u64)], cases: &[Case]) {
 }
 
 #[test]
-fn all_that_a_table_stores_is_read_by_counters_sources_and_converters() {
+fn all_table_data_is_readable_in_every_way() {
     let store = "server_id,gpc0,gpc0_rate(1h),gpc1,gpc1_rate(1h),gpt0,conn_cnt,conn_cur,conn_rate(1h),sess_cnt,sess_rate(1h),\
                  http_req_cnt,http_req_rate(1h),http_err_cnt,http_err_rate(1h),http_fail_cnt,http_fail_rate(1h),\
                  bytes_in_cnt,bytes_in_rate(1h),bytes_out_cnt,bytes_out_rate(1h),glitch_cnt,glitch_rate(1h)";
@@ -54,7 +52,7 @@ fn all_that_a_table_stores_is_read_by_counters_sources_and_converters() {
         ("gpc0_rate", 140), ("gpc1_rate", 150), ("http_err_cnt", 160), ("http_err_rate", 170), ("http_fail_cnt", 180), ("http_fail_rate", 190),
         ("http_req_cnt", 200), ("http_req_rate", 210), ("sess_cnt", 220), ("sess_rate", 230), ("server_id", 7),
     ];
-    // Those that change the entry come last. What is tracked in three ways counts a request each.
+    // Expressions that change the entry come last. An entry tracked three times counts three requests.
     #[rustfmt::skip]
     let cases = [
         ("sc_bytes_in_rate(0)", "20480"), ("sc0_bytes_in_rate", "20480"), ("sc1_bytes_in_rate", "20480"), ("sc2_bytes_in_rate", "20480"), ("src_bytes_in_rate(t)", "20480"), ("src,table_bytes_in_rate(t)", "20480"),
@@ -94,7 +92,7 @@ fn all_that_a_table_stores_is_read_by_counters_sources_and_converters() {
 }
 
 #[test]
-fn counters_and_tags_of_arrays_are_read_and_changed_by_their_place() {
+fn array_counters_and_tags_are_accessed_by_index() {
     #[rustfmt::skip]
     let cases = [
         ("sc_inc_gpc(1,0)", "1"), ("src_inc_gpc(1,u)", "2"), ("src,table_inc_gpc(1,u)", "3"), ("sc_get_gpc(1,0)", "3"), ("src_get_gpc(1,u)", "3"),
@@ -106,8 +104,7 @@ fn counters_and_tags_of_arrays_are_read_and_changed_by_their_place() {
     check("u", "gpc(3),gpc_rate(3,1h),gpt(3)", &[], &cases);
 }
 
-/// Every action that changes counters and tags, in every rule set, once: the rules of the frontend,
-/// then those of the backend.
+/// Every action that changes counters and tags, once in every rule set: first the rules of the frontend, then those of the backend.
 const FRONTEND: &str = "\
          tcp-request connection track-sc0 src table u\n\
          tcp-request connection sc-add-gpc(2,0) 5\n\

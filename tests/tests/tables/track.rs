@@ -1,16 +1,14 @@
-//! Tracking entries of stick tables: what is counted when, and what rules, expressions and converters
-//! make of it.
+//! Tracked stick table entries: when each counter changes, and access by rules, expressions and converters.
 
 use weir_tests::client::Client;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
-/// All that can be counted, over periods that no test outlasts.
+/// All counters, with periods longer than any test.
 const ALL: &str = "gpc0,gpc0_rate(1h),gpc1,gpc1_rate(1h),gpt0,conn_cnt,conn_cur,conn_rate(1h),sess_cnt,sess_rate(1h),\
     http_req_cnt,http_req_rate(1h),http_err_cnt,http_err_rate(1h),http_fail_cnt,http_fail_rate(1h),\
     bytes_in_cnt,bytes_in_rate(1h),bytes_out_cnt,bytes_out_rate(1h),glitch_cnt,glitch_rate(1h)";
 
-/// A program with a frontend `f`, a backend `b` and the tables `one` (addresses) and `two` (text).
-/// Nobody has connected yet.
+/// A program with a frontend `f`, a backend `b` and the tables `one` (addresses) and `two` (strings). Nothing has connected yet.
 struct Scene {
     weir: Weir,
     port: u16,
@@ -20,7 +18,7 @@ struct Scene {
 impl Scene {
     fn start(mode: &str, global: &str, frontend: &str, backend: &str, more: &str) -> Scene {
         let port = free_port();
-        // Answers with the status that the path asks for.
+        // Answers with the status in the path.
         let origin = Origin::start(|head, _| {
             let status = head.split("status=").nth(1).and_then(|rest| rest.get(..3)).unwrap_or("200");
             format!("HTTP/1.1 {status} Status\r\nContent-Length: 2\r\n\r\nok").into_bytes()
@@ -39,12 +37,12 @@ impl Scene {
         Scene { weir, port, _origin: origin }
     }
 
-    /// The data of a key that are not 0, but for rates and bytes; once nobody tracks it.
+    /// Returns a key's non-zero data, except rates and bytes, once it is not tracked.
     fn counted(&self, table: &str, key: &str) -> String {
         self.shown(table, key, |line| line.contains(" use=0 "))
     }
 
-    /// The same once `until` holds of the line.
+    /// The same once `until` is true for the line.
     fn shown(&self, table: &str, key: &str, until: impl Fn(&str) -> bool) -> String {
         let mut found = String::new();
         eventually(|| {
@@ -62,7 +60,7 @@ impl Scene {
     }
 }
 
-/// The status of an answer over its own connection, and its header `x`; 0 if there is none.
+/// Returns the status of a response on a new connection, and its header `x`; 0 if there is no response.
 fn ask(port: u16, path: &str) -> (u16, String) {
     ask_with(port, path, "")
 }
@@ -80,7 +78,7 @@ fn answer(client: &mut Client) -> (u16, String) {
 }
 
 #[test]
-fn connections_sessions_and_requests_are_counted_by_where_they_are_tracked() {
+fn tracking_rule_position_decides_what_is_counted() {
     let track = "track-sc0 src table one";
     for (frontend, backend, expected) in [
         (format!("tcp-request connection {track}"), "", "conn_cnt=1 sess_cnt=1 http_req_cnt=2"),
@@ -102,7 +100,7 @@ fn connections_sessions_and_requests_are_counted_by_where_they_are_tracked() {
 }
 
 #[test]
-fn what_a_connection_tracks_is_not_tracked_by_its_requests_with_the_same_number() {
+fn requests_cannot_reuse_the_connections_counter() {
     let scene = Scene::start(
         "http",
         "",
@@ -118,7 +116,7 @@ fn what_a_connection_tracks_is_not_tracked_by_its_requests_with_the_same_number(
 }
 
 #[test]
-fn an_entry_counts_a_connection_for_as_long_as_it_is_tracked() {
+fn conn_cur_counts_while_the_connection_is_tracked() {
     let scene = Scene::start(
         "tcp",
         "",
@@ -136,7 +134,7 @@ fn an_entry_counts_a_connection_for_as_long_as_it_is_tracked() {
 }
 
 #[test]
-fn errors_of_clients_and_failures_of_servers_are_told_apart() {
+fn client_errors_and_server_failures_are_distinguished() {
     let scene = Scene::start(
         "http",
         "",
@@ -148,7 +146,7 @@ fn errors_of_clients_and_failures_of_servers_are_told_apart() {
             "backend down\n server d 127.0.0.1:{}\nbackend silent\n server e 127.0.0.1:{}\n",
             free_port(),
             {
-                // Closes without a word.
+                // Closes without a response.
                 let origin = Box::leak(Box::new(Origin::raw(drop)));
                 origin.port()
             }
@@ -174,7 +172,7 @@ fn errors_of_clients_and_failures_of_servers_are_told_apart() {
 }
 
 #[test]
-fn the_statuses_that_count_can_be_chosen() {
+fn counted_statuses_are_configurable() {
     let scene = Scene::start(
         "http",
         "http-err-codes 404 +500\n http-fail-codes -500 +501 +410-411",
@@ -198,7 +196,7 @@ fn the_statuses_that_count_can_be_chosen() {
 }
 
 #[test]
-fn a_client_that_speaks_no_http_is_counted_for_what_it_sends() {
+fn non_http_client_is_counted() {
     let scene = Scene::start("http", "", "tcp-request connection track-sc0 src table one", "", "");
     let mut client = Client::connect(scene.port);
     assert_eq!(answer(client.send("GET / HTTP/1.1\r\nno header\r\n\r\n")).0, 400);
@@ -210,7 +208,7 @@ fn a_client_that_speaks_no_http_is_counted_for_what_it_sends() {
 }
 
 #[test]
-fn who_is_refused_is_counted_all_the_same() {
+fn refused_clients_are_counted_too() {
     for (set, later) in [("connection", ""), ("session", ""), ("content", "")] {
         let scene = Scene::start(
             "http",
@@ -248,7 +246,7 @@ fn counters_and_tags_are_changed_by_actions_and_expressions() {
 }
 
 #[test]
-fn arrays_hold_many_counters_and_tags_and_their_first_stand_for_the_single_ones() {
+fn first_array_elements_replace_single_counters() {
     let scene = Scene::start(
         "http",
         "",
@@ -270,7 +268,7 @@ fn arrays_hold_many_counters_and_tags_and_their_first_stand_for_the_single_ones(
 }
 
 #[test]
-fn as_many_counters_are_tracked_as_there_may_be() {
+fn maximum_number_of_counters_can_be_tracked() {
     let scene = Scene::start(
         "http",
         "tune.stick-counters 5",
@@ -283,7 +281,7 @@ fn as_many_counters_are_tracked_as_there_may_be() {
 }
 
 #[test]
-fn keys_are_made_of_what_expressions_give_by_the_type_of_the_table() {
+fn keys_are_converted_to_the_table_type() {
     let scene = Scene::start(
         "http",
         "",
@@ -325,6 +323,6 @@ fn bytes_are_counted_in_both_directions() {
     let up = line("/up");
     assert!(up.contains(&format!(" bytes_in_cnt={} bytes_in_rate(3600000)=6000 ", request.len())), "{up}");
     assert!(up.contains(" bytes_out_cnt=44 bytes_out_rate(3600000)=1000"), "{up}");
-    // What was made here is nothing that a server sent.
+    // A generated response does not count as bytes from a server.
     assert!(line("/own").contains(" bytes_out_cnt=0 "), "{}", line("/own"));
 }

@@ -1,5 +1,5 @@
-//! Certificates ordered by ACME (manual, section 12.8), from an authority of the tests' own. What a
-//! real one thinks of the program is in `acme_pebble.rs`.
+//! Certificates ordered by ACME (manual, section 12.8), from the tests' own server. Tests against a real implementation are in
+//! `acme_pebble.rs`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,11 +8,11 @@ use weir_tests::acme::{Acme, Ports};
 use weir_tests::tls::{certificate_fact as fact, order_status as status};
 use weir_tests::{Authority, Scratch, Verdict, Weir, check, eventually, free_port, scratch};
 
-/// An authority, and ports for the program.
+/// An ACME server, and ports for the program.
 struct Scene {
     acme: Acme,
     ports: Ports,
-    /// Where the program keeps what it orders.
+    /// The directory of the program's certificates.
     files: Scratch,
 }
 
@@ -30,8 +30,7 @@ impl Scene {
         self.files.join(name).display().to_string()
     }
 
-    /// A configuration: what the global section says, what the store loads, what the section says,
-    /// what the TLS line says.
+    /// Returns a configuration with these lines in the global section, store, `acme` section and TLS bind line.
     fn configuration(&self, global: &str, load: &str, section: &str, bind: &str) -> String {
         let Ports { http, tls } = self.ports;
         let (files, url) = (self.files.display(), self.acme.url());
@@ -50,7 +49,7 @@ impl Scene {
     }
 }
 
-/// Waits until the authority's certificate is there.
+/// Waits until the ordered certificate is installed.
 fn await_issued(weir: &Weir, certificate: &str) {
     let came = eventually(|| {
         fact(weir, certificate, "Issuer") == "/CN=Test authority" && status(weir, certificate, 2) != "Running"
@@ -58,7 +57,7 @@ fn await_issued(weir: &Weir, certificate: &str) {
     assert!(came, "{}", weir.messages());
 }
 
-/// What a client sees of the listener.
+/// Returns the output of a client of the listener.
 fn client(port: u16, name: &str) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
@@ -69,7 +68,7 @@ fn client(port: u16, name: &str) -> String {
 }
 
 #[test]
-fn a_certificate_is_ordered_kept_and_renewed() {
+fn certificate_is_ordered_saved_and_renewed() {
     let scene = Scene::start();
     scene.acme.refuse("/order", "400 Bad Request", "badNonce", "");
     let load = "load crt a.pem alias a acme LE domains a.test,b.test";
@@ -98,7 +97,7 @@ fn a_certificate_is_ordered_kept_and_renewed() {
 }
 
 #[test]
-fn orders_go_on_after_a_reload_in_place() {
+fn orders_continue_after_an_in_place_reload() {
     let scene = Scene::start();
     let (load, section) =
         ("load crt a.pem alias a acme LE domains a.test", "challenge http-01\n map virt@acme");
@@ -119,7 +118,7 @@ fn orders_go_on_after_a_reload_in_place() {
         "{}",
         weir.messages()
     );
-    // Another certificate is ordered from when its line is there.
+    // Another certificate is ordered as soon as its line exists.
     let load = format!("{load}\n load crt b.pem alias b acme LE domains b.test");
     let said = reload(&scene.configuration("", &load, section, "crt @/a crt @/b"));
     assert!(said.contains("load"), "{said}");
@@ -128,7 +127,7 @@ fn orders_go_on_after_a_reload_in_place() {
 }
 
 #[test]
-fn nobody_gets_past_a_line_by_way_of_a_challenge_by_tls() {
+fn tls_challenges_do_not_bypass_bind_options() {
     let scene = Scene::start();
     let clients = Authority::new();
     let bind = format!("crt @/t strict-sni verify required ca-file {}", clients.own().display());
@@ -137,14 +136,14 @@ fn nobody_gets_past_a_line_by_way_of_a_challenge_by_tls() {
     await_issued(&weir, "@/t");
     let seen = scene.acme.seen();
     assert_eq!(seen.len(), 1);
-    // What the client sends behind its handshake is nobody's request.
+    // Bytes that the client sends after its handshake are not treated as a request.
     assert!(seen[0].contains("ALPN protocol: acme-tls/1") && !seen[0].contains(" 204 "), "{}", seen[0]);
-    // Nor is it answered: the connection ends with the handshake.
+    // Nor are they answered: the connection ends with the handshake.
     assert!(!seen[0].contains("HTTP/1."), "{}", seen[0]);
 }
 
 #[test]
-fn a_limit_of_the_authority_is_told_of_and_kept_to() {
+fn rate_limits_of_the_server_are_reported_and_respected() {
     let scene = Scene::start();
     scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
     let load = "load crt a.pem alias a acme LE domains a.test";
@@ -157,17 +156,17 @@ fn a_limit_of_the_authority_is_told_of_and_kept_to() {
     assert!(eventually(|| status(&weir, "@/a", 2) == "Scheduled"));
     let left = status(&weir, "@/a", 6);
     assert!(left.starts_with("0d 1h5") || left.starts_with("0d 2h00"), "{left}");
-    // Whoever asks by hand knows why.
+    // A manual request overrides this.
     weir.ask("acme renew @/a");
     await_issued(&weir, "@/a");
 }
 
 #[test]
-fn a_certificate_that_cannot_be_written_is_served_all_the_same() {
+fn certificate_that_cannot_be_saved_is_still_served() {
     let scene = Scene::start();
     std::fs::create_dir_all(scene.file("there")).expect("a directory");
     let load = "load crt there/a.pem alias a acme LE domains a.test";
-    // It goes before the authority is asked.
+    // The first attempt fails, so that the directory can be removed before a certificate arrives.
     scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
     let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
     assert!(weir.says("Aborting."), "{}", weir.messages());
@@ -179,7 +178,7 @@ fn a_certificate_that_cannot_be_written_is_served_all_the_same() {
 }
 
 #[test]
-fn a_certificate_that_could_never_be_kept_is_not_ordered() {
+fn certificate_that_can_never_be_saved_is_not_ordered() {
     let scene = Scene::start();
     let load = "load crt missing/a.pem alias a acme LE domains a.test";
     let text = scene.configuration("", load, "map virt@acme", "crt @/a");
@@ -194,7 +193,7 @@ fn a_certificate_that_could_never_be_kept_is_not_ordered() {
 }
 
 #[test]
-fn a_pair_of_files_of_which_one_was_replaced_is_completed_at_the_next_start() {
+fn half_replaced_pair_is_completed_at_the_next_start() {
     let scene = Scene::start();
     let authority = Authority::new();
     let text = |path: &Path| std::fs::read_to_string(path).expect("a file");
@@ -204,7 +203,7 @@ fn a_pair_of_files_of_which_one_was_replaced_is_completed_at_the_next_start() {
         let at = pem.find("-----BEGIN PRIVATE").or_else(|| pem.find("-----BEGIN EC")).expect("it has a key");
         (pem[..at].to_owned(), pem[at..].to_owned())
     };
-    // The key is that of the next certificate, which an interrupted process left beside them.
+    // The key belongs to the next certificate, whose pair an interrupted process left next to them.
     std::fs::write(&file, split(text(&old)).0).expect("a file");
     std::fs::write(&key_file, split(text(&new)).1).expect("a file");
     let load = format!("load crt {file} key {key_file} alias a acme LE domains a.test");
@@ -224,7 +223,7 @@ fn a_pair_of_files_of_which_one_was_replaced_is_completed_at_the_next_start() {
 }
 
 #[test]
-fn a_certificate_of_a_list_is_renewed_in_its_file() {
+fn crt_list_certificate_is_renewed_in_its_file() {
     let scene = Scene::start();
     let before = Authority::new();
     let old = before.issue_expired(&["a.test"]);
@@ -247,7 +246,7 @@ fn a_certificate_of_a_list_is_renewed_in_its_file() {
 }
 
 #[test]
-fn lines_of_a_frontend_serve_and_order_certificates_for_all_its_lines() {
+fn ssl_f_use_lines_order_certificates_for_the_frontend() {
     let scene = Scene::start();
     let before = Authority::new();
     let (old, other) = (before.issue_expired(&["a.test"]), before.issue(&["b.test"]));
@@ -266,7 +265,7 @@ fn lines_of_a_frontend_serve_and_order_certificates_for_all_its_lines() {
 }
 
 #[test]
-fn the_program_starts_without_the_certificate_and_without_the_authority() {
+fn start_needs_neither_certificate_nor_server() {
     let scene = Scene::start();
     let closed = free_port();
     let load = "load crt a.pem alias a acme LE domains a.test";
@@ -282,7 +281,7 @@ fn the_program_starts_without_the_certificate_and_without_the_authority() {
 }
 
 #[test]
-fn commands_tell_what_is_wrong_with_them() {
+fn invalid_commands_are_reported() {
     let scene = Scene::start();
     let authority = Authority::new();
     let other = authority.issue(&["b.test"]);
@@ -303,14 +302,14 @@ fn commands_tell_what_is_wrong_with_them() {
         let said = weir.ask(&command);
         assert!(said.contains(answer), "{command}: {said}");
     }
-    // This authority has no challenge by DNS.
+    // This server has no DNS challenge.
     weir.ask("acme renew @/a");
     let told = "acme: @/a: the server offers no dns-01 challenge for a.test";
     assert!(weir.says(told), "{}", weir.messages());
     assert!(!weir.messages().contains("The next try"));
 }
 
-/// What `-c` says of a configuration.
+/// Returns the result of `-c` for a configuration.
 fn verdict(configuration: &str) -> Verdict {
     let directory = scratch("check");
     let file = directory.join("haproxy.cfg");
@@ -321,7 +320,7 @@ fn verdict(configuration: &str) -> Verdict {
 }
 
 #[test]
-fn what_is_wrong_with_a_section_is_told_with_its_line() {
+fn section_errors_are_reported_with_their_line() {
     let section = |lines: &str| format!("acme LE\n directory https://ca.test/dir\n{lines}\n");
     let loaded = |load: &str, lines: &str| format!("crt-store s\n load crt x.pem {load}\n{}", section(lines));
     for (configuration, alert) in [
@@ -373,7 +372,7 @@ fn what_is_wrong_with_a_section_is_told_with_its_line() {
 }
 
 #[test]
-fn every_keyword_is_taken_and_nothing_is_written_by_a_check() {
+fn check_mode_accepts_all_keywords_and_writes_nothing() {
     let port = free_port();
     let configuration = "global\n expose-experimental-directives\n acme.scheduler auto\n\
          crt-store s\n load crt x.pem alias x acme LE domains a.test,*.b.test\n\
@@ -386,7 +385,7 @@ fn every_keyword_is_taken_and_nothing_is_written_by_a_check() {
 }
 
 #[test]
-fn scripts_hear_of_new_certificates() {
+fn scripts_are_notified_of_new_certificates() {
     let scene = Scene::start();
     let script = scene.file("events.lua");
     let lines = r#"

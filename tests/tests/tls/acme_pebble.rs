@@ -1,5 +1,5 @@
-//! Certificates ordered from Pebble, which judges like a real authority (manual, section 12.8).
-//! Each test says so and passes where Pebble is not installed; `acme.rs` needs none.
+//! Certificates ordered from Pebble, which is as strict as a real CA (manual, section 12.8). If Pebble is not installed, each test
+//! reports that and passes; `acme.rs` does not need it.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use weir_tests::pebble::{Pebble, Settings};
 use weir_tests::tls::{certificate_fact as fact, handshake, order_status as status};
 use weir_tests::{Authority, NameServer, Scratch, Weir, Zone, eventually, free_port, scratch};
 
-/// A name server that knows everybody at 127.0.0.1, an authority, and ports for the program.
+/// A name server that resolves all names to 127.0.0.1, a CA, and ports for the program.
 struct Scene {
     names: NameServer,
     pebble: Pebble,
     http: u16,
     tls: u16,
-    /// Where the program keeps what it orders.
+    /// The directory of the program's certificates.
     files: Scratch,
 }
 
@@ -32,7 +32,7 @@ impl Scene {
         self.files.join(name).display().to_string()
     }
 
-    /// A configuration: what the store loads, what the section says, what the TLS line says.
+    /// Returns a configuration with these lines in the store, the `acme` section and the TLS bind line.
     fn configuration(&self, load: &str, section: &str, bind: &str) -> String {
         let Scene { names, pebble, http, tls, files } = self;
         let (names, files, url) = (names.port(), files.display(), pebble.url());
@@ -57,8 +57,7 @@ impl Scene {
     }
 }
 
-/// Waits until a certificate is there whose serial number is not `old`, and nothing more is on its
-/// way.
+/// Waits until a certificate with another serial number than `old` is installed and no order is in progress.
 fn await_new(scene: &Scene, weir: &Weir, certificate: &str, old: &str) -> String {
     let mut serial = String::new();
     let came = eventually(|| {
@@ -72,7 +71,7 @@ fn await_new(scene: &Scene, weir: &Weir, certificate: &str, old: &str) -> String
 }
 
 #[test]
-fn certificates_are_ordered_by_http_renewed_and_kept_across_restarts() {
+fn http_challenges_order_renew_and_keep_certificates() {
     let Some(scene) = Scene::start(Settings { refuses: 25, ..Settings::default() }) else { return };
     let load = "load crt a.pem alias a acme LE domains a.test,b.test\n \
                 load crt b.crt key b.key alias b acme RSA domains b.test";
@@ -129,7 +128,7 @@ fn certificates_are_ordered_by_http_renewed_and_kept_across_restarts() {
 }
 
 #[test]
-fn a_challenge_that_fails_once_is_told_of_and_may_be_tried_again() {
+fn failed_challenge_is_reported_and_can_be_retried() {
     let Some(scene) = Scene::start(Settings::default()) else { return };
     let configuration = scene.configuration(
         "load crt a.pem alias a acme LE domains a.test",
@@ -137,7 +136,7 @@ fn a_challenge_that_fails_once_is_told_of_and_may_be_tried_again() {
         "crt @s/a",
     );
     let configuration = configuration.replace("global\n", "global\n acme.scheduler off\n");
-    // While the map has something in it, a wrong answer stands in front of the right one.
+    // While the map has an entry, a wrong response precedes the right one.
     let right = "http-request return status 200 content-type";
     let wrong = format!(
         "http-request return status 200 content-type text/plain string wrong if {{ path_beg /.well-known/ }} {{ str(x),map(virt@wrong) -m \
@@ -157,7 +156,7 @@ fn a_challenge_that_fails_once_is_told_of_and_may_be_tried_again() {
 }
 
 #[test]
-fn records_of_dns_are_told_of_as_events_and_awaited() {
+fn dns_records_are_announced_as_events_and_awaited() {
     let Some(scene) = Scene::start(Settings::default()) else { return };
     let configuration = scene.configuration(
         "load crt w.pem alias w acme LE domains *.a.test,a.test,b.test",
@@ -196,7 +195,7 @@ fn records_of_dns_are_told_of_as_events_and_awaited() {
 }
 
 #[test]
-fn a_record_that_stays_is_found_without_anybody_saying_so() {
+fn persistent_dns_record_is_found_automatically() {
     let Some(scene) = Scene::start(Settings::default()) else { return };
     let configuration = scene.configuration(
         "load crt p.pem alias p acme LE domains a.test",
@@ -222,7 +221,7 @@ fn a_record_that_stays_is_found_without_anybody_saying_so() {
 }
 
 #[test]
-fn challenges_by_tls_are_answered_on_lines_that_want_certificates_of_clients() {
+fn tls_challenges_work_with_client_verification() {
     let Some(scene) = Scene::start(Settings::default()) else { return };
     let authority = Authority::new();
     let configuration = scene.configuration(
@@ -238,13 +237,13 @@ fn challenges_by_tls_are_answered_on_lines_that_want_certificates_of_clients() {
         .expect("openssl runs: `make tools` installs it");
     let names = String::from_utf8_lossy(&names.stdout).into_owned();
     assert!(names.contains("DNS:a.test") && names.contains("IP Address:127.0.0.1"), "{names}");
-    // Now it is nobody's challenge any more: the line wants what it wants.
+    // The challenge is over: the bind line's own requirements apply again.
     let shown = handshake(scene.tls, &["-servername", "a.test", "-alpn", "acme-tls/1"]);
     assert!(!shown.contains("ALPN protocol: acme-tls/1"), "{shown}");
 }
 
 #[test]
-fn accounts_are_bound_to_those_that_the_authority_knows() {
+fn accounts_are_bound_to_external_accounts() {
     let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let Some(scene) = Scene::start(Settings { binding: Some(("kid-1", key)), ..Settings::default() }) else {
         return;

@@ -12,7 +12,7 @@ use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch}
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         option httplog\n log stderr format raw local0\n";
 
-/// What curl got: the body, or why there is none.
+/// Returns the body that curl received, or the error.
 fn curl(authority: &Authority, host: &str, port: u16, path: &str, more: &[&str]) -> Result<String, String> {
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20", "--cacert"])
@@ -27,7 +27,7 @@ fn curl(authority: &Authority, host: &str, port: u16, path: &str, more: &[&str])
 }
 
 #[test]
-fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
+fn clients_get_the_certificate_for_their_sni() {
     let authority = Authority::new();
     let (first, second) = (authority.issue(&["one.test", "*.wild.test"]), authority.issue(&["two.test"]));
     let port = free_port();
@@ -48,13 +48,13 @@ fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
     let older = ["--tls-max", "1.2", "--no-alpn", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256"];
     let body = curl(&authority, "two.test", port, "/", &older);
     assert_eq!(body, Ok("1 two.test TLSv1.2  ECDHE-ECDSA-AES128-GCM-SHA256".into()));
-    // The first certificate serves who names no other's, and is not for this name.
+    // Clients that request another name get the first certificate, which is not valid for that.
     let refused = curl(&authority, "three.test", port, "/", &[]).expect_err("a certificate of another name");
     assert!(refused.contains("SSL"), "{refused}");
 }
 
 #[test]
-fn a_name_without_a_certificate_of_its_own_is_refused_with_strict_sni() {
+fn strict_sni_refuses_unknown_names() {
     let authority = Authority::new();
     let port = free_port();
     let certificate = shown(&authority.issue(&["one.test"]));
@@ -68,7 +68,7 @@ fn a_name_without_a_certificate_of_its_own_is_refused_with_strict_sni() {
 }
 
 #[test]
-fn ecdsa_and_rsa_certificates_of_one_name_serve_who_can_read_them() {
+fn ecdsa_or_rsa_certificate_is_chosen_per_client() {
     let authority = Authority::new();
     let port = free_port();
     let (ec, rsa) = (shown(&authority.issue(&["one.test"])), shown(&authority.issue_rsa(&["one.test"])));
@@ -85,7 +85,7 @@ fn ecdsa_and_rsa_certificates_of_one_name_serve_who_can_read_them() {
     assert_eq!(both, Ok("ECDHE-ECDSA-AES128-GCM-SHA256".into()));
 }
 
-/// A frontend in clear text before a backend whose server speaks TLS, which the same program is.
+/// Starts a plain-text frontend in front of a backend with a TLS server, which is in the same program.
 fn both_sides(authority: &Authority, server: &str, certificate: &Path) -> (Weir, u16) {
     let (port, inner) = (free_port(), free_port());
     let text = format!(
@@ -100,7 +100,7 @@ fn both_sides(authority: &Authority, server: &str, certificate: &Path) -> (Weir,
 }
 
 #[test]
-fn a_server_is_sent_the_name_that_its_line_says_and_must_have_a_certificate_for_it() {
+fn server_gets_the_configured_sni_and_must_match_it() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     for (line, expected) in [
@@ -110,7 +110,7 @@ fn a_server_is_sent_the_name_that_its_line_says_and_must_have_a_certificate_for_
         ("no-sni-auto verifyhost one.test", Some(" 0")),
         ("no-sni-auto verify none", Some(" 0")),
         ("sni str(two.test)", None),
-        // `verifyhost` counts if no name is sent.
+        // `verifyhost` is used if no name is sent.
         ("sni str(one.test) verifyhost two.test", Some("one.test 0")),
         ("sni str(two.test) verifyhost one.test", None),
         ("verifyhost two.test", Some("one.test 0")),
@@ -129,7 +129,7 @@ fn a_server_is_sent_the_name_that_its_line_says_and_must_have_a_certificate_for_
 }
 
 #[test]
-fn a_server_with_a_wrong_certificate_gets_no_request() {
+fn server_with_a_wrong_certificate_gets_no_request() {
     let (authority, other) = (Authority::new(), Authority::new());
     for certificate in [other.issue(&["one.test"]), authority.issue_expired(&["one.test"])] {
         let (_weir, port) = both_sides(&authority, "sni str(one.test)", &certificate);
@@ -142,7 +142,7 @@ fn a_server_with_a_wrong_certificate_gets_no_request() {
 }
 
 #[test]
-fn sessions_with_a_server_are_resumed_unless_its_line_says_otherwise() {
+fn server_sessions_are_resumed_unless_disabled() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     for (line, resumed) in [("", "1"), ("no-ssl-reuse", "0")] {
@@ -150,14 +150,14 @@ fn sessions_with_a_server_are_resumed_unless_its_line_says_otherwise() {
         let (_weir, port) = both_sides(&authority, &line, &certificate);
         let ask = || exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("an answer").text();
         assert_eq!(ask(), "one.test 0", "{line}");
-        // The ticket that the second connection resumes comes behind the first's handshake.
+        // The ticket for the second connection arrives after the first handshake.
         let second = ask();
         assert_eq!(second, format!("one.test {resumed}"), "{line}");
     }
 }
 
 #[test]
-fn bodies_pass_whole_through_tls_on_both_sides() {
+fn bodies_are_complete_with_tls_on_both_sides() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let origin = Origin::start(|_, body| {
@@ -181,7 +181,7 @@ fn bodies_pass_whole_through_tls_on_both_sides() {
         let _weir = Weir::start(&text, &[port, inner]);
         let got = directory.join("got");
         let (upload, output) = (format!("@{}", sent.display()), shown(&got));
-        // Slowly: what the client does not take yet is kept back.
+        // A slow client: data that it does not accept yet is held back.
         for limit in ["1G", "20M"] {
             let more = ["--data-binary", &upload, "-H", "Expect:", "--limit-rate", limit, "-o", &output];
             assert_eq!(curl(&authority, "one.test", port, "/", &more), Ok(String::new()), "{mode}");
@@ -191,7 +191,7 @@ fn bodies_pass_whole_through_tls_on_both_sides() {
 }
 
 #[test]
-fn clients_show_certificates_where_they_are_asked_to() {
+fn client_certificates_are_requested_as_configured() {
     let (authority, other) = (Authority::new(), Authority::new());
     let (certificate, own) = (shown(&authority.issue(&["one.test"])), authority.issue(&["client.test"]));
     let expired = authority.issue_expired(&["late.test"]);
@@ -225,7 +225,7 @@ fn clients_show_certificates_where_they_are_asked_to() {
 }
 
 #[test]
-fn what_is_no_tls_is_told_in_the_log_and_closed() {
+fn non_tls_connections_are_logged_and_closed() {
     let authority = Authority::new();
     let port = free_port();
     let certificate = shown(&authority.issue(&["one.test"]));
@@ -237,7 +237,7 @@ fn what_is_no_tls_is_told_in_the_log_and_closed() {
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").read_to_end();
     assert!(eventually(|| count("fe/1: SSL handshake failure") == 1), "{}", weir.messages());
-    // Half a hello, and nothing.
+    // Half a ClientHello, and then nothing.
     let mut client = Client::connect(port);
     client.send(b"\x16\x03\x01\x02\x00\x01").read_to_end();
     assert!(eventually(|| count("fe/1: Timeout during SSL handshake") == 1), "{}", weir.messages());
@@ -248,7 +248,7 @@ fn what_is_no_tls_is_told_in_the_log_and_closed() {
 }
 
 #[test]
-fn a_proxy_header_comes_before_tls() {
+fn proxy_header_precedes_tls() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (port, inner) = (free_port(), free_port());
@@ -263,7 +263,7 @@ fn a_proxy_header_comes_before_tls() {
 }
 
 #[test]
-fn checks_speak_tls_with_their_server() {
+fn checks_use_tls() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (port, inner, plain) = (free_port(), free_port(), free_port());
@@ -292,7 +292,7 @@ fn checks_speak_tls_with_their_server() {
 }
 
 #[test]
-fn a_check_sends_the_host_that_it_asks_for_unless_its_line_says_otherwise() {
+fn check_sni_defaults_to_its_host_header() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let inner = free_port();
@@ -316,7 +316,7 @@ fn a_check_sends_the_host_that_it_asks_for_unless_its_line_says_otherwise() {
 }
 
 #[test]
-fn log_lines_tell_version_and_cipher() {
+fn log_lines_show_version_and_cipher() {
     let authority = Authority::new();
     let port = free_port();
     let certificate = shown(&authority.issue(&["one.test"]));
@@ -328,12 +328,12 @@ fn log_lines_tell_version_and_cipher() {
     assert!(curl(&authority, "one.test", port, "/", &more).is_ok());
     let line = "0/0000000000000000/0/0/0 one.test/TLSv1.3/TLS_CHACHA20_POLY1305_SHA256";
     assert!(weir.says(line), "{}", weir.messages());
-    // The mark of a frontend that was reached by TLS.
+    // The `~` marks a frontend that was reached over TLS.
     assert!(weir.says("] fe~ fe/<NOSRV> "), "{}", weir.messages());
 }
 
 #[test]
-fn a_client_of_openssl_may_choose_protocols_and_resume() {
+fn openssl_client_negotiates_alpn_and_resumes() {
     let authority = Authority::new();
     let port = free_port();
     let certificate = shown(&authority.issue(&["one.test"]));
@@ -358,7 +358,7 @@ fn a_client_of_openssl_may_choose_protocols_and_resume() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(talk(&["-alpn", "http/1.0"]).contains("ALPN protocol: http/1.0"));
-    // No protocol in common is no failure.
+    // Without a common protocol the handshake still succeeds.
     let other = talk(&["-alpn", "gopher"]);
     assert!(other.contains("No ALPN negotiated") && other.contains("Verify return code: 0"), "{other}");
     for version in ["-tls1_2", "-tls1_3"] {
@@ -369,7 +369,7 @@ fn a_client_of_openssl_may_choose_protocols_and_resume() {
 }
 
 #[test]
-fn certificates_that_cannot_serve_are_refused_with_their_file() {
+fn unusable_certificates_are_refused_with_their_file() {
     let authority = Authority::new();
     let directory = scratch("tls-errors");
     let write = |name: &str, text: &[u8]| {
@@ -417,7 +417,7 @@ fn certificates_that_cannot_serve_are_refused_with_their_file() {
 }
 
 #[test]
-fn a_line_that_is_strict_about_names_may_get_its_first_certificate_at_run_time() {
+fn strict_sni_line_may_get_its_first_certificate_later() {
     let authority = Authority::new();
     let directory = scratch("tls-later");
     let (list, port) = (directory.join("list"), free_port());
@@ -441,7 +441,7 @@ fn a_line_that_is_strict_about_names_may_get_its_first_certificate_at_run_time()
 }
 
 #[test]
-fn a_body_without_a_length_that_is_cut_off_is_not_taken_for_whole() {
+fn truncated_tls_body_without_length_is_an_error() {
     let authority = Authority::new();
     let (port, server) = (free_port(), free_port());
     let mut origin = OpensslServer::start(server, &authority.issue(&["one.test"]), &["-quiet"]);

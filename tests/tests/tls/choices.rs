@@ -1,5 +1,5 @@
-//! What both sides of TLS come to: the certificate for what a client offers, suites, curves and
-//! signatures, and where the defaults of the global section count.
+//! Negotiation on both sides of TLS: the certificate for a client's offer, cipher suites, curves and signatures, and the scope of
+//! global defaults.
 
 use weir_tests::client::exchange;
 use weir_tests::tls::{asked, handshake, shown};
@@ -8,19 +8,19 @@ use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n retries 0\n";
 
-/// The value behind the name in such a text.
+/// Returns the value after a name in such output.
 fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim)
 }
 
-/// What a client in clear text is told by a frontend on `port`.
+/// Sends a plain-text GET to a frontend on `port`.
 fn get(port: u16, path: &str) -> (u16, String) {
     let response = weir_tests::client::get(port, path).expect("a response");
     (response.status, response.header("x-told").unwrap_or_default().to_owned())
 }
 
 #[test]
-fn a_wildcard_with_a_key_that_the_client_takes_comes_before_an_exact_name_with_another() {
+fn usable_wildcard_precedes_exact_name_with_unusable_key() {
     let authority = Authority::new();
     let (ecdsa, rsa) = (authority.issue(&["a.one.test"]), authority.issue_rsa(&["*.one.test"]));
     let port = free_port();
@@ -43,7 +43,7 @@ fn a_wildcard_with_a_key_that_the_client_takes_comes_before_an_exact_name_with_a
 }
 
 #[test]
-fn a_line_without_tls13_serves_clients_that_have_only_older_suites() {
+fn line_without_tls13_serves_clients_with_older_suites() {
     let authority = Authority::new();
     let port = free_port();
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
@@ -60,7 +60,7 @@ fn a_line_without_tls13_serves_clients_that_have_only_older_suites() {
         assert_eq!(value(&told, "Cipher    :"), Some(suite), "{told}");
     }
     drop(weir);
-    // The line does not name them: without OpenSSL it is one for the others.
+    // The line does not name them: without OpenSSL they are ignored.
     let _weir = start("legacy-tls off");
     assert!(
         value(&handshake(port, &["-cipher", "AES128-GCM-SHA256"]), "Cipher    :")
@@ -71,7 +71,7 @@ fn a_line_without_tls13_serves_clients_that_have_only_older_suites() {
 }
 
 #[test]
-fn listeners_of_http_offer_both_versions_by_themselves() {
+fn http_listeners_offer_both_versions_by_default() {
     let authority = Authority::new();
     let ports = [free_port(), free_port(), free_port()];
     let certificate = shown(&authority.issue(&["one.test"]));
@@ -90,7 +90,7 @@ fn listeners_of_http_offer_both_versions_by_themselves() {
 }
 
 #[test]
-fn defaults_of_the_global_section_count_for_the_lines_behind_them() {
+fn global_defaults_apply_to_later_lines() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (port, inner) = (free_port(), [free_port(), free_port(), free_port()]);
@@ -123,7 +123,7 @@ fn defaults_of_the_global_section_count_for_the_lines_behind_them() {
 }
 
 #[test]
-fn sigalgs_of_a_server_line_are_what_the_server_may_sign_with() {
+fn sigalgs_restrict_the_servers_signatures() {
     let authority = Authority::new();
     let (ecdsa, rsa) = (authority.issue(&["one.test"]), authority.issue_rsa(&["one.test"]));
     let client = shown(&authority.issue(&["client.test"]));
@@ -148,12 +148,12 @@ fn sigalgs_of_a_server_line_are_what_the_server_may_sign_with() {
     assert_eq!(get(port, "/rsa"), (200, "rsaEncryption 0".into()));
     assert_eq!(get(port, "/ecdsa"), (200, "id-ecPublicKey 0".into()));
     assert_eq!(get(port, "/own"), (200, "id-ecPublicKey 1".into()));
-    // Its key signs in no way that it may: it shows no certificate.
+    // Its key has no permitted signature algorithm, so it sends no certificate.
     assert_eq!(get(port, "/other"), (200, "id-ecPublicKey 0".into()));
 }
 
 #[test]
-fn keys_of_clients_are_on_curves_that_the_line_takes_in_tls12() {
+fn tls12_client_keys_need_a_permitted_curve() {
     let authority = Authority::new();
     let (certificate, client) = (authority.issue(&["one.test"]), shown(&authority.issue(&["client.test"])));
     let port = free_port();
@@ -171,7 +171,7 @@ fn keys_of_clients_are_on_curves_that_the_line_takes_in_tls12() {
 }
 
 #[test]
-fn show_info_counts_connections_of_tls_and_those_that_were_resumed() {
+fn show_info_counts_tls_connections_and_resumptions() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (port, inner) = (free_port(), free_port());
@@ -187,7 +187,7 @@ fn show_info_counts_connections_of_tls_and_those_that_were_resumed() {
     let info = weir.ask("show info");
     let number = |name: &str| value(&info, name).and_then(|text| text.parse::<u64>().ok());
     assert_eq!(number("CumSslConns:"), Some(20), "{info}");
-    // The first hello brings an identifier that is no session's, for middleboxes (RFC 8446, D.4).
+    // The first ClientHello has a session id without a session, for middleboxes (RFC 8446, D.4).
     assert_eq!((number("SslCacheLookups:"), number("SslCacheMisses:")), (Some(10), Some(1)), "{info}");
     assert_eq!(
         (number("SslFrontendMaxKeyRate:"), number("SslBackendMaxKeyRate:")),
@@ -198,7 +198,7 @@ fn show_info_counts_connections_of_tls_and_those_that_were_resumed() {
 }
 
 #[test]
-fn a_certificate_without_those_above_it_is_completed_from_the_issuers() {
+fn missing_chain_is_completed_from_the_issuers() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     let own = scratch("alone").file("alone.pem");
@@ -240,7 +240,7 @@ fn a_certificate_without_those_above_it_is_completed_from_the_issuers() {
 }
 
 #[test]
-fn names_that_are_no_host_names_get_the_default_certificate() {
+fn invalid_host_names_get_the_default_certificate() {
     let authority = Authority::new();
     let (secure, plain) = (free_port(), free_port());
     let crt = shown(&authority.issue(&["one.test"]));

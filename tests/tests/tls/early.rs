@@ -1,6 +1,5 @@
-//! TLS with a client that sees and says each record: early data of TLS 1.3 (`allow-0rtt`), from clients
-//! that hold back the end of their handshake and to servers that take them or not; the length of
-//! records, and changes of keys.
+//! TLS with a client that controls each record: TLS 1.3 early data (`allow-0rtt`), from clients that delay the end of their
+//! handshake and to servers that accept or reject it; record lengths, and key updates.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +13,7 @@ use weir_tests::{Authority, Origin, Weir, free_port, scratch};
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         retries 2\n";
 
-/// What a request was told of itself.
+/// Responds with the TLS properties of the request.
 const TELL: &str = "http-request return status 200 content-type text/plain lf-string \
                     \"early=%[ssl_fc_has_early] rcvd=%[ssl_fc_early_rcvd] resumed=%[ssl_fc_is_resumed]\"";
 
@@ -22,7 +21,7 @@ fn connector() -> Arc<Connector> {
     connector_of("http/1.1")
 }
 
-/// One that offers this protocol.
+/// Returns a connector that offers this protocol.
 fn connector_of(protocol: &str) -> Arc<Connector> {
     let connecting = Connecting {
         alpn: vec![protocol.as_bytes().into()],
@@ -33,11 +32,11 @@ fn connector_of(protocol: &str) -> Arc<Connector> {
     Arc::new(Connector::new(&connecting).expect("the line's options are good"))
 }
 
-/// A client that sends what it is told to.
+/// A client that sends records on command.
 struct Client {
     stream: TcpStream,
     session: Session,
-    /// What it has to say and has not.
+    /// Records that are ready but not sent.
     held: Vec<u8>,
     received: Vec<u8>,
 }
@@ -53,7 +52,7 @@ impl Client {
         client
     }
 
-    /// Takes what the session has to say.
+    /// Collects the session's output.
     fn hold(&mut self) {
         let unsent = self.session.unsent().to_vec();
         self.session.sent(unsent.len());
@@ -68,14 +67,14 @@ impl Client {
         self
     }
 
-    /// Says what was held back.
+    /// Sends the records that were held back.
     fn speak(&mut self) -> &mut Self {
         let held = std::mem::take(&mut self.held);
         self.stream.write_all(&held).expect("it is taken");
         self
     }
 
-    /// Receives once more; what has to be answered is held back. `false` at the end.
+    /// Receives once; replies are held back. Returns false at the end.
     fn receive(&mut self) -> bool {
         let (mut bytes, mut room) = (vec![0; 40_000], vec![0; 40_000]);
         let kept = self.session.take_kept(&mut bytes);
@@ -94,7 +93,7 @@ impl Client {
         true
     }
 
-    /// Receives until `end` has come: all that came, which is then forgotten.
+    /// Receives until `end` has arrived; returns everything received, which is then cleared.
     fn until(&mut self, end: &str) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.received).into_owned();
@@ -102,7 +101,7 @@ impl Client {
                 self.received.clear();
                 return text;
             }
-            // What came behind the handshake together with its end is opened without more coming.
+            // Data that arrived together with the end of the handshake is decrypted first.
             if self.session.is_established() && self.session.has_waiting() {
                 let (mut bytes, mut room) = (vec![0; 40_000], vec![0; 40_000]);
                 let kept = self.session.take_kept(&mut bytes);
@@ -115,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Makes the whole handshake.
+    /// Completes the handshake.
     fn settle(&mut self) -> &mut Self {
         while !self.session.is_established() {
             self.speak();
@@ -125,7 +124,7 @@ impl Client {
     }
 }
 
-/// Makes a session that may be resumed with early data.
+/// Creates a session that can be resumed with early data.
 fn introduce(port: u16, connector: &Connector) {
     let mut client = Client::connect(port, connector, false);
     client.settle().seal("GET / HTTP/1.1\r\nhost: one.test\r\n\r\n").speak();
@@ -145,7 +144,7 @@ fn frontend(authority: &Authority, more: &str) -> (Weir, u16) {
 }
 
 #[test]
-fn a_request_in_early_data_is_answered_before_the_handshake_is_over() {
+fn early_request_is_answered_before_the_handshake_ends() {
     let authority = Authority::new();
     let (_weir, port) =
         frontend(&authority, &format!("http-request wait-for-handshake if {{ path /wait }}\n {TELL}"));
@@ -155,7 +154,7 @@ fn a_request_in_early_data_is_answered_before_the_handshake_is_over() {
     client.seal(&request("/")).speak();
     let answer = client.until("resumed=");
     assert!(answer.contains("early=1 rcvd=1"), "{answer}");
-    // The end of the handshake, which was held back; what comes behind it is nobody else's.
+    // The end of the handshake, which was held back; data after it belongs to the same client.
     client.speak().seal(&request("/")).speak();
     let answer = client.until("resumed=");
     assert!(answer.contains("early=0 rcvd=1 resumed=1"), "{answer}");
@@ -168,11 +167,11 @@ fn a_request_in_early_data_is_answered_before_the_handshake_is_over() {
 }
 
 #[test]
-fn streams_that_come_as_early_data_are_served_once_the_handshake_is_over() {
+fn early_h2_streams_are_served_after_the_handshake() {
     let authority = Authority::new();
     let (_weir, port) = frontend(&authority, TELL);
     let connector = connector_of("h2");
-    // The preface with no settings, and a GET of `/`: the names are of RFC 7541, appendix A.
+    // The preface with empty settings, and a GET of `/`: the names are from RFC 7541, appendix A.
     let opening = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
     let request = "\0\0\u{f}\u{1}\u{5}\0\0\0\u{1}\u{2}\u{3}GET\u{4}\u{1}/\u{6}\u{5}https";
     let mut first = Client::connect(port, &connector, false);
@@ -189,7 +188,7 @@ fn streams_that_come_as_early_data_are_served_once_the_handshake_is_over() {
 }
 
 #[test]
-fn an_answer_that_ends_the_connection_comes_whole_though_the_handshake_is_not_over() {
+fn closing_response_is_complete_before_the_handshake_ends() {
     let authority = Authority::new();
     let (_weir, port) = frontend(&authority, TELL);
     let connector = connector();
@@ -203,7 +202,7 @@ fn an_answer_that_ends_the_connection_comes_whole_though_the_handshake_is_not_ov
 }
 
 #[test]
-fn early_data_that_are_sent_once_more_are_served_once() {
+fn replayed_early_data_is_served_once() {
     let authority = Authority::new();
     let origin = Origin::text("served");
     let (_weir, port) = frontend(
@@ -230,9 +229,9 @@ fn early_data_that_are_sent_once_more_are_served_once() {
 }
 
 #[test]
-fn servers_are_told_of_requests_that_came_early_and_may_refuse_them() {
+fn servers_see_early_data_header_and_may_refuse() {
     let authority = Authority::new();
-    // Tells the field; refuses where it is there.
+    // Reports the field; refuses the request if it is present.
     let origin = Origin::start(|head, body| {
         let is_early = head.to_ascii_lowercase().contains("\r\nearly-data: 1");
         let refuses = is_early && head.starts_with("GET /refuse");
@@ -262,7 +261,7 @@ fn servers_are_told_of_requests_that_came_early_and_may_refuse_them() {
     client.settle();
     let answer = client.until("|");
     assert!(answer.contains(" 200 ") && answer.contains("early=false"), "{answer}");
-    // A body of which the rest comes behind the handshake.
+    // A body whose rest follows the handshake.
     let mut client = early("POST / HTTP/1.1\r\nhost: one.test\r\ncontent-length: 10\r\n\r\nfirst");
     client.settle().seal("later").speak();
     let answer = client.until("|");
@@ -270,7 +269,7 @@ fn servers_are_told_of_requests_that_came_early_and_may_refuse_them() {
 }
 
 #[test]
-fn what_a_server_refuses_as_early_data_is_sent_once_more_or_the_client_is_told() {
+fn early_data_refused_by_a_server_is_retried_or_reported() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (inner, port, plain) = (free_port(), free_port(), free_port());
@@ -292,12 +291,12 @@ fn what_a_server_refuses_as_early_data_is_sent_once_more_or_the_client_is_told()
     let running = Weir::start(&server, &[inner]);
     let tell = |path: &str| get(plain, path).map(|answer| (answer.status, answer.text()));
     assert_eq!(tell("/"), Some((200, "early=0 rcvd=0 resumed=0".into())));
-    // Of our own accord, where `retry-on` says so.
+    // Retried by us, if `retry-on` allows it.
     let answer = tell("/").expect("an answer");
     assert!(answer.1.contains("rcvd=1 resumed=1"), "{answer:?}");
     introduce(port, &connector);
     drop(running);
-    // Whoever comes now has no session of before.
+    // After the restart no client has a valid session.
     let _running = Weir::start(&server, &[inner]);
     assert_eq!(tell("/"), Some((200, "early=0 rcvd=0 resumed=0".into())));
     let mut client = Client::connect(port, &connector, true);
@@ -307,7 +306,7 @@ fn what_a_server_refuses_as_early_data_is_sent_once_more_or_the_client_is_told()
 }
 
 #[test]
-fn records_are_no_longer_than_the_configuration_says() {
+fn record_length_is_limited_as_configured() {
     let authority = Authority::new();
     for (lines, longest) in [
         ("tune.ssl.hard-maxrecord 1000", 1000),
@@ -326,7 +325,7 @@ fn records_are_no_longer_than_the_configuration_says() {
         client.settle().seal(&request("/")).speak();
         let mut bytes = Vec::new();
         let mut seen = 0;
-        // The answer is longer than that many records of data.
+        // The response is longer than this many records of data.
         while seen < 5 {
             let mut room = [0; 16384];
             let n = client.stream.read(&mut room).expect("records come");
@@ -337,7 +336,7 @@ fn records_are_no_longer_than_the_configuration_says() {
                 if bytes.len() < 5 + length {
                     break;
                 }
-                // The type of what is in it, and the tag.
+                // The content type and the tag.
                 assert!(length <= longest + 17, "{lines}: {length}");
                 seen += 1;
                 bytes.drain(..5 + length);
@@ -347,7 +346,7 @@ fn records_are_no_longer_than_the_configuration_says() {
 }
 
 #[test]
-fn a_client_that_changes_its_key_too_often_is_refused() {
+fn excessive_key_updates_are_refused() {
     let authority = Authority::new();
     for (limit, is_served) in [("3", false), ("0", true), ("100", true)] {
         let certificate = shown(&authority.issue(&["one.test"]));
@@ -370,7 +369,7 @@ fn a_client_that_changes_its_key_too_often_is_refused() {
 }
 
 #[test]
-fn a_line_of_a_crt_list_takes_early_data_and_a_stream_of_tcp_waits_for_the_handshake() {
+fn crt_list_may_allow_0rtt_and_tcp_waits_for_the_handshake() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("early");

@@ -1,5 +1,5 @@
-//! TLS where no request is forwarded: logs that come and go, steps of checks (manual, 12.5 `ring`,
-//! 12.6 `log-forward`, 4.2 `http-check connect`, `tcp-check connect`, `option ssl-hello-chk`).
+//! TLS outside of forwarded requests: logs, and steps of checks (manual, 12.5 `ring`, 12.6 `log-forward`, 4.2 `http-check connect`,
+//! `tcp-check connect`, `option ssl-hello-chk`).
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use weir_tests::{Authority, NameServer, Weir, Zone, check, eventually, free_port
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n timeout check 3s\n";
 
-/// Where logs end up.
+/// Binds a collector for logs.
 fn collector() -> (UdpSocket, String) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket takes a timeout");
@@ -25,7 +25,7 @@ fn line(socket: &UdpSocket) -> String {
 }
 
 #[test]
-fn messages_of_rings_and_log_backends_travel_by_tls_to_who_takes_them_so() {
+fn rings_and_log_backends_use_tls_if_configured() {
     let authority = Authority::new();
     let (certificate, ca) = (shown(&authority.issue(&["logs.test"])), shown(&authority.own()));
     for target in ["ring@secure", "backend@secured"] {
@@ -53,7 +53,7 @@ fn messages_of_rings_and_log_backends_travel_by_tls_to_who_takes_them_so() {
 }
 
 #[test]
-fn messages_are_not_sent_to_who_cannot_show_a_good_certificate() {
+fn messages_are_not_sent_without_a_valid_certificate() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (certificate, ca) = (shown(&authority.issue(&["logs.test"])), shown(&stranger.own()));
     let (socket, collector) = collector();
@@ -67,18 +67,18 @@ fn messages_are_not_sent_to_who_cannot_show_a_good_certificate() {
         &[port, logs],
     );
     get(port, "/").expect("an answer");
-    // What the forwarder tells is that nobody made a handshake.
+    // The forwarder reports the missing handshake.
     let line = line(&socket);
     assert!(line.contains("SSL") && !line.contains("secret"), "{line}");
 }
 
-/// The status of the last check of `backend,server`.
+/// Returns the status of the last check of `backend,server`.
 fn status(weir: &Weir, server: &str) -> String {
     weir.stat(server, "check_status")
 }
 
 #[test]
-fn steps_of_checks_speak_tls_with_names_and_protocols_of_their_own() {
+fn check_steps_use_their_own_sni_and_alpn() {
     let authority = Authority::new();
     let (one, two) = (shown(&authority.issue(&["one.test"])), shown(&authority.issue(&["two.test"])));
     let ca = shown(&authority.own());
@@ -112,7 +112,7 @@ fn steps_of_checks_speak_tls_with_names_and_protocols_of_their_own() {
 }
 
 #[test]
-fn a_hello_is_answered_by_who_speaks_tls() {
+fn ssl_hello_check_needs_a_tls_server() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (port, inner) = (free_port(), free_port());
@@ -128,7 +128,7 @@ fn a_hello_is_answered_by_who_speaks_tls() {
 }
 
 #[test]
-fn a_check_by_tls_needs_somebody_to_trust() {
+fn tls_check_needs_trust_anchors() {
     let directory = scratch("check");
     let file = directory.join("haproxy.cfg");
     let text = "backend b\n option tcp-check\n tcp-check connect ssl\n server s 127.0.0.1:1 check\n";
@@ -138,7 +138,7 @@ fn a_check_by_tls_needs_somebody_to_trust() {
 }
 
 #[test]
-fn a_name_server_may_be_asked_by_tls() {
+fn name_servers_may_be_queried_over_tls() {
     let authority = Authority::new();
     let (certificate, ca) = (shown(&authority.issue(&["dns.test"])), shown(&authority.own()));
     let names = NameServer::start(&[("a.test", Zone::Addresses(vec!["127.0.0.1"]))]);

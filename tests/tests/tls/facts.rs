@@ -1,5 +1,5 @@
-//! What rules and logs are told of TLS on both sides of the program, compared with what `openssl`
-//! says of the same certificates and connections.
+//! TLS information in rules and logs on both sides of the program, compared with the output of `openssl` for the same certificates
+//! and connections.
 
 use std::process::Command;
 
@@ -10,13 +10,13 @@ use weir_tests::{Authority, Weir, free_port, scratch};
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         log stderr format raw local0\n";
 
-/// What `openssl s_client` got for a request; `None` where it got no answer.
+/// Returns the response received by `openssl s_client`, or `None`.
 fn ask(port: u16, arguments: &[&str]) -> Option<String> {
     let text = asked(port, "one.test", &[&["-quiet", "-servername", "one.test"], arguments].concat());
     Some(text.split_once("\r\n\r\n")?.1.to_owned())
 }
 
-/// What `openssl x509` says of a certificate.
+/// Returns the output of `openssl x509` for a certificate.
 fn x509(file: &str, arguments: &[&str]) -> String {
     let output = Command::new("openssl").args(["x509", "-noout", "-in", file]).args(arguments).output();
     let text = String::from_utf8_lossy(&output.expect("openssl runs").stdout).trim().to_owned();
@@ -24,7 +24,7 @@ fn x509(file: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_log_line_tells_the_client_its_verification_and_the_protocol_of_the_server() {
+fn log_shows_client_verification_and_server_protocol() {
     let authority = Authority::new();
     let (certificate, own) = (shown(&authority.issue(&["one.test"])), shown(&authority.issue(&["me.test"])));
     let (port, inner) = (free_port(), free_port());
@@ -43,8 +43,7 @@ fn a_log_line_tells_the_client_its_verification_and_the_protocol_of_the_server()
     }
 }
 
-/// What is told of a certificate, behind `ssl_c_`, `ssl_f_` or `ssl_s_`, and what `openssl x509`
-/// is asked for the same.
+/// Certificate fetches, without `ssl_c_`, `ssl_f_` or `ssl_s_`, and the corresponding `openssl x509` options.
 const SAID: &[(&str, &[&str])] = &[
     ("sha1,hex", &["-fingerprint", "-sha1"]),
     ("serial,hex", &["-serial"]),
@@ -52,7 +51,7 @@ const SAID: &[(&str, &[&str])] = &[
     ("i_dn(,0,rfc2253)", &["-issuer", "-nameopt", "RFC2253"]),
 ];
 
-/// What a client is told of its own certificate and of the one that it was shown.
+/// Information about a client's own certificate and the one it received.
 const OF_CLIENT: &str = "\
     ssl_c_sha1,hex=%[ssl_c_sha1,hex]\nssl_c_serial,hex=%[ssl_c_serial,hex]\n\
     ssl_c_s_dn(,0,rfc2253)=%[ssl_c_s_dn(,0,rfc2253)]\n\
@@ -71,7 +70,7 @@ const OF_CLIENT: &str = "\
     ssl_fc_crtname=%[ssl_fc_crtname]\nssl_fc_npn=%[ssl_fc_npn]\n\
     ssl_fc_early_rcvd=%[ssl_fc_early_rcvd]\n";
 
-/// What is told of a server's certificate.
+/// Information about a server's certificate.
 const OF_SERVER: &str = "\
     ssl_s_sha1,hex=%[ssl_s_sha1,hex]\nssl_s_serial,hex=%[ssl_s_serial,hex]\n\
     ssl_s_s_dn(,0,rfc2253)=%[ssl_s_s_dn(,0,rfc2253)]\n\
@@ -82,7 +81,7 @@ const OF_SERVER: &str = "\
     ssl_s_notafter=%[ssl_s_notafter]\nssl_bc_npn=%[ssl_bc_npn]\n";
 
 #[test]
-fn what_certificates_say_is_what_openssl_reads_in_them() {
+fn certificate_fields_match_openssl() {
     let authority = Authority::new();
     let (certificate, own) =
         (shown(&authority.issue(&["one.test"])), shown(&authority.issue_rsa(&["me.test"])));
@@ -131,7 +130,7 @@ fn what_certificates_say_is_what_openssl_reads_in_them() {
 }
 
 #[test]
-fn a_connection_to_a_server_is_told_of() {
+fn server_connection_fetches_have_values() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (port, inner) = (free_port(), free_port());
@@ -166,7 +165,7 @@ fn a_connection_to_a_server_is_told_of() {
 }
 
 #[test]
-fn a_resumed_session_tells_the_same_of_its_client() {
+fn resumed_session_has_the_same_client_information() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let late = shown(&authority.issue_expired(&["late.test"]));
@@ -198,7 +197,7 @@ fn a_resumed_session_tells_the_same_of_its_client() {
 }
 
 #[test]
-fn a_session_is_no_way_around_the_verification_of_another_line() {
+fn sessions_do_not_bypass_verification_of_other_lines() {
     let (authority, other) = (Authority::new(), Authority::new());
     let certificate = shown(&authority.issue(&["one.test"]));
     let own = shown(&other.issue(&["me.test"]));
@@ -224,7 +223,7 @@ fn a_session_is_no_way_around_the_verification_of_another_line() {
 }
 
 #[test]
-fn handshakes_that_fail_are_told_with_their_cause_in_the_words_of_openssl() {
+fn failed_handshakes_are_logged_with_openssls_reason() {
     let authority = Authority::new();
     let (certificate, late) =
         (shown(&authority.issue(&["one.test"])), shown(&authority.issue_expired(&["late.test"])));

@@ -1,5 +1,4 @@
-//! Certificates made while clients ask for them (`generate-certificates`), with openssl and curl on
-//! the other side.
+//! Certificates generated on request (`generate-certificates`), with openssl and curl as clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use weir_tests::{Authority, Verdict, Weir, check, free_port, scratch};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
 
-/// An authority's certificate and its key in one file, the key as `openssl pkcs8` writes it with
-/// these arguments.
+/// Returns a file with a CA's certificate and its key, which `openssl pkcs8` writes with these arguments.
 fn signing(authority: &Authority, more: &[&str]) -> PathBuf {
     let own = authority.own();
     let mut command = Command::new("openssl");
@@ -29,7 +27,7 @@ fn signing(authority: &Authority, more: &[&str]) -> PathBuf {
     file
 }
 
-/// The body that curl gets from a host on `port`, which it trusts by `authority`.
+/// Returns the body that curl gets from a host on `port`, trusting `authority`.
 fn get(authority: &Path, host: &str, port: u16, more: &[&str]) -> Result<String, String> {
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20", "--cacert"])
@@ -43,7 +41,7 @@ fn get(authority: &Path, host: &str, port: u16, more: &[&str]) -> Result<String,
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// A frontend that tells of its certificate.
+/// Returns a frontend that answers with information about its certificate.
 fn frontend(port: u16, words: &str) -> String {
     format!(
         "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl {words}\n http-request return status 200 content-type text/plain \
@@ -51,13 +49,13 @@ fn frontend(port: u16, words: &str) -> String {
     )
 }
 
-/// All but the serial number of what it told, and that.
+/// Splits the answer into the serial number and everything else.
 fn parts(told: &str) -> (&str, &str) {
     told.rsplit_once(' ').expect("a serial number behind the rest")
 }
 
 #[test]
-fn a_name_that_no_certificate_is_for_gets_one_signed_by_the_authority() {
+fn unknown_names_get_a_certificate_signed_by_the_ca() {
     let (authority, other) = (Authority::rsa(), Authority::new());
     let certificate = shown(&other.issue(&["one.test", "*.wild.test"]));
     let port = free_port();
@@ -72,12 +70,12 @@ fn a_name_that_no_certificate_is_for_gets_one_signed_by_the_authority() {
         let made = get(&authority.own(), host, port, more).unwrap_or_else(|error| panic!("{host}: {error}"));
         let (told, serial) = parts(&made);
         assert_eq!(told, format!("{host} Test authority id-ecPublicKey RSA-SHA256"));
-        // The next client finds the same one.
+        // The next client gets the same certificate.
         assert_eq!(get(&authority.own(), &host.to_uppercase(), port, more).as_ref(), Ok(&made));
         serials.push(serial.to_owned());
     }
     assert_ne!(serials[0], serials[1], "no serial number comes twice");
-    // Without a name, or with one that no host has, the default serves as ever.
+    // Without a name, or with an invalid one, the default certificate is used.
     for arguments in [&["-noservername"][..], &["-servername", "a_b.test"]] {
         let seen = handshake(port, arguments);
         assert!(seen.contains("CN = one.test") || seen.contains("CN=one.test"), "{arguments:?}: {seen}");
@@ -85,7 +83,7 @@ fn a_name_that_no_certificate_is_for_gets_one_signed_by_the_authority() {
 }
 
 #[test]
-fn a_generated_certificate_says_what_one_of_haproxy_does() {
+fn generated_certificates_match_haproxy() {
     let (authority, other) = (Authority::new(), Authority::new());
     let port = free_port();
     let words = format!(
@@ -121,13 +119,13 @@ fn a_generated_certificate_says_what_one_of_haproxy_does() {
         let verified =
             Command::new("openssl").args(["verify", "-CAfile"]).arg(authority.own()).arg(&file).output();
         assert!(verified.expect("openssl runs").status.success(), "{text}");
-        // The authority's own comes behind it.
+        // The CA's own certificate follows.
         assert_eq!(seen.matches("BEGIN CERTIFICATE").count(), 2, "{seen}");
     }
 }
 
 #[test]
-fn strict_sni_leaves_generated_certificates_and_those_of_the_line() {
+fn strict_sni_allows_generated_certificates() {
     let (authority, other) = (Authority::new(), Authority::new());
     let port = free_port();
     let words = format!(
@@ -145,7 +143,7 @@ fn strict_sni_leaves_generated_certificates_and_those_of_the_line() {
 }
 
 #[test]
-fn a_small_cache_makes_certificates_anew_and_serves_all_the_same() {
+fn small_cache_regenerates_certificates() {
     let authority = Authority::new();
     for (size, is_kept) in [(0, false), (1, false), (2, true)] {
         let port = free_port();
@@ -164,7 +162,7 @@ fn a_small_cache_makes_certificates_anew_and_serves_all_the_same() {
 }
 
 #[test]
-fn another_default_certificate_is_the_base_of_the_next_ones() {
+fn new_default_certificate_is_used_as_template() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     let port = free_port();
@@ -185,10 +183,10 @@ fn another_default_certificate_is_the_base_of_the_next_ones() {
 }
 
 #[test]
-fn a_key_under_a_passphrase_is_opened_by_ca_sign_pass() {
+fn ca_sign_pass_decrypts_the_key() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
-    // As OpenSSL 3 writes it, and as older ones did.
+    // As OpenSSL 3 writes it, and as older versions did.
     for form in [&["pkcs8", "-topk8"][..], &["ec", "-aes256"]] {
         let file = shown(&signing(&authority, &[form, &["-passout", "pass:secret"]].concat()));
         let port = free_port();
@@ -212,7 +210,7 @@ fn verdict(text: &str) -> Verdict {
 }
 
 #[test]
-fn an_authority_that_cannot_sign_is_refused() {
+fn unusable_ca_is_refused() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let own = shown(&authority.own());
@@ -233,7 +231,7 @@ fn an_authority_that_cannot_sign_is_refused() {
         assert!(verdict.messages.contains(wanted), "{words}: {}", verdict.messages);
         assert_ne!(verdict.code, Some(0), "{words}");
     }
-    // Nothing reads it without `generate-certificates`.
+    // Without `generate-certificates` the file is not read.
     let words = format!("crt {certificate} ca-sign-file /does/not/exist");
     assert!(verdict(&frontend(free_port(), &words)).accepted());
     let text = format!(
@@ -244,7 +242,7 @@ fn an_authority_that_cannot_sign_is_refused() {
 }
 
 #[test]
-fn the_authoritys_file_is_looked_for_below_ca_base() {
+fn ca_sign_file_is_relative_to_ca_base() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let file = signing(&authority, &[]);

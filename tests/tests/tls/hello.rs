@@ -1,5 +1,5 @@
-//! What is told of the ClientHello and of the keys of connections: fingerprints of clients (JA3) and
-//! logs of keys, compared with what others make of the same.
+//! Information about the ClientHello and the keys of connections: client fingerprints (JA3) and key logs, compared with independent
+//! implementations.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,8 +12,8 @@ use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
 
-/// Hellos as they were recorded, of `openssl s_client` and of a client that greases (RFC 8701), and
-/// their JA3 as another program gave them: the text and its MD5.
+/// Recorded ClientHellos, of `openssl s_client` and of a client that sends GREASE (RFC 8701), with their JA3 from another program:
+/// the text and its MD5.
 const RECORDED: &[(&str, &str, &str)] = &[
     (
         "16030101470100014303032cde72485d92e9bf0c1db793484d040a3c3856bab8e5b1c0ac632fc0ec83732220b6899f49ccd81ed8bcafefbe75a87e9b268a98a4b7671e19a97c56e942a3e276003e130213031301c02cc030009fcca9cca8ccaac02bc02f009ec024c028006bc023c0270067c00ac0140039c009c0130033009d009c003d003c0035002f00ff010000bc0000000d000b0000086f6e652e74657374000b000403000102000a00160014001d0017001e0019001801000101010201030104002300000010000e000c02683208687474702f312e310016000000170000000d002a0028040305030603080708080809080a080b080408050806040105010601030303010302040205020602002b0009080304030303020301002d00020101003300260024001d00203486838474d1ce12df1f27b5d1f32a597e3111fc390c658a7c4f376774ba5a09",
@@ -34,7 +34,7 @@ fn bytes(digits: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_manual_s_recipe_gives_the_ja3_of_a_recorded_hello() {
+fn manuals_recipe_gives_the_ja3_of_recorded_hellos() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let port = free_port();
@@ -53,7 +53,7 @@ fn the_manual_s_recipe_gives_the_ja3_of_a_recorded_hello() {
 }
 
 #[test]
-fn lists_of_a_hello_are_told_with_and_without_grease_as_far_as_they_are_kept() {
+fn hello_lists_are_available_with_and_without_grease() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     for (size, expected) in [
@@ -86,7 +86,7 @@ fn lists_of_a_hello_are_told_with_and_without_grease_as_far_as_they_are_kept() {
     }
 }
 
-/// What `openssl s_client` got and what it wrote to its own log of keys.
+/// Returns the output of `openssl s_client` and its own key log.
 fn ask(port: u16, version: &str, log: &Path) -> (String, String) {
     let mut child = Command::new("openssl")
         .args(["s_client", version, "-ign_eof", "-connect", &format!("127.0.0.1:{port}"), "-keylogfile"])
@@ -105,7 +105,7 @@ fn ask(port: u16, version: &str, log: &Path) -> (String, String) {
 }
 
 #[test]
-fn logs_of_keys_are_those_that_the_client_writes() {
+fn key_logs_match_the_clients() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("keys");
@@ -137,7 +137,7 @@ fn logs_of_keys_are_those_that_the_client_writes() {
         assert_eq!(compared, if version == "-tls1_2" { 1 } else { 5 }, "{keys}");
         assert!(told.contains("\nearly \n"), "{told}");
         if version == "-tls1_3" {
-            // What the last ticket resumes the session with.
+            // The secret with which the last ticket resumes the session.
             let of = |begin: &str| {
                 let mut lines = told.lines().rev();
                 lines.find_map(|line| line.trim().strip_prefix(begin)).unwrap_or_default().to_lowercase()
@@ -159,7 +159,7 @@ fn logs_of_keys_are_those_that_the_client_writes() {
 }
 
 #[test]
-fn keys_of_connections_to_servers_are_those_that_the_server_has() {
+fn server_connection_keys_match_the_servers() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     let directory = scratch("server-keys");
@@ -207,13 +207,13 @@ fn keys_of_connections_to_servers_are_those_that_the_server_has() {
             let line = told.lines().find(|line| line.starts_with(begin)).unwrap_or_default().to_lowercase();
             assert!(keys.lines().any(|kept| kept == line), "{line}\n{keys}");
         }
-        // A server that gives tickets says no identifier in TLS 1.2.
+        // A server that issues tickets sends no session id in TLS 1.2.
         let id = if line == "force-tlsv12" { "\nid  64" } else { "\nid 64 64" };
         assert!(told.contains("early <>") && told.contains(id), "{told}");
     }
 }
 
-/// The Finished messages that `openssl` showed with `-msg`, in order, without their headers.
+/// Returns the Finished messages that `openssl` printed with `-msg`, in order, without headers.
 fn finished(shown: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = shown.lines();
@@ -229,7 +229,7 @@ fn finished(shown: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_unique_id_is_the_finished_message_of_the_peer_or_ours_in_a_resumed_session() {
+fn unique_id_is_the_right_finished_message() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("unique");
@@ -257,7 +257,7 @@ fn the_unique_id_is_the_finished_message_of_the_peer_or_ours_in_a_resumed_sessio
             let told = String::from_utf8_lossy(&output.stdout).into_owned();
             let both = finished(&told);
             assert_eq!(both.len(), 2, "{told}");
-            // In TLS 1.3 the server's comes first in any case.
+            // In TLS 1.3 the server's always comes first.
             let ours_first = version == "-tls1_3" || is_resumed;
             let place = usize::from(ours_first != is_resumed);
             assert!(told.contains(&format!("id={}", both[place])), "{version} {is_resumed}\n{told}");
@@ -266,7 +266,7 @@ fn the_unique_id_is_the_finished_message_of_the_peer_or_ours_in_a_resumed_sessio
 }
 
 #[test]
-fn the_unique_id_of_a_connection_to_a_server_is_the_server_s_finished_message() {
+fn server_unique_id_is_the_servers_finished_message() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("server-unique");

@@ -1,5 +1,5 @@
-//! What clients of a TLS listener send in place of a handshake, or of records behind one: they get
-//! the alert and the log line that HAProxy gives them, and nothing of them is left behind.
+//! Misbehaving TLS clients, which send something else than a handshake, or invalid records after one: they get HAProxy's alert and
+//! log line, and leave no state behind.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -25,7 +25,7 @@ fn start(authority: &Authority, more: &str) -> (Weir, u16) {
     (Weir::start(&text, &[port]), port)
 }
 
-/// A record of a handshake with a ClientHello in it, without extensions.
+/// Returns a handshake record with a ClientHello without extensions.
 fn hello(version: u16, suites: &[u16]) -> Vec<u8> {
     let mut body = version.to_be_bytes().to_vec();
     body.extend([0x11; 32]);
@@ -41,14 +41,14 @@ fn hello(version: u16, suites: &[u16]) -> Vec<u8> {
     record
 }
 
-/// Waits until the process has no connection of TLS left.
+/// Waits until the process has no TLS connection left.
 fn forgets_all(weir: &Weir) {
     let none = || weir.ask("show info").lines().any(|line| line == "CurrSslConns: 0");
     assert!(eventually(none), "{}", weir.ask("show info"));
 }
 
 #[test]
-fn what_is_no_handshake_gets_haproxys_alert_and_log_line() {
+fn invalid_handshakes_get_haproxys_alert_and_log_line() {
     let authority = Authority::new();
     let (weir, port) = start(&authority, "");
     let oversize = [&[22, 3, 1, 0xff, 0xff, 1, 0, 0, 0][..], &[0; 100]].concat();
@@ -83,7 +83,7 @@ fn what_is_no_handshake_gets_haproxys_alert_and_log_line() {
     assert!(handshake(port, &[]).contains("CONNECTED"));
 }
 
-/// A client that keeps what it has of TLS apart from its socket.
+/// A client with a TLS session separate from its socket.
 struct Apart {
     stream: TcpStream,
     session: Session,
@@ -119,7 +119,7 @@ impl Apart {
         out
     }
 
-    /// What comes until the end, and the alert that broke the connection.
+    /// Returns everything received until the end, and the alert that ended the connection.
     fn rest(mut self) -> (String, Option<tls::Reason>) {
         let (mut text, mut room) = (String::new(), vec![0; 40_000]);
         let mut bytes = vec![0; 40_000];
@@ -138,7 +138,7 @@ impl Apart {
 }
 
 #[test]
-fn what_is_no_record_behind_the_handshake_is_told_with_its_error() {
+fn invalid_records_are_logged_with_their_error() {
     const HALF: &[u8] = b"GET / HTTP/1.1\r\nHost";
     let authority = Authority::new();
     let (weir, port) = start(&authority, "");
@@ -178,7 +178,7 @@ fn what_is_no_record_behind_the_handshake_is_told_with_its_error() {
             let told = || line(&weir.messages()) == before + 1;
             assert!(eventually(told), "{name} {what}: {}", weir.messages());
         }
-        // Who goes in the midst of a request, with and without saying so.
+        // A client that leaves in the middle of a request, with and without close_notify.
         for says_so in [false, true] {
             let mut client = Apart::connect(port, version);
             let half = client.seal(HALF);
@@ -198,7 +198,7 @@ fn what_is_no_record_behind_the_handshake_is_told_with_its_error() {
 }
 
 #[test]
-fn a_body_that_is_cut_off_with_its_connection_is_no_whole_request() {
+fn truncated_body_is_not_a_complete_request() {
     let authority = Authority::new();
     let (port, certificate) = (free_port(), shown(&authority.issue(&["one.test"])));
     let origin = weir_tests::Origin::text("whole");
@@ -218,7 +218,7 @@ fn a_body_that_is_cut_off_with_its_connection_is_no_whole_request() {
 }
 
 #[test]
-fn a_client_that_asks_for_a_renegotiation_gets_none() {
+fn client_renegotiation_is_refused() {
     let authority = Authority::new();
     for more in ["", "ssl-min-ver TLSv1.0 ssl-max-ver TLSv1.2 ciphers AES128-SHA:@SECLEVEL=0"] {
         let certificate = shown(&authority.issue_rsa(&["one.test"]));
@@ -247,7 +247,7 @@ fn a_client_that_asks_for_a_renegotiation_gets_none() {
 }
 
 #[test]
-fn a_session_is_not_resumed_beyond_its_time() {
+fn expired_sessions_are_not_resumed() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("expired");
@@ -261,13 +261,13 @@ fn a_session_is_not_resumed_beyond_its_time() {
         let _weir = Weir::start(&text, &[port]);
         let with = |word: &str| asked(port, "a", &[&["-ign_eof"], words, &[word, &file]].concat());
         assert!(with("-sess_out").contains("New, "), "{words:?}");
-        // It ends by itself, whether or not it was good a moment before.
+        // The session expires by itself, whether or not it was resumed just before.
         assert!(eventually(|| with("-sess_in").contains("New, ")), "{words:?} {more}");
     }
 }
 
 #[test]
-fn an_expired_certificate_is_served_and_told_of() {
+fn expired_certificate_is_served_with_a_warning() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue_expired(&["late.test"]));
     let port = free_port();

@@ -1,5 +1,4 @@
-//! What PROXY headers tell servers of the TLS that their client uses (proxy-protocol.txt, 2.2.6),
-//! read by the same program behind it.
+//! TLS information about the client in PROXY headers (proxy-protocol.txt, 2.2.6), received by the same program.
 
 use std::process::Command;
 
@@ -20,14 +19,14 @@ fn curl(port: u16, more: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A type-length-value in hexadecimal digits.
+/// Returns a type-length-value in hexadecimal digits.
 fn tlv(kind: u8, value: &str) -> String {
     let digits: String = value.bytes().map(|byte| format!("{byte:02X}")).collect();
     format!("{kind:02X}{:04X}{digits}", value.len())
 }
 
-/// Words of a server line, and which of the values within the one about TLS are told beside the
-/// version: common name, kind of key, signature, cipher.
+/// Server options, and which of the values in the TLS TLV are sent in addition to the version: common name, key type, signature,
+/// cipher.
 const TOLD: &[(&str, [bool; 4])] = &[
     ("send-proxy-v2-ssl", [false; 4]),
     ("send-proxy-v2-ssl-cn", [true, false, false, false]),
@@ -40,7 +39,7 @@ const TOLD: &[(&str, [bool; 4])] = &[
 ];
 
 #[test]
-fn a_server_is_told_of_the_client_s_tls_what_its_line_says() {
+fn proxy_header_has_the_configured_tls_values() {
     let authority = Authority::new();
     let (certificate, own) =
         (shown(&authority.issue_rsa(&["one.test"])), shown(&authority.issue(&["me.test"])));
@@ -79,7 +78,7 @@ fn a_server_is_told_of_the_client_s_tls_what_its_line_says() {
                     expected += &tlv(kind, value);
                 }
             }
-            // The protocol is always told.
+            // The ALPN protocol is always sent.
             assert_eq!(
                 curl(*port, arguments),
                 format!("{expected} http/1.1  "),
@@ -91,7 +90,7 @@ fn a_server_is_told_of_the_client_s_tls_what_its_line_says() {
 }
 
 #[test]
-fn words_may_be_taken_back_and_the_name_is_the_one_sent_in_tls() {
+fn options_can_be_negated_and_authority_is_the_sni() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     for (words, accepts, expected) in [

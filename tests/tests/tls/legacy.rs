@@ -1,5 +1,5 @@
-//! What only the system's OpenSSL does for TLS: versions before 1.2, suites without ECDHE, small
-//! keys, with `openssl s_client` and HAProxy's own words on the other side.
+//! TLS features that only the system's OpenSSL has: versions before 1.2, cipher suites without ECDHE, small keys; tested with
+//! `openssl s_client` and HAProxy's messages.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,11 +11,11 @@ use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch}
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         option httplog\n log stderr format raw local0\n";
 
-/// What a frontend tells of the connection it was asked over.
+/// Responds with information about the connection.
 const TELLS: &str = " http-request return status 200 content-type text/plain lf-string \
                      \"told: %[ssl_fc_protocol] %[ssl_fc_cipher] %[ssl_fc_alg_keysize] %[ssl_fc_curve] %[ssl_fc_alpn]\"\n";
 
-/// What `openssl s_client` says and is told when it asks for a page.
+/// Returns the output of `openssl s_client` when it requests a page.
 fn ask(port: u16, arguments: &[&str]) -> String {
     let mut child = Command::new("openssl")
         .args(["s_client", "-ign_eof", "-connect", &format!("127.0.0.1:{port}")])
@@ -26,18 +26,18 @@ fn ask(port: u16, arguments: &[&str]) -> String {
         .spawn()
         .expect("openssl runs: `make tools` installs it");
     let request = b"GET / HTTP/1.1\r\nHost: one.test\r\nConnection: close\r\n\r\n";
-    // It may have left already.
+    // It may have exited already.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(request));
     let output = child.wait_with_output().expect("openssl ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// What the frontend told; without an answer the error that openssl had.
+/// Returns the frontend's response, or openssl's error if there is none.
 fn told(port: u16, arguments: &[&str]) -> String {
     let all = ask(port, arguments);
     let line = all.lines().find_map(|line| line.split_once("told: ").map(|(_, told)| told));
-    // openssl says so behind the last byte.
+    // openssl prints this after the last byte.
     line.map(|told| told.strip_suffix("closed").unwrap_or(told).to_owned()).unwrap_or_else(|| {
         let alert =
             all.lines().find_map(|line| line.split_once("SSL alert number ").map(|(_, number)| number));
@@ -47,7 +47,7 @@ fn told(port: u16, arguments: &[&str]) -> String {
 
 const OLD: &str = "ALL:@SECLEVEL=0";
 
-/// Words of a bind line, what openssl is told, and what the answer begins with.
+/// Options of a bind line, arguments of openssl, and the beginning of the response.
 #[rustfmt::skip]
 const BIND: &[(&str, &[&str], &str)] = &[
     ("ssl-min-ver TLSv1.0 alpn http/1.1", &["-tls1", "-cipher", OLD, "-alpn", "http/1.1"], "TLSv1 ECDHE-RSA-AES256-SHA 256 X25519 http/1.1"),
@@ -63,7 +63,7 @@ const BIND: &[(&str, &[&str], &str)] = &[
 ];
 
 #[test]
-fn a_bind_line_that_allows_old_versions_speaks_them() {
+fn old_versions_work_if_the_bind_line_allows_them() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
     let ports: Vec<u16> = BIND.iter().map(|_| free_port()).collect();
@@ -80,7 +80,7 @@ fn a_bind_line_that_allows_old_versions_speaks_them() {
     }
 }
 
-/// What frontends are made of that each have a bind line, and what openssl is told by them.
+/// A frontend with one bind line, and the expected result with openssl.
 struct Case<'a> {
     certificate: &'a str,
     words: &'a str,
@@ -88,7 +88,7 @@ struct Case<'a> {
     expected: &'a str,
 }
 
-/// Starts a frontend a case and asks each.
+/// Starts one frontend per case and connects to each.
 fn try_all(global: &str, cases: &[Case<'_>]) {
     let ports: Vec<u16> = cases.iter().map(|_| free_port()).collect();
     let mut text = format!("{global}{DEFAULTS}");
@@ -109,7 +109,7 @@ const DHE: &[&str] = &["-tls1_2", "-cipher", "DHE-RSA-AES128-GCM-SHA256"];
 const CBC: &[&str] = &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-SHA256"];
 
 #[test]
-fn suites_that_rustls_has_not_are_served_where_the_line_means_them() {
+fn suites_unknown_to_rustls_work_if_requested() {
     let authority = Authority::new();
     let certificate = &*shown(&authority.issue_rsa(&["one.test"]));
     let case = |words, arguments, expected| Case { certificate, words, arguments, expected };
@@ -123,7 +123,7 @@ fn suites_that_rustls_has_not_are_served_where_the_line_means_them() {
             case("ciphers AES128-SHA", &[], "TLSv1.3 TLS_AES_256_GCM_SHA384"),
             case("ciphers DHE-RSA-AES128-GCM-SHA256", DHE, "TLSv1.2 DHE-RSA-AES128-GCM-SHA256 128  "),
             case("ciphers ECDHE-RSA-AES128-SHA256", CBC, "TLSv1.2 ECDHE-RSA-AES128-SHA256 128 X25519"),
-            // TLS 1.3 is spoken, and rustls has one of them: that will do.
+            // TLS 1.3 is enabled, and rustls has one of the suites: that suffices.
             case(mixed, RSA, "alert 40"),
             case(old_mixed, RSA, "TLSv1.2 AES128-SHA"),
             case(old_mixed, &["-cipher", "ALL"], "TLSv1.2 ECDHE-RSA-AES128-GCM-SHA256"),
@@ -144,7 +144,7 @@ fn suites_that_rustls_has_not_are_served_where_the_line_means_them() {
 }
 
 #[test]
-fn the_default_of_all_lines_may_need_openssl_too() {
+fn global_defaults_may_need_openssl_too() {
     let authority = Authority::new();
     let certificate = &*shown(&authority.issue_rsa(&["one.test"]));
     let case = |words, arguments, expected| Case { certificate, words, arguments, expected };
@@ -158,7 +158,7 @@ fn the_default_of_all_lines_may_need_openssl_too() {
 }
 
 #[test]
-fn keys_that_rustls_does_not_take_serve() {
+fn keys_unsupported_by_rustls_work() {
     let authority = Authority::new();
     let small = &*shown(&authority.issue_with(&["one.test"], &["-newkey", "rsa:1024"]));
     let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp224r1"];
@@ -191,7 +191,7 @@ fn keys_that_rustls_does_not_take_serve() {
 }
 
 #[test]
-fn the_security_level_of_all_lines_admits_weak_keys() {
+fn global_security_level_permits_weak_keys() {
     let authority = Authority::new();
     let certificate = &*shown(&authority.issue_with(&["one.test"], &["-newkey", "rsa:1024"]));
     let case = |words, arguments, expected| Case { certificate, words, arguments, expected };
@@ -205,11 +205,11 @@ fn the_security_level_of_all_lines_admits_weak_keys() {
 }
 
 #[test]
-fn parameters_of_diffie_hellmans_exchange_are_those_of_the_file() {
+fn dh_parameters_are_read_from_the_file() {
     let authority = Authority::new();
     let certificate = &*shown(&authority.issue_rsa(&["one.test"]));
     let file = authority.own().with_file_name("dh.pem");
-    // RFC 7919's group, which nothing here has by default.
+    // RFC 7919's group, which is not used here by default.
     let arguments = ["genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe3072"];
     let made = Command::new("openssl").args(arguments).args(["-out", &shown(&file)]).output();
     assert!(made.expect("openssl runs").status.success());
@@ -229,7 +229,7 @@ fn parameters_of_diffie_hellmans_exchange_are_those_of_the_file() {
     }
 }
 
-/// A frontend in clear text before a server with TLS, which the same program is.
+/// Starts a plain-text frontend in front of a TLS server in the same program.
 fn before(server: &str, inner: &str) -> (Weir, u16) {
     let (port, at) = (free_port(), free_port());
     let text = format!(
@@ -243,7 +243,7 @@ fn before(server: &str, inner: &str) -> (Weir, u16) {
 }
 
 #[test]
-fn a_server_is_spoken_to_as_its_line_says() {
+fn server_connections_follow_their_line() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let certificate = authority.issue_rsa(&["one.test"]);
     let own = shown(&authority.issue_rsa(&["client.test"]));
@@ -261,7 +261,7 @@ fn a_server_is_spoken_to_as_its_line_says() {
             "ciphers AES128-SHA",
             Some("TLSv1.2 AES128-SHA one.test 0"),
         ),
-        // It offers all versions, and the server takes the newest.
+        // It offers all versions, and the server selects the newest.
         (&*format!("{trusted} ssl-min-ver TLSv1.0"), "", Some("TLSv1.3 TLS_AES_256_GCM_SHA384 one.test 0")),
         (&*format!("{trusted} ssl-min-ver TLSv1.0"), old, Some("TLSv1 ECDHE-RSA-AES256-SHA one.test 0")),
         (
@@ -298,7 +298,7 @@ fn a_server_is_spoken_to_as_its_line_says() {
 }
 
 #[test]
-fn checks_of_health_speak_what_the_server_does() {
+fn health_checks_use_the_servers_tls_settings() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
     for (words, expected) in [("force-tlsv10", "L6OK"), ("ssl-min-ver TLSv1.2 ciphers AES128-SHA", "L6RSP")] {
@@ -353,13 +353,13 @@ fn lines_that_need_openssl_are_refused_without_it() {
             assert!(accepted, "{line}: {alerts}");
         }
     }
-    // What rustls serves is served as ever.
+    // Lines that rustls can serve still work.
     let (accepted, alerts) = says(&format!("global\n legacy-tls off\n{DEFAULTS}{}", bind("no-tlsv13")));
     assert!(accepted, "{alerts}");
 }
 
 #[test]
-fn the_log_says_what_would_admit_a_client_that_is_too_old() {
+fn log_suggests_the_setting_for_outdated_clients() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
     let port = free_port();
@@ -372,12 +372,12 @@ fn the_log_says_what_would_admit_a_client_that_is_too_old() {
     let suite =
         "no shared cipher) (`no-tlsv13` with AES128-SHA among the `ciphers` of the bind line would admit it)";
     assert!(weir.says(suite), "{}", weir.messages());
-    // What rustls has and this line has not is no question of OpenSSL.
+    // Suites that rustls has and this line does not enable are not a reason to suggest OpenSSL.
     assert!(told(port, &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"]).starts_with("alert"));
     assert!(weir.says("no shared cipher)\n"), "{}", weir.messages());
 }
 
-/// Sessions that `openssl s_client` takes along to a second connection.
+/// Sessions that `openssl s_client` reuses on a second connection.
 #[test]
 fn sessions_of_old_versions_are_resumed() {
     let authority = Authority::new();
@@ -402,7 +402,7 @@ fn sessions_of_old_versions_are_resumed() {
 }
 
 #[test]
-fn clients_are_verified_by_the_same_rules() {
+fn client_verification_follows_the_same_rules() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
     let (own, strange) =
@@ -434,7 +434,7 @@ fn clients_are_verified_by_the_same_rules() {
     }
 }
 
-/// Answers with the request's body.
+/// Starts an origin that answers with the request's body.
 fn echo() -> Origin {
     Origin::start(|_, body| {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -442,9 +442,9 @@ fn echo() -> Origin {
     })
 }
 
-/// A long answer and a long request, in records that are cut anywhere.
+/// A long response and a long request, in records that are split anywhere.
 #[test]
-fn long_messages_go_through_in_both_directions() {
+fn long_messages_pass_in_both_directions() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
     let body: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
@@ -481,7 +481,7 @@ fn long_messages_go_through_in_both_directions() {
 }
 
 #[test]
-fn what_openssl_is_not_told_is_said() {
+fn ignored_settings_are_reported() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue_rsa(&["one.test"]));
     let directory = scratch("legacy-warnings");
@@ -510,11 +510,11 @@ fn what_openssl_is_not_told_is_said() {
 }
 
 #[test]
-fn a_provider_has_openssl_serve_all_lines() {
+fn ssl_provider_makes_openssl_serve_all_lines() {
     let authority = Authority::new();
     let certificate = &*shown(&authority.issue_rsa(&["one.test"]));
     let case = |words, arguments, expected| Case { certificate, words, arguments, expected };
-    // With rustls the second suite would be left out.
+    // With rustls the second suite would be ignored.
     let mixed = "ciphers ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA";
     try_all("", &[case(mixed, RSA, "alert 40")]);
     try_all(

@@ -1,5 +1,4 @@
-//! Limits on connections of TLS alone (`maxsslconn`, `maxsslrate`), and what resumes them or does
-//! not (`tls-tickets` of servers).
+//! Limits that only apply to TLS connections (`maxsslconn`, `maxsslrate`), and session resumption with servers (`tls-tickets`).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,14 +11,14 @@ use weir_tests::{Authority, Weir, eventually, free_port};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 20s\n timeout server 20s\n timeout connect 20s\n retries 0\n";
 
-/// A line of `show info`.
+/// Returns a number of `show info`.
 fn fact(weir: &Weir, name: &str) -> u64 {
     let info = weir.ask("show info");
     let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name}: {info}"))
 }
 
-/// A connection of TLS that stays as long as this lives.
+/// A TLS connection that stays open until the value is dropped.
 struct Held(Child);
 
 impl Held {
@@ -34,7 +33,7 @@ impl Held {
         Self(child)
     }
 
-    /// Asks for a page and waits for the beginning of the answer.
+    /// Requests a page and waits for the beginning of the response.
     fn ask(&mut self) -> String {
         let stdin = self.0.stdin.as_mut().expect("a pipe");
         stdin.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
@@ -62,7 +61,7 @@ fn start(global: &str, certificate: &str, [secured, plain]: [u16; 2], more: &str
 }
 
 #[test]
-fn clients_of_tls_beyond_maxsslconn_wait_and_others_do_not() {
+fn tls_clients_beyond_maxsslconn_wait_and_others_do_not() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (secured, plain) = (free_port(), free_port());
@@ -74,7 +73,7 @@ fn clients_of_tls_beyond_maxsslconn_wait_and_others_do_not() {
     }
     assert_eq!(fact(&weir, "CurrSslConns"), 2);
     let mut third = Held::open(secured);
-    // Plain text is served meanwhile, and nobody of TLS.
+    // Plain-text clients are served in the meantime, TLS clients are not.
     for _ in 0..3 {
         assert_eq!(client::get(plain, "/").map(|answer| answer.status), Some(200));
     }
@@ -85,7 +84,7 @@ fn clients_of_tls_beyond_maxsslconn_wait_and_others_do_not() {
 }
 
 #[test]
-fn connections_to_servers_count_among_those_of_tls() {
+fn server_connections_count_as_tls_connections() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (secured, plain, inner) = (free_port(), free_port(), free_port());
@@ -117,7 +116,7 @@ fn connections_to_servers_count_among_those_of_tls() {
 }
 
 #[test]
-fn no_more_connections_of_tls_a_second_begin_than_allowed() {
+fn maxsslrate_limits_new_tls_connections() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let (secured, plain) = (free_port(), free_port());
@@ -128,7 +127,7 @@ fn no_more_connections_of_tls_a_second_begin_than_allowed() {
     }
     let most = fact(&weir, "MaxSslRate");
     assert!((1..=2).contains(&most), "{most}");
-    // Plain text is not held up by it.
+    // Plain-text clients are not delayed.
     for _ in 0..20 {
         assert_eq!(client::get(plain, "/").map(|answer| answer.status), Some(200));
     }
@@ -143,7 +142,7 @@ fn no_more_connections_of_tls_a_second_begin_than_allowed() {
     }
 }
 
-/// The extensions of the ClientHello that a server line with these words sends.
+/// Returns the extensions of the ClientHello sent for a server line with these options.
 fn extensions(global: &str, words: &str) -> Vec<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let inner = listener.local_addr().expect("a bound socket").port();
@@ -160,7 +159,7 @@ fn extensions(global: &str, words: &str) -> Vec<u16> {
     stream.read_exact(&mut header).expect("a record");
     let mut record = vec![0; usize::from(u16::from_be_bytes([header[3], header[4]]))];
     stream.read_exact(&mut record).expect("a ClientHello");
-    // Behind type, length, version and random: identifier, suites, compressions, extensions.
+    // After type, length, version and random: session id, cipher suites, compression methods, extensions.
     let mut rest = &record[4 + 2 + 32..];
     rest = &rest[1 + usize::from(rest[0])..];
     rest = &rest[2 + usize::from(u16::from_be_bytes([rest[0], rest[1]]))..];
@@ -174,7 +173,7 @@ fn extensions(global: &str, words: &str) -> Vec<u16> {
 }
 
 #[test]
-fn a_server_is_asked_for_tickets_unless_its_line_says_no() {
+fn tickets_are_requested_from_servers_unless_disabled() {
     const SESSION_TICKET: u16 = 35;
     const OLD: &str = "ssl-max-ver TLSv1.2";
     for (global, words, asks) in [

@@ -1,5 +1,4 @@
-//! What lines of crt-lists and `ssl-f-use` may say of their certificates, and what is wrong with it;
-//! `ktls`, which stands there too.
+//! Options of certificates in crt-lists and `ssl-f-use`, and their errors; and `ktls`, which is allowed there too.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +15,7 @@ const DEFAULTS: &str =
 
 const EXPERIMENTAL: &str = "global\n expose-experimental-directives\n";
 
-/// A directory with a crt-list of this line behind the name of a certificate.
+/// A directory with a crt-list, in which this line follows the name of a certificate.
 struct Scene {
     directory: Scratch,
     authority: Authority,
@@ -30,7 +29,7 @@ impl Scene {
         Self { directory: scratch("lists"), authority, certificate }
     }
 
-    /// The path of a list with this line.
+    /// Returns the path of a list with this line.
     fn list(&self, line: &str) -> String {
         let file = self.directory.join("list");
         fs::write(&file, format!("{} {line}\n", self.certificate)).expect("a file");
@@ -51,7 +50,7 @@ fn frontend(port: u16, words: &str, more: &str) -> String {
 }
 
 #[test]
-fn each_word_of_a_list_counts_over_what_the_bind_line_says() {
+fn crt_list_options_override_the_bind_line() {
     let scene = Scene::new();
     let authority = shown(&scene.authority.own());
     #[rustfmt::skip]
@@ -79,7 +78,7 @@ fn each_word_of_a_list_counts_over_what_the_bind_line_says() {
 }
 
 #[test]
-fn negated_wildcards_take_no_names_from_other_lines() {
+fn negated_wildcards_do_not_affect_other_lines() {
     let scene = Scene::new();
     let (list, port) = (scene.directory.join("list"), free_port());
     let lines = format!(
@@ -98,7 +97,7 @@ fn negated_wildcards_take_no_names_from_other_lines() {
 }
 
 #[test]
-fn excluded_wildcards_cause_a_warning_unless_they_stand_alone() {
+fn excluded_wildcards_warn_unless_they_are_alone() {
     let scene = Scene::new();
     for (filter, warns) in [("!*", false), ("!*.one.test", true)] {
         let list = scene.list(filter);
@@ -109,7 +108,7 @@ fn excluded_wildcards_cause_a_warning_unless_they_stand_alone() {
 }
 
 #[test]
-fn a_word_that_no_list_has_is_refused_with_its_line_and_the_nearest() {
+fn unknown_options_are_refused_with_line_and_suggestion() {
     let scene = Scene::new();
     for (line, wanted) in [
         ("[alpm http/1.1] one.test", "unknown ssl keyword alpm; did you mean 'alpn' maybe ?"),
@@ -136,7 +135,7 @@ fn a_word_that_no_list_has_is_refused_with_its_line_and_the_nearest() {
 }
 
 #[test]
-fn who_asks_for_tls_of_the_kernel_is_told_that_it_is_done_in_user_space() {
+fn ktls_option_reports_user_space_tls() {
     let scene = Scene::new();
     let certificate = &scene.certificate;
     let list = |word: &str| format!("crt-list {}", scene.list(&format!("[ktls {word}] one.test")));
@@ -182,15 +181,14 @@ fn who_asks_for_tls_of_the_kernel_is_told_that_it_is_done_in_user_space() {
         "{}",
         wrong.messages
     );
-    // It is served all the same.
+    // The certificate is still served.
     let port = free_port();
     let text = frontend(port, &format!("crt {certificate} ktls on"), "");
     let _weir = Weir::start(&format!("{EXPERIMENTAL}{text}"), &[port]);
     assert!(handshake(port, &[]).contains("CONNECTED"));
 }
 
-/// How many bytes a server says in a handshake with a client that takes compressed certificates, or
-/// does not.
+/// Returns how many bytes a server sends in a handshake with a client that does or does not accept compressed certificates.
 fn said_by_server(port: u16, takes: bool) -> usize {
     let parameters = Parameters { min: TLS13, compresses: takes, ..Parameters::default() };
     let connecting = Connecting { parameters, ..Connecting::default() };
@@ -208,7 +206,7 @@ fn said_by_server(port: u16, takes: bool) -> usize {
 }
 
 #[test]
-fn certificates_are_compressed_for_clients_that_take_them_so_unless_that_is_off() {
+fn certificates_are_compressed_if_accepted_and_enabled() {
     let scene = Scene::new();
     let names: Vec<String> = (0..50).map(|n| format!("host-{n}.one.test")).collect();
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -223,7 +221,7 @@ fn certificates_are_compressed_for_clients_that_take_them_so_unless_that_is_off(
         [true, false].map(|takes| said_by_server(port, takes))
     });
     let [[compressed, plain], [off, off_plain]] = said;
-    // The certificate has more than a kilobyte of names that are much alike.
+    // The certificate has over a kilobyte of similar names.
     assert!(compressed + 500 < plain.min(off).min(off_plain), "{said:?}");
     for value in ["", "on"] {
         assert_ne!(scene.check(&text(free_port(), value)).code, Some(0), "{value}");

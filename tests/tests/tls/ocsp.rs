@@ -1,5 +1,5 @@
-//! Answers of OCSP responders that the program asks for by itself, and requests of its own in
-//! general (manual, 12.7 `ocsp-update`, 3.1 `ocsp-update.…`, 3.10 `httpclient.…`).
+//! OCSP responses that the program fetches by itself, and its HTTP client in general (manual, 12.7 `ocsp-update`, 3.1
+//! `ocsp-update.…`, 3.10 `httpclient.…`).
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use weir_tests::{Authority, NameServer, Origin, Weir, Zone, check, eventually, f
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n log global\n";
 
-/// Where the program's logs go.
+/// Receives the program's logs.
 struct Collector(UdpSocket);
 
 impl Collector {
@@ -30,7 +30,7 @@ impl Collector {
         format!(" log {address} local0\n")
     }
 
-    /// The next line about updates of answers, from behind the header.
+    /// Returns the next log line about OCSP updates, without its header.
     fn update(&self) -> String {
         let mut room = [0; 4096];
         loop {
@@ -46,7 +46,7 @@ impl Collector {
     }
 }
 
-/// A responder of our own: what it answers by path, type and body.
+/// Our own responder: its responses by path, with type and body.
 #[derive(Clone, Default)]
 struct Answers(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
@@ -55,7 +55,7 @@ impl Answers {
         self.0.lock().expect("nobody panics with it").insert(path.to_owned(), response);
     }
 
-    /// Answers whatever is asked below a path.
+    /// Starts the responder; each path also matches everything below it.
     fn start(&self) -> Origin {
         let own = self.clone();
         Origin::start(move |head, _| {
@@ -80,7 +80,7 @@ fn good(file: &Path) -> Vec<u8> {
     response("application/ocsp-response", &std::fs::read(file).expect("the authority wrote it"))
 }
 
-/// A file with a certificate, its key and its issuer.
+/// Returns a file with a certificate, its key and its issuer.
 fn with_issuer(certificate: &Path, authority: &Authority) -> PathBuf {
     let part = |path: &Path| std::fs::read(path).expect("the authority wrote it");
     let whole = certificate.with_extension("whole");
@@ -88,16 +88,16 @@ fn with_issuer(certificate: &Path, authority: &Authority) -> PathBuf {
     whole
 }
 
-/// A list of certificates with options, each for its own name.
+/// Returns a crt-list with options, each certificate for its own name.
 fn list(lines: &[(&Path, &str)]) -> PathBuf {
-    // Beside the first certificate, whose authority keeps the directory.
+    // Next to the first certificate, whose CA keeps the directory.
     let path = lines[0].0.with_file_name(format!("crt-list-{}", fastrand::u64(..)));
     let text: String = lines.iter().map(|(file, options)| format!("{} {options}\n", shown(file))).collect();
     std::fs::write(&path, text).expect("the temporary directory takes files");
     path
 }
 
-/// Whether the port staples an answer of that status to who asks for `name`.
+/// Returns whether the port staples a response with that status for `name`.
 fn staples(port: u16, name: &str, status: &str) -> bool {
     let output = Command::new("openssl")
         .args(["s_client", "-status", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
@@ -107,21 +107,21 @@ fn staples(port: u16, name: &str, status: &str) -> bool {
     String::from_utf8_lossy(&output.stdout).contains(&format!("Cert Status: {status}"))
 }
 
-/// The columns of the row of a certificate in `show ssl ocsp-updates`, from the path on.
+/// Returns the columns of a certificate's row in `show ssl ocsp-updates`, from the path on.
 fn row(weir: &Weir, certificate: &Path) -> Option<Vec<String>> {
     let all = weir.ask("show ssl ocsp-updates");
     let line = all.lines().find(|line| line.contains(&shown(certificate)))?;
     Some(line.split(" | ").skip(1).map(str::to_owned).collect())
 }
 
-/// The number of what came of the last question about a certificate, and its text.
+/// Returns the result code of the last update of a certificate, and its text.
 fn outcome(weir: &Weir, certificate: &Path) -> (String, String) {
     let row = row(weir, certificate).expect("it is in the list");
     (row[5].clone(), row[6].clone())
 }
 
 #[test]
-fn a_responder_is_asked_at_the_start_and_its_answer_stapled_and_told() {
+fn responses_are_fetched_at_start_stapled_and_logged() {
     let (authority, log, answers) = (Authority::new(), Collector::new(), Answers::default());
     let responder = answers.start();
     let base = format!("http://127.0.0.1:{}", responder.port());
@@ -150,11 +150,11 @@ fn a_responder_is_asked_at_the_start_and_its_answer_stapled_and_told() {
     assert_eq!(responder.requests(), 1);
 }
 
-/// A certificate and a running responder that knows it; `None` where the port was taken.
+/// Returns a certificate and a running responder that knows it; `None` if the port was taken.
 fn start_openssl(authority: &Authority) -> Option<(PathBuf, Child)> {
     let responder = free_port();
     let certificate = authority.issue_asking(&["a.test"], &format!("http://127.0.0.1:{responder}"));
-    // Leaves an index behind that knows the certificate.
+    // This also creates an index that includes the certificate.
     let index = authority.answer(&certificate, true).with_file_name("answers.txt");
     let file = |name: &str| shown(&index.with_file_name(name));
     let mut child = Command::new("openssl")
@@ -174,10 +174,10 @@ fn start_openssl(authority: &Authority) -> Option<(PathBuf, Child)> {
 }
 
 #[test]
-fn openssl_as_a_responder_is_understood() {
+fn openssl_responder_works() {
     let (authority, log) = (Authority::rsa(), Collector::new());
     let port = free_port();
-    // Somebody else may take the port in between.
+    // The port may be taken in between.
     let started = (0..5).find_map(|_| start_openssl(&authority));
     let (certificate, mut child) = started.expect("openssl finds a port");
     let own = with_issuer(&certificate, &authority);
@@ -196,7 +196,7 @@ fn openssl_as_a_responder_is_understood() {
     assert!(staples(port, "a.test", "good"));
 }
 
-/// A value of DER: its tag, its contents, and what stands behind it.
+/// Splits a DER value into its tag, its contents, and the rest.
 fn split(der: &[u8]) -> (u8, &[u8], &[u8]) {
     let (length, from) = match der[1] {
         short @ 0..=0x7f => (usize::from(short), 2),
@@ -216,7 +216,7 @@ fn put(tag: u8, contents: &[u8]) -> Vec<u8> {
     [&head, contents].concat()
 }
 
-/// An answer with `change` done to what is signed, and signed again by `authority` if there is one.
+/// Returns a response with `change` applied to the signed data, signed again by `authority`, if given.
 fn changed(answer: &Path, authority: Option<&Authority>, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let der = std::fs::read(answer).expect("the authority wrote it");
     let (_, whole, _) = split(&der);
@@ -241,14 +241,14 @@ fn changed(answer: &Path, authority: Option<&Authority>, change: impl Fn(&mut Ve
     put(0x30, &[&[0x0a, 1, 0], &*put(0xa0, &bytes)].concat())
 }
 
-/// Puts another year into the last date of what is signed: the end of the answer's life.
+/// Changes the year in the last date of the signed data: the end of the response's validity.
 fn outlived(data: &mut [u8]) {
     let at = data.windows(2).rposition(|two| two == [0x18, 15]).expect("there is a date");
     data[at + 2..at + 6].copy_from_slice(b"2001");
 }
 
 #[test]
-fn answers_that_are_not_to_be_believed_are_not_stapled() {
+fn invalid_responses_are_not_stapled() {
     let (authority, stranger, answers) = (Authority::new(), Authority::new(), Answers::default());
     let responder = answers.start();
     let uri = |name: &str| format!("http://127.0.0.1:{}/{name}/", responder.port());
@@ -331,7 +331,7 @@ fn answers_that_are_not_to_be_believed_are_not_stapled() {
 }
 
 #[test]
-fn a_command_asks_about_one_certificate_once() {
+fn update_command_updates_one_certificate_once() {
     let (authority, log, answers) = (Authority::new(), Collector::new(), Answers::default());
     let responder = answers.start();
     let uri = format!("http://127.0.0.1:{}/a", responder.port());
@@ -374,7 +374,7 @@ fn a_command_asks_about_one_certificate_once() {
     assert!(staples(port, "a.test", "revoked"), "the answer of before is kept");
 }
 
-/// The configuration of a frontend at `port`, behind lines of `global`.
+/// Returns the configuration of a frontend at `port`, preceded by lines of `global`.
 fn of_one(global: &str, port: u16, bind: &str) -> String {
     format!(
         "global\n stats socket runtime level admin\n{global}{DEFAULTS}frontend f\n bind 127.0.0.1:{port} ssl {bind}\n http-request return status 200\n"
@@ -382,10 +382,10 @@ fn of_one(global: &str, port: u16, bind: &str) -> String {
 }
 
 #[test]
-fn the_process_says_when_and_whether_and_by_whom_answers_are_asked_for() {
+fn global_settings_control_updates() {
     let (authority, log, answers) = (Authority::new(), Collector::new(), Answers::default());
     let proxy = answers.start();
-    // Nobody knows that name: the proxy alone is asked.
+    // The name cannot be resolved: only the proxy is contacted.
     let certificate = authority.issue_asking(&["a.test"], "http://responder.invalid/a");
     let own = with_issuer(&certificate, &authority);
     answers.say("http://responder.invalid/a/", good(&authority.answer(&certificate, true)));
@@ -412,7 +412,7 @@ fn the_process_says_when_and_whether_and_by_whom_answers_are_asked_for() {
 }
 
 #[test]
-fn a_store_and_lines_added_later_say_so_too() {
+fn stores_and_added_lines_may_enable_updates() {
     let (authority, log, answers) = (Authority::new(), Collector::new(), Answers::default());
     let responder = answers.start();
     let base = format!("http://127.0.0.1:{}", responder.port());
@@ -425,7 +425,7 @@ fn a_store_and_lines_added_later_say_so_too() {
     let list = list(&[(&own, "a.test")]);
     let port = free_port();
     let configuration = of_one(
-        // Its own log line comes before its section.
+        // The log line belongs to the global section, so it precedes the store.
         &format!("{}crt-store\n load crt {} ocsp-update on\n", log.line(), shown(&own)),
         port,
         &format!("crt-list {}", shown(&list)),
@@ -450,7 +450,7 @@ fn a_store_and_lines_added_later_say_so_too() {
 }
 
 #[test]
-fn a_certificate_is_asked_about_or_not_but_not_both() {
+fn contradictory_update_settings_are_refused() {
     let authority = Authority::new();
     let own = with_issuer(&authority.issue_asking(&["a.test"], "http://127.0.0.1:1/"), &authority);
     let crt = format!("crt {}", shown(&own));
@@ -476,7 +476,7 @@ fn a_certificate_is_asked_about_or_not_but_not_both() {
 }
 
 #[test]
-fn responders_have_names_and_certificates_like_others() {
+fn responders_are_resolved_and_verified() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (log, answers) = (Collector::new(), Answers::default());
     let responder = answers.start();
@@ -535,7 +535,7 @@ fn responders_have_names_and_certificates_like_others() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_an_error_that_says_so() {
+fn invalid_settings_are_reported() {
     for (line, cause) in [
         ("ocsp-update.mode maybe", "'on' or 'off'"),
         ("ocsp-update.mindelay 4000", "'ocsp-update.mindelay' can not be higher than"),
@@ -559,7 +559,7 @@ fn what_cannot_be_meant_is_an_error_that_says_so() {
 }
 
 #[test]
-fn an_answer_is_shown_as_openssl_writes_it() {
+fn response_is_shown_in_openssls_format() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     let signer = authority.issue_responder("ocsp.test");

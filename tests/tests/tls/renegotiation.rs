@@ -1,5 +1,4 @@
-//! Servers that ask for another handshake on a connection that stands (`renegotiate`), with
-//! OpenSSL's server on the other side.
+//! Servers that request another handshake on an established connection (`renegotiate`), tested with OpenSSL's server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,35 +15,35 @@ const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout serv
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A server of TLS 1.2 that shows the messages of its handshakes, each of which is a whole one.
+/// Starts a TLS 1.2 server that prints handshake messages and always does full handshakes.
 fn server(port: u16, certificate: &Path) -> OpensslServer {
     OpensslServer::start(port, certificate, &["-msg", "-tls1_2", "-no_resumption_on_reneg"])
 }
 
-/// A configuration with that server.
+/// Returns a configuration with that server.
 fn configuration(port: u16, server: u16, global: &str, words: &str) -> String {
     format!(
         "global\n{global}{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl {words}\n"
     )
 }
 
-/// Weir before it.
+/// Starts Weir in front of it.
 fn before(server: u16, global: &str, words: &str) -> (Weir, u16) {
     let port = free_port();
     (Weir::start(&configuration(port, server, global, words), &[port]), port)
 }
 
-/// Has the server ask for another handshake: whether there was one.
+/// Makes the server request another handshake; returns whether it took place.
 fn renegotiates(server: &mut OpensslServer) -> bool {
     server.send(b"r\n");
     assert!(server.says(|line| line.starts_with("SSL_do_handshake -> 1")));
-    // What comes first: the end of the handshake, or an alert of ours.
+    // Waits for the end of the handshake, or for our alert.
     let is_over =
         |line: &String| line.starts_with("<<< ") && (line.contains("Alert") || line.ends_with(" Finished"));
     server.said.find(is_over).is_some_and(|line| line.ends_with(" Finished"))
 }
 
-/// What a client gets whose server asks for another handshake before it answers.
+/// Returns the response to a client whose server requests another handshake before it answers.
 fn answer(global: &str, words: &str) -> Option<Response> {
     let (port, authority) = (free_port(), Authority::new());
     let mut openssl = server(port, &authority.issue(&["one.test"]));
@@ -59,7 +58,7 @@ fn answer(global: &str, words: &str) -> Option<Response> {
 }
 
 #[test]
-fn a_server_may_renegotiate_where_its_line_says_so() {
+fn server_may_renegotiate_if_its_line_allows_it() {
     let everywhere = " ssl-default-server-options renegotiate\n";
     for (global, words, wanted) in [
         ("", "renegotiate", 200),
@@ -73,9 +72,9 @@ fn a_server_may_renegotiate_where_its_line_says_so() {
     }
 }
 
-/// Also a connection that was kept from before, where the global section says it alone.
+/// Also for an existing connection, if only the global section has the setting.
 #[test]
-fn a_reload_that_lets_servers_renegotiate_counts_for_their_next_request() {
+fn reload_may_allow_renegotiation_for_the_next_request() {
     let runtime = " stats socket runtime level admin\n";
     for (global, words) in [("", "renegotiate"), (" ssl-default-server-options renegotiate\n", "")] {
         let (port, authority) = (free_port(), Authority::new());
@@ -120,7 +119,7 @@ fn certificates_are_verified_in_each_handshake() {
 }
 
 #[test]
-fn what_is_sent_while_a_server_renegotiates_arrives_behind_it() {
+fn data_sent_during_renegotiation_arrives_after_it() {
     let (port, authority) = (free_port(), Authority::new());
     let between = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut openssl = server(port, &authority.issue(&["one.test"]));
@@ -136,7 +135,7 @@ fn what_is_sent_while_a_server_renegotiates_arrives_behind_it() {
     let lines = std::mem::replace(&mut openssl.said, Box::new(std::iter::empty()));
     let (told, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || lines.map(|line| told.send(line)).all(|sent| sent.is_ok()));
-    // What Weir sends goes through here piece by piece, until the server says something.
+    // Weir's data passes through here piece by piece until the server prints something.
     let mut piece = [0; 65536];
     from_weir.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket");
     let mut is_told_of = |what: &str| {
@@ -149,7 +148,7 @@ fn what_is_sent_while_a_server_renegotiates_arrives_behind_it() {
     };
     assert!(is_told_of("before"));
     openssl.send(b"r\n");
-    // Weir has begun the handshake, and the server sees nothing of it until more of the body came.
+    // Weir has begun the handshake, and the server sees nothing of it until more of the body has arrived.
     assert!(eventually(|| peeked.peek(&mut [0]).is_ok_and(|n| n > 0)));
     client.send("late\n");
     assert!(is_told_of(" Finished") && is_told_of("late"));

@@ -1,5 +1,5 @@
-//! Certificates and lists of them changed by the runtime socket while the program serves, and TLS with
-//! servers that come and go (management manual, 9.3: `set ssl cert` and the like).
+//! Certificates and crt-lists changed on the runtime socket while the program runs, and TLS with servers added at run time
+//! (management manual, 9.3: `set ssl cert` and similar commands).
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Kept {
         Self { child, output }
     }
 
-    /// The first line of the answer to a request.
+    /// Returns the first line of the response to a request.
     fn ask(&mut self) -> String {
         let input = self.child.stdin.as_mut().expect("it is piped");
         input.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the connection is open");
@@ -52,7 +52,7 @@ impl Drop for Kept {
 }
 
 #[test]
-fn a_certificate_is_swapped_under_load_and_no_connection_fails() {
+fn certificate_swap_under_load_fails_no_connection() {
     let (authority, other) = (Authority::new(), Authority::new());
     let (old, new) = (authority.issue(&["one.test"]), other.issue(&["one.test"]));
     let (port, name) = (free_port(), shown(&old));
@@ -96,7 +96,7 @@ fn a_certificate_is_swapped_under_load_and_no_connection_fails() {
 }
 
 #[test]
-fn a_change_takes_effect_at_its_commit_and_a_bad_one_changes_nothing() {
+fn changes_take_effect_at_commit_and_bad_ones_do_not() {
     let authority = Authority::new();
     let (old, new) = (authority.issue(&["one.test"]), authority.issue_rsa(&["two.test"]));
     let (port, name) = (free_port(), shown(&old));
@@ -132,7 +132,7 @@ fn a_change_takes_effect_at_its_commit_and_a_bad_one_changes_nothing() {
     assert!(serves(port, "one.test", &old), "nothing was committed yet");
     assert!(weir.ask(&format!("abort ssl cert {name}")).starts_with("Transaction aborted"));
     assert!(weir.ask(&format!("del ssl cert {name}")).contains("in use, can't be deleted!"));
-    // The key of another certificate is refused where it is committed.
+    // A key of another certificate is refused at the commit.
     assert!(set(&format!("{name}.key"), &text(&new)).starts_with("Transaction created"));
     let answer = weir.ask(&format!("commit ssl cert {name}"));
     assert!(answer.starts_with("inconsistencies between private key and certificate loaded"), "{answer}");
@@ -147,7 +147,7 @@ fn a_change_takes_effect_at_its_commit_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn lines_of_crt_lists_and_directories_come_and_go() {
+fn crt_list_and_directory_entries_can_be_added_and_removed() {
     let authority = Authority::new();
     let [first, second, third] =
         ["first.test", "second.test", "third.test"].map(|name| authority.issue(&[name]));
@@ -218,7 +218,7 @@ fn lines_of_crt_lists_and_directories_come_and_go() {
     assert!(!serves(port, "any.wild.test", &third) && serves(port, "again.test", &third));
     assert!(weir.ask(&format!("del ssl crt-list {list} third:5")).contains("deleted"));
     assert!(!serves(port, "again.test", &third));
-    // A directory takes certificates, and nothing beside them.
+    // A directory accepts certificates, but no options.
     assert!(weir.ask(&format!("add ssl crt-list {files}/ third")).contains("Success!"));
     assert!(serves(other, "third.test", &third));
     assert!(
@@ -233,7 +233,7 @@ fn lines_of_crt_lists_and_directories_come_and_go() {
 }
 
 #[test]
-fn names_of_listeners_are_told_with_their_certificates() {
+fn listener_names_are_shown_with_their_certificates() {
     let authority = Authority::new();
     let (first, expired) =
         (authority.issue(&["one.test", "*.wild.test"]), authority.issue_expired(&["old.test"]));
@@ -278,7 +278,7 @@ fn names_of_listeners_are_told_with_their_certificates() {
 }
 
 #[test]
-fn files_beside_a_certificate_are_those_that_are_looked_for() {
+fn load_extra_files_selects_files_next_to_a_certificate() {
     let authority = Authority::new();
     let whole = text(&authority.issue(&["one.test"]));
     let (certificate, key) = whole.split_at(whole.find("-----BEGIN PRIVATE").expect("a key"));
@@ -317,7 +317,7 @@ fn files_beside_a_certificate_are_those_that_are_looked_for() {
 }
 
 #[test]
-fn a_server_that_is_added_shows_a_certificate_that_no_file_has() {
+fn added_server_may_use_a_certificate_without_a_file() {
     let authority = Authority::new();
     let own = authority.issue(&["one.test"]);
     let (port, inner) = (free_port(), free_port());
@@ -353,7 +353,7 @@ fn a_server_that_is_added_shows_a_certificate_that_no_file_has() {
 }
 
 #[test]
-fn tls_with_a_server_is_turned_on_and_off_where_a_line_has_said_it() {
+fn server_tls_can_be_switched_if_configured() {
     let authority = Authority::new();
     let own = shown(&authority.issue(&["one.test"]));
     let (port, inner) = (free_port(), free_port());
@@ -384,7 +384,7 @@ fn tls_with_a_server_is_turned_on_and_off_where_a_line_has_said_it() {
 }
 
 #[test]
-fn checks_of_a_server_that_is_added_speak_tls_where_its_line_says_so() {
+fn checks_of_an_added_server_use_tls_if_configured() {
     let authority = Authority::new();
     let own = shown(&authority.issue(&["one.test"]));
     let inner = free_port();
@@ -408,7 +408,7 @@ fn checks_of_a_server_that_is_added_speak_tls_where_its_line_says_so() {
 }
 
 #[test]
-fn a_script_replaces_a_certificate() {
+fn scripts_may_replace_certificates() {
     let authority = Authority::new();
     let (first, second) = (authority.issue(&["a.test"]), authority.issue(&["a.test"]));
     let script = weir_tests::scratch("certificates").file("set.lua");

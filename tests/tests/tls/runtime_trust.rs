@@ -1,5 +1,5 @@
-//! Whom to trust, changed by the runtime socket while the program serves: authorities, revocation lists,
-//! answers of OCSP responders, keys of tickets (management manual, 9.3: `set ssl ca-file` and the like).
+//! Trust settings changed on the runtime socket while the program runs: CAs, CRLs, OCSP responses, ticket keys (management manual,
+//! 9.3: `set ssl ca-file` and similar commands).
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, eventually, free_port};
 
 #[test]
-fn whom_a_listener_trusts_is_swapped_at_the_commit() {
+fn listener_trust_changes_at_commit() {
     let (old, new) = (Authority::new(), Authority::new());
     let (of_old, of_new) = (old.issue(&["old.test"]), new.issue(&["new.test"]));
     let (port, name) = (free_port(), shown(&old.own()));
@@ -40,7 +40,7 @@ fn whom_a_listener_trusts_is_swapped_at_the_commit() {
     let committed = weir.ask(&format!("commit ssl ca-file {name}"));
     assert_eq!(committed.trim(), format!("Committing {name}.\nSuccess!"));
     assert!(!admits(port, &of_old) && admits(port, &of_new));
-    // Both, by adding to what is there.
+    // Both are trusted after adding to the existing file.
     assert!(set("add", &text(&old.own())).starts_with("transaction created for CA"));
     assert!(weir.ask(&format!("commit ssl ca-file {name}")).contains("Success!"));
     assert!(admits(port, &of_old) && admits(port, &of_new));
@@ -51,7 +51,7 @@ fn whom_a_listener_trusts_is_swapped_at_the_commit() {
 }
 
 #[test]
-fn revocation_lists_are_swapped_at_the_commit() {
+fn crls_change_at_commit() {
     let authority = Authority::new();
     let (good, bad) = (authority.issue(&["good.test"]), authority.issue(&["bad.test"]));
     let (empty, full) = (authority.revoke(&[]), authority.revoke(&[&bad]));
@@ -91,7 +91,7 @@ fn revocation_lists_are_swapped_at_the_commit() {
 }
 
 #[test]
-fn a_revocation_list_over_sha1_counts_as_it_does_in_openssl() {
+fn sha1_crl_is_treated_as_in_openssl() {
     let authority = Authority::rsa();
     let (good, bad) = (authority.issue(&["good.test"]), authority.issue(&["bad.test"]));
     let list = authority.revoke_by("sha1", &[&bad]);
@@ -110,7 +110,7 @@ fn a_revocation_list_over_sha1_counts_as_it_does_in_openssl() {
 }
 
 #[test]
-fn what_servers_are_shown_and_trusted_by_is_swapped_for_requests_and_checks() {
+fn server_certificates_and_trust_change_for_all_connections() {
     let (old, new) = (Authority::new(), Authority::new());
     let (of_old, of_new) = (old.issue(&["one.test"]), new.issue(&["one.test"]));
     let (port, inner) = (free_port(), free_port());
@@ -129,7 +129,7 @@ fn what_servers_are_shown_and_trusted_by_is_swapped_for_requests_and_checks() {
         &[port, inner],
     );
     let is_up = || weir.ask("show servers state be").lines().any(|line| line.contains(" 127.0.0.1 2 "));
-    // The server shows what the new authority signed, and wants to be shown the like.
+    // The server presents a certificate of the new CA, and requires one.
     assert!(eventually(|| !is_up()), "{}", weir.ask("show servers state be"));
     assert!(pay(&weir, &format!("set ssl ca-file {trusted}"), &text(&new.own())).contains("created"));
     assert_eq!(
@@ -143,7 +143,7 @@ fn what_servers_are_shown_and_trusted_by_is_swapped_for_requests_and_checks() {
 }
 
 #[test]
-fn sessions_are_not_resumed_across_a_change_of_whom_to_trust() {
+fn trust_changes_invalidate_sessions() {
     let authority = Authority::new();
     let (own, bad) = (authority.issue(&["one.test"]), authority.issue(&["bad.test"]));
     let (empty, full) = (authority.revoke(&[]), authority.revoke(&[&bad]));
@@ -169,13 +169,13 @@ fn sessions_are_not_resumed_across_a_change_of_whom_to_trust() {
     assert!(!again().contains("Reused"), "the client's certificate was revoked meanwhile");
 }
 
-/// A file in base64, on one line.
+/// Returns a file in base64, on one line.
 fn base64(path: &Path) -> String {
     let output = Command::new("openssl").args(["base64", "-A", "-in"]).arg(path).output();
     String::from_utf8_lossy(&output.expect("openssl runs").stdout).trim().to_owned()
 }
 
-/// What a client that asks for it is told of the certificate's state: `good`, `revoked`, or nothing.
+/// Returns the certificate status stapled for a client that requests it: `good`, `revoked`, or nothing.
 fn stapled(port: u16) -> String {
     let told = s_client(port, "one.test", &["-status"]);
     let line = told.lines().find_map(|line| line.trim().strip_prefix("Cert Status: "));
@@ -183,7 +183,7 @@ fn stapled(port: u16) -> String {
 }
 
 #[test]
-fn answers_of_ocsp_responders_are_replaced_at_once_or_with_the_certificate() {
+fn ocsp_responses_change_alone_or_with_the_certificate() {
     let authority = Authority::new();
     let own = authority.issue(&["one.test"]);
     let pem = text(&own) + &text(&authority.own());
@@ -226,7 +226,7 @@ fn answers_of_ocsp_responders_are_replaced_at_once_or_with_the_certificate() {
 }
 
 #[test]
-fn a_new_key_of_tickets_pushes_the_oldest_out() {
+fn new_ticket_key_replaces_the_oldest() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     let (port, directory) = (free_port(), weir_tests::scratch("tickets"));

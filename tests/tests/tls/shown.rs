@@ -1,5 +1,5 @@
-//! What listeners show of their certificates and of whom they trust, and how keys under a passphrase
-//! are opened (manual, 3.1 `ssl-passphrase-cmd`, `ssl-skip-self-issued-ca`; 5.1 `no-ca-names`).
+//! Certificates and CA names that listeners send, and passphrase-protected keys (manual, 3.1 `ssl-passphrase-cmd`,
+//! `ssl-skip-self-issued-ca`; 5.1 `no-ca-names`).
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use weir_tests::{Authority, Weir, check, free_port, scratch};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
 
-/// A frontend with these words behind its address, and these lines of `global`.
+/// Returns a frontend with these options after its address, and these lines of `global`.
 fn frontend(global: &str, port: u16, words: &str) -> String {
     format!(
         "global\n stats socket runtime level admin\n{global}{DEFAULTS}frontend f\n bind 127.0.0.1:{port} ssl {words}\n http-request return status 200\n"
@@ -19,7 +19,7 @@ fn frontend(global: &str, port: u16, words: &str) -> String {
 }
 
 #[test]
-fn roots_are_sent_unless_that_is_not_wanted() {
+fn roots_are_sent_unless_disabled() {
     let authority = Authority::new();
     let certificate = authority.issue(&["a.test"]);
     let whole = certificate.with_extension("whole");
@@ -39,7 +39,7 @@ fn roots_are_sent_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn clients_are_told_whom_to_have_a_certificate_of_unless_that_is_not_wanted() {
+fn ca_names_are_sent_to_clients_unless_disabled() {
     let authority = Authority::new();
     let (certificate, ca) = (shown(&authority.issue(&["a.test"])), shown(&authority.own()));
     let list = scratch("list").file("crt-list");
@@ -60,12 +60,12 @@ fn clients_are_told_whom_to_have_a_certificate_of_unless_that_is_not_wanted() {
     }
 }
 
-/// A certificate whose key is under a passphrase.
+/// Returns a certificate with a passphrase-protected key.
 fn locked(authority: &Authority, name: &str, passphrase: &str) -> PathBuf {
     locked_by(&["pkcs8", "-topk8", "-v2", "aes-256-cbc"], authority, name, passphrase)
 }
 
-/// The same, locked by a command of OpenSSL's.
+/// The same, with the key encrypted by an OpenSSL command.
 fn locked_by(form: &[&str], authority: &Authority, name: &str, passphrase: &str) -> PathBuf {
     let certificate = authority.issue(&[name]);
     let locked = certificate.with_extension("locked");
@@ -84,16 +84,16 @@ fn locked_by(form: &[&str], authority: &Authority, name: &str, passphrase: &str)
 }
 
 #[test]
-fn a_command_gives_the_passphrases_of_keys_and_those_that_are_known_are_tried_first() {
+fn known_passphrases_are_tried_before_the_command() {
     let authority = Authority::new();
-    // One as OpenSSL 3 locks it, one as older ones did.
+    // One encrypted as by OpenSSL 3, one as by older versions.
     let one = locked(&authority, "a.test", "secret");
     let two = locked_by(&["ec", "-aes256"], &authority, "b.test", "secret");
     let directory = scratch("passphrase");
     let (script, asked) = (directory.join("ask.sh"), directory.join("asked"));
     std::fs::write(&script, format!("echo \"$@\" >> {}\necho $3\n", shown(&asked)))
         .expect("the directory takes files");
-    // The file comes first, behind it what the line says.
+    // The file is the first argument, followed by those of the line.
     let wrapper = directory.join("ask");
     std::fs::write(&wrapper, format!("#!/bin/sh\nexec /bin/sh {} \"$@\"\n", shown(&script)))
         .expect("the directory takes files");
@@ -119,7 +119,7 @@ fn a_command_gives_the_passphrases_of_keys_and_those_that_are_known_are_tried_fi
 }
 
 #[test]
-fn the_command_gives_the_passphrases_of_keys_in_a_store_too() {
+fn passphrase_command_works_for_stores_too() {
     let authority = Authority::new();
     let (one, two) = (locked(&authority, "a.test", "secret"), locked(&authority, "b.test", "secret"));
     let key = scratch("store").file("b.key");
@@ -138,7 +138,7 @@ fn the_command_gives_the_passphrases_of_keys_in_a_store_too() {
             shown(&key)
         )
     };
-    // The section has to stand before those who use it.
+    // The section must precede its users.
     let order = |text: String| {
         let (rest, store) = text.split_once("crt-store").expect("a section");
         let (global, rest) = rest.split_once("defaults").expect("a section");

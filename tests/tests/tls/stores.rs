@@ -1,5 +1,4 @@
-//! Certificates by the files that they are made of: `crt-store` sections, words in lines of crt-lists,
-//! and `ssl-f-use`.
+//! Certificates composed of several files: `crt-store` sections, options in crt-lists, and `ssl-f-use`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +8,7 @@ use weir_tests::{Authority, Weir, check, free_port, scratch};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
 
-/// The certificate and the key of a file, each in one of its own.
+/// Splits a file into separate files for the certificate and the key.
 fn parted(file: &Path) -> (PathBuf, PathBuf) {
     let text = std::fs::read_to_string(file).expect("a certificate with its key");
     let (mut certificate, mut key) = (String::new(), String::new());
@@ -26,7 +25,7 @@ fn parted(file: &Path) -> (PathBuf, PathBuf) {
     paths
 }
 
-/// Whether a client that asks for `name` is shown a certificate for it, in one of these versions.
+/// Returns whether a client that requests `name` gets a certificate for it, in one of these versions.
 fn is_shown(port: u16, name: &str, more: &[&str]) -> bool {
     let output = Command::new("openssl")
         .args([
@@ -47,7 +46,7 @@ fn is_shown(port: u16, name: &str, more: &[&str]) -> bool {
 }
 
 #[test]
-fn certificates_of_a_store_are_found_by_alias_and_by_file() {
+fn store_certificates_are_found_by_alias_and_file() {
     let authority = Authority::new();
     let [one, two, three] =
         ["one.test", "two.test", "three.test"].map(|name| parted(&authority.issue(&[name])));
@@ -79,7 +78,7 @@ fn certificates_of_a_store_are_found_by_alias_and_by_file() {
 }
 
 #[test]
-fn a_frontend_gives_its_certificates_to_all_lines_with_tls() {
+fn ssl_f_use_applies_to_all_tls_lines() {
     let authority = Authority::new();
     let one = authority.issue(&["one.test"]);
     let two = parted(&authority.issue(&["two.test"]));
@@ -110,7 +109,7 @@ fn a_frontend_gives_its_certificates_to_all_lines_with_tls() {
 }
 
 #[test]
-fn a_line_of_a_list_names_the_files_of_its_certificate() {
+fn crt_list_lines_may_name_the_certificates_files() {
     let authority = Authority::new();
     let one = parted(&authority.issue(&["one.test"]));
     let port = free_port();
@@ -128,7 +127,7 @@ fn a_line_of_a_list_names_the_files_of_its_certificate() {
 }
 
 #[test]
-fn what_a_store_cannot_be_is_refused_with_its_place() {
+fn invalid_stores_are_refused_with_their_location() {
     let directory = scratch("refused");
     let authority = Authority::new();
     let whole = authority.issue(&["one.test"]);

@@ -1,5 +1,5 @@
-//! What `bind` and `server` lines and the global section say of versions, suites, groups,
-//! signatures and tickets of TLS, seen from outside.
+//! Settings of `bind` and `server` lines and of the global section for TLS versions, cipher suites, groups, signatures and tickets,
+//! tested end to end.
 
 use std::process::Command;
 
@@ -10,11 +10,11 @@ use weir_tests::{Authority, Weir, check, free_port, scratch};
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
 
-/// What a frontend tells of the connection it was asked over.
+/// Responds with information about the connection.
 const TELLS: &str = " http-request return status 200 content-type text/plain lf-string \
                      \"%[ssl_fc_protocol] %[ssl_fc_cipher] %[ssl_fc_curve] %[ssl_fc_alg_keysize] %[ssl_fc_use_keysize]\"\n";
 
-/// What curl got from a port; `None` where the handshake failed.
+/// Returns curl's response from a port; `None` if the handshake failed.
 fn curl(port: u16, more: &[&str]) -> Option<String> {
     let output = Command::new("curl")
         .args(["-sk", "--max-time", "20", "--resolve", &format!("one.test:{port}:127.0.0.1")])
@@ -27,7 +27,7 @@ fn curl(port: u16, more: &[&str]) -> Option<String> {
 
 const OLD: &[&str] = &["--tls-max", "1.2"];
 
-/// Words of a bind line, what curl is told, and what the answer begins with; `None` for no answer.
+/// Options of a bind line, arguments of curl, and the beginning of the response; `None` for no response.
 #[rustfmt::skip]
 const BIND: &[(&str, &[&str], Option<&str>)] = &[
     ("no-sslv3 no-tlsv10 no-tlsv11",               &[], Some("TLSv1.3")),
@@ -50,7 +50,7 @@ const BIND: &[(&str, &[&str], Option<&str>)] = &[
 ];
 
 #[test]
-fn a_bind_line_says_what_its_clients_may_speak() {
+fn bind_line_selects_tls_parameters_of_clients() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     for (words, more, expected) in BIND {
@@ -68,7 +68,7 @@ fn a_bind_line_says_what_its_clients_may_speak() {
     }
 }
 
-/// Words of a server line and what its server tells; `None` where no connection comes about.
+/// Options of a server line, and its server's response; `None` if the connection fails.
 #[rustfmt::skip]
 const SERVER: &[(&str, Option<&str>)] = &[
     ("no-sslv3 no-tlsv10 no-tlsv11 sni-auto ssl-reuse", Some("TLSv1.3")),
@@ -79,13 +79,13 @@ const SERVER: &[(&str, Option<&str>)] = &[
     ("ciphersuites TLS_AES_128_GCM_SHA256",        Some("TLSv1.3 TLS_AES_128_GCM_SHA256")),
     ("curves P-384",                               Some("TLSv1.3 TLS_AES_256_GCM_SHA384 secp384r1")),
     ("sigalgs ECDSA+SHA256 client-sigalgs ECDSA+SHA256 alpn http/1.1", Some("TLSv1.3")),
-    // What the server signs with, and what we would.
+    // Signature algorithms of the server, and ours.
     ("sigalgs RSA-PSS+SHA256",                     None),
     ("sigalgs ECDSA+SHA256 client-sigalgs RSA-PSS+SHA256", Some("TLSv1.3")),
 ];
 
 #[test]
-fn a_server_line_says_what_is_spoken_to_it() {
+fn server_line_selects_tls_parameters() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     for (words, expected) in SERVER {
@@ -105,7 +105,7 @@ fn a_server_line_says_what_is_spoken_to_it() {
 }
 
 #[test]
-fn lines_that_say_nothing_take_what_the_global_section_says() {
+fn global_settings_are_the_defaults_of_lines() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
     let directory = certificate.parent().expect("it lies in a directory");
@@ -132,7 +132,7 @@ fn lines_that_say_nothing_take_what_the_global_section_says() {
 }
 
 #[test]
-fn keys_of_tickets_are_those_of_the_file() {
+fn ticket_keys_are_read_from_the_file() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("tickets");
@@ -165,13 +165,13 @@ fn keys_of_tickets_are_those_of_the_file() {
     let (first, second) = (free_port(), free_port());
     let _one = start(first);
     assert!(talk(first, &["-sess_out", &session]).contains("New, "));
-    // Another process with the same keys opens the ticket.
+    // Another process with the same keys accepts the ticket.
     let _two = start(second);
     assert!(talk(second, &["-sess_in", &session]).contains("Reused, "));
 }
 
 #[test]
-fn a_default_certificate_serves_who_names_no_other() {
+fn default_certificate_serves_unknown_names() {
     let authority = Authority::new();
     let (one, two) = (shown(&authority.issue(&["one.test"])), shown(&authority.issue(&["two.test"])));
     let port = free_port();
@@ -192,7 +192,7 @@ fn a_default_certificate_serves_who_names_no_other() {
 }
 
 #[test]
-fn authorities_whose_names_are_not_told_count_and_their_faults_may_be_let_pass() {
+fn ca_verify_file_is_trusted_and_errors_can_be_ignored() {
     let (authority, other) = (Authority::new(), Authority::new());
     let (certificate, own) = (shown(&authority.issue(&["one.test"])), shown(&other.issue(&["client.test"])));
     for (words, expected) in [
@@ -212,7 +212,7 @@ fn authorities_whose_names_are_not_told_count_and_their_faults_may_be_let_pass()
 }
 
 #[test]
-fn what_no_engine_speaks_is_refused() {
+fn unsupported_parameters_are_refused() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("tls-words");

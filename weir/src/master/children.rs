@@ -1,6 +1,5 @@
-//! The workers of a master, and what one life of the master tells the next: a reload is the program
-//! executed anew in the same process, which finds its workers and sockets in an environment
-//! variable.
+//! The workers of a master, and the state passed across a reload: a reload re-executes the program in the same process, which finds
+//! its workers and sockets in an environment variable.
 
 use std::cell::Cell;
 use std::io;
@@ -10,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use net::pass;
 
-/// What the variable is called. Set and read by the master only.
+/// The name of the variable. Set and read only by the master.
 pub(crate) const VARIABLE: &str = "WEIR_MASTER";
 
 /// A worker.
@@ -19,20 +18,20 @@ pub(crate) struct Child {
     pub(crate) pid: i32,
     /// Our end of the socket pair to it.
     pub(crate) link: UnixStream,
-    /// Reloads it has lived through.
+    /// Reloads it has survived.
     pub(crate) reloads: u32,
-    /// When it started, in seconds of the UNIX epoch.
+    /// Start time in seconds since the Unix epoch.
     pub(crate) started: u64,
-    /// Whether it has said that it serves.
+    /// Whether it has reported that it is ready.
     pub(crate) ready: bool,
-    /// Whether it was told to finish.
+    /// Whether it was asked to finish.
     pub(crate) leaving: bool,
-    /// Whether it has reported that it stopped to listen.
+    /// Whether it has reported that it stopped listening.
     pub(crate) stopped: Cell<bool>,
 }
 
 impl Child {
-    /// A new connection to its runtime API: it receives the other end.
+    /// Opens a new connection to its runtime API by sending it the other end.
     pub(crate) fn connect(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         pass::send(&self.link, b"c", &[theirs.as_fd()])?;
@@ -40,44 +39,44 @@ impl Child {
     }
 }
 
-/// A reload that somebody asked for on the master's command socket.
+/// A reload requested on the master's command socket.
 #[derive(Debug)]
 pub(crate) struct ReloadRequest {
-    /// Whether old workers are to end at once (`hard-reload`).
+    /// Whether old workers are terminated at once (`hard-reload`).
     pub(crate) hard: bool,
-    /// Who asked.
+    /// The connection of the client.
     pub(crate) client: OwnedFd,
 }
 
-/// What a master knows.
+/// The state of a master.
 #[derive(Debug)]
 pub(crate) struct MasterState {
-    /// The oldest first.
+    /// The workers, oldest first.
     pub(crate) children: Vec<Child>,
-    /// When the master first started, in seconds of the UNIX epoch.
+    /// When the master first started, in seconds since the Unix epoch.
     pub(crate) started: u64,
-    /// Reloads so far, and those that failed since the last one that did not.
+    /// Number of reloads, and of failed ones since the last success.
     pub(crate) reloads: u32,
     pub(crate) failed: u32,
     /// The master's own command socket.
     pub(crate) cli: Option<OwnedFd>,
-    /// Who asked for the reload under way.
+    /// The client that requested the reload in progress.
     pub(crate) client: Option<OwnedFd>,
-    /// Whether old workers are to end at once (`hard-reload`).
+    /// Whether old workers are terminated at once (`hard-reload`).
     pub(crate) hard: bool,
-    /// A reload that is to begin.
+    /// A requested reload that has not begun.
     pub(crate) request: Option<ReloadRequest>,
-    /// Who waits in the foreground for the first worker, if somebody does.
+    /// The foreground process that waits for the first worker, if there is one.
     pub(crate) launch: Option<crate::system::Launch>,
 }
 
-/// Now, in seconds of the UNIX epoch.
+/// Returns the current time in seconds since the Unix epoch.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl MasterState {
-    /// A master's at its first start.
+    /// Returns the state of a master at its first start.
     pub(crate) fn new() -> Self {
         Self {
             children: Vec::new(),
@@ -92,14 +91,13 @@ impl MasterState {
         }
     }
 
-    /// The worker that serves, or the one that is about to where none does.
+    /// Returns the worker in service, or the starting one if there is none.
     pub(crate) fn current(&self) -> Option<&Child> {
         let serving = self.children.iter().rev().find(|child| child.ready && !child.leaving);
         serving.or_else(|| self.children.iter().rev().find(|child| !child.leaving))
     }
 
-    /// Makes all descriptors outlive the execution of the next life, and writes down which they
-    /// are.
+    /// Makes all descriptors survive the exec, and returns a text that lists them.
     pub(crate) fn save(&self) -> io::Result<String> {
         use rustix::io::{FdFlags, fcntl_setfd};
         use std::os::fd::AsRawFd;
@@ -126,7 +124,7 @@ impl MasterState {
         Ok(text)
     }
 
-    /// Reads what an earlier life wrote; `None` for what no life of this master wrote.
+    /// Parses the text written before the exec; `None` if it does not match this master.
     pub(crate) fn load(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(|part| {
             part.split(' ').map(str::parse::<i64>).collect::<Result<Vec<i64>, _>>().unwrap_or_default()
@@ -162,7 +160,7 @@ impl MasterState {
             });
         }
         for descriptor in [&state.cli, &state.client].into_iter().flatten() {
-            // What is not handed on again ends with this life.
+            // Descriptors that are not passed on again are closed by the next exec.
             let _ = rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC);
         }
         for child in &state.children {
@@ -177,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_life_wrote_the_next_reads() {
+    fn state_round_trips() {
         let (link, _theirs) = UnixStream::pair().unwrap();
         let mut state = MasterState::new();
         state.reloads = 4;
@@ -191,7 +189,7 @@ mod tests {
             stopped: Cell::new(true),
         });
         let text = state.save().unwrap();
-        // The descriptor has one owner only.
+        // Only one owner of the descriptor may remain.
         let child = state.children.remove(0);
         let _ = std::os::fd::IntoRawFd::into_raw_fd(child.link);
         let again = MasterState::load(&text).unwrap();

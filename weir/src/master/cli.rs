@@ -1,6 +1,5 @@
-//! The master's command socket (`-S`; management manual, 9.4): its own few commands, and those
-//! passed on to a worker (`@1 show info`, `@!4711 …`, `@@1`). A thread a connection: nobody but an
-//! operator comes here.
+//! The master's command socket (`-S`; management manual, 9.4): its own few commands, and commands passed on to a worker (`@1 show
+//! info`, `@!4711 …`, `@@1`). There is one thread per connection, since only operators use it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,13 +13,13 @@ use net::listen::{self, ListenOptions, Rights};
 use crate::master::{Master, children};
 use crate::{messages, version};
 
-/// Connections at once.
+/// Maximum number of connections.
 const MOST: usize = 32;
 
-/// How long a connection may idle, and a worker may take for an answer.
+/// Limit for idle connections and for the answer of a worker.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What `help` says.
+/// Returns the output of `help`.
 fn help() -> String {
     let mut text = "The following commands are valid at this level:\n".to_owned();
     for row in control::socket::master::COMMANDS {
@@ -29,7 +28,7 @@ fn help() -> String {
     text
 }
 
-/// Binds the socket that `-S` names: an address, then options of `bind` lines, with commas between.
+/// Binds the socket named by `-S`: an address, then options of `bind` lines, separated by commas.
 pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
     let wrong = |what: &str| format!("-S {text}: {what}");
     let mut words = text.split(',');
@@ -42,7 +41,7 @@ pub(super) fn bind(text: &str) -> Result<OwnedFd, String> {
             "mode" => rights.mode = Some(number(value()?, 8)?),
             "uid" => rights.uid = Some(number(value()?, 10)?),
             "gid" => rights.gid = Some(number(value()?, 10)?),
-            // Read again where connections are served.
+            // Parsed again when connections are served.
             "level" => level_of(value()?).map(|_| ()).ok_or_else(|| wrong("no such level"))?,
             other => return Err(wrong(&format!("'{other}' is not supported yet"))),
         }
@@ -74,7 +73,7 @@ fn level_of(word: &str) -> Option<AccessLevel> {
         .find(|level| level.name() == word)
 }
 
-/// Serves the socket, if there is one, for as long as this life of the master lasts.
+/// Serves the socket, if there is one, until the master re-executes itself.
 pub(super) fn start(master: &Master) {
     let Some(Ok(listener)) = master.state().cli.as_ref().map(OwnedFd::try_clone) else { return };
     let options = master.args.master_socket.clone().unwrap_or_default();
@@ -85,7 +84,7 @@ pub(super) fn start(master: &Master) {
         let open = std::sync::Arc::new(());
         loop {
             let Ok(socket) = rustix::net::accept_with(&listener, rustix::net::SocketFlags::CLOEXEC) else {
-                // Descriptors ran out, most likely: the next attempt may find some.
+                // Most likely descriptors ran out: a later attempt may succeed.
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             };
@@ -94,7 +93,7 @@ pub(super) fn start(master: &Master) {
             }
             let (master, counted) = (master.clone(), open.clone());
             std::thread::spawn(move || {
-                // A client that went away is nobody to tell.
+                // The client may have gone away.
                 let _ = MasterSession::new(master, level, socket).and_then(MasterSession::run);
                 drop(counted);
             });
@@ -105,7 +104,7 @@ pub(super) fn start(master: &Master) {
 /// The arguments of `set severity-output`.
 const SEVERITIES: [&str; 3] = ["none", "number", "string"];
 
-/// Whom a command is for.
+/// The recipient of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CliTarget {
     Master,
@@ -115,19 +114,19 @@ enum CliTarget {
 struct MasterSession {
     master: Master,
     level: AccessLevel,
-    /// A stream of either family: only read and written.
+    /// A stream of either family; it is only read and written.
     input: BufReader<UnixStream>,
     output: UnixStream,
     target: CliTarget,
     interactive: bool,
     prompt: bool,
-    /// What goes before each command passed on.
+    /// Mode commands sent before each command that is passed on.
     modes: [(&'static str, bool); 2],
-    /// `set severity-output`, for commands passed on.
+    /// `set severity-output` for commands that are passed on.
     severity: Option<&'static str>,
 }
 
-/// Whether a command is about the session itself, whatever process it speaks to.
+/// Returns whether a command concerns the session itself, whatever its target.
 fn is_of_session(command: &str) -> bool {
     let mut words = command.split_whitespace();
     match words.next().unwrap_or_default() {
@@ -139,7 +138,7 @@ fn is_of_session(command: &str) -> bool {
     }
 }
 
-/// What follows a command.
+/// How to continue after a command.
 #[derive(PartialEq, Eq)]
 enum Then {
     GoOn,
@@ -215,7 +214,7 @@ impl MasterSession {
         }
     }
 
-    /// `1` is the worker that serves, `!PID` any process, nothing the master.
+    /// Parses a target: `1` is the worker in service, `!PID` any process, nothing the master.
     fn find(&self, name: &str) -> Option<CliTarget> {
         let state = self.master.state();
         let worker = match name.strip_prefix('!') {
@@ -237,15 +236,14 @@ impl MasterSession {
         Ok(stream)
     }
 
-    /// Commands that go before those of the client, so that the worker allows as much as this
-    /// session does.
+    /// Returns commands to send before the client's, so that the worker has the same access level as this session.
     fn preface(&self) -> Vec<String> {
         let modes = self.modes.iter().filter(|(_, on)| *on).map(|(name, _)| format!("{name} on"));
         let level = (self.level != AccessLevel::Admin).then(|| self.level.name().to_owned());
         modes.chain(level).collect()
     }
 
-    /// Runs one command in a worker, with the lines of its payload if it has one.
+    /// Runs one command in a worker, with its payload lines, if any.
     fn pass_on(&mut self, pid: i32, command: &str) -> io::Result<Then> {
         let Ok(mut worker) = self.connect(pid) else {
             return self.say("Can't connect to the target process.\n");
@@ -269,14 +267,14 @@ impl MasterSession {
         }
         worker.write_all(text.as_bytes())?;
         worker.shutdown(std::net::Shutdown::Write)?;
-        // Each command before it answered with an empty line.
+        // The preceding commands have each answered with an empty line.
         let mut skipped = vec![0; preface.len()];
         worker.read_exact(&mut skipped)?;
         io::copy(&mut worker, &mut self.output)?;
         Ok(Then::GoOn)
     }
 
-    /// `@@1 …`: the connection belongs to the worker from here on.
+    /// `@@1 …`: from here on the connection belongs to the worker.
     fn hand_over(mut self, line: &str) -> io::Result<()> {
         let rest = line.trim_start_matches('@');
         let (name, commands) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -405,7 +403,7 @@ impl MasterSession {
     }
 }
 
-/// The commands of a line: semicolons part them unless a backslash stands before.
+/// Splits a line at semicolons that are not preceded by a backslash.
 fn commands(line: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -420,8 +418,8 @@ fn commands(line: &str) -> Vec<&str> {
     all
 }
 
-/// `show env`: the environment that the master was started with, as a reload finds it, and the
-/// variables that HAProxy's masters have (configuration manual, 2.3).
+/// `show env`: the environment in which the master was started and which a reload sees, with the variables of HAProxy's masters
+/// (configuration manual, 2.3).
 fn environment(master: &Master, name: Option<&str>) -> String {
     let mut environment = crate::check::boot(&master.args).environment;
     environment.unset(children::VARIABLE);
@@ -476,14 +474,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_parted_at_its_bare_semicolons() {
+    fn lines_are_split_at_unescaped_semicolons() {
         assert_eq!(commands("@1 show info; show proc"), ["@1 show info", " show proc"]);
         assert_eq!(commands("a\\;b;c"), ["a\\;b", "c"]);
         assert_eq!(commands(""), [""]);
     }
 
     #[test]
-    fn the_address_of_the_socket_may_have_options_of_a_bind_line() {
+    fn socket_address_may_have_bind_options() {
         let path = scratch::Scratch::new("mcli").file("sock");
         assert!(bind(&format!("{path},level,user,mode,600")).is_ok());
         assert!(bind("127.0.0.1:0").is_ok());

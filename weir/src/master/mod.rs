@@ -1,10 +1,8 @@
-//! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts
-//! another when asked to reload, tells the old one to finish once the new one serves, and ends with
-//! its worker.
+//! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts another on reload, asks the old
+//! one to finish once the new one is ready, and ends with its worker.
 //!
-//! A reload executes the program anew in the master's process, so that a new configuration and a
-//! new program both come into force. The new worker takes the listening sockets over from the old
-//! one. When it cannot start, the old one goes on.
+//! A reload re-executes the program in the master's process, so that both a new configuration and a new program take effect. The
+//! new worker takes over the listening sockets from the old one. If it cannot start, the old one continues.
 
 mod children;
 mod cli;
@@ -31,20 +29,19 @@ use crate::system;
 pub(crate) use children::MasterState;
 use children::{Child, ReloadRequest};
 
-/// Where the program was started: relative names of the command line are meant from there, in every
-/// life.
+/// The directory in which the program was started; relative paths on the command line always refer to it.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
-/// What [`split`] made of this process.
+/// The result of [`split`].
 pub(crate) enum Role {
-    /// The worker, and its end of the pair to its master.
+    /// The worker, with its end of the socket pair to its master.
     Worker(UnixStream),
-    /// The master, and how all ended.
+    /// The master, after it has ended.
     Master(Ending),
 }
 
-/// The state of an earlier life of this master; `None` in every other process. Call it first: it
-/// goes out of the environment.
+/// Returns the state saved before the master re-executed itself; `None` in every other process. Must be called first: it removes
+/// the variable from the environment.
 pub(crate) fn resume() -> Option<MasterState> {
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
@@ -52,7 +49,7 @@ pub(crate) fn resume() -> Option<MasterState> {
     MasterState::load(&std::env::var(children::VARIABLE).ok()?)
 }
 
-/// The listening sockets of the worker that serves now.
+/// Returns the listening sockets of the worker in service.
 pub(crate) fn sockets(state: &MasterState, messages: MessageFormat) -> Inherited {
     let Some(worker) = state.current() else { return Vec::new() };
     let taken = worker.connect().and_then(|stream| crate::hand_over::receive_over(&stream));
@@ -63,7 +60,7 @@ pub(crate) fn sockets(state: &MasterState, messages: MessageFormat) -> Inherited
     })
 }
 
-/// Splits into master and worker.
+/// Forks into master and worker.
 pub(crate) fn split(
     global: &Global,
     args: &CommandLineArgs,
@@ -107,22 +104,22 @@ pub(crate) fn split(
     Ok(Role::Master(Master::new(state, args, global.max_reloads.unwrap_or(50), messages).watch()))
 }
 
-/// Goes on with the workers there are: the new configuration could not be used.
+/// Continues with the existing workers, because the new configuration could not be used.
 pub(crate) fn go_on(mut state: MasterState, args: &CommandLineArgs, messages: MessageFormat) -> Ending {
     hold_signals(true);
     state.failed += 1;
     messages.say(Severity::Warning, "Loading failure! The worker of before goes on.");
     answer(&mut state, false);
     system::notify("READY=1\nSTATUS=Reload failed!\n", messages);
-    // Nothing is replaced in this life.
+    // No worker is replaced before the next exec.
     Master::new(state, args, u32::MAX, messages).watch()
 }
 
-/// Tells who asked for a reload how it went.
+/// Reports the result of a reload to the client that requested it.
 fn answer(state: &mut MasterState, success: bool) {
     if let Some(client) = state.client.take() {
         let text = format!("Success={}\n--\n{}\n", u8::from(success), messages::log());
-        // Who went away need not know.
+        // The client may have gone away.
         let _ = UnixStream::from(client).write_all(text.as_bytes());
     }
 }
@@ -146,18 +143,17 @@ impl Master {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Obeys signals until the workers have ended. From here on there may be threads: this life
-    /// forks no more.
+    /// Handles signals until the workers have ended. From here on there may be threads, so this process does not fork any more.
     ///
-    /// Signals are held back in all threads and taken one by one here, where reloads are made too:
-    /// what comes before or during one is there for the next life.
+    /// Signals are blocked in all threads and taken one by one here, where reloads are done too: a signal that arrives before or
+    /// during a reload stays pending for the re-executed program.
     fn watch(self) -> Ending {
         messages::serve();
         self.await_worker();
         cli::start(&self);
         let mut asked = None;
         loop {
-            // A worker may have ended before anybody listened.
+            // A worker may have ended before SIGCHLD was handled.
             if let Some(ending) = self.bury(asked) {
                 return ending;
             }
@@ -174,13 +170,13 @@ impl Master {
                 SIGTTOU => self.pass_on(Signal::TTOU),
                 SIGTTIN => self.pass_on(Signal::TTIN),
                 SIGUSR2 | SIGHUP => self.reload(asked.is_some()),
-                // SIGCHLD wakes; SIGQUIT and SIGALRM mean nothing to a master.
+                // SIGCHLD only wakes the loop; SIGQUIT and SIGALRM have no effect in a master.
                 _ => {}
             }
         }
     }
 
-    /// Reports the end with the first signal that asks for it.
+    /// Reports the stop on the first signal that requests it.
     fn begin_to_end(&self, asked_before: Option<i32>) {
         if asked_before.is_none() {
             system::notify_stopping(self.messages);
@@ -194,7 +190,7 @@ impl Master {
         }
     }
 
-    /// Waits, on a thread, until the newest worker serves; then the others are told to finish.
+    /// Waits, on a thread, until the newest worker is ready; then asks the others to finish.
     fn await_worker(&self) {
         let mut state = self.state();
         let Some(child) = state.children.last().filter(|child| !child.ready) else { return };
@@ -204,7 +200,7 @@ impl Master {
         drop(state);
         let master = self.clone();
         std::thread::spawn(move || {
-            // The end of the stream is the end of the worker, which the signal tells too.
+            // End of stream means that the worker has ended, which SIGCHLD reports too.
             let serves = matches!(link.read(&mut [0; 1]), Ok(1));
             let mut state = master.state();
             if serves {
@@ -225,7 +221,7 @@ impl Master {
                 continue;
             }
             child.reloads += 1;
-            // `mworker-max-reloads`: who is still there after so many does not leave by itself.
+            // `mworker-max-reloads`: a worker still there after that many reloads must be terminated.
             if child.reloads > self.max_reloads {
                 send(child.pid, Signal::TERM);
             } else if !child.leaving {
@@ -242,12 +238,10 @@ impl Master {
         system::notify(&format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", std::process::id()), self.messages);
     }
 
-    /// Takes note of workers that have ended; how all ended when the one that serves did, or none
-    /// is left.
+    /// Records workers that have ended. Returns the final result if the worker in service has ended or none is left.
     fn bury(&self, asked: Option<i32>) -> Option<Ending> {
         loop {
-            // The lock comes first: a reload on another thread would hand on a worker that nobody
-            // waits for any more.
+            // The lock is taken first: otherwise a reload on another thread could pass on a worker that was already reaped.
             let mut state = self.state();
             let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { return None };
             let pid = pid.as_raw_nonzero().get();
@@ -271,7 +265,7 @@ impl Master {
             }
             if !others || asked.is_none() {
                 return Some(match asked {
-                    // An orderly end is a success for service managers; an interrupted one is not.
+                    // For service managers an orderly stop is a success; an interrupted one is not.
                     Some(SIGTERM | SIGUSR1) => Ending::Clean,
                     Some(signal) => Ending::Code(128 + signal as u8),
                     None => ending,
@@ -280,14 +274,13 @@ impl Master {
         }
     }
 
-    /// Has the program executed anew, by the thread that obeys signals. `client` is told how the
-    /// reload went.
+    /// Requests a reload by the thread that handles signals. `client` gets the result.
     pub(crate) fn request(&self, hard: bool, client: OwnedFd) {
         self.state().request = Some(ReloadRequest { hard, client });
         send(rustix::process::getpid().as_raw_nonzero().get(), Signal::USR2);
     }
 
-    /// Executes the program anew, unless all are leaving; comes back only when that fails.
+    /// Re-executes the program, unless the master is stopping; returns only if that fails.
     fn reload(&self, leaving: bool) {
         let mut state = self.state();
         let request = state.request.take();
@@ -307,9 +300,8 @@ impl Master {
     }
 }
 
-/// Waits until the workers other than `serving` have stopped to listen, so that clients that connect
-/// after the answer to a reload reach the new worker. No other reload begins, as the lock is
-/// held.
+/// Waits until all workers other than `serving` have stopped listening, so that clients that connect after the answer to a reload
+/// reach the new worker. No other reload starts in the meantime, because the lock is held.
 fn await_stops(state: &MasterState, serving: i32) {
     let until = Instant::now() + LONGEST_STOP;
     for child in state.children.iter().filter(|child| child.pid != serving && !child.stopped.get()) {
@@ -317,8 +309,7 @@ fn await_stops(state: &MasterState, serving: i32) {
         if left.is_zero() || child.link.set_read_timeout(Some(left)).is_err() {
             return;
         }
-        // A worker that was not awaited when it became ready has reported that before. The end of the
-        // stream is the end of the worker.
+        // A worker may have reported its readiness earlier, before anything read it. End of stream means that it has ended.
         let mut report = [0];
         let has_stopped = loop {
             match (&child.link).read(&mut report) {
@@ -331,11 +322,11 @@ fn await_stops(state: &MasterState, serving: i32) {
     }
 }
 
-/// How long the answer to a reload waits for an earlier worker, which stops to listen at once unless the
-/// machine is overloaded or the worker is stuck.
+/// How long the answer to a reload waits for an earlier worker. It stops listening at once unless the machine is overloaded or the
+/// worker is stuck.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
 
-/// Executes the program anew with the words of its start; returns why that is not possible.
+/// Re-executes the program with its original arguments; returns why that failed.
 fn execute(state: &MasterState) -> std::io::Error {
     use std::os::unix::process::CommandExt;
     let saved = match state.save() {
@@ -353,7 +344,7 @@ fn execute(state: &MasterState) -> std::io::Error {
 
 fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // Gone already is as good.
+        // The process may have ended already.
         let _ = kill_process(pid, signal);
     }
 }
@@ -375,7 +366,7 @@ fn told(ending: Ending) -> String {
     }
 }
 
-/// What the system calls the end by that signal.
+/// Returns the system's description of death by that signal.
 fn name_of(signal: i32) -> String {
     use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGPIPE, SIGQUIT, SIGSEGV};
     let name = match signal {
@@ -395,9 +386,8 @@ fn name_of(signal: i32) -> String {
     name.to_owned()
 }
 
-/// Tells the master that this worker serves, and serves the connections to the runtime API that it
-/// passes on. Without a master there is nobody to obey, so the worker ends with it, also with one
-/// that did not wait for it.
+/// Reports to the master that this worker is ready, and serves the runtime API connections that the master passes on. When the
+/// master is gone, the worker ends too, even if the master did not wait for it.
 pub(crate) async fn obey(
     link: UnixStream,
     runtime: Arc<control::Runtime>,
@@ -408,7 +398,7 @@ pub(crate) async fn obey(
     outcome
 }
 
-/// Takes what the master sends, until the master is gone.
+/// Receives from the master until it is gone.
 async fn listen_to(
     link: UnixStream,
     runtime: Arc<control::Runtime>,

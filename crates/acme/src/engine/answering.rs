@@ -1,4 +1,4 @@
-//! What the answers to an order's requests mean: the next step, another try, or the end.
+//! Processes responses to an order's requests: the next step, a retry, or failure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Answer, Engine, NONCES, Open, PAUSE_MAX, POLL_MAX, POLL_MIN, POLLS, 
 use crate::answers::{self, AcmeDirectory, Authorization, Malformed, OrderState, Ordered, Problem};
 
 impl Engine {
-    /// An answer to the last request came.
+    /// Processes the response to the last request.
     pub(crate) fn answered(&mut self, answer: Answer, now: u64) {
         if let Some(nonce) = answer.nonce.as_deref().and_then(|nonce| answers::word(nonce).ok()) {
             self.nonce = Some(nonce);
@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// The server refused the last request.
+    /// Processes a refusal of the last request.
     fn refused(&mut self, answer: &Answer, now: u64) {
         let problem = Problem::of(&answer.body);
         if problem.is("badNonce") && self.nonces < NONCES {
@@ -39,7 +39,7 @@ impl Engine {
         }
         let text =
             format!("{} (HTTP status code {}) when {}", described(&problem), answer.status, self.purpose());
-        // What the server cannot do now it may do later; what it will not do now is for the next order.
+        // Temporary errors are retried within the order; refusals for a longer time are left to the next order.
         if answer.status >= 500
             && !problem.is("rateLimited")
             && answer.retry_after.is_none_or(|time| time <= PAUSE_MAX)
@@ -49,7 +49,7 @@ impl Engine {
         self.fail(text, answer.retry_after);
     }
 
-    /// Takes the answer of a step in.
+    /// Processes the response of a step.
     fn take(&mut self, answer: &Answer, now: u64) -> Result<(), Malformed> {
         match self.step {
             Step::Directory => {
@@ -74,7 +74,7 @@ impl Engine {
             Step::Submit(at) => {
                 let next = at + 1;
                 self.go(if next < self.open.len() { Step::Submit(next) } else { Step::Validate(0) });
-                // No authority has looked at once.
+                // No authority validates immediately.
                 self.not_before = now + if next < self.open.len() { 0 } else { millis(POLL_MIN) };
             }
             Step::Validate(at) => self.validated(at, answer, now)?,
@@ -138,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a name is among those that are ordered: no authority makes us prove another.
+    /// Whether a name is among those ordered: an authority must not make us prove others.
     pub(super) fn is_ours(&self, read: &Authorization) -> bool {
         if read.is_address {
             return read.name.parse().is_ok_and(|address| self.wanted.addresses.contains(&address));

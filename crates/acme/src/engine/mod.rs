@@ -1,10 +1,9 @@
-//! One order of a certificate, without sockets and clock (RFC 8555, chapter 7): which request is
-//! due, and what its answer means.
+//! One certificate order, without sockets or clock (RFC 8555, chapter 7): decides which request is due, and processes the
+//! responses.
 //!
-//! [`Engine::next`] says what is due; [`Engine::answered`] and [`Engine::unanswered`] take what came
-//! of a request. Between the authorizations and their validation the caller makes the challenges
-//! ready and says so with [`Engine::challenges_ready`]. Times are milliseconds of the caller's
-//! clock. Called by `task`.
+//! [`Engine::next`] returns the next action; [`Engine::answered`] and [`Engine::unanswered`] process the outcome of a request.
+//! Between the authorizations and their validation the caller sets up the challenges and then calls [`Engine::challenges_ready`].
+//! Times are milliseconds of the caller's clock. Called by `task`.
 
 mod answering;
 #[cfg(test)]
@@ -20,19 +19,19 @@ use serde_json::{Value, json};
 use crate::answers::AcmeDirectory;
 use crate::jws::{AccountKey, base64url};
 
-/// How often a request is sent that gets no usable answer.
+/// The number of attempts for a request without a usable response.
 const TRIES: u32 = 5;
-/// How many nonces in a row may be refused.
+/// The number of consecutive rejected nonces that are tolerated.
 const NONCES: u32 = 10;
-/// How often the state of one thing is asked for.
+/// The maximum number of polls for one object.
 const POLLS: u32 = 60;
-/// How long between two times of asking, at first and at last, where the authority does not say.
+/// The first and the longest polling interval, unless the authority specifies one.
 const POLL_MIN: Duration = Duration::from_millis(500);
 const POLL_MAX: Duration = Duration::from_secs(10);
-/// The longest pause that an authority gets within an order.
+/// The longest pause permitted to an authority within an order.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-/// What is ordered.
+/// The parameters of an order.
 pub(crate) struct Wanted {
     pub(crate) directory: String,
     pub(crate) contact: Option<String>,
@@ -41,7 +40,7 @@ pub(crate) struct Wanted {
     pub(crate) challenge: Challenge,
     pub(crate) domains: Vec<String>,
     pub(crate) addresses: Vec<IpAddr>,
-    /// The request of the certificate (PKCS #10), as DER.
+    /// The certificate signing request (PKCS #10) in DER.
     pub(crate) csr: Vec<u8>,
 }
 
@@ -51,11 +50,11 @@ pub(crate) struct Ask {
     /// `GET`, `HEAD` or `POST`.
     pub(crate) method: &'static str,
     pub(crate) url: String,
-    /// Of `POST`: a signed request.
+    /// The body of a `POST`, a signed request.
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -63,47 +62,47 @@ pub(crate) struct Answer {
     pub(crate) nonce: Option<String>,
     /// `Location`.
     pub(crate) location: Option<String>,
-    /// `Retry-After`, from now.
+    /// `Retry-After`, relative to now.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Vec<u8>,
 }
 
-/// A challenge that is to be made ready.
+/// A challenge to set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToMeet {
-    /// The name, without `*.`; an address.
+    /// The name without `*.`, or the address.
     pub(crate) name: String,
     pub(crate) is_address: bool,
-    /// The token, empty where the kind of challenge has none.
+    /// The token, empty if the challenge type has none.
     pub(crate) token: String,
     /// The token with the key's thumbprint.
     pub(crate) authorization: String,
     /// `issuer-domain-names`.
     pub(crate) issuers: Vec<String>,
-    /// The authorization as the authority told of it, for tools.
+    /// The authorization as received from the authority, for tools.
     pub(crate) body: Vec<u8>,
 }
 
-/// What is due.
+/// The next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A request.
     Ask(Ask),
-    /// Nothing before this time.
+    /// Wait until this time.
     Wait(u64),
-    /// The challenges are to be made ready.
+    /// Set up the challenges.
     Meet,
-    /// The certificate and those above it in PEM.
+    /// The certificate and its chain in PEM.
     Issued(Vec<u8>),
-    /// There will be none.
+    /// The order has failed.
     Failed(Failure),
 }
 
-/// Why there is no certificate.
+/// The failure of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// How long the authority wants to be left alone.
+    /// The pause requested by the authority.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -117,7 +116,7 @@ enum Step {
     Meet,
     Submit(usize),
     Validate(usize),
-    /// Until the order is ready, and again until it is valid.
+    /// Polls until the order is ready, and again until it is valid.
     Order,
     Finalize,
     Download,
@@ -126,7 +125,7 @@ enum Step {
 }
 
 impl Step {
-    /// What the request is for.
+    /// The purpose of the step's request.
     fn purpose(&self) -> &'static str {
         match self {
             Self::Directory => "getting the directory",
@@ -144,7 +143,7 @@ impl Step {
     }
 }
 
-/// An authorization of the order that is still to be had.
+/// An authorization of the order that is not valid yet.
 struct Open {
     url: String,
     challenge: String,
@@ -157,9 +156,9 @@ pub(crate) struct Engine {
     key: Rc<AccountKey>,
     step: Step,
     directory: Option<AcmeDirectory>,
-    /// Not used yet.
+    /// An unused nonce.
     nonce: Option<String>,
-    /// Whether the last request was for one.
+    /// Whether the last request was for a nonce.
     asks_nonce: bool,
     account: Option<String>,
     order: String,
@@ -168,11 +167,11 @@ pub(crate) struct Engine {
     authorizations: Vec<String>,
     open: Vec<Open>,
     tries: u32,
-    /// How many nonces the server refused since it last accepted a request.
+    /// The number of nonces rejected since the last accepted request.
     nonces: u32,
     polls: u32,
     not_before: u64,
-    /// Why a try failed that is followed by another, for the log.
+    /// The reason for a failed attempt that is retried, for the log.
     note: Option<String>,
 }
 
@@ -199,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// What is due at `now`.
+    /// The next action at time `now`.
     pub(crate) fn next(&mut self, now: u64) -> Next {
         match &self.step {
             Step::Issued(chain) => return Next::Issued(chain.clone()),
@@ -217,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// The challenges that are to be made ready.
+    /// The challenges to set up.
     pub(crate) fn to_meet(&self) -> impl Iterator<Item = &ToMeet> {
         self.open.iter().map(|open| &open.meet)
     }
@@ -227,7 +226,7 @@ impl Engine {
         self.account.as_deref()
     }
 
-    /// Why the last try failed, if another follows; told once.
+    /// The reason for the last failed attempt, if it is retried; reported once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
@@ -239,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// Gives the order up.
+    /// Aborts the order.
     pub(crate) fn give_up(&mut self, text: &str) {
         self.fail(text.to_owned(), None);
     }
@@ -252,7 +251,7 @@ impl Engine {
         (self.step, self.tries, self.polls, self.not_before) = (step, 0, 0, 0);
     }
 
-    /// The request of this step.
+    /// Builds the request of this step.
     fn ask(&mut self) -> Result<Ask, String> {
         self.asks_nonce = false;
         if self.step == Step::Directory {
@@ -273,7 +272,7 @@ impl Engine {
         Ok(Ask { method: "POST", url, body })
     }
 
-    /// Where the request of this step goes, and what it says.
+    /// The URL and the payload of this step's request.
     fn request(&self, directory: &AcmeDirectory) -> (String, String) {
         let nothing = String::new();
         match &self.step {
@@ -324,7 +323,7 @@ impl Engine {
         if self.asks_nonce { "getting a nonce" } else { self.step.purpose() }
     }
 
-    /// There was no answer.
+    /// Processes a request without a response.
     pub(crate) fn unanswered(&mut self, cause: &str, now: u64) {
         let text = format!("{cause} when {}", self.purpose());
         self.try_again(text, None, now);

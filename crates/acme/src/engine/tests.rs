@@ -8,7 +8,7 @@ use tls::keygen::{self, Curve, NewKey};
 
 use super::*;
 
-/// A server that answers as a script says, and notes what it was asked.
+/// A server with scripted responses that records its requests.
 #[derive(Default)]
 struct Server {
     script: VecDeque<Answer>,
@@ -86,7 +86,7 @@ impl Server {
         Self { script: script.into_iter().collect(), asked: Vec::new() }
     }
 
-    /// Serves an order until it ends or the script does; time passes at once.
+    /// Serves an order until it or the script ends; waiting takes no time.
     fn serve(&mut self, engine: &mut Engine) -> Next {
         let mut now = 0;
         loop {
@@ -179,7 +179,7 @@ fn a_certificate_is_ordered() {
 }
 
 #[test]
-fn an_account_that_is_not_there_is_made() {
+fn missing_accounts_are_created() {
     let mut script = whole();
     script.insert(2, problem(400, "accountDoesNotExist", "who?"));
     let mut server = Server::new(script);
@@ -194,18 +194,18 @@ fn an_account_that_is_not_there_is_made() {
 }
 
 #[test]
-fn a_nonce_that_is_refused_is_followed_by_another() {
+fn rejected_nonces_are_replaced() {
     let mut script = whole();
     script.insert(3, problem(400, "badNonce", "old"));
     script.insert(3, problem(400, "badNonce", "old"));
     let mut server = Server::new(script);
     assert!(matches!(server.serve(&mut engine()), Next::Issued(_)));
-    // However many requests each need a second one: an order that is waited for is asked about often.
+    // Even if many requests need a second attempt: a pending order is polled often.
     let mut script = whole();
     let checks = (0..30).flat_map(|_| [problem(400, "badNonce", "old"), order("processing")]);
     script.splice(9..9, checks);
     assert!(matches!(Server::new(script).serve(&mut engine()), Next::Issued(_)));
-    // But not for ever.
+    // But not indefinitely.
     let script = [directory(), nonce()].into_iter().chain((0..50).map(|_| problem(400, "badNonce", "old")));
     let mut server = Server::new(script);
     assert!(failure(server.serve(&mut engine())).text.contains("badNonce"));
@@ -213,7 +213,7 @@ fn a_nonce_that_is_refused_is_followed_by_another() {
 }
 
 #[test]
-fn a_challenge_that_fails_ends_the_order_with_the_servers_words() {
+fn failed_challenges_end_the_order_with_the_servers_text() {
     let mut script = whole();
     script[7] = authorization("invalid");
     let failed = failure(Server::new(script).serve(&mut engine()));
@@ -223,7 +223,7 @@ fn a_challenge_that_fails_ends_the_order_with_the_servers_words() {
 }
 
 #[test]
-fn a_rate_limit_ends_the_order_and_says_for_how_long() {
+fn rate_limits_end_the_order_with_a_pause() {
     let mut limited = problem(429, "rateLimited", "too many certificates already issued");
     limited.retry_after = Some(Duration::from_secs(3600));
     let script = [directory(), nonce(), account(), limited];
@@ -233,7 +233,7 @@ fn a_rate_limit_ends_the_order_and_says_for_how_long() {
 }
 
 #[test]
-fn a_server_that_is_busy_or_gone_is_asked_again_some_times() {
+fn busy_or_missing_servers_are_retried_a_few_times() {
     let mut script = whole();
     let busy = Answer { status: 503, retry_after: Some(Duration::from_secs(7)), ..nonce() };
     script.insert(4, busy);
@@ -258,7 +258,7 @@ fn authorizations_that_are_valid_need_no_challenge() {
 }
 
 #[test]
-fn an_order_that_never_comes_to_an_end_is_given_up() {
+fn endless_orders_are_aborted() {
     let mut script = whole();
     script.truncate(8);
     script.extend((0..100).map(|_| order("pending")));
@@ -267,7 +267,7 @@ fn an_order_that_never_comes_to_an_end_is_given_up() {
 }
 
 #[test]
-fn what_is_malformed_or_foreign_ends_the_order() {
+fn malformed_or_foreign_responses_end_the_order() {
     for (at, answer, why) in [
         (0, json_answer(200, &json!({"newNonce": "file:///etc"})), "a URL that is none"),
         (2, json_answer(201, &json!({})), "Location is missing"),
@@ -305,7 +305,7 @@ fn what_is_malformed_or_foreign_ends_the_order() {
 }
 
 #[test]
-fn a_wildcard_is_authorized_by_the_name_below_it() {
+fn wildcards_are_authorized_by_their_base_name() {
     let mut engine = engine();
     engine.wanted.domains = vec!["*.a.test".into()];
     let read = |is_wildcard: bool| {

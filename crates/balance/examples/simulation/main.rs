@@ -1,11 +1,10 @@
-//! Prints what each algorithm makes of each scenario, in virtual time: `make bench BENCH=balance`.
+//! Prints the results of each algorithm in each scenario, in virtual time: `make bench BENCH=balance`.
 //!
-//! The numbers depend on the seed and the model only, not on the machine: they compare algorithms,
-//! they measure nothing.
+//! The numbers depend only on the seed and the model, not on the machine: they compare algorithms and measure nothing.
 
 #![allow(missing_docs, unreachable_pub)]
 
-// The shares of the servers are what tests look at.
+// Tests look at the shares of the servers.
 #[allow(dead_code)]
 mod model;
 mod scenarios;

@@ -1,11 +1,10 @@
-//! A proxy of many threads before a few servers, in virtual time: the real [`Picker`] chooses,
-//! everything else is modelled. One seed, one outcome.
+//! A proxy with many threads in front of a few servers, in virtual time: the real [`Picker`] chooses, everything else is modelled.
+//! One seed, one outcome.
 //!
-//! A thread works one job at a time: the first half of a request (with the pick), later the second
-//! half. A server works `slots` requests at once and lets others wait in order; it may pause, warm
-//! up, fail. Lines of memory that threads write in turns are modelled too: each is handed over one
-//! after the other, which is what contention costs. Clients ask again as soon as they have their
-//! answer (closed), or requests arrive by chance (open).
+//! A thread processes one job at a time: the first half of a request (with the pick), later the second half. A server processes
+//! `slots` requests at once and queues the others; it may pause, warm up or fail. Cache lines that several threads write are
+//! modelled too: each transfer takes its turn, which is the cost of contention. Clients send the next request as soon as they have
+//! a response (closed), or requests arrive randomly (open).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,22 +18,21 @@ pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
 
-/// What a server does with a request.
+/// A server's behaviour.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
     pub weight: u32,
-    /// Requests at once.
+    /// Concurrent requests.
     pub slots: usize,
-    /// The mean time of one, in ns; exponentially distributed.
+    /// The mean service time in ns; exponentially distributed.
     pub service: u64,
-    /// On the way there and back, in ns.
+    /// The round trip time in ns.
     pub distance: u64,
-    /// Stops for `pause` once in `period`, both in ns.
+    /// Pauses for `pause` once per `period`, both in ns.
     pub pause: Option<(u64, u64)>,
-    /// Comes up at this instant, `slow` times slower at first, warm after the second one; weight
-    /// ramps along.
+    /// Starts at this instant, `slow` times slower at first, and is warm after the second one; the weight ramps up accordingly.
     pub joins: Option<(u64, u64, f64)>,
-    /// Answers with an error at once from this instant on.
+    /// Responds with errors immediately from this instant on.
     pub fails_from: Option<u64>,
 }
 
@@ -48,12 +46,12 @@ pub const ORIGIN: Origin = Origin {
     fails_from: None,
 };
 
-/// How requests come.
+/// The arrival of requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Load {
-    /// So many clients, each always waiting for one answer.
+    /// That many clients, each always waiting for one response.
     Closed(usize),
-    /// So many a second.
+    /// That many requests per second.
     Open(f64),
 }
 
@@ -62,25 +60,24 @@ pub enum Load {
 pub struct Machine {
     pub threads: usize,
     pub groups: usize,
-    /// What a request costs a thread but for the pick, in ns.
+    /// The cost of a request to a thread, without the pick, in ns.
     pub request: u64,
-    /// What it takes to hand a line of memory from one thread to another, in ns; 0 leaves
-    /// contention out.
+    /// The transfer time of a cache line between threads, in ns; 0 disables contention.
     pub line: u64,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Good answers a second.
+    /// Successful responses per second.
     pub rate: f64,
-    /// Errors a second.
+    /// Errors per second.
     pub errors: f64,
     /// The share of the threads' busy time that went into picks, in percent.
     pub picking: f64,
     /// Latency at 50 %, 99 % and 99.9 %, in µs.
     pub latency: [u64; 3],
-    /// Answers by server.
+    /// Responses by server.
     pub shares: Vec<u64>,
 }
 
@@ -132,12 +129,11 @@ pub struct Simulation<'a> {
     free: Vec<u32>,
     threads: Vec<Thread>,
     queues: Vec<Queue>,
-    /// When the line that a pick writes is free again: one a group.
+    /// When the cache line written by picks is free again: one per group.
     lines: Vec<u64>,
-    /// When the line that a server's requests are counted in is free again.
+    /// When the cache line of a server's request count is free again.
     counts: Vec<u64>,
-    /// Whether a pick takes a turn of its group. Such algorithms compare nothing, so that each
-    /// thread counts requests for itself.
+    /// Whether a pick takes a turn of its group. Such algorithms compare nothing, so each thread counts requests for itself.
     turns: bool,
     random: fastrand::Rng,
     latencies: Vec<u64>,
@@ -184,11 +180,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Runs for `length` ns of virtual time, of which the first `warm` do not count.
+    /// Runs for `length` ns of virtual time, of which the first `warm` are not counted.
     pub fn run(mut self, warm: u64, length: u64) -> Outcome {
         self.warm = warm;
         match self.load {
-            // Clients begin one after the other, as connections do.
+            // Clients start one after the other, as connections do.
             Load::Closed(clients) => {
                 (0..clients).for_each(|client| self.at(client as u64 * 3 * US, Event::Arrive(client as u32)));
             }
@@ -254,7 +250,7 @@ impl<'a> Simulation<'a> {
         self.job(request);
     }
 
-    /// Gives a thread something to do, now or when it has finished what it does.
+    /// Queues a job for a thread, to run when it is free.
     fn job(&mut self, request: u32) {
         let thread = self.requests[request as usize].thread as usize;
         self.threads[thread].waiting.push_back(request);
@@ -267,14 +263,14 @@ impl<'a> Simulation<'a> {
         }
         let Some(request) = self.threads[thread].waiting.pop_front() else { return };
         self.threads[thread].current = Some(request);
-        // Not the same for every request: threads in step would never meet.
+        // Varies by request, since threads in lockstep would never contend.
         let mut cost = (self.machine.request as f64 * (0.4 + 0.2 * self.random.f64())) as u64;
         if !self.requests[request as usize].returning {
             let picking = self.pick(thread, request);
             self.threads[thread].picking += picking;
             cost += picking;
             if !self.turns {
-                // Counting the request in and out writes the server's line.
+                // Counting a request in and out writes the server's cache line.
                 let count = &mut self.counts[self.requests[request as usize].server as usize];
                 *count = self.now.max(*count) + 2 * self.machine.line;
                 cost += *count - self.now;
@@ -284,7 +280,7 @@ impl<'a> Simulation<'a> {
         self.at(self.now + cost, Event::ThreadDone(thread as u32));
     }
 
-    /// Chooses the server; returns what that took.
+    /// Chooses the server; returns the time taken.
     fn pick(&mut self, thread: usize, request: u32) -> u64 {
         let group = thread * self.machine.groups / self.machine.threads;
         runtime::shard::enter_group(group);
@@ -296,11 +292,10 @@ impl<'a> Simulation<'a> {
         let own = &mut self.requests[request as usize];
         (own.server, own.sent) = (server as u32, self.now);
         if !self.turns {
-            // The counts of servers that are compared were written by others: they come at once, in
-            // one transfer's time.
+            // The counts of compared servers were written by others: they arrive together, in the time of one transfer.
             return 20 + self.machine.line;
         }
-        // The line that a pick writes itself is waited for in turn.
+        // The line that a pick writes is waited for in turn.
         let begin = self.lines[group].max(self.now);
         self.lines[group] = begin + self.machine.line;
         20 + self.lines[group] - self.now
@@ -320,7 +315,7 @@ impl<'a> Simulation<'a> {
         self.next_job(thread);
     }
 
-    /// Lets a server begin what it has slots for.
+    /// Starts work while the server has free slots.
     fn work(&mut self, server: usize) {
         let origin = &self.origins[server];
         if origin.fails_from.is_some_and(|from| self.now >= from) {
@@ -336,7 +331,7 @@ impl<'a> Simulation<'a> {
             let mean = origin.service as f64 * self.coldness(server);
             let mut end = self.now + exponential(&mut self.random, mean);
             if let Some((pause, period)) = origin.pause {
-                // Work that a pause begins in goes on after it.
+                // Work interrupted by a pause continues after it.
                 let last = (end + self.queues[server].phase) / period * period;
                 let since = end + self.queues[server].phase - last;
                 if since < pause {
@@ -347,14 +342,14 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// How many times slower than warm a server is now.
+    /// The current slowdown of a server that is warming up.
     fn coldness(&self, server: usize) -> f64 {
         let Some((from, until, slow)) = self.origins[server].joins else { return 1.0 };
         let done = self.now.saturating_sub(from) as f64 / (until - from) as f64;
         slow + (1.0 - slow) * done.min(1.0)
     }
 
-    /// `slowstart`: the weight follows the warming up.
+    /// `slowstart`: the weight follows the warm-up.
     fn ramp(&mut self, server: usize) {
         let Some((from, until, _)) = self.origins[server].joins else { return };
         if self.now < from {

@@ -1,4 +1,4 @@
-//! What is simulated: the published experiments, and what happens to servers in practice.
+//! The simulated scenarios: published experiments, and practical server problems.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use balance::Algorithm;
 
 use crate::model::{Load, MS, Machine, ORIGIN, Origin, SECOND};
 
-/// A proxy before some servers under some load.
+/// A proxy in front of some servers, under some load.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub name: &'static str,
     pub machine: Machine,
     pub origins: Vec<Origin>,
     pub load: Load,
-    /// Virtual time that does not count, and all of it.
+    /// The virtual time to ignore, and the total.
     pub warm: u64,
     pub length: u64,
 }
@@ -21,7 +21,7 @@ pub struct Scenario {
 /// Makes an algorithm's settings.
 type Make = fn() -> Algorithm;
 
-/// What is compared. Written out since [`Algorithm`] may hold an expression and cannot be copied.
+/// The compared algorithms. Written out since [`Algorithm`] may hold an expression and cannot be copied.
 pub const ALGORITHMS: &[(&str, Make)] = &[
     ("roundrobin", || Algorithm::RoundRobin),
     ("leastconn", || Algorithm::LeastConn),
@@ -30,24 +30,23 @@ pub const ALGORITHMS: &[(&str, Make)] = &[
     ("peak-ewma 10s", || Algorithm::PeakEwma { decay: Duration::from_secs(10) }),
 ];
 
-/// 64 threads that could do 1.48 million requests a second without any balancing, about what the
-/// published machine did at its best. A line of memory takes 150 ns from one chiplet of an EPYC to
-/// another.
+/// 64 threads that could process 1.48 million requests per second without load balancing, about the best of the published machine.
+/// A cache line takes 150 ns between two chiplets of an EPYC.
 const BIG: Machine = Machine { threads: 64, groups: 4, request: 43_200, line: 150 };
 /// The same speed on the 128 threads of the published machine.
 const BIGGER: Machine = Machine { threads: 128, groups: 2, request: 86_400, line: 150 };
-/// The same without contention, for what is about servers.
+/// Without contention, for scenarios about servers.
 const CALM: Machine = Machine { threads: 64, groups: 4, request: 20_000, line: 0 };
 
-/// A server behind a link of so many gigabits: 1 kB and its headers one after the other.
+/// A server behind a link of that many gigabits: 1 kB responses with headers, one after the other.
 fn link(gigabits: u64) -> Origin {
     Origin { slots: 1, service: 10_400 / gigabits, ..ORIGIN }
 }
 
-/// A server that takes 2 ms for each of 16 requests at once: 8,000 a second.
+/// A server that takes 2 ms for each of 16 concurrent requests: 8,000 per second.
 const PLAIN: Origin = Origin { service: 2 * MS, ..ORIGIN };
 
-/// Everything.
+/// All scenarios.
 pub fn all() -> Vec<Scenario> {
     let short = |name, machine, origins, load| Scenario {
         name,

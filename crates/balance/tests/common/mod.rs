@@ -1,4 +1,4 @@
-//! Servers and pickers to test with.
+//! Servers and pickers for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ impl Farm {
         Farm { picker: Picker::new(&settings, members), servers }
     }
 
-    /// Active servers of these weights.
+    /// Active servers with these weights.
     pub fn new(algorithm: Algorithm, weights: &[u32]) -> Farm {
         let servers = weights.iter().enumerate().map(|(at, weight)| server(at, *weight, false)).collect();
         Farm::with(BalanceSettings { algorithm, ..BalanceSettings::default() }, servers)
@@ -51,7 +51,7 @@ impl Farm {
         (0..count).filter_map(|_| self.pick(Wish::default())).collect()
     }
 
-    /// One request more, whatever the server's limit.
+    /// Adds a request, whatever the server's limit.
     pub fn enter(&self, index: usize) {
         let server = &self.servers[index];
         let limit = if server.maxconn.load(Relaxed) > 0 { u32::MAX } else { 0 };

@@ -1,5 +1,5 @@
-//! What `outlier-ejection`, `retry-budget` and `hedge` gain, and that they do no harm, as claims:
-//! virtual time and seeds, so the same on every machine.
+//! The benefit and harmlessness of `outlier-ejection`, `retry-budget` and `hedge`: virtual time and fixed seeds, so the results are
+//! the same on every machine.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -16,8 +16,7 @@ use balance::{Algorithm, BalanceSettings, Budget, Hedge, Outliers};
 use model::{Behaviour, MS, Outcome, SECOND, Setup, Simulation};
 use state::server::Operational;
 
-/// Answers that take about `ms`, most of them a little more or less, few much longer: the logarithm is
-/// normally distributed.
+/// Response times of about `ms`, log-normally distributed: most are slightly off, few are much longer.
 fn usual(ms: u64, sigma: f64) -> Behaviour {
     Box::new(move |random, _| (((ms * MS) as f64 * (sigma * normal(random)).exp()) as u64 + 1, true))
 }
@@ -27,17 +26,17 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
     (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * two).cos()
 }
 
-/// As `good`, but for the times at which `fails` says that it fails, at once.
+/// Like `good`, but fails immediately at the times selected by `fails`.
 fn failing(good: Behaviour, fails: impl Fn(u64) -> bool + 'static) -> Behaviour {
     Box::new(move |random, now| if fails(now) { (200, false) } else { good(random, now) })
 }
 
-/// As `good`, but that a share of the answers fails.
+/// Like `good`, but with a share of failed responses.
 fn unreliable(good: Behaviour, share: f64) -> Behaviour {
     Box::new(move |random, now| if random.f64() < share { (500, false) } else { good(random, now) })
 }
 
-/// Servers that are all usual but for the first.
+/// Normal servers except for the first.
 fn one_of(count: usize, first: Behaviour) -> Vec<Behaviour> {
     std::iter::once(first).chain((1..count).map(|_| usual(5, 0.5))).collect()
 }
@@ -55,7 +54,7 @@ fn run(settings: BalanceSettings, servers: Vec<Behaviour>) -> Outcome {
 }
 
 #[test]
-fn a_server_that_fails_is_left_out_after_a_few_errors() {
+fn failing_servers_are_ejected_after_a_few_errors() {
     let with = |settings| run(settings, one_of(8, failing(usual(5, 0.5), |_| true)));
     let (plain, ejected) = (with(BalanceSettings::default()), with(ejecting(errors(5))));
     assert!((0.11..0.14).contains(&plain.error_share()), "{}", plain.error_share());
@@ -64,7 +63,7 @@ fn a_server_that_fails_is_left_out_after_a_few_errors() {
 }
 
 #[test]
-fn a_server_that_fails_now_and_then_is_found_by_its_share_of_errors() {
+fn occasional_failures_are_detected_by_their_share() {
     let with = |settings| run(settings, one_of(8, unreliable(usual(5, 0.5), 0.3)));
     let outliers = Outliers { error_rate: Some(10), ..Outliers::default() };
     let (plain, ejected) = (with(BalanceSettings::default()), with(ejecting(outliers)));
@@ -72,7 +71,7 @@ fn a_server_that_fails_now_and_then_is_found_by_its_share_of_errors() {
 }
 
 #[test]
-fn a_server_that_fails_in_turns_is_left_out_for_longer_each_time() {
+fn repeated_ejections_get_longer() {
     let flapping = |settings| {
         let first = failing(usual(5, 0.5), |now| (now / (3 * SECOND)).is_multiple_of(2));
         let setup = Setup { length: 600 * SECOND, rate: 200.0, ..Setup::new(settings, one_of(5, first)) };
@@ -84,7 +83,7 @@ fn a_server_that_fails_in_turns_is_left_out_for_longer_each_time() {
 }
 
 #[test]
-fn a_slow_server_is_found_against_the_median_of_its_peers() {
+fn slow_servers_are_detected_against_the_median() {
     let slow = |settings| run(settings, one_of(10, usual(200, 0.5)));
     let latency = Latency { factor: 3.0, quantile: 0.5, over_us: 10_000 };
     let ejecting = ejecting(Outliers { latency: Some(latency), ..Outliers::default() });
@@ -94,10 +93,10 @@ fn a_slow_server_is_found_against_the_median_of_its_peers() {
 }
 
 #[test]
-fn where_all_servers_fail_or_are_slow_alike_none_is_ejected() {
+fn common_problems_eject_no_server() {
     let latency = Latency { factor: 3.0, quantile: 0.9, over_us: 10_000 };
     let all = Outliers { error_rate: Some(20), latency: Some(latency), ..errors(5) };
-    // An outage of half a minute, of whatever they all need.
+    // An outage of half a minute in something that all servers depend on.
     let outage = |now: u64| (20 * SECOND..50 * SECOND).contains(&now);
     let servers: Vec<_> = (0..10).map(|_| failing(usual(5, 0.5), outage)).collect();
     let outcome = run(ejecting(all.clone()), servers);
@@ -109,7 +108,7 @@ fn where_all_servers_fail_or_are_slow_alike_none_is_ejected() {
 }
 
 #[test]
-fn a_healthy_farm_with_heavy_tails_loses_hardly_anything() {
+fn healthy_farms_with_heavy_tails_lose_little_capacity() {
     for (seed, sigma) in [(1, 1.0), (2, 1.5), (3, 2.0), (4, 1.5), (5, 1.5)] {
         let latency = Latency { factor: 3.0, quantile: 0.9, over_us: 10_000 };
         let all = Outliers { error_rate: Some(10), latency: Some(latency), ..errors(5) };
@@ -121,8 +120,8 @@ fn a_healthy_farm_with_heavy_tails_loses_hardly_anything() {
 }
 
 #[test]
-fn never_more_than_the_share_is_ejected_whatever_the_servers_do() {
-    // The model checks that behind each event.
+fn ejections_never_exceed_the_share() {
+    // The model checks the limit at each event.
     for seed in 0..12 {
         let mut random = fastrand::Rng::with_seed(seed);
         let latency = Latency { factor: 1.5, quantile: 0.5, over_us: 0 };
@@ -159,7 +158,7 @@ fn never_more_than_the_share_is_ejected_whatever_the_servers_do() {
 }
 
 #[test]
-fn who_was_ejected_serves_again_where_the_others_go_down() {
+fn ejected_servers_serve_if_the_others_go_down() {
     let servers = (0..4).map(|at| match at {
         0 | 1 => failing(usual(5, 0.5), |now| now < 20 * SECOND),
         _ => usual(5, 0.5),
@@ -174,13 +173,12 @@ fn who_was_ejected_serves_again_where_the_others_go_down() {
         ..Setup::new(ejecting(Outliers { ejection_time: 300_000, ..errors(3) }), servers.collect())
     };
     let outcome = Simulation::run(setup, 1);
-    // The two that failed for a while are all there is from then on, and nobody has to wait for
-    // their ejection to end.
+    // Only the two that failed for a while are left from then on, and no request waits for their ejection to end.
     assert!(outcome.error_share() < 0.001, "{}", outcome.error_share());
 }
 
 #[test]
-fn retries_are_a_share_of_the_requests_even_where_all_fail() {
+fn the_retry_share_holds_even_if_all_requests_fail() {
     let with = |budget, slow_failures: bool| {
         let fails: fn() -> Behaviour = match slow_failures {
             true => || Box::new(|_: &mut fastrand::Rng, _| (300 * MS, false)),
@@ -199,7 +197,7 @@ fn retries_are_a_share_of_the_requests_even_where_all_fail() {
 }
 
 #[test]
-fn a_budget_leaves_the_retries_of_a_few_failures_alone() {
+fn budgets_permit_retries_of_a_few_failures() {
     let with = |budget| {
         let settings = BalanceSettings { budget, ..BalanceSettings::default() };
         let servers = (0..5).map(|_| unreliable(usual(5, 0.5), 0.05)).collect();
@@ -210,8 +208,8 @@ fn a_budget_leaves_the_retries_of_a_few_failures_alone() {
 }
 
 #[test]
-fn hedges_take_the_tail_off_and_are_no_more_than_their_share() {
-    // Three of a hundred answers take fifty times as long.
+fn hedges_cut_the_tail_within_their_share() {
+    // Three percent of the responses take fifty times as long.
     let pausing = || -> Behaviour {
         let (good, slow) = (usual(5, 0.3), usual(250, 0.3));
         Box::new(move |random, now| if random.f64() < 0.03 { slow(random, now) } else { good(random, now) })
@@ -228,8 +226,8 @@ fn hedges_take_the_tail_off_and_are_no_more_than_their_share() {
 }
 
 #[test]
-fn hedges_do_not_bring_down_servers_that_have_all_they_can_bear() {
-    // Nine tenths of what they can do; then one of them pauses, and all queues grow.
+fn hedges_do_not_overload_busy_servers() {
+    // Nine tenths of their capacity; then one of them pauses, and all queues grow.
     let pause = |at: u64| move |now: u64| (30 * SECOND..(30 + at) * SECOND).contains(&now);
     let servers = || {
         (0..6).map(|at| -> Behaviour {
@@ -260,7 +258,7 @@ fn hedges_count_against_the_budget() {
 }
 
 #[test]
-fn a_seed_gives_the_same_outcome_every_time() {
+fn outcomes_are_deterministic() {
     let once = || {
         let settings = BalanceSettings {
             hedge: Some(Hedge { after: After::Quantile(0.9), share: 10 }),

@@ -1,8 +1,8 @@
-//! Requests before a few servers, in virtual time: the real picker, budget and hedges decide,
-//! everything else is modelled. One seed, one outcome.
+//! Requests to a few servers, in virtual time: the real picker, budget and hedges decide, everything else is modelled. One seed,
+//! one outcome.
 //!
-//! Requests come by chance at a rate. A server works some at once and lets others wait in order. An
-//! attempt that fails is made again as `retries` and the budget allow.
+//! Requests arrive randomly at a rate. A server processes some at once and queues the others. Failed attempts are retried as far as
+//! `retries` and the budget permit.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,22 +18,21 @@ use state::{AttemptOutcome, ExtraAttempts, Server};
 pub const MS: u64 = 1_000;
 pub const SECOND: u64 = 1_000_000;
 
-/// What a server makes of an attempt that begins at an instant (µs): how long it takes, in µs, and
-/// whether it is answered.
+/// The outcome of an attempt that starts at an instant (µs): its duration in µs, and whether it succeeds.
 pub type Behaviour = Box<dyn Fn(&mut fastrand::Rng, u64) -> (u64, bool)>;
 
-/// What happens to servers from outside at an instant, in µs.
+/// An external event at an instant, in µs.
 pub type Incident = (u64, Box<dyn Fn(&[Arc<Server>])>);
 
 pub struct Setup {
     pub settings: BalanceSettings,
     pub servers: Vec<Behaviour>,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
     pub retries: u32,
-    /// How many requests a server works at once.
+    /// The number of requests a server processes at once.
     pub slots: usize,
-    /// How long, in µs; the first tenth does not count for latencies and errors.
+    /// The duration in µs; the first tenth is excluded from latencies and errors.
     pub length: u64,
     pub incidents: Vec<Incident>,
 }
@@ -56,14 +55,14 @@ impl Setup {
 pub struct Outcome {
     pub requests: u64,
     pub errors: u64,
-    /// Attempts in all.
+    /// The total number of attempts.
     pub attempts: u64,
     pub hedges: u64,
     /// In µs, sorted.
     pub latencies: Vec<u64>,
-    /// Ejections in all.
+    /// The total number of ejections.
     pub ejections: u64,
-    /// The share of the servers' weight that was left out, on the average.
+    /// The average share of the servers' weight that was ejected.
     pub lost: f64,
 }
 
@@ -88,9 +87,9 @@ enum Event {
 
 struct Request {
     born: u64,
-    /// The number of its first attempt.
+    /// The number of the first attempt.
     first: usize,
-    /// Its attempts that are being made, by number.
+    /// The attempts in progress, by number.
     open: Vec<usize>,
     retries: u32,
     /// Whether it holds a part of the budget.
@@ -209,7 +208,7 @@ impl Simulation {
         }
     }
 
-    /// What must hold at any moment.
+    /// Checks the invariants.
     fn check(&mut self) {
         let usable: Vec<_> = self.servers.iter().filter(|own| own.effective_weight() > 0).collect();
         let trust = |own: &Server| own.performance().map_or(100, state::Performance::trust);
@@ -228,7 +227,7 @@ impl Simulation {
         }
     }
 
-    /// Makes an attempt; `None` where there is no server but the one to avoid.
+    /// Makes an attempt; `None` if there is no server except the one to avoid.
     fn attempt(&mut self, request: usize, avoid: Option<usize>) -> Option<usize> {
         let wish = Wish { avoid, now_us: self.now, ..Wish::default() };
         let server = self.picker.pick(wish, |_| 0)?;
@@ -256,7 +255,7 @@ impl Simulation {
         }
     }
 
-    /// The place of an attempt is free again.
+    /// Releases the slot of an attempt.
     fn leave(&mut self, attempt: usize) {
         let server = self.attempts[attempt].server;
         self.servers[server].leave(Tally::Shared);

@@ -1,4 +1,4 @@
-//! An `acme` section while its lines are read, and what lines of certificates say of it.
+//! An `acme` section while its lines are read, and the order parameters on certificate lines.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tls::keygen::Curve;
 
 use crate::draft::tls::TlsValue;
 
-/// A section while its lines are read.
+/// An `acme` section while its lines are read.
 #[derive(Debug, Clone)]
 pub struct AcmeDraft<'a> {
     /// `directory`.
@@ -75,7 +75,7 @@ impl Default for AcmeDraft<'_> {
     }
 }
 
-/// What a line of a certificate says of its order.
+/// The parameters of a certificate line that order the certificate by ACME.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OrderWords {
     /// `acme`: the name of a section.
@@ -87,10 +87,10 @@ pub(crate) struct OrderWords {
 }
 
 impl OrderWords {
-    /// Takes a word and its value in; `Ok(false)` where it is none of these.
+    /// Parses a word and its value; `Ok(false)` if the word is none of these.
     ///
     /// # Errors
-    /// The value is none.
+    /// The value is invalid.
     pub(crate) fn take(&mut self, word: &str, value: &str) -> Result<bool, String> {
         match word {
             "acme" => self.section = value.into(),
@@ -118,7 +118,7 @@ impl OrderWords {
     }
 }
 
-/// Whether a certificate can be for it: a name of DNS, perhaps below `*.`.
+/// Whether a certificate can be issued for it: a DNS name, optionally with a leading `*.`.
 fn is_domain(name: &str) -> bool {
     let own = name.strip_prefix("*.").unwrap_or(name);
     let label = |label: &str| {

@@ -1,5 +1,4 @@
-//! The arguments of a line, taken one after the other with their types checked: what keyword
-//! functions read.
+//! A cursor over the arguments of a line with typed accessors, used by the keyword functions.
 //!
 //! Errors underline the argument and, in the one-line form, use HAProxy's wording.
 
@@ -15,25 +14,24 @@ use syntax::{Environment, Word};
 use crate::draft::Statement;
 use crate::draft::row::{Lenient, Negation, not_supported};
 
-/// A cursor over the arguments of one statement. `'a` is the draft's life.
+/// A cursor over the arguments of one statement. `'a` is the lifetime of the draft.
 pub struct Args<'a, 'd> {
     /// The line.
     pub statement: &'a Statement,
     words: &'a [Word],
     next: usize,
-    /// Where warnings go; errors are returned.
+    /// Collects warnings; errors are returned.
     pub diagnostics: &'d mut Diagnostics,
-    /// For addresses, in which variables expand without quotes too.
+    /// For addresses, where variables expand even without quotes.
     pub environment: &'d Environment,
-    /// The parameter being read, of lines that have many: what messages name instead of the
-    /// keyword.
+    /// The parameter being read, on lines with several: messages name it instead of the keyword.
     pub parameter: Option<&'static str>,
-    /// What HAProxy reads over here.
+    /// The mistakes that HAProxy tolerates here.
     pub lenient: Lenient,
 }
 
 impl<'a, 'd> Args<'a, 'd> {
-    /// A cursor before the first argument.
+    /// Creates a cursor before the first argument.
     pub fn new(
         statement: &'a Statement,
         diagnostics: &'d mut Diagnostics,
@@ -48,7 +46,7 @@ impl<'a, 'd> Args<'a, 'd> {
         self.parameter.unwrap_or(self.statement.keyword.name)
     }
 
-    /// Whether `no` stands in front.
+    /// Whether the line begins with `no`.
     pub fn negated(&self) -> bool {
         self.statement.negation == Negation::No
     }
@@ -88,8 +86,7 @@ impl<'a, 'd> Args<'a, 'd> {
         rest
     }
 
-    /// The next argument, which must be there; `what` is it in the manual's words, such as
-    /// `<name>`.
+    /// Takes the next argument, or returns an error; `what` is its notation in the manual, such as `<name>`.
     pub fn required(&mut self, what: &str) -> Result<&'a Word, Diagnostic> {
         match self.next() {
             Some(word) => Ok(word),
@@ -97,7 +94,7 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// The value of the argument keyword taken last, in `bind` and `server` lines.
+    /// Takes the value of the parameter taken last, in `bind` and `server` lines.
     pub fn value(&mut self) -> Result<&'a Word, Diagnostic> {
         let name = self.last();
         self.next().ok_or_else(|| {
@@ -107,8 +104,7 @@ impl<'a, 'd> Args<'a, 'd> {
         })
     }
 
-    /// Refuses what is no globally unique identifier: at most 127 letters, digits, `.`, `:`, `-`,
-    /// `_`.
+    /// Refuses an invalid globally unique identifier: it has at most 127 letters, digits, `.`, `:`, `-` or `_`.
     pub fn check_guid(&self, word: &Word) -> Result<(), Diagnostic> {
         let wrong = match word.chars().find(|c| !crate::draft::is_name_character(*c)) {
             _ if word.len() > 127 => "invalid length".to_owned(),
@@ -135,49 +131,49 @@ impl<'a, 'd> Args<'a, 'd> {
             })
     }
 
-    /// An error about the argument taken last.
+    /// Creates an error about the argument taken last.
     pub fn wrong(&self, message: impl Into<String>) -> Diagnostic {
         Diagnostic::alert(message).at(self.last().span())
     }
 
-    /// A warning about the whole line.
+    /// Adds a warning about the whole line.
     pub fn warn(&mut self, message: impl Into<String>) {
         let span = self.statement.keyword_span();
         self.diagnostics.push(Diagnostic::warning(message).at(span));
     }
 
-    /// Advice about the whole line.
+    /// Adds advice about the whole line.
     pub fn advise(&mut self, message: impl Into<String>) {
         let span = self.statement.keyword_span();
         self.diagnostics.push(Diagnostic::advice(message).at(span));
     }
 
-    /// Warns of addresses with `mptcp@`, which are those of TCP here.
+    /// Warns about `mptcp@` addresses, which are treated as TCP.
     pub(crate) fn warn_of_mptcp(&mut self, addresses: &Word) {
         let is_mptcp = |part: &str| {
             matches!(part.trim_start().split_once('@'), Some(("mptcp" | "mptcp4" | "mptcp6", _)))
         };
         if addresses.split(',').any(is_mptcp) {
             let text = "MPTCP is not supported yet: connections are made with TCP";
-            // HAProxy is silent; the operator must know that the transport is another one.
+            // HAProxy is silent, but here the transport differs, which the operator must know.
             self.diagnostics.push(Diagnostic::warning(text).at(addresses.span()).tolerated());
         }
     }
 
-    /// Warns of a parameter that has no effect.
+    /// Warns about a parameter without effect.
     pub(crate) fn warn_without_effect(&mut self, parameter: &Word, support: Support) {
         if let Support::None(reason) = support {
             self.diagnostics.push(Diagnostic::ineffective(parameter, reason).at(parameter.span()));
         }
     }
 
-    /// Refuses the argument taken last as understood but not built.
+    /// Refuses the argument taken last as not supported.
     pub fn unsupported(&self) -> Diagnostic {
         let (keyword, word) = (self.keyword(), self.last());
         not_supported(&format!("{keyword} … {word}")).at(word.span())
     }
 
-    /// A whole number between `low` and `high`.
+    /// Takes a whole number between `low` and `high`.
     pub fn integer<T>(&mut self, what: &str, low: T, high: T) -> Result<T, Diagnostic>
     where
         T: FromStr + PartialOrd + std::fmt::Display + Copy,
@@ -186,7 +182,7 @@ impl<'a, 'd> Args<'a, 'd> {
         self.number(word, low, high)
     }
 
-    /// Reads `word` as a whole number between `low` and `high`.
+    /// Parses `word` as a whole number between `low` and `high`.
     pub fn number<T>(&mut self, word: &Word, low: T, high: T) -> Result<T, Diagnostic>
     where
         T: FromStr + PartialOrd + std::fmt::Display + Copy,
@@ -206,7 +202,7 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// What of `word` HAProxy reads as a number, with a warning where that is not all of it.
+    /// The prefix of `word` that HAProxy reads as a number, with a warning if it is not the whole word.
     fn digits<'w>(&mut self, word: &'w Word) -> &'w str {
         let sign = usize::from(word.starts_with(['+', '-']));
         let end = word[sign..].find(|c: char| !c.is_ascii_digit()).map_or(word.len(), |end| sign + end);
@@ -225,13 +221,13 @@ impl<'a, 'd> Args<'a, 'd> {
         text
     }
 
-    /// A time (section 2.5).
+    /// Takes a time (section 2.5).
     pub fn duration(&mut self, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
         let word = self.required("a time")?;
         self.time(word, unit)
     }
 
-    /// The name of a network namespace that exists.
+    /// Takes the name of an existing network namespace.
     pub fn namespace(&mut self) -> Result<&'a str, Diagnostic> {
         let word = self.value()?;
         if std::path::Path::new(&format!("/var/run/netns/{word}")).exists() {
@@ -243,13 +239,13 @@ impl<'a, 'd> Args<'a, 'd> {
             .haproxy(format!("Cannot open namespace '{word}'.")))
     }
 
-    /// `idle-ping` of a bind or server line: a delay, for protocols that can ask.
+    /// Takes `idle-ping` of a bind or server line: a delay, for protocols with a ping.
     pub fn idle_ping(&mut self) -> Result<Option<Duration>, Diagnostic> {
         let word = self.value()?;
         Ok(Some(self.time(word, DefaultUnit::Milliseconds)?).filter(|delay| !delay.is_zero()))
     }
 
-    /// Warns of a time of less than 100 without a unit: seconds were probably meant.
+    /// Warns about a time below 100 without a unit: seconds were probably meant.
     pub fn warn_if_small(&mut self, word: &Word, keyword: &str, within: &str) {
         if !matches!(word.parse::<u32>(), Ok(1..100)) {
             return;
@@ -265,7 +261,7 @@ impl<'a, 'd> Args<'a, 'd> {
         );
     }
 
-    /// Reads `word` as a time.
+    /// Parses `word` as a time.
     pub fn time(&mut self, word: &Word, unit: DefaultUnit) -> Result<Duration, Diagnostic> {
         let keyword = self.keyword();
         if let Some(time) = self.time_and_garbage(word, unit) {
@@ -295,7 +291,7 @@ impl<'a, 'd> Args<'a, 'd> {
         })
     }
 
-    /// HAProxy takes `1s[` for one second: so does this, with a warning.
+    /// HAProxy reads `1s[` as one second; so does this, with a warning.
     fn time_and_garbage(&mut self, word: &Word, unit: DefaultUnit) -> Option<Duration> {
         let Err(UnitError::Unexpected { at, .. }) = units::parse_duration(word, unit) else { return None };
         let (time, garbage) = word.as_str().split_at(at);
@@ -309,7 +305,7 @@ impl<'a, 'd> Args<'a, 'd> {
         time.ok()
     }
 
-    /// A size (section 2.6), at most `high` bytes.
+    /// Takes a size (section 2.6) of at most `high` bytes.
     pub fn size(&mut self, high: u64) -> Result<u64, Diagnostic> {
         let word = self.required("a size")?;
         let keyword = self.keyword();
@@ -329,7 +325,7 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// `on` or `off`.
+    /// Takes `on` or `off`.
     pub fn on_off(&mut self) -> Result<bool, Diagnostic> {
         let keyword = self.keyword();
         match self.required("'on' or 'off'")?.as_str() {
@@ -342,14 +338,14 @@ impl<'a, 'd> Args<'a, 'd> {
         }
     }
 
-    /// One of a few words.
+    /// Takes one of several words.
     pub fn one_of<T: Copy>(&mut self, choices: &[(&'static str, T)]) -> Result<T, Diagnostic> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let word = self.required(&format!("one of: {}", names.join(", ")))?;
         self.choice(word, choices)
     }
 
-    /// Reads `word` as one of a few.
+    /// Parses `word` as one of several words.
     pub fn choice<T: Copy>(&self, word: &Word, choices: &[(&'static str, T)]) -> Result<T, Diagnostic> {
         if let Some((_, value)) = choices.iter().find(|(name, _)| word == name) {
             return Ok(*value);
@@ -364,12 +360,12 @@ impl<'a, 'd> Args<'a, 'd> {
             .haproxy(format!("'{keyword}' expects one of {} (got '{word}').", quoted.join(", "))))
     }
 
-    /// An address (section 2.9). Variables expand here without quotes too.
+    /// Parses an address (section 2.9). Variables expand even without quotes.
     pub fn address(&self, word: &Word, accepts: Accepts) -> Result<Address, Diagnostic> {
         self.address_in(word, 0, word, accepts)
     }
 
-    /// The part of `word` at byte `offset` that reads `part`, as an address.
+    /// Parses the part of `word` that starts at byte `offset` and reads `part` as an address.
     pub fn address_in(
         &self,
         word: &Word,
@@ -396,7 +392,7 @@ impl<'a, 'd> Args<'a, 'd> {
         })
     }
 
-    /// Refuses what is left.
+    /// Refuses any remaining arguments.
     pub fn finish(&mut self) -> Result<(), Diagnostic> {
         if self.lenient.more_words {
             self.finish_softly();
@@ -415,7 +411,7 @@ impl<'a, 'd> Args<'a, 'd> {
             .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")))
     }
 
-    /// Like [`finish`](Self::finish), but HAProxy itself ignores the words: a warning.
+    /// Like [`finish`](Self::finish), but with a warning, since HAProxy ignores the words.
     pub fn finish_softly(&mut self) {
         if let Err(error) = self.refuse_more() {
             let severity = diag::Severity::Warning;

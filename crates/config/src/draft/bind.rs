@@ -1,4 +1,4 @@
-//! What a `bind` or `stats socket` line says, as plain values.
+//! The parameters of a `bind` or `stats socket` line, as plain values.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ pub struct BindDraft<'a> {
     pub maxconn: u32,
     pub accept_proxy: bool,
     pub netscaler_magic: Option<u32>,
-    /// `proto none`: what is TCP stays TCP.
+    /// `proto none`: TCP is not upgraded to HTTP.
     pub stays_raw: bool,
-    /// `proto h2`: clients speak HTTP/2 without being asked.
+    /// `proto h2`: clients speak HTTP/2 with prior knowledge.
     pub speaks_h2: bool,
-    /// `proto h1`: no preface of HTTP/2 is looked for.
+    /// `proto h1`: the HTTP/2 preface is not recognized.
     pub http1_alone: bool,
-    /// `idle-ping`: how often an idle client of HTTP/2 is asked whether it lives.
+    /// `idle-ping`: the interval at which idle HTTP/2 clients are pinged.
     pub idle_ping: Option<Duration>,
-    /// `tcp-ss`: from which header on the SYN is saved.
+    /// `tcp-ss`: the header from which on the SYN is saved.
     pub save_syn: Option<u8>,
     pub tcp_ut: Option<Duration>,
     pub tfo: bool,
@@ -48,9 +48,9 @@ pub struct BindDraft<'a> {
     pub threads: Vec<ThreadSet>,
     /// `nbconn`, and its word.
     pub nbconn: Option<(u32, &'a Word)>,
-    /// The first parameter that listeners of reverse HTTP do not take.
+    /// The first parameter that listeners of reverse HTTP do not accept.
     pub of_sockets: Option<&'static str>,
     pub severity_output: SeverityOutput,
-    /// What it says of TLS.
+    /// TLS parameters.
     pub tls: BindTls<'a>,
 }

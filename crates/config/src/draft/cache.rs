@@ -15,7 +15,7 @@ pub struct CacheDraft<'a> {
     pub vary: Option<bool>,
     /// `max-secondary-entries`, and its word.
     pub max_variants: Option<(usize, &'a Word)>,
-    /// `early-hints`, with the ratio where it is said.
+    /// `early-hints`, with the ratio if given.
     pub hints: Option<(cache::Hints, Option<u8>)>,
     /// `stale-while-revalidate`, in seconds.
     pub stale_while_revalidate: u32,

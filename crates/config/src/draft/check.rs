@@ -1,8 +1,6 @@
-//! Drafts of health checks: the lines of `http-check`, `tcp-check` and the check options in their
-//! order, before anything is compiled.
+//! Drafts of health checks: the lines of `http-check`, `tcp-check` and the check options in order, before compilation.
 //!
-//! `tables::check` and its siblings parse lines into these; `resolve::check` compiles them, once
-//! for each backend that uses them.
+//! `tables::check` and its siblings parse lines into these; `resolve::check` compiles them, once for each backend that uses them.
 
 use diag::{Diagnostic, Span};
 use plan::check::{CompareMethod, Protocol, Spelling};
@@ -11,12 +9,12 @@ use syntax::Word;
 
 use crate::draft::row::Outcome;
 
-/// A text with its place: a format or an expression to be compiled, or part of one.
+/// A text with its location: a format or an expression to be compiled, or a part of one.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedText<'a> {
-    /// As written.
+    /// The text as written.
     pub text: &'a str,
-    /// Where; the default for texts that stand in no file.
+    /// The location; the default for texts that are not in a file.
     pub span: Span,
 }
 
@@ -42,22 +40,22 @@ pub enum CheckMode {
     Tcp,
     /// `option httpchk`.
     Http,
-    /// `option redis-check` and its kin.
+    /// `option redis-check` and related options.
     Protocol,
     /// `option external-check`.
     External,
 }
 
-/// What a backend, its defaults or a `healthcheck` section say of checks.
+/// The check settings of a backend, its defaults or a `healthcheck` section.
 #[derive(Debug, Clone, Default)]
 pub struct CheckDraft<'a> {
-    /// Which kind.
+    /// The kind of check.
     pub mode: CheckMode,
     /// `http-check` lines, and the request of `option httpchk`.
     pub http: Vec<RuleDraft<'a>>,
     /// `tcp-check` lines.
     pub tcp: Vec<RuleDraft<'a>>,
-    /// What `option redis-check` and its kin stand for.
+    /// The steps of `option redis-check` and related options.
     pub protocol: Vec<RuleDraft<'a>>,
     /// `http-check disable-on-404`.
     pub disable_on_404: bool,
@@ -72,11 +70,11 @@ pub struct CheckDraft<'a> {
 /// One line.
 #[derive(Debug, Clone)]
 pub struct RuleDraft<'a> {
-    /// Its place among the lines, from 0: what messages count from.
+    /// Its index among the lines, from 0, which messages use.
     pub index: u32,
     /// Its own `comment`.
     pub comment: Option<&'a str>,
-    /// What it does.
+    /// The action.
     pub action: ActionDraft<'a>,
 }
 
@@ -86,10 +84,10 @@ impl<'a> From<ActionDraft<'a>> for RuleDraft<'a> {
     }
 }
 
-/// What a line does.
+/// The action of a line.
 #[derive(Debug, Clone)]
 pub enum ActionDraft<'a> {
-    /// `comment`: names the steps behind it.
+    /// `comment`: names the following steps.
     Comment(&'a str),
     /// `connect`.
     Connect(ConnectDraft<'a>),
@@ -101,7 +99,7 @@ pub enum ActionDraft<'a> {
     SendHex(PlacedText<'a>),
     /// `http-check send`, `option httpchk`.
     Request(RequestDraft<'a>),
-    /// A question of gRPC whether this service is serving, empty for the server as a whole.
+    /// A gRPC health check of this service; if empty, of the whole server.
     Grpc(&'a str),
     /// `expect`.
     Expect(Box<ExpectDraft<'a>>),
@@ -114,8 +112,7 @@ pub enum ActionDraft<'a> {
 }
 
 impl ActionDraft<'_> {
-    /// Whether it talks to the server, so that messages count it and the order of steps concerns
-    /// it.
+    /// Whether it exchanges data with the server; messages number these steps, and their order is checked.
     pub fn talks(&self) -> bool {
         matches!(
             self,
@@ -158,16 +155,16 @@ pub struct ConnectDraft<'a> {
 /// `port`.
 #[derive(Debug, Clone, Copy)]
 pub enum PortDraft<'a> {
-    /// A number.
+    /// A fixed port.
     Fixed(u16),
-    /// An expression.
+    /// An expression for the port.
     Expression(PlacedText<'a>),
 }
 
-/// A value that may be a format.
+/// A value that may be a log format.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueDraft<'a> {
-    /// As written.
+    /// Literal text.
     Fixed(&'a str),
     /// `…-lf`.
     Format(PlacedText<'a>),
@@ -176,7 +173,7 @@ pub enum ValueDraft<'a> {
 /// A request.
 #[derive(Debug, Clone, Default)]
 pub struct RequestDraft<'a> {
-    /// It comes from `option httpchk` and was not yet joined by an `http-check send`.
+    /// Whether it comes from `option httpchk` and was not yet merged with an `http-check send`.
     pub from_option: bool,
     /// `meth`.
     pub method: Option<&'a str>,
@@ -191,7 +188,7 @@ pub struct RequestDraft<'a> {
 }
 
 impl<'a> RequestDraft<'a> {
-    /// What `newer` says takes the place of what was said before.
+    /// Overwrites the request with the parts that `newer` sets.
     fn overwrite(&mut self, newer: Self) {
         self.method = newer.method.or(self.method);
         self.uri = newer.uri.or(self.uri);
@@ -206,7 +203,7 @@ impl<'a> RequestDraft<'a> {
 /// `expect`.
 #[derive(Debug, Clone)]
 pub struct ExpectDraft<'a> {
-    /// What is looked for.
+    /// The match.
     pub what: MatcherDraft<'a>,
     /// `!`.
     pub negate: bool,
@@ -243,7 +240,7 @@ impl<'a> ExpectDraft<'a> {
     }
 }
 
-/// What an answer is compared with.
+/// The match of an expectation.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "as plan::check::Matcher")]
 pub enum MatcherDraft<'a> {
@@ -274,8 +271,7 @@ pub enum PatternDraft<'a> {
 }
 
 impl<'a> CheckDraft<'a> {
-    /// Chooses the kind (`option httpchk` and its kin). Rules of the kind that was chosen before are
-    /// dropped silently, as in HAProxy.
+    /// Sets the kind (`option httpchk` and related options). Rules of the previous kind are dropped silently, as in HAProxy.
     pub fn choose(&mut self, mode: CheckMode) {
         if self.mode != mode {
             match self.mode {
@@ -292,17 +288,17 @@ impl<'a> CheckDraft<'a> {
         push(&mut self.tcp, rule);
     }
 
-    /// Sets the steps that `option redis-check` or one of its kin stands for.
+    /// Sets the steps of `option redis-check` or a related option.
     pub fn set_protocol(&mut self, rules: impl IntoIterator<Item = RuleDraft<'a>>) {
         self.protocol.clear();
         rules.into_iter().for_each(|rule| push(&mut self.protocol, rule));
         self.choose(CheckMode::Protocol);
     }
 
-    /// Adds an `http-check` line. A request joins that of `option httpchk`, once.
+    /// Adds an `http-check` line. A request is merged with that of `option httpchk`, once.
     ///
     /// # Errors
-    /// A line that cannot stand behind the last one; `span` is where it stands.
+    /// The line may not follow the last one; `span` is its location.
     pub fn push_http(&mut self, mut rule: RuleDraft<'a>, span: Span) -> Outcome {
         rule.index = next_index(&self.http);
         if rule.action.talks() {
@@ -341,8 +337,7 @@ impl<'a> CheckDraft<'a> {
             )))
     }
 
-    /// Takes the request of `option httpchk`: joins the first `http-check send` above, if there is
-    /// one.
+    /// Adds the request of `option httpchk`: merges it with the first `http-check send` above, if there is one.
     pub fn set_option_request(&mut self, request: RequestDraft<'a>) {
         self.choose(CheckMode::Http);
         let mut talking = self.http.iter_mut().filter(|rule| rule.action.talks());

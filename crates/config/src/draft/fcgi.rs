@@ -1,8 +1,8 @@
-//! An `fcgi-app` section while its lines are read, but for those that are compiled in their order.
+//! An `fcgi-app` section while its lines are read, without the lines that are compiled in order.
 
 use syntax::Word;
 
-/// A section while its lines are read.
+/// An `fcgi-app` section while its lines are read.
 #[derive(Debug, Clone)]
 pub struct FcgiDraft<'a> {
     /// `docroot`.

@@ -1,7 +1,6 @@
-//! A keyword as a row of a table.
+//! A keyword as a table row.
 //!
-//! The tables are in [`crate::tables`]; `find` looks lines up in them, `-dK` and the keyword
-//! reference print the rows.
+//! The tables are in [`crate::tables`]; `find` looks lines up in them, `-dK` and the keyword reference print the rows.
 
 use std::ops::Deref;
 
@@ -34,36 +33,36 @@ pub type ReadFcgi = for<'a> fn(&mut FcgiDraft<'a>, &mut Args<'a, '_>) -> Outcome
 /// Reads a line into a `spoe-agent` section.
 pub type ReadAgent = for<'a> fn(&mut AgentDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
-/// What a keyword does.
+/// The action of a keyword.
 #[derive(Clone, Copy)]
 pub enum Apply {
     /// Changes the environment while lines are still being read.
     Environment(fn(&mut Environment, &[Word])),
-    /// Sets something of the process.
+    /// Sets a process-wide setting.
     Global(for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome),
-    /// Sets something of a proxy.
+    /// Sets a proxy setting.
     Proxy(for<'a> fn(&mut ProxySettings<'a>, &mut Args<'a, '_>) -> Outcome),
-    /// Compiled in its order once all names are known; see `resolve::rules`.
+    /// Compiled in line order once all names are known; see `resolve::rules`.
     Rule,
     /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
     Section,
-    /// Sets something of a `resolvers` section.
+    /// Sets a setting of a `resolvers` section.
     Resolvers(ReadResolvers),
-    /// Sets something of a `mailers` section.
+    /// Sets a setting of a `mailers` section.
     Mailers(ReadMailers),
-    /// Sets something of a `cache` section.
+    /// Sets a setting of a `cache` section.
     Cache(ReadCache),
-    /// Sets something of an `acme` section.
+    /// Sets a setting of an `acme` section.
     Acme(ReadAcme),
-    /// Sets something of an `fcgi-app` section.
+    /// Sets a setting of an `fcgi-app` section.
     Fcgi(ReadFcgi),
-    /// Sets something of a `spoe-agent` section.
+    /// Sets a setting of a `spoe-agent` section.
     SpoeAgent(ReadAgent),
-    /// Understood, without effect here: a warning with the reason.
+    /// Recognized but without effect here: a warning with the reason.
     Ineffective(&'static str),
-    /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
+    /// A former keyword: an error with the HAProxy version that removed it, and the replacement.
     Removed(&'static str, &'static str),
-    /// Understood, not built.
+    /// Recognized but not supported.
     Unsupported,
 }
 
@@ -71,7 +70,7 @@ pub enum Apply {
 pub struct Keyword {
     /// Its name, places, arguments and documentation.
     pub row: KeywordRow,
-    /// What is done with it.
+    /// The action.
     pub apply: Apply,
 }
 
@@ -84,13 +83,13 @@ impl Deref for Keyword {
 }
 
 impl Keyword {
-    /// Whether it does something here.
+    /// Whether the keyword has an effect here.
     pub fn is_supported(&self) -> bool {
         !matches!(self.apply, Apply::Unsupported | Apply::Removed(..))
     }
 }
 
-/// A row of which nothing is said but this.
+/// A row with default properties.
 pub(crate) const fn row(
     name: &'static str,
     places: Where,
@@ -111,12 +110,12 @@ pub(crate) const fn row(
     Keyword { row, apply }
 }
 
-/// The action for a statement.
+/// The action of a statement's keyword.
 pub fn apply_of(statement: &Statement) -> Apply {
     statement.apply.downcast_ref().copied().unwrap_or(Apply::Unsupported)
 }
 
-/// A row that changes a proxy.
+/// A row for a proxy setting.
 pub const fn proxy(
     name: &'static str,
     places: Where,
@@ -127,7 +126,7 @@ pub const fn proxy(
     row(name, places, signature, doc, Apply::Proxy(apply))
 }
 
-/// A row that changes the process.
+/// A row for a global setting.
 pub const fn global(
     name: &'static str,
     signature: &'static str,
@@ -137,24 +136,24 @@ pub const fn global(
     row(name, Where::GLOBAL, signature, doc, Apply::Global(apply))
 }
 
-/// A row that is compiled when all names are known.
+/// A row for a line that is compiled once all names are known.
 pub const fn rule(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
     row(name, places, signature, doc, Apply::Rule)
 }
 
-/// A row that has no effect, with the reason.
+/// A row for a keyword without effect, with the reason.
 pub const fn ineffective(name: &'static str, places: Where, reason: &'static str) -> Keyword {
     row(name, places, "...", "accepted with a warning", Apply::Ineffective(reason))
         .negatable()
         .without_effect(reason)
 }
 
-/// A row of a keyword that is gone, with the way out.
+/// A row for a removed keyword, with its replacement.
 pub const fn removed(name: &'static str, places: Where, way_out: &'static str) -> Keyword {
     removed_since(name, places, "2.1", way_out)
 }
 
-/// A row of a keyword that is gone, with the version of HAProxy that it went with.
+/// A row for a removed keyword, with the HAProxy version that removed it.
 pub const fn removed_since(
     name: &'static str,
     places: Where,
@@ -164,50 +163,50 @@ pub const fn removed_since(
     row(name, places, "", "removed", Apply::Removed(version, way_out))
 }
 
-/// A row of a keyword that is not built.
+/// A row for an unsupported keyword.
 pub const fn unsupported(name: &'static str, places: Where) -> Keyword {
     let why = "not supported yet";
     row(name, places, "...", why, Apply::Unsupported).negatable().without_effect(why)
 }
 
 impl Keyword {
-    /// Allows `no` and `default` in front.
+    /// Allows `no` and `default` before the keyword.
     pub const fn negatable(mut self) -> Self {
         self.row.negatable = true;
         self
     }
 
-    /// Reads numbers as HAProxy's `atol` does: up to the first byte that is no digit.
+    /// Parses numbers as HAProxy's `atol` does: up to the first byte that is not a digit.
     pub const fn lenient_numbers(mut self) -> Self {
         self.row.lenient.numbers = true;
         self
     }
 
-    /// Passes over words behind the last argument.
+    /// Ignores words after the last argument.
     pub const fn lenient_words(mut self) -> Self {
         self.row.lenient.more_words = true;
         self
     }
 
-    /// May be said once; the first line counts.
+    /// Allowed once; only the first line counts.
     pub const fn once(mut self) -> Self {
         self.row.once = Some(self.row.name);
         self
     }
 
-    /// May be said once, as may others with `name`; the first line of them counts.
+    /// Allowed once together with the other keywords that share `name`; only the first line counts.
     pub const fn once_of(mut self, name: &'static str) -> Self {
         self.row.once = Some(name);
         self
     }
 
-    /// Works but for what the text says.
+    /// Marks the keyword as partially supported, with the reason.
     pub const fn partial(mut self, reason: &'static str) -> Self {
         self.row.support = Support::Partial(reason);
         self
     }
 
-    /// Is read, with a warning that it has no effect.
+    /// Parsed, with a warning that it has no effect.
     pub const fn without_effect(mut self, reason: &'static str) -> Self {
         self.row.support = Support::None(reason);
         self

@@ -1,14 +1,14 @@
-//! What the `global` section says of scripts.
+//! Script settings of the `global` section.
 
 use syntax::Word;
 
-/// It, as said so far.
+/// The script settings read so far.
 #[derive(Debug, Default)]
 pub struct LuaWords<'a> {
     /// The settings.
     pub settings: lua::LuaSettings,
-    /// Each file, with its word, and whether workers have states of their own for it.
+    /// Each file with its arguments, and whether every worker loads it into its own state.
     pub scripts: Vec<(&'a Word, Vec<String>, bool)>,
-    /// Whether `tune.lua.bool-sample-conversion` was said in time.
+    /// Whether `tune.lua.bool-sample-conversion` was set before the first script.
     pub says_booleans: bool,
 }

@@ -1,4 +1,4 @@
-//! A `mailers` section, and what a proxy says of e-mails, while their lines are read.
+//! A `mailers` section, and a proxy's e-mail settings, while their lines are read.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use syntax::Word;
 pub struct MailersDraft {
     /// The mail servers.
     pub mailers: Vec<Mailer>,
-    /// `timeout mail`, wherever it stands in the section.
+    /// `timeout mail`; its position in the section does not matter.
     pub limit: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Default for MailersDraft {
 /// `email-alert …` of a proxy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmailDraft<'a> {
-    /// The last line that says something of it.
+    /// The last `email-alert` line.
     pub said: Option<&'a Word>,
     /// `email-alert mailers`.
     pub mailers: Option<&'a Word>,

@@ -1,5 +1,5 @@
-//! What lines of a configuration say before names are looked up: sections and statements as
-//! written, the values that keyword functions make of them, and what a row of a keyword table is.
+//! The configuration before names are resolved: sections and statements as written, the values that keyword functions parse from
+//! them, and the rows of keyword tables.
 
 pub mod acme;
 pub mod args;

@@ -17,7 +17,7 @@ pub type ReadResolvers = for<'a> fn(&mut ResolversDraft<'a>, &mut Args<'a, '_>) 
 pub struct ResolversDraft<'a> {
     /// Name servers with their names.
     pub nameservers: Vec<(Box<str>, NameServer)>,
-    /// What lines of name servers say of TLS, by their places among the others.
+    /// TLS settings of name servers, by the server's index.
     pub secure: Vec<(usize, ServerTls<'a>, &'a Statement)>,
     /// `accepted_payload_size`.
     pub payload_size: u16,
@@ -46,7 +46,7 @@ impl Default for ResolversDraft<'_> {
 }
 
 impl ResolversDraft<'_> {
-    /// The section named `name`.
+    /// Builds the section named `name`.
     pub fn finish(self, name: &str) -> Resolvers {
         let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();
         Resolvers {

@@ -1,5 +1,5 @@
-//! Parts of a keyword row that do not depend on the drafts it writes to: the sections it is allowed
-//! in, its negation, and how strictly its arguments are read.
+//! The parts of a keyword row that are independent of the drafts it writes to: the sections that allow it, its negation, and how
+//! strictly its arguments are parsed.
 
 use base::keyword_support::Support;
 use diag::Diagnostic;
@@ -130,10 +130,10 @@ pub mod places {
 /// The result of a keyword function.
 pub type Outcome = Result<(), Diagnostic>;
 
-/// How a keyword is negated.
+/// The prefix of a keyword.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Negation {
-    /// Plain.
+    /// No prefix.
     None,
     /// `no …`.
     No,
@@ -141,10 +141,10 @@ pub enum Negation {
     Default,
 }
 
-/// A keyword as its documentation shows it.
+/// A keyword's documentation.
 #[derive(Debug)]
 pub struct KeywordRow {
-    /// One word or two.
+    /// The name, one or two words.
     pub name: &'static str,
     /// The sections that allow it.
     pub places: Where,
@@ -154,36 +154,34 @@ pub struct KeywordRow {
     pub negatable: bool,
     /// The mistakes in its arguments that HAProxy tolerates.
     pub lenient: Lenient,
-    /// The first line counts where there are several of this name: the keyword's own, or one that
-    /// it shares with others.
+    /// Set if only the first of several lines counts: the keyword's own name, or one that it shares with others.
     pub once: Option<&'static str>,
     /// Its effect, in one line.
     pub doc: &'static str,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
 }
 
 impl KeywordRow {
-    /// How many words the name has.
+    /// The number of words in the name.
     pub fn words(&self) -> usize {
         self.name.bytes().filter(|byte| *byte == b' ').count() + 1
     }
 }
 
-/// Mistakes in the arguments of a keyword that HAProxy tolerates. They are tolerated here too, with a
-/// warning.
+/// Mistakes in a keyword's arguments that HAProxy tolerates. They are tolerated here as well, with a warning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lenient {
-    /// Numbers end at the first byte other than a digit; without digits they are 0.
+    /// Numbers end at the first byte that is not a digit; without digits they are 0.
     pub numbers: bool,
-    /// Words behind the last argument.
+    /// Words after the last argument.
     pub more_words: bool,
 }
 
 impl Lenient {
-    /// Nothing is read over.
+    /// Nothing is tolerated.
     pub const NEVER: Self = Self { numbers: false, more_words: false };
-    /// Numbers are.
+    /// Only malformed numbers are tolerated.
     pub const NUMBERS: Self = Self { numbers: true, more_words: false };
 }
 

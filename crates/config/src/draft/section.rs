@@ -1,4 +1,4 @@
-//! The configuration as written: sections and statements with their rows and places.
+//! The configuration as written: sections and statements with their keyword rows and locations.
 
 use std::any::Any;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use syntax::{Environment, Word};
 
 use crate::draft::row::{KeywordRow, Negation, Where};
 
-/// The kinds of sections that are understood.
+/// The kinds of known sections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SectionKind {
     /// `global`.
@@ -55,12 +55,12 @@ pub enum SectionKind {
     SpoeMessage,
     /// `spoe-group`, in a file of `filter spoe`.
     SpoeGroup,
-    /// A section HAProxy has and this program does not: its lines are passed over.
+    /// A section of HAProxy that is not supported: its lines are ignored.
     Unsupported,
 }
 
 impl SectionKind {
-    /// The bit of the tables.
+    /// The section's bit in the keyword tables.
     pub fn place(self) -> Where {
         match self {
             Self::Global => Where::GLOBAL,
@@ -89,7 +89,7 @@ impl SectionKind {
         }
     }
 
-    /// Whether it makes a proxy.
+    /// Whether it defines a proxy.
     pub fn is_proxy(self) -> bool {
         matches!(self, Self::Frontend | Self::Backend | Self::Listen)
     }
@@ -124,33 +124,33 @@ const SECTIONS: &[(&str, SectionKind)] = &[
 /// A line within a section.
 #[derive(Debug)]
 pub struct Statement {
-    /// Its row.
+    /// Its keyword's row.
     pub keyword: &'static KeywordRow,
-    /// The action of the row, an [`Apply`](crate::keyword::Apply) that
-    /// [`apply_of`](crate::keyword::apply_of) casts. Opaque because the functions take statements.
+    /// The row's action, an [`Apply`](crate::keyword::Apply) that [`apply_of`](crate::keyword::apply_of) casts. Opaque because the
+    /// functions take statements.
     pub apply: &'static (dyn Any + Send + Sync),
-    /// `no` or `default` in front.
+    /// Whether it begins with `no` or `default`.
     pub negation: Negation,
     /// All words from the keyword on.
     pub words: Box<[Word]>,
     /// The whole line.
     pub span: Span,
-    /// Its number.
+    /// The line number.
     pub line: u32,
 }
 
 impl Statement {
-    /// The words behind the keyword.
+    /// The words after the keyword.
     pub fn arguments(&self) -> &[Word] {
         &self.words[self.keyword.words()..]
     }
 
-    /// The keyword's words.
+    /// The span of the keyword.
     pub fn keyword_span(&self) -> Span {
         self.words[0].span().to(self.words[self.keyword.words() - 1].span())
     }
 
-    /// The end of the line's last word: where what is missing would stand.
+    /// The end of the line's last word, where errors about a missing word point.
     pub fn end(&self) -> Span {
         let last = self.words.last().map_or(self.span, Word::span);
         Span { start: last.end, ..last }
@@ -166,41 +166,41 @@ pub struct Section {
     pub keyword: Word,
     /// Its name, empty when it has none.
     pub name: Word,
-    /// `from`: the defaults section named.
+    /// `from`: the name of the defaults section.
     pub from: Option<Word>,
-    /// The file it stands in.
+    /// The file that contains it.
     pub file: FileId,
-    /// The line it begins in.
+    /// The line where it begins.
     pub line: u32,
     /// Its lines.
     pub statements: Vec<Statement>,
 }
 
-/// What a `filter spoe` line reads of a file: one scope of it.
+/// The part of a file that a `filter spoe` line refers to: one scope.
 #[derive(Debug)]
 pub struct EngineFile {
     /// The file.
     pub path: PathBuf,
-    /// The scope; the whole file where there is none.
+    /// The scope; `None` for the whole file.
     pub scope: Option<Box<str>>,
     /// The sections of the scope.
     pub sections: Vec<Section>,
-    /// The lines that read it: where they name the file.
+    /// The lines that refer to it: the spans of the file name.
     pub lines: Vec<Span>,
 }
 
 /// A whole configuration as written.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// The sections in their order.
+    /// The sections in order.
     pub sections: Vec<Section>,
-    /// What `filter spoe` lines read of other files.
+    /// The files of `filter spoe` lines.
     pub engines: Vec<EngineFile>,
     /// The environment after the last line.
     pub environment: Environment,
 }
 
-/// The kind of the section that a word begins.
+/// The kind of section that a word begins.
 pub(crate) fn section_kind(word: &Word) -> Option<SectionKind> {
     SECTIONS.iter().find(|(name, _)| word == name).map(|(_, kind)| *kind)
 }
@@ -210,12 +210,12 @@ pub fn section_names() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Whether a name of a proxy, server or ACL may hold the character.
+/// Whether the character is allowed in names of proxies, servers and ACLs.
 pub fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':')
 }
 
-/// A word that the reader takes as it is.
+/// Quotes a word so that the parser reads it literally.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

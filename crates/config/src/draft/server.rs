@@ -1,5 +1,5 @@
-//! What a `server`, `server-template` or `default-server` line says, as plain values. Names
-//! (tracked servers), expressions and formats stay words here.
+//! The parameters of a `server`, `server-template` or `default-server` line, as plain values. Names (tracked servers), expressions
+//! and formats remain words here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -14,21 +14,20 @@ use syntax::Word;
 
 use crate::draft::tls::ServerTls;
 
-/// One way to find a server's address at start (`init-addr`).
+/// A method of finding a server's address at startup (`init-addr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitAddr {
     /// From the state file.
     Last,
     /// By the system's resolver.
     Libc,
-    /// None: the server starts down.
+    /// No address: the server starts down.
     None,
     /// This address.
     Ip(IpAddr),
 }
 
-/// What a server line says of PROXY headers: its words in any order, a version only where one is
-/// named.
+/// The PROXY protocol settings of a server line, in any order of words; a version is set only if named.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct SendProxyWords {
@@ -37,12 +36,12 @@ pub struct SendProxyWords {
     pub unique_id: bool,
     pub crc32c: bool,
     pub authority: bool,
-    /// What it tells of TLS (`send-proxy-v2-ssl`, `ssl` and others among the options).
+    /// The TLS data in the header (`send-proxy-v2-ssl`, `ssl` and other options).
     pub tls: Option<ProxyTls>,
 }
 
 impl SendProxyWords {
-    /// What is sent: of both versions the second, and its options with it only.
+    /// The resulting header: version 2 wins over version 1, and options apply only to version 2.
     #[must_use]
     pub fn resolved(self) -> SendProxy {
         let SendProxyWords { version_1, version_2, unique_id, crc32c, authority, tls } = self;
@@ -94,7 +93,7 @@ pub struct ServerDraft<'a> {
     pub fall: u32,
     pub check_address: Option<IpAddr>,
     pub check_port: Option<u16>,
-    /// The port of `addr`, where `port` says none.
+    /// The port in `addr`, used if `port` is not given.
     pub check_address_port: Option<u16>,
     pub check_send_proxy: bool,
     pub check_via_socks4: bool,
@@ -135,12 +134,12 @@ pub struct ServerDraft<'a> {
     pub speaks_spop: bool,
     /// `idle-ping`.
     pub idle_ping: Option<Duration>,
-    /// What it says of TLS.
+    /// TLS parameters.
     pub tls: ServerTls<'a>,
 }
 
 impl ServerDraft<'_> {
-    /// The port that is checked instead of the server's.
+    /// The port to check, if it is not the server's.
     pub fn checked_port(&self) -> Option<u16> {
         self.check_port.or(self.check_address_port)
     }

@@ -1,8 +1,8 @@
-//! What the statements of a section say, before names are resolved: plain values, and the
-//! statements that can only be compiled when every proxy is known.
+//! The settings of a section before names are resolved: plain values, and the statements that can only be compiled once every proxy
+//! is known.
 //!
-//! A proxy begins with a clone of its `defaults`; what is rarely changed is shared by `Rc`, so that
-//! tens of thousands of backends inherit cheaply.
+//! A proxy starts as a clone of its `defaults`; rarely changed parts are shared by `Rc`, so that tens of thousands of backends
+//! inherit cheaply.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -38,11 +38,11 @@ pub enum LogLine<'a> {
     Own(LoggerDraft<'a>),
 }
 
-/// A `log` line whose names are not looked up yet; the rest as in [`plan::Logger`].
+/// A `log` line with unresolved names; otherwise as [`plan::Logger`].
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct LoggerDraft<'a> {
-    /// Where the line stands: it is the same line in all proxies that inherit it.
+    /// The line's location, shared by all proxies that inherit it.
     pub span: Span,
     pub target: TargetDraft<'a>,
     pub max_length: usize,
@@ -54,10 +54,10 @@ pub struct LoggerDraft<'a> {
     pub profile: Option<&'a Word>,
 }
 
-/// Where a `log` line points, with the word that says so.
+/// The target of a `log` line, with the word that names it.
 #[derive(Debug, Clone)]
 pub enum TargetDraft<'a> {
-    /// Straight there.
+    /// An address that is sent to directly.
     Address(LogAddress),
     /// `tcp@…`, `uxst@…`.
     Stream(&'a Word, Destination),
@@ -67,7 +67,7 @@ pub enum TargetDraft<'a> {
     Backend(&'a Word, &'a str),
 }
 
-/// What `ring` and `log-forward` sections say beside what proxies know too, and `log-steps`.
+/// Settings of `ring` and `log-forward` sections that proxies do not have, and `log-steps`.
 #[derive(Debug, Clone, Default)]
 pub struct LogDraft<'a> {
     /// `log-steps`.
@@ -90,10 +90,10 @@ pub struct LogDraft<'a> {
     pub backing_file: Option<&'a str>,
 }
 
-/// What lines of the log look like.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy)]
 pub enum LogFormatChoice<'a> {
-    /// Neither option nor `log-format`: the short line of old.
+    /// Neither an option nor `log-format`: the traditional short format.
     Default,
     /// `option tcplog`, the statement.
     Tcp(&'a Statement),
@@ -128,42 +128,42 @@ pub struct StatsDraft<'a> {
     pub hide_version: bool,
     /// `stats show-legends`.
     pub show_legends: bool,
-    /// `stats show-node`: empty for the machine's name.
+    /// `stats show-node`: empty for the host name.
     pub node: Option<&'a str>,
-    /// `stats show-desc`: empty for global's.
+    /// `stats show-desc`: empty for the description in `global`.
     pub description: Option<String>,
 }
 
-/// The `default-server` lines so far: what they make of servers below them.
+/// The cumulative effect of the `default-server` lines so far on the servers below them.
 #[derive(Clone, Default)]
 pub struct DefaultServers<'a> {
-    /// Of the lines without a name.
+    /// Defaults from lines without a name.
     pub unnamed: Rc<ServerDraft<'a>>,
-    /// Of those with one.
+    /// Defaults from lines with a name.
     pub named: Rc<HashMap<&'a str, ServerDraft<'a>>>,
 }
 
 /// A `filter` line.
 #[derive(Debug, Clone)]
 pub struct FilterDraft<'a> {
-    /// The filter's name, which `filter-sequence` calls it by.
+    /// The filter's name in `filter-sequence`.
     pub keyword: &'a Word,
-    /// What it is.
+    /// The kind of filter.
     pub kind: FilterKind<'a>,
-    /// By what a limit of bandwidth is shared.
+    /// The key and table of a shared bandwidth limit.
     pub shared: Option<SharedDraft<'a>>,
 }
 
-/// What streams share a limit of bandwidth by.
+/// The key and table of a shared bandwidth limit.
 #[derive(Debug, Clone)]
 pub struct SharedDraft<'a> {
-    /// The words of the key.
+    /// The words of the key expression.
     pub key: Vec<&'a Word>,
-    /// The stick table; without a name that of the proxy.
+    /// The stick table; `None` for the proxy's own.
     pub table: Option<&'a Word>,
 }
 
-/// What a filter is.
+/// The kind of a filter.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub enum FilterKind<'a> {
@@ -171,33 +171,33 @@ pub enum FilterKind<'a> {
     Bandwidth(BandwidthFilter),
     Compression(CompressionFilter),
     Fcgi(&'a Word),
-    /// With the name of the cache.
+    /// A cache, by name.
     Cache(&'a Word),
-    /// With the name of the engine, if it has one, and that of its file.
+    /// An SPOE engine: the engine's name, if it has one, and the file.
     Spoe(Option<&'a Word>, &'a Word),
-    /// A script's (`lua.…`), with what stands behind its name.
+    /// A script filter (`lua.…`), with the words after its name.
     Script(Vec<&'a Word>),
 }
 
-/// Which of the two directions a filter of compression is for.
+/// The direction of a compression filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompressionFilter {
     /// `comp-req`.
     Request,
     /// `comp-res`.
     Response,
-    /// `compression`: what `compression direction` says.
+    /// `compression`: as set by `compression direction`.
     Both,
 }
 
 /// The `compression` lines.
 #[derive(Debug, Clone)]
 pub struct CompressionDraft {
-    /// What they say of requests.
+    /// Settings for requests.
     pub request: CompressionSide,
-    /// What they say of responses.
+    /// Settings for responses.
     pub response: CompressionSide,
-    /// `compression direction`: whether requests are meant, and responses.
+    /// `compression direction`: whether it includes requests, and responses.
     pub directions: (bool, bool),
     /// `compression offload`.
     pub offload: bool,
@@ -214,7 +214,7 @@ impl Default for CompressionDraft {
     }
 }
 
-/// What protects servers and requests from each other's failures, each with its line.
+/// Policies that protect servers and requests from each other's failures, each with its line.
 #[derive(Debug, Clone, Default)]
 pub struct PoliciesDraft<'a> {
     /// `outlier-ejection`.
@@ -225,16 +225,16 @@ pub struct PoliciesDraft<'a> {
     pub hedge: Option<(balance::Hedge, &'a Statement)>,
 }
 
-/// What a proxy or a `defaults` section says.
+/// The settings of a proxy or a `defaults` section.
 #[derive(Clone)]
 pub struct ProxySettings<'a> {
     /// The section.
     pub kind: SectionKind,
     /// Its name.
     pub name: &'a str,
-    /// Where it stands.
+    /// The section itself.
     pub section: &'a Section,
-    /// The defaults sections that it inherits from, the farthest first.
+    /// The defaults sections that it inherits from, the most distant first.
     pub inherits: Rc<Vec<&'a Section>>,
     /// `mode`.
     pub mode: Mode,
@@ -276,13 +276,13 @@ pub struct ProxySettings<'a> {
     pub send_name_header: Option<&'a str>,
     /// `log`.
     pub loggers: Rc<Vec<LogLine<'a>>>,
-    /// What few sections say about logs.
+    /// Log settings of rarer sections.
     pub log: Rc<LogDraft<'a>>,
     /// `log-tag`.
     pub log_tag: Option<&'a str>,
     /// `email-alert …`.
     pub email: EmailDraft<'a>,
-    /// What log lines look like.
+    /// The format of log lines.
     pub log_format: LogFormatChoice<'a>,
     /// `error-log-format`.
     pub error_log_format: Option<&'a Statement>,
@@ -318,7 +318,7 @@ pub struct ProxySettings<'a> {
     pub preserve_affinity: balance::PreserveAffinity,
     /// `outlier-ejection`, `retry-budget` and `hedge`.
     pub policies: PoliciesDraft<'a>,
-    /// What a `peers` section says.
+    /// Settings of a `peers` section.
     pub peers: Rc<PeersDraft<'a>>,
     /// `stick-table`.
     pub stick_table: Option<&'a Statement>,
@@ -338,9 +338,9 @@ pub struct ProxySettings<'a> {
     pub stats: Rc<StatsDraft<'a>>,
     /// Health checks.
     pub check: Rc<CheckDraft<'a>>,
-    /// Whether they come from defaults: the first line of its own begins afresh.
+    /// Whether they are inherited from defaults: the section's first own line then replaces them.
     pub check_inherited: bool,
-    /// `default-server`, parsed.
+    /// The parsed `default-server` lines.
     pub default_servers: DefaultServers<'a>,
     /// The arguments of all `default-server` lines, as written.
     pub default_server_lines: Rc<Vec<String>>,
@@ -348,7 +348,7 @@ pub struct ProxySettings<'a> {
     pub compression: Option<CompressionDraft>,
     /// `use-fcgi-app`.
     pub fcgi_app: Option<&'a Word>,
-    /// Whether `option http-restrict-req-hdr-names` was said.
+    /// Whether `option http-restrict-req-hdr-names` was set explicitly.
     pub restricts_names: bool,
     /// `filter`, in order.
     pub filters: Vec<FilterDraft<'a>>,
@@ -360,18 +360,18 @@ pub struct ProxySettings<'a> {
     pub response_inspect_delay: Option<Duration>,
     /// Rules inherited from defaults sections, in order.
     pub inherited_rules: Rc<Vec<&'a Statement>>,
-    /// Rules of its own, in order.
+    /// Its own rules, in order.
     pub rules: Vec<&'a Statement>,
     /// `bind`.
     pub binds: Vec<&'a Statement>,
     /// `ssl-f-use`.
     pub certificates: Vec<&'a Statement>,
-    /// `server`, `server-template`, each with the default servers that stood above it.
+    /// `server` and `server-template` lines, each with the default servers in effect at that point.
     pub servers: Vec<(&'a Statement, DefaultServers<'a>)>,
 }
 
 impl<'a> ProxySettings<'a> {
-    /// What HAProxy does when nothing is said.
+    /// HAProxy's default settings.
     pub fn new(section: &'a Section) -> Self {
         Self {
             kind: section.kind,
@@ -392,7 +392,7 @@ impl<'a> ProxySettings<'a> {
             guid: None,
             options: ProxyOptions::default(),
             timeouts: timeouts(section.kind),
-            // Log forwarders have few peers (manual, 12.6 `maxconn`).
+            // The default for log forwarders is low (manual, 12.6 `maxconn`).
             maxconn: (section.kind == SectionKind::LogForward).then_some(10),
             backlog: 0,
             fullconn: 0,
@@ -452,7 +452,7 @@ impl<'a> ProxySettings<'a> {
         }
     }
 
-    /// What `section` begins with when it inherits from these defaults.
+    /// Creates the initial settings of `section`, which inherits from these defaults.
     pub fn inherit(&self, section: &'a Section) -> Self {
         let mut own = Self { kind: section.kind, name: &section.name, section, ..self.clone() };
         Rc::make_mut(&mut own.inherits).push(self.section);
@@ -467,8 +467,7 @@ impl<'a> ProxySettings<'a> {
         own
     }
 
-    /// The health check of its own: the lines of defaults are forgotten at its first line, but for
-    /// the kind.
+    /// The section's own health check: at its first line, inherited lines are dropped and only the kind is kept.
     pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
         let check = Rc::make_mut(&mut self.check);
         if std::mem::take(&mut self.check_inherited) {
@@ -478,7 +477,7 @@ impl<'a> ProxySettings<'a> {
         check
     }
 
-    /// Whether it has a frontend's side.
+    /// Whether it has a frontend side.
     pub fn is_frontend(&self) -> bool {
         matches!(
             self.kind,
@@ -486,12 +485,12 @@ impl<'a> ProxySettings<'a> {
         )
     }
 
-    /// Whether it has a backend's side.
+    /// Whether it has a backend side.
     pub fn is_backend(&self) -> bool {
         matches!(self.kind, SectionKind::Backend | SectionKind::Listen)
     }
 
-    /// The kind in HAProxy's messages: a `listen` is a "proxy".
+    /// The kind in HAProxy's messages, where a `listen` is a "proxy".
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
             SectionKind::Frontend => "frontend",
@@ -504,8 +503,7 @@ impl<'a> ProxySettings<'a> {
         }
     }
 
-    /// Whether a line of it, or of the defaults that it inherits from, says this; `no …` takes it
-    /// back.
+    /// Whether it or a defaults section that it inherits from has a line with this keyword; `no …` cancels it.
     pub fn says(&self, name: &str) -> bool {
         let sections = self.inherits.iter().chain([&self.section]);
         let mut lines = sections.flat_map(|section| &section.statements);
@@ -515,13 +513,13 @@ impl<'a> ProxySettings<'a> {
         })
     }
 
-    /// Every rule in its order, inherited ones first.
+    /// All rules in order, inherited ones first.
     pub fn all_rules(&self) -> impl Iterator<Item = &'a Statement> + '_ {
         self.inherited_rules.iter().chain(&self.rules).copied()
     }
 }
 
-/// What a `peers` section says beside its `bind` and `server` lines.
+/// The lines of a `peers` section other than `bind` and `server`.
 #[derive(Clone, Default)]
 pub struct PeersDraft<'a> {
     /// `shards`; 0 for none.
@@ -532,31 +530,30 @@ pub struct PeersDraft<'a> {
     pub tables: Vec<&'a Statement>,
 }
 
-/// The timeouts of a section that says none.
+/// The default timeouts of a section.
 fn timeouts(kind: SectionKind) -> Timeouts {
     let limit = (kind == SectionKind::Peers).then_some(PEERS_TIMEOUT);
     Timeouts { client: limit, connect: limit, server: limit, ..Timeouts::default() }
 }
 
-/// How long peers may take over what comes before their greeting.
+/// The time limit for the handshake of peers.
 const PEERS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all
-/// in the order of lines.
+/// A capture slot for requests. Rules that capture allocate slots as well (`len`), all in line order.
 #[derive(Clone, Copy)]
 pub struct DeclaredCapture<'a> {
-    /// The header's name; none for `declare capture`.
+    /// The header's name; `None` for `declare capture`.
     pub header: Option<&'a str>,
-    /// The longest that is kept.
+    /// The maximum length.
     pub length: usize,
-    /// How many rules stand before it, inherited ones among them.
+    /// The number of rules above it, including inherited ones.
     pub rules_before: usize,
 }
 
-/// What `global` says.
+/// The settings of `global`.
 #[derive(Default)]
 pub struct GlobalSettings<'a> {
-    /// What needs no more resolving.
+    /// Settings that need no further resolution.
     pub plan: Global,
     /// `stats socket`.
     pub stats_sockets: Vec<&'a Statement>,
@@ -576,12 +573,11 @@ pub struct GlobalSettings<'a> {
     pub(crate) http_client: HttpClientWords<'a>,
     /// `lua-…`, `tune.lua.…`.
     pub lua: LuaWords<'a>,
-    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in
-    /// `sample::convert::jwe`.
+    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: one bit per name in the lists of `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],
 }
 
-/// Where relative names of certificates and of keys point.
+/// The base directories for relative certificate and key file names.
 #[derive(Clone, Default)]
 pub(crate) struct Bases<'a> {
     pub(crate) certificates: Option<&'a str>,

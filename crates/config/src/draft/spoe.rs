@@ -1,4 +1,4 @@
-//! A `spoe-agent` section while its lines are read, but for those that are looked at in their order.
+//! A `spoe-agent` section while its lines are read, without the lines that are processed in order.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What lines say of TLS: the words of `bind`, `server` and `ssl-default-…`, before files are read
-//! and names looked up (`resolve::tls`).
+//! TLS parameters of `bind`, `server` and `ssl-default-…` lines, before files are read and names resolved (`resolve::tls`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,12 +9,12 @@ use plan::server::Ws;
 use syntax::Word;
 use tls::VerifyMode;
 
-/// A value and where it stands. Values of a crt-list stand where the list is named.
+/// A value with its location. Values from a crt-list have the location of the list's name.
 #[derive(Debug, Clone, Copy)]
 pub struct TlsValue<'a> {
     /// The value.
     pub text: &'a str,
-    /// Where it stands.
+    /// The location.
     pub span: Span,
 }
 
@@ -33,11 +32,10 @@ impl Deref for TlsValue<'_> {
     }
 }
 
-/// Which versions of the protocol a line allows (configuration manual, 5.1 and 5.2: `ssl-min-ver`,
-/// `no-tlsv12`, `force-tlsv13` and the like).
+/// The TLS versions that a line allows (configuration manual, 5.1 and 5.2: `ssl-min-ver`, `no-tlsv12`, `force-tlsv13` and so on).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// `ssl-min-ver`, by its number in TLS.
+    /// `ssl-min-ver`, as a TLS version number.
     pub min: Option<u16>,
     /// `ssl-max-ver`.
     pub max: Option<u16>,
@@ -47,11 +45,11 @@ pub struct Versions {
     pub without: u8,
 }
 
-/// The oldest version that is spoken unless a line says otherwise.
+/// The oldest version allowed by default.
 const OLDEST: u16 = tls::TLS12;
 
 impl Versions {
-    /// The oldest and the newest version. What a line does not say is `default`'s to say.
+    /// The oldest and the newest version. Unset limits come from `default`.
     #[must_use]
     pub fn range(self, default: Self) -> (u16, u16) {
         let own = if self == Self::default() { default } else { self };
@@ -63,34 +61,33 @@ impl Versions {
         let max = own.max.or_else(|| known.clone().rev().find(allows)).unwrap_or(tls::TLS13);
         let oldest = OLDEST.min(max);
         let min = own.min.or_else(|| known.clone().find(|version| *version >= oldest && allows(version)));
-        // SSL 3.0 is never spoken.
+        // SSL 3.0 is never used.
         (min.unwrap_or(OLDEST).max(tls::TLS10), max)
     }
 
-    /// Whether `ssl-max-ver` alone made the oldest version one that is not spoken by default.
+    /// Whether only `ssl-max-ver` lowers the oldest version below the default.
     pub fn is_ambiguous(self, default: Self) -> bool {
         let own = if self == Self::default() { default } else { self };
         own.only.is_none() && own.min.is_none() && own.max.is_some_and(|max| max < OLDEST)
     }
 }
 
-/// What `bind` lines, `server` lines, lines of crt-lists and the defaults of the global section
-/// share.
+/// Parameters common to `bind` lines, `server` lines, crt-list lines and the defaults of the global section.
 #[derive(Debug, Clone, Default)]
 pub struct TlsWords<'a> {
-    /// Suites of TLS 1.2, in OpenSSL's notation.
+    /// TLS 1.2 suites, in OpenSSL's notation.
     pub ciphers: Option<TlsValue<'a>>,
-    /// Suites of TLS 1.3.
+    /// TLS 1.3 suites.
     pub ciphersuites: Option<TlsValue<'a>>,
-    /// `curves`, and `ecdhe` where there is no other word.
+    /// `curves`, or else `ecdhe`.
     pub curves: Option<TlsValue<'a>>,
     /// `sigalgs`.
     pub sigalgs: Option<TlsValue<'a>>,
     /// `client-sigalgs`.
     pub client_sigalgs: Option<TlsValue<'a>>,
-    /// Versions.
+    /// Allowed versions.
     pub versions: Versions,
-    /// Protocols: `alpn`; an empty list with `no-alpn`.
+    /// `alpn`.
     pub alpn: Option<TlsValue<'a>>,
     /// `no-alpn`.
     pub no_alpn: bool,
@@ -110,15 +107,15 @@ pub struct TlsWords<'a> {
     pub prefer_client: bool,
 }
 
-/// Which files a certificate is made of: `load` of a `crt-store`, `ssl-f-use`, and the words between
-/// the brackets of a line in a crt-list (manual, 12.7.1).
+/// The files that make up a certificate: `load` of a `crt-store`, `ssl-f-use`, and the parameters in brackets on a crt-list line
+/// (manual, 12.7.1).
 #[derive(Debug, Clone, Default)]
 pub struct LoadWords<'a> {
     /// `crt`: the certificate itself.
     pub certificate: Option<TlsValue<'a>>,
     /// `key`.
     pub key: Option<TlsValue<'a>>,
-    /// `ocsp`: an answer of its OCSP responder.
+    /// `ocsp`: an OCSP response.
     pub ocsp: Option<TlsValue<'a>>,
     /// `issuer`.
     pub issuer: Option<TlsValue<'a>>,
@@ -127,7 +124,7 @@ pub struct LoadWords<'a> {
 }
 
 impl<'a> LoadWords<'a> {
-    /// Where the value of a word goes, if it is one of these.
+    /// The slot for the value of `word`, if it is one of these parameters.
     pub fn place(&mut self, word: &str) -> Option<&mut Option<TlsValue<'a>>> {
         Some(match word {
             "crt" => &mut self.certificate,
@@ -139,7 +136,7 @@ impl<'a> LoadWords<'a> {
         })
     }
 
-    /// The words that are there, with their values.
+    /// The parameters that are set, with their values.
     pub fn said(&self) -> Vec<(&'static str, &'a str)> {
         let all = [
             ("crt", self.certificate),
@@ -152,26 +149,26 @@ impl<'a> LoadWords<'a> {
     }
 }
 
-/// Where certificates of a `bind` line come from, in the order of its words.
+/// The sources of a `bind` line's certificates, in the order of its words.
 #[derive(Debug, Clone, Copy)]
 pub enum CertificateSource<'a> {
     /// `crt`: a file or a directory.
     File(TlsValue<'a>),
-    /// `default-crt`: a file whose certificate serves clients that name no other's.
+    /// `default-crt`: a file with the certificate for clients whose SNI matches no other.
     Default(TlsValue<'a>),
     /// `crt-list`.
     List(TlsValue<'a>),
 }
 
-/// `ktls on` or `off`, and where it stands.
+/// `ktls on` or `off`, and its location.
 pub type KernelWord = (bool, Span);
 
-/// What a `bind` line says.
+/// The TLS parameters of a `bind` line.
 #[derive(Debug, Clone, Default)]
 pub struct BindTls<'a> {
     /// `ssl`.
     pub enabled: bool,
-    /// What it shares with others.
+    /// Parameters that it shares with other lines.
     pub words: TlsWords<'a>,
     /// Certificates.
     pub certificates: Vec<CertificateSource<'a>>,
@@ -197,18 +194,18 @@ pub struct BindTls<'a> {
     pub sign_pass: Option<TlsValue<'a>>,
 }
 
-/// What a `server` line says.
+/// The TLS parameters of a `server` line.
 #[derive(Debug, Clone, Default)]
 pub struct ServerTls<'a> {
-    /// `ws`: what is spoken for WebSockets, which ALPN has to offer.
+    /// `ws`: the protocol for WebSockets, which ALPN has to offer.
     pub ws: Ws,
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
-    /// Whether `ssl` was said, if only by `default-server`: it can be turned on later.
+    /// Whether `ssl` was given, possibly only by `default-server`: TLS can then be turned on later.
     pub said: bool,
-    /// `no-ssl`, which the state of servers tells.
+    /// `no-ssl`, which is part of the server's state.
     pub refused: bool,
-    /// What it shares with others.
+    /// Parameters that it shares with other lines.
     pub words: TlsWords<'a>,
     /// `crt`: our own certificate.
     pub certificate: Option<TlsValue<'a>>,
@@ -216,7 +213,7 @@ pub struct ServerTls<'a> {
     pub verify_host: Option<TlsValue<'a>>,
     /// `sni`: an expression.
     pub sni: Option<TlsValue<'a>>,
-    /// `no-sni-auto`: the host that the client asked for is not sent by itself.
+    /// `no-sni-auto`: the host requested by the client is not sent as SNI.
     pub no_sni_auto: bool,
     /// `no-ssl-reuse`: sessions are not resumed.
     pub no_reuse: bool,
@@ -226,7 +223,7 @@ pub struct ServerTls<'a> {
     pub kernel: Option<KernelWord>,
     /// `check-ssl`, `no-check-ssl`.
     pub check: Option<bool>,
-    /// `no-check-sni-auto`: the host of a check is not sent by itself.
+    /// `no-check-sni-auto`: the host of a check is not sent as SNI.
     pub no_check_sni_auto: bool,
     /// `check-sni`.
     pub check_sni: Option<TlsValue<'a>>,
@@ -234,7 +231,7 @@ pub struct ServerTls<'a> {
     pub check_alpn: Option<TlsValue<'a>>,
 }
 
-/// What the global section says of TLS.
+/// TLS settings of the global section.
 #[derive(Debug, Clone)]
 pub struct TlsDefaults<'a> {
     /// `ssl-default-bind-…`.
@@ -263,26 +260,25 @@ pub struct TlsDefaults<'a> {
     pub lifetime: Duration,
     /// `legacy-tls off`: lines that need OpenSSL are refused.
     pub no_legacy: bool,
-    /// `ssl-security-level`: OpenSSL's.
+    /// `ssl-security-level`: OpenSSL's security level.
     pub security_level: Option<u8>,
-    /// Whether `ssl-provider` loaded something.
+    /// Whether `ssl-provider` loaded a provider.
     pub has_provider: bool,
     /// `ssl-provider-path`.
     pub provider_path: Option<&'a str>,
     /// `ssl-dh-param-file`.
     pub dh_file: Option<TlsValue<'a>>,
-    /// `tune.ssl.default-dh-param`: bits of the group without a file.
+    /// `tune.ssl.default-dh-param`: the group size in bits without a file.
     pub dh_bits: u16,
-    /// `tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`: the longest plaintext of a record, 0 for what
-    /// the protocol allows.
+    /// `tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`: the longest plaintext of a record, 0 for the protocol's limit.
     pub max_record: [u16; 2],
     /// `tune.ssl.keyupdate-rate-limit`.
     pub key_updates: u32,
-    /// `tune.ssl.capture-buffer-size`: how much is kept of the lists of a ClientHello.
+    /// `tune.ssl.capture-buffer-size`: the size of the captured ClientHello lists.
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
-    /// `tune.ssl.certificate-compression`: whether certificates may be compressed on their way.
+    /// `tune.ssl.certificate-compression`: whether certificates may be sent compressed.
     pub compresses: bool,
     /// `noktls`.
     pub no_kernel: bool,
@@ -295,7 +291,7 @@ pub struct TlsDefaults<'a> {
 }
 
 impl TlsDefaults<'_> {
-    /// Takes over what counts for the lines behind it alone.
+    /// Takes over the settings that only affect the lines below them.
     pub(crate) fn take_place(&mut self, said: &Self) {
         let Self { bind, strict_sni, server, authorities, certificates, keys, server_verify, .. } =
             said.clone();
@@ -306,7 +302,7 @@ impl TlsDefaults<'_> {
 }
 
 impl TlsDefaults<'_> {
-    /// What connections to servers are made by, beside the lines of these.
+    /// The settings that affect connections to servers in addition to the server's own line.
     pub(crate) fn for_servers(&self) -> String {
         let TlsWords {
             ciphers,
@@ -325,7 +321,7 @@ impl TlsDefaults<'_> {
             crl_file,
             prefer_client,
         } = self.server;
-        // Not where they stand.
+        // Without their locations.
         let words =
             [ciphers, ciphersuites, curves, sigalgs, client_sigalgs, alpn, ca_file, ca_verify_file, crl_file]
                 .map(|word| word.map(|word| word.text));
@@ -334,7 +330,7 @@ impl TlsDefaults<'_> {
         format!("{words:?}{flags:?}{bases:?}{:?}", self.server_verify)
     }
 
-    /// What connections keep within.
+    /// The limits for connections.
     pub fn limits(&self) -> tls::Limits {
         let longest = self.max_record.into_iter().filter(|longest| *longest > 0).min();
         tls::Limits { max_record: longest.unwrap_or(0), key_updates: self.key_updates }

@@ -1,8 +1,7 @@
-//! `acme` sections and the certificates that are ordered by them (manual, section 12.8).
+//! `acme` sections and the certificates ordered through them (manual, section 12.8).
 //!
-//! Sections are read before certificates are, which note what they order; orders are put together
-//! at the end, when maps are known. No file is written here: a key of an account that was made is
-//! written by who starts the process.
+//! Sections are read before certificates, which record their orders; orders are built at the end, when maps are known. No file is
+//! written here: the startup code writes newly generated account keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,14 +22,14 @@ use crate::draft::{Draft, Section as Written, SectionKind};
 use crate::resolve::ResolveContext;
 use crate::resolve::unique::second;
 
-/// What was read of all sections, and what lines of certificates order.
+/// The sections read, and the orders of certificate lines.
 #[derive(Default)]
 pub(crate) struct Orders<'a> {
     sections: HashMap<&'a str, (&'a Written, AcmeDraft<'a>)>,
     noted: Vec<Noted>,
 }
 
-/// A certificate that a line orders.
+/// A certificate ordered by a line.
 struct Noted {
     words: OrderWords,
     certificate: Box<str>,
@@ -40,20 +39,20 @@ struct Noted {
 }
 
 impl Orders<'_> {
-    /// Whether anything is ordered.
+    /// Whether any certificate is ordered.
     pub(crate) fn are_any(&self) -> bool {
         !self.noted.is_empty()
     }
 
-    /// Whether a challenge may be answered by TLS.
+    /// Whether any section uses the TLS-ALPN challenge.
     pub(crate) fn answer_by_tls(&self) -> bool {
         self.sections.values().any(|(_, draft)| draft.challenge == Challenge::TlsAlpn)
     }
 
-    /// Notes what a line orders.
+    /// Records a line's order.
     ///
     /// # Errors
-    /// Another line orders the same certificate otherwise, or the line is incomplete.
+    /// Another line orders the same certificate differently, or the line is incomplete.
     pub(crate) fn note(
         &mut self,
         words: OrderWords,
@@ -86,7 +85,7 @@ impl Orders<'_> {
 /// Reads every section.
 pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) {
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Acme) {
-        // HAProxy has it as an experiment: what allows it is not said in vain.
+        // The feature is experimental in HAProxy, so the directive that allows it counts as used.
         context.names.experiments.set(true);
         if let Some((other, _)) = context.orders.sections.get(section.name.as_str()) {
             let haproxy = |name: &str, place: &str| {
@@ -108,7 +107,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) {
     }
 }
 
-/// Puts all orders together.
+/// Builds all orders.
 pub(crate) fn orders(context: &mut ResolveContext<'_>) -> Vec<Arc<AcmeOrder>> {
     let all = std::mem::take(&mut context.orders);
     let mut sections = HashMap::new();
@@ -133,7 +132,7 @@ pub(crate) fn orders(context: &mut ResolveContext<'_>) -> Vec<Arc<AcmeOrder>> {
     orders
 }
 
-/// `None` for an order of a section that has errors of its own.
+/// Builds an order; `None` if its section has errors.
 fn order(
     noted: Noted,
     sections: &HashMap<&str, Option<Arc<AcmeSection>>>,
@@ -171,7 +170,7 @@ fn order(
     Ok(Some(AcmeOrder { section: section.clone(), certificate, file, key_file, domains, addresses, state }))
 }
 
-/// The section as orders have it; `None` for one that nobody uses.
+/// Builds the settings of a section; `None` if no order uses it.
 fn make(
     section: &Written,
     draft: &AcmeDraft<'_>,
@@ -236,7 +235,7 @@ fn no_map(section: &str, word: TlsValue<'_>) -> Diagnostic {
         ))
 }
 
-/// What is waited for, where the section does not say: what fits its challenge.
+/// The readiness condition; by default the one that suits the challenge.
 fn ready(draft: &AcmeDraft<'_>) -> Result<ReadyWhen, Diagnostic> {
     match (draft.challenge, &draft.ready) {
         (Challenge::Dns, None) => Ok(ReadyWhen { cli: true, ..ReadyWhen::default() }),
@@ -258,7 +257,7 @@ fn ready(draft: &AcmeDraft<'_>) -> Result<ReadyWhen, Diagnostic> {
     }
 }
 
-/// The key of the account: what its file has, or one made now.
+/// The account key: read from its file, or generated.
 fn account_key(
     section: &str,
     draft: &AcmeDraft<'_>,
@@ -274,7 +273,7 @@ fn account_key(
             error.help("`openssl genrsa -out <file> 2048` makes one, or Weir does where there is no file");
         named.map_or_else(|| error.clone(), |word| error.clone().at(word.span))
     };
-    // Another section may have made one for the same file.
+    // Another section may have generated one for the same file.
     if let Some(known) = context.account_keys.get(&file) {
         return Ok(known.clone());
     }
@@ -299,7 +298,7 @@ fn account_key(
     Ok(made)
 }
 
-/// The binding to an account elsewhere. Files that are empty are none.
+/// The external account binding. Empty files do not count.
 fn eab(draft: &AcmeDraft<'_>, context: &ResolveContext<'_>) -> Result<Option<Eab>, Diagnostic> {
     let (Some(id), Some(key)) = (draft.eab_key_id, draft.eab_mac_key) else {
         let Some(one) = draft.eab_key_id.or(draft.eab_mac_key) else { return Ok(None) };

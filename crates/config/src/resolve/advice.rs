@@ -1,5 +1,5 @@
-//! Advice about statements that are allowed and suspicious (`-dD`; management manual, chapter 3): it
-//! changes neither the plan nor the exit code.
+//! Advice about allowed but suspicious statements (`-dD`; management manual, chapter 3): it affects neither the plan nor the exit
+//! code.
 
 use diag::{Diagnostic, Severity};
 
@@ -7,7 +7,7 @@ use crate::draft::{Draft, SectionKind};
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Looks at the order of the sections.
+/// Checks the order of the sections.
 pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
     if !context.setting.diagnostics {
         return;
@@ -27,7 +27,7 @@ pub(crate) fn sections(draft: &Draft, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// Looks at the servers of a backend.
+/// Checks the servers of a backend.
 pub(crate) fn servers(
     proxy: &PendingProxy<'_>,
     servers: &[MadeServer<'_>],
@@ -53,7 +53,7 @@ pub(crate) fn servers(
                 ),
             );
         }
-        // Backup servers may share the cookie of the server that they replace.
+        // Backup servers may share the cookie of the server they replace.
         let Some(cookie) = draft.cookie.filter(|_| !draft.backup) else { continue };
         if cookies.contains(&cookie) {
             advise(

@@ -24,7 +24,7 @@ pub(crate) fn balance(
 ) -> balance::BalanceSettings {
     let settings = &proxy.settings;
     let algorithm = match settings.balance {
-        // Log lines take turns unless something else is asked for.
+        // Log backends use round robin by default.
         None if settings.mode == state::Mode::Log => Ok(Algorithm::RoundRobin),
         None => Ok(Algorithm::default()),
         Some(statement) => algorithm(statement, proxy, acls, context),
@@ -231,7 +231,7 @@ fn peak_ewma(args: &mut Args<'_, '_>) -> Result<Algorithm, Diagnostic> {
     Ok(Algorithm::PeakEwma { decay })
 }
 
-/// How long `peak-ewma` remembers by default.
+/// The default decay time of `peak-ewma`.
 const DECAY: Duration = Duration::from_secs(10);
 const LEAST_DECAY: Duration = Duration::from_millis(10);
 const MOST_DECAY: Duration = Duration::from_secs(3600);

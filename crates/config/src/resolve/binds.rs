@@ -1,4 +1,4 @@
-//! `bind` lines and `stats socket` lines: one socket an address and port.
+//! `bind` and `stats socket` lines: one socket per address and port.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn bind_line<'a>(
     numbered.map(make).collect()
 }
 
-/// `stats socket` of global.
+/// `stats socket` of `global`.
 pub(crate) fn stats_socket(
     statement: &Statement,
     id: u32,
@@ -121,7 +121,7 @@ pub(crate) fn stats_socket(
             .at(statement.end())
             .haproxy("'stats socket' in section 'global' expects an address or a path to a UNIX socket.")
     })?;
-    // A bare word is a path here.
+    // Here a bare word is a path.
     let unix = Default::default();
     let addresses = if word.contains([':', '/', '@']) || word.parse::<std::net::Ipv4Addr>().is_ok() {
         args.warn_of_mptcp(word);

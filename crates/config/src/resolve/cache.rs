@@ -1,5 +1,4 @@
-//! `cache` sections (manual, section 6.2.1), and whether a proxy that uses caches says where among
-//! its filters these stand.
+//! `cache` sections (manual, section 6.2.1), and the check that a proxy with caches places them among its filters.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 
-/// Makes the store of every section.
+/// Creates the store of every section.
 pub(crate) fn stores(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Store>> {
     let mut made: Vec<(&Section, Option<CacheSettings>)> = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Cache) {
@@ -35,7 +34,7 @@ pub(crate) fn stores(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc
     settings.map(|settings| carry_over::cache(settings, context.previous)).collect()
 }
 
-/// A directory is one cache's.
+/// A directory belongs to a single cache.
 fn refuse_shared_directories(made: &[(&Section, Option<CacheSettings>)], context: &mut ResolveContext<'_>) {
     let directory =
         |settings: &Option<CacheSettings>| Some(settings.as_ref()?.disk.as_ref()?.directory.clone());
@@ -70,7 +69,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<CacheSett
     }
     let name = &section.name;
     let Some(megabytes) = draft.megabytes else {
-        // What is wrong with a size was said.
+        // An invalid size was already reported.
         if context.diagnostics.error_count() == errors {
             context.diagnostics.push(
                 Diagnostic::alert(format!("cache `{name}` has no size"))
@@ -132,7 +131,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Option<CacheSett
     Some(settings)
 }
 
-/// What says how responses that are kept are used.
+/// Keywords that affect the use of cached responses.
 const OF_RESPONSES: &[&str] = &[
     "collapsed-forwarding",
     "disk",
@@ -143,8 +142,8 @@ const OF_RESPONSES: &[&str] = &[
     "stale-while-revalidate",
 ];
 
-/// Where the caches of a proxy whose rules name `used` keep responses; `places` says where each of its
-/// filters stands, by its line. What is wrong with their order is told.
+/// The cache positions among the filters of a proxy with rules that name `used`; `places` has the position of each filter, by line.
+/// Reports an invalid order.
 pub(crate) fn places(
     proxy: &PendingProxy<'_>,
     used: &[Arc<Store>],
@@ -202,7 +201,7 @@ pub(crate) fn places(
                 .push(error.help(format!("`filter cache {cache}` says where among them responses are kept")));
         }
     }
-    // Those without a line come before all that have one.
+    // Caches without a line come before all those with one.
     let is_used = sequence.is_none_or(|list| list.split(',').any(|own| own == "cache"));
     CachePlaces { named, others: is_used.then_some(0) }
 }

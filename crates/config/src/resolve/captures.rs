@@ -1,5 +1,4 @@
-//! Slots of captures: those that a frontend declares, and whether those that its rules name
-//! (`capture … id`) are there.
+//! Capture slots: those that a frontend declares, and the check that those named by rules (`capture … id`) exist.
 
 use diag::Diagnostic;
 use sample::transaction::CaptureSlot;
@@ -10,21 +9,21 @@ use crate::resolve::names::CaptureDraft;
 use crate::resolve::rule_sets::{CaptureUse, CompiledRules};
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Gives a declared capture its slot; backends have none.
+/// Allocates a slot for a declared capture; backends have none.
 pub(crate) fn declare(capture: &DeclaredCapture<'_>, context: &ResolveContext<'_>) {
     if let Some(captures) = &mut *context.names.captures.borrow_mut() {
         captures.push((capture.header.map(Into::into), capture.length));
     }
 }
 
-/// The slot of a rule that captures, with the place of its number among the rule's words.
+/// The slot of a capturing rule, with the location of its number in the rule.
 pub(crate) fn used(slot: CaptureSlot, words: &[sample::Word<'_>], statement: &Statement) -> CaptureUse {
     let number = words.iter().skip_while(|word| word.text != "id").nth(1);
     CaptureUse { slot, place: number.map_or(statement.span, |word| word.span) }
 }
 
-/// Refuses rules of a frontend that name a slot which it has not. Which frontends come to a backend
-/// is known at run time only: what they lack is not captured there (manual, 4.4 `capture`).
+/// Refuses rules of a frontend that name a slot it does not have. For backends the frontends are only known at run time: slots
+/// missing there are ignored (manual, 4.4 `capture`).
 pub(crate) fn check(
     proxy: &PendingProxy<'_>,
     rules: &CompiledRules,

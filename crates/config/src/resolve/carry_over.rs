@@ -1,8 +1,8 @@
-//! What lives on when a plan takes the place of another: a proxy, server, listener, table or ring
-//! that both have is one and the same thing, with all that was counted and set meanwhile.
+//! State that survives a reload in place: a proxy, server, listener, table or ring present in both plans is the same object, with
+//! all its counters and run-time changes.
 //!
-//! Called where these are made. What cannot change in one of them (the mode of a proxy, say) makes
-//! it another: the old one ends with the last who uses it.
+//! Called where these objects are created. If an immutable property differs (e.g. the mode of a proxy), it is a new object, and the
+//! old one is freed with its last user.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::draft::tls::TlsDefaults;
 use crate::resolve::PendingProxy;
 use crate::resolve::server_line::ServerLine;
 
-/// The proxy of the previous plan with that name and those sides.
+/// The previous plan's proxy with that name and the same sides.
 fn former<'a>(previous: &'a Plan, name: &str, (frontend, backend): (bool, bool)) -> Option<&'a Arc<Proxy>> {
     let is = |proxy: &&Arc<Proxy>| {
         let state = &proxy.state;
@@ -32,22 +32,22 @@ fn former<'a>(previous: &'a Plan, name: &str, (frontend, backend): (bool, bool))
         true => previous.backend(name).filter(is),
         false => previous.frontend(name).filter(is),
     };
-    // Sections that only work like proxies are found by no name.
+    // Sections that are proxies only internally cannot be found by name.
     found.or_else(|| previous.proxies.iter().filter(|proxy| proxy.is_hidden()).find(is))
 }
 
-/// The number that a proxy without one of its own has already.
+/// The ID that a proxy without an explicit one already has.
 pub(super) fn number_of_proxy(settings: &ProxySettings<'_>, previous: Option<&Plan>) -> Option<u32> {
     let former = former(previous?, settings.name, (settings.is_frontend(), settings.is_backend()))?;
     Some(former.state.id).filter(|_| !former.state.forced_id.load(Relaxed))
 }
 
-/// Whether a proxy of the previous plan has that number.
+/// Whether a proxy of the previous plan has that ID.
 pub(super) fn has_number(previous: Option<&Plan>, id: u32) -> bool {
     previous.is_some_and(|plan| plan.proxies.iter().any(|proxy| proxy.state.id == id))
 }
 
-/// The state of a proxy.
+/// The state of a proxy, carried over if possible.
 pub(super) fn proxy(seed: ProxySeed, guid: Option<&str>, previous: Option<&Plan>) -> Arc<state::Proxy> {
     let former = previous.and_then(|plan| former(plan, &seed.name, (seed.is_frontend, seed.is_backend)));
     if let Some(own) = former.map(|proxy| &proxy.state)
@@ -60,17 +60,17 @@ pub(super) fn proxy(seed: ProxySeed, guid: Option<&str>, previous: Option<&Plan>
     Arc::new(state::Proxy::new(seed))
 }
 
-/// The servers that the state of a proxy has already.
+/// The existing servers of a proxy's state.
 pub(super) fn servers(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> Vec<Arc<Server>> {
-    // A proxy that is new has none.
+    // A new proxy has none.
     match previous {
         Some(_) => proxy.state.servers.load().to_vec(),
         None => Vec::new(),
     }
 }
 
-/// The state of a server among those of `former`; `Err` with what makes a new one. Where its line
-/// names a host as before, its address stays as it was found.
+/// The state of a server, carried over from `former` if possible; `Err` returns the seed for a new one. A server with an unchanged
+/// host name keeps its resolved address.
 pub(super) fn server(
     mut seed: ServerSeed,
     guid: Option<&str>,
@@ -99,8 +99,8 @@ pub(super) fn server(
     Ok(own.clone())
 }
 
-/// What the connections to a server depend on, as one number: its line, what it has of its backend, and
-/// in TLS of the global section.
+/// A hash of everything that connections to a server depend on: its line, its backend's settings, and the TLS settings of the
+/// global section.
 pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &TlsDefaults<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     line.statement.words.iter().for_each(|word| word.as_str().hash(&mut hasher));
@@ -113,7 +113,7 @@ pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &
     hasher.finish()
 }
 
-/// The state of a listener: that of the same address among those of `former`.
+/// Replaces a listener's state by that of `former` with the same address.
 pub(super) fn listener(new: &mut Arc<Listener>, former: &[Arc<Listener>]) {
     let is = |own: &&Arc<Listener>| {
         (own.id, &own.name, &own.address, own.maxconn) == (new.id, &new.name, &new.address, new.maxconn)
@@ -125,20 +125,20 @@ pub(super) fn listener(new: &mut Arc<Listener>, former: &[Arc<Listener>]) {
     }
 }
 
-/// A table.
+/// A stick table, carried over if its settings are the same.
 pub(super) fn table(settings: TableSettings, previous: Option<&Plan>) -> Arc<Table> {
     let is = |table: &&Arc<Table>| table.settings == settings && table.write_to.get().is_none();
     let own = previous.and_then(|plan| plan.tables.iter().find(is));
     own.cloned().unwrap_or_else(|| Table::new(settings))
 }
 
-/// The store of a cache: what is in it stays where its section says the same.
+/// The store of a cache, carried over with its contents if its settings are the same.
 pub(super) fn cache(settings: cache::CacheSettings, previous: Option<&Plan>) -> Arc<cache::Store> {
     let own = previous.and_then(|plan| plan.caches.iter().find(|store| store.settings == settings));
     own.cloned().unwrap_or_else(|| cache::Store::new(settings))
 }
 
-/// A ring.
+/// A ring, carried over if possible.
 pub(super) fn ring(new: Ring, previous: Option<&Plan>) -> Arc<Ring> {
     let is = |ring: &&Arc<Ring>| {
         (&ring.name, &ring.description, ring.max_length, ring.size(), ring.stamp)
@@ -148,7 +148,7 @@ pub(super) fn ring(new: Ring, previous: Option<&Plan>) -> Arc<Ring> {
     own.cloned().unwrap_or_else(|| Arc::new(new))
 }
 
-/// What runtime commands and sample fetches read of the settings.
+/// Publishes the settings that runtime commands and sample fetches read.
 pub(super) fn publish(state: &state::Proxy, settings: &ProxySettings<'_>) {
     let own = &settings.timeouts;
     let timeouts = [own.client, own.server, own.tunnel, own.connect, own.queue, own.tarpit];

@@ -1,5 +1,5 @@
-//! `crt-store` sections (manual, section 12.7): certificates and keys by file and by name, for
-//! `bind` and `server` lines and for JSON Web Tokens.
+//! `crt-store` sections (manual, section 12.7): certificates and keys by file and by name, for `bind` and `server` lines and for
+//! JSON Web Tokens.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::ResolveContext;
 use crate::resolve::tls_files::{StoredCertificate, loader};
 
-/// Reads every store. `bases` are those of the global section.
+/// Reads every store. `bases` are the directories set in the global section.
 pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut ResolveContext<'_>) {
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::CrtStore) {
         context.enter(section);
@@ -93,7 +93,7 @@ fn load(
             .haproxy("'load' in section 'crt-store': mandatory 'crt' parameter not found."));
     };
     let path = below(bases.certificates, &certificate);
-    // The alias is its name where there is one, as HAProxy lists it; the others find it too.
+    // The alias, if there is one, is its name in listings, as in HAProxy; the other names find it too.
     let store = &*section.name;
     let within = |name: &str| {
         let slash = if name.starts_with('/') { "" } else { "/" };
@@ -129,7 +129,7 @@ fn load(
         .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span))?;
     keep(&names, for_tls, statement, context)?;
     if let (Some(_), Some(name)) = (updates, names.first()) {
-        // Lines that use it know it by this name.
+        // Lines that use it refer to it by this name.
         let noted = context.tls_files.all.note_update_mode(name, updates, true);
         noted.map_err(|why| Diagnostic::alert(why).at(certificate.span))?;
     }
@@ -138,8 +138,7 @@ fn load(
     Ok(())
 }
 
-/// The texts of a certificate and its key; what an interrupted process left of both where they do
-/// not belong together.
+/// The PEM texts of a certificate and its key; recovers a consistent pair if an interrupted update left mismatched files.
 fn whole_pair(
     texts: (String, Option<String>),
     path: &str,
@@ -153,7 +152,7 @@ fn whole_pair(
     left.map_or(texts, |pair| (String::from_utf8_lossy(&pair).into_owned(), None))
 }
 
-/// The same for tokens, which know nothing of passphrases: with the key that those opened.
+/// The same for tokens, which do not support passphrases: with the key decrypted.
 fn opened(text: String, key: Option<String>, made: Option<&tls::Certificate>) -> (String, Option<String>) {
     let marks = ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED"];
     let is_encrypted = marks.iter().any(|mark| key.as_ref().unwrap_or(&text).contains(mark));
@@ -165,7 +164,7 @@ fn opened(text: String, key: Option<String>, made: Option<&tls::Certificate>) ->
     }
 }
 
-/// What stands in for a certificate until the one that is ordered is there.
+/// A temporary certificate that is used until the ordered one arrives.
 fn temporary(
     file: &str,
     key_file: Option<&str>,
@@ -181,7 +180,7 @@ fn temporary(
     Ok(made)
 }
 
-/// Keeps what TLS has of a certificate, by the first of its names, and finds it by the others.
+/// Registers a certificate for TLS under the first of its names and as found by the others.
 fn keep(
     names: &[String],
     certificate: Option<tls::Certificate>,
@@ -207,8 +206,7 @@ fn keep(
     Ok(())
 }
 
-/// What listeners and servers are given of a certificate; nothing without a key, which JSON Web
-/// Tokens do without.
+/// The certificate for listeners and servers; `None` without a key, which JSON Web Tokens do not need.
 fn tls_certificate(
     path: &str,
     text: &str,
@@ -224,8 +222,7 @@ fn tls_certificate(
     made_of(path, words, bases, context).map(Some)
 }
 
-/// The certificate that a file and the words beside it make: nothing is looked for that they do not
-/// name.
+/// Loads a certificate from a file and the files named by the line's parameters; no other files are searched for.
 ///
 /// # Errors
 /// A file cannot be used.

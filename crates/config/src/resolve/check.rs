@@ -1,8 +1,6 @@
-//! Health checks: drafts become scripts with compiled expressions, and what was implied is written
-//! out.
+//! Health checks: compiles drafts into scripts and makes implied steps explicit.
 //!
-//! A draft is compiled once for each backend that uses it; one without expressions is shared by
-//! all.
+//! A draft is compiled once for each backend that uses it; without expressions all of them share the result.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,16 +28,16 @@ use crate::resolve::{PendingProxy, ResolveContext};
 /// The `healthcheck` sections by name.
 pub(crate) type Healthchecks<'a> = HashMap<&'a str, (Rc<CheckDraft<'a>>, &'a Section)>;
 
-/// Scripts without expressions, by the draft they come from.
+/// Scripts without expressions, by the draft they were compiled from.
 pub(crate) type SharedScripts = HashMap<*const (), Arc<CheckKind>>;
 
-/// What checks are made of beside the backend's own lines.
+/// Inputs of a check other than the backend's own lines.
 pub(crate) struct Sources<'s, 'a> {
     pub(crate) healthchecks: &'s Healthchecks<'a>,
     pub(crate) shared: SharedScripts,
 }
 
-/// What the checks of a backend's servers are. Errors are among the diagnostics.
+/// The kind of check for a backend's servers. Errors are added to the diagnostics.
 pub(crate) fn check_kind(
     draft: &Rc<CheckDraft<'_>>,
     proxy: &PendingProxy<'_>,
@@ -74,9 +72,8 @@ pub(crate) fn check_kind(
     kind
 }
 
-/// Compiles the `healthcheck` sections for the sake of the variables that they name: a server that
-/// is added at run time may be the first to ask for one of them. What is wrong in a section is told
-/// where it is used.
+/// Compiles the `healthcheck` sections only to register their variables: a server added at run time may be the first to use one.
+/// Errors in a section are reported where it is used.
 pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &ResolveContext<'_>) {
     let acls = sample::Acls::new();
     let scope = scope(context, &acls, None, state::Mode::Http, Place::Check);
@@ -85,7 +82,7 @@ pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &ResolveC
     }
 }
 
-/// Whether an expression is part of it, so that it belongs to one backend only.
+/// Whether it contains an expression, so that it is specific to one backend.
 fn evaluates(steps: &[CheckStep]) -> bool {
     steps.iter().any(|step| match &step.action {
         CheckAction::Connect(connect) => matches!(connect.port, Some(Port::Expression(_))),
@@ -151,7 +148,7 @@ fn compile(
     Ok(CheckKind::Script(script(family, steps, draft)))
 }
 
-/// A check that says where it connects says so before it talks.
+/// Checks that a script with a `connect` step has one before its first exchange.
 fn first_connects(steps: &[CheckStep]) -> Result<(), Diagnostic> {
     let talks =
         |step: &&CheckStep| !matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_));
@@ -168,7 +165,7 @@ fn first_connects(steps: &[CheckStep]) -> Result<(), Diagnostic> {
         ))
 }
 
-/// What a check by a program needs: that programs are allowed at all, and which one.
+/// Checks the requirements of an external check: external programs are allowed, and a command is set.
 fn check_external(
     draft: &CheckDraft<'_>,
     scope: &Scope<'_>,
@@ -209,7 +206,7 @@ fn check_external(
         )))
 }
 
-/// Puts the connection that was not written before all others.
+/// Prepends the implied connection.
 fn script(family: Family, mut steps: Vec<CheckStep>, draft: &CheckDraft<'_>) -> CheckScript {
     let first =
         steps.iter().find(|step| !matches!(step.action, CheckAction::SetVar(..) | CheckAction::UnsetVar(_)));
@@ -227,8 +224,7 @@ fn script(family: Family, mut steps: Vec<CheckStep>, draft: &CheckDraft<'_>) -> 
     }
 }
 
-/// The lines of `http-check`: the request of `option httpchk` behind the first connection, and an
-/// expectation behind the last request.
+/// The `http-check` lines: the request of `option httpchk` follows the first connection, and an expectation the last request.
 fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
     let mut rules = rules.to_vec();
     let mut talking = rules.iter().enumerate().filter(|(_, rule)| rule.action.talks());
@@ -250,7 +246,7 @@ fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
     rules
 }
 
-/// `comment` lines name the steps of one kind behind them.
+/// `comment` lines name the following steps of the same kind.
 #[derive(Default)]
 struct Comments<'a> {
     pending: Option<&'a str>,
@@ -258,7 +254,7 @@ struct Comments<'a> {
 }
 
 impl<'a> Comments<'a> {
-    /// The comment of a rule; `None` when the rule is a comment itself.
+    /// The comment of a rule; `None` if the rule itself is a comment.
     fn of(&mut self, rule: &RuleDraft<'a>) -> Option<Option<&'a str>> {
         let kind = std::mem::discriminant(&rule.action);
         let another = self.last.is_some_and(|last| last != kind);
@@ -325,13 +321,12 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<CheckAction, Dia
             CheckAction::SetVar(var, conditions, ValueSource::Format(format(*text, scope)?))
         }
         ActionDraft::UnsetVar(name) => CheckAction::UnsetVar(variable(*name, scope)?.0),
-        // Comments were taken out before.
+        // Comments were removed before.
         ActionDraft::Comment(_) => CheckAction::Send(Send::Bytes(Box::default())),
     })
 }
 
-/// A variable with the conditions behind it. Checks have those of the scopes `proc`, `sess` and
-/// `check`.
+/// A variable with its conditions. Checks have variables of the scopes `proc`, `sess` and `check`.
 fn variable(text: PlacedText<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditions), Diagnostic> {
     let at = |message: String| Diagnostic::alert(message).at(text.span);
     let mut parts = text.text.split(',');
@@ -383,9 +378,8 @@ fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<CheckRequest, 
     })
 }
 
-/// A call of `grpc.health.v1.Health/Check` (the health checking protocol of gRPC): the message has
-/// the service's name as its field 1, and stands behind five bytes that say that it is not
-/// compressed and how long it is.
+/// A call of `grpc.health.v1.Health/Check` (gRPC health checking protocol): the message has the service's name in field 1 and is
+/// preceded by a five-byte header, the compression flag and the length.
 fn grpc(service: &str, scope: &Scope<'_>) -> Result<CheckRequest, Diagnostic> {
     let mut message = Vec::with_capacity(service.len() + 3);
     if !service.is_empty() {

@@ -1,5 +1,5 @@
-//! The certificates of a crt-list (manual, 5.1 `crt-list`), and those that a frontend gives all of
-//! its lines (`ssl-f-use`, which makes a crt-list too).
+//! The certificates of a crt-list (manual, 5.1 `crt-list`), and those that a frontend provides for all of its lines (`ssl-f-use`,
+//! which also forms a crt-list).
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::resolve::{ResolveContext, ktls, legacy};
 
 /// A line of a list, with its files read.
 pub(crate) struct Listed<'a> {
-    /// 0 where the list is no file.
+    /// The line number; 0 if the list is not a file.
     number: usize,
-    /// Several where the file is part of a bundle.
+    /// More than one if the file belongs to a bundle.
     certificates: Vec<Arc<Certificate>>,
-    /// What its certificates have otherwise than the `bind` line.
+    /// Options that override those of the `bind` line.
     options: Vec<&'a str>,
     filters: Vec<&'a str>,
     span: Span,
 }
 
-/// Reads a crt-list and appends its certificates, each with what its line says; the list's name.
+/// Reads a crt-list and appends its certificates with the options of their lines; returns the list's name.
 pub(crate) fn read(
     name: TlsValue<'_>,
     statement: &Statement,
@@ -49,7 +49,7 @@ pub(crate) fn read(
             let text = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
         };
-        // A bare `!*` only keeps the line from being the default.
+        // A bare `!*` only excludes the line from being the default.
         for filter in line.filters.iter().filter(|filter| filter.starts_with("!*") && filter.len() > 2) {
             context.diagnostics.push(
                 Diagnostic::warning(format!(
@@ -93,8 +93,7 @@ pub(crate) fn read(
     Ok(path)
 }
 
-/// The certificates of a frontend, the last line first as in HAProxy; what is wrong with one is
-/// noted.
+/// The certificates of a frontend, the last line first as in HAProxy; errors are added to the diagnostics.
 pub(crate) fn of_frontend<'a>(
     statements: &[&'a Statement],
     context: &mut ResolveContext<'_>,
@@ -129,7 +128,7 @@ fn line_of_frontend<'a>(
     Ok(listed)
 }
 
-/// Appends the certificates of a frontend to those of one of its lines; the name of their list.
+/// Appends the certificates of a frontend to those of one of its lines; returns the name of their list.
 pub(crate) fn serve(
     all: &[Listed<'_>],
     frontend: &str,
@@ -176,7 +175,7 @@ fn append(
     Ok(())
 }
 
-/// The words that say of which files a certificate is made, and all others.
+/// Splits the words into those that name files of the certificate, and all others.
 fn split<'a>(
     words: impl Iterator<Item = TlsValue<'a>>,
     span: Span,
@@ -209,8 +208,8 @@ fn unknown(word: &str, span: Span) -> Diagnostic {
     Diagnostic::alert(format!("unknown ssl keyword {word}{tail}")).at(span)
 }
 
-/// The certificates of a file with the files that its words name. Once for each: a second line may
-/// say the same of it only.
+/// Loads a file's certificates together with the files that its words name. Only once per file: a second line must name the same
+/// files.
 fn loaded(
     file: TlsValue<'_>,
     words: &LoadWords<'_>,
@@ -244,7 +243,7 @@ fn loaded(
     certificates(file, &defaults, context)
 }
 
-/// Whether the answers of the responders of a line's certificates are asked for (`ocsp-update`).
+/// Records whether OCSP responses for a line's certificates are updated (`ocsp-update`).
 fn note_updates(listed: &Listed<'_>, title: &str, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     let mode = tls::files::update_mode(&listed.options);
     let mode = mode.map_err(|error| Diagnostic::alert(error).at(listed.span))?;
@@ -259,7 +258,7 @@ fn note_updates(listed: &Listed<'_>, title: &str, context: &ResolveContext<'_>) 
     Ok(())
 }
 
-/// What a line orders of its certificates (`acme`).
+/// Records the order for a line's certificates (`acme`).
 fn note_order(listed: &Listed<'_>, context: &mut ResolveContext<'_>) -> Result<(), Diagnostic> {
     let mut order = OrderWords::default();
     for pair in listed.options.windows(2) {
@@ -289,7 +288,7 @@ fn shown(said: &[(&str, String)]) -> String {
     said.iter().map(|(word, value)| format!("`{word} {value}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// As [`list_options`], with OpenSSL where the line needs it and its `bind` line does not.
+/// Like [`list_options`], with OpenSSL if the line needs it and its `bind` line does not.
 fn list_line_options(
     options: &EntryOptions,
     words: &[&str],
@@ -317,7 +316,7 @@ fn list_line_options(
     Ok(made)
 }
 
-/// What the words between the brackets of a line in a crt-list make of a `bind` line's options.
+/// Overrides a `bind` line's options by those in the brackets of a crt-list line.
 fn list_options(
     options: &EntryOptions,
     words: &[&str],

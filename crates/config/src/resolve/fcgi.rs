@@ -1,7 +1,6 @@
 //! `fcgi-app` sections (manual, section 10.1.1), and the backends that use them (10.1.2).
 //!
-//! Sections are read when names of log targets are known, before the proxies. Their ACLs are their
-//! own.
+//! Sections are read before the proxies, once the names of log targets are known. Their ACLs are local to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::resolve::log::logger;
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Applications by name; `None` where the section has errors of its own.
+/// Applications by name; `None` if the section has errors.
 pub(crate) type FcgiApps = HashMap<Box<str>, Option<Arc<App>>>;
 
 /// Reads every section.
@@ -177,7 +176,7 @@ pub(crate) fn of_backend(proxy: &PendingProxy<'_>, context: &mut ResolveContext<
     app
 }
 
-/// The error for an application in a backend of another mode.
+/// The error for an application in a backend with another mode.
 fn needs_http(app: &Word, backend: &str) -> Diagnostic {
     Diagnostic::alert("applications are for backends in HTTP mode alone")
         .at(app.span())
@@ -185,7 +184,7 @@ fn needs_http(app: &Word, backend: &str) -> Diagnostic {
         .haproxy_whole(format!("proxy '{backend}': FCGI application cannot be used in non-HTTP mode."))
 }
 
-/// Among other filters than those of compression and caches the application has a place of its own.
+/// If a backend has filters other than compression and caches, the application needs an explicit place among them.
 fn check_filters(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     let (mut other, mut has_own) = (None, false);
@@ -219,14 +218,14 @@ fn check_filters(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// Servers that speak FastCGI and the application of their backend need each other.
+/// Checks that FastCGI servers and an application occur together in a backend.
 pub(crate) fn check_servers(
     proxy: &PendingProxy<'_>,
     servers: &[Arc<ServerSettings>],
     context: &mut ResolveContext<'_>,
 ) {
     let settings = &proxy.settings;
-    // A backend that is added at run time gets its servers later.
+    // A backend added at run time gets its servers later.
     let name = settings.name;
     let has_app = context.around.is_some_and(|around| around.runs_app(name));
     if settings.disabled || settings.mode != Mode::Http || has_app {

@@ -1,5 +1,4 @@
-//! The filters of a proxy (manual, chapter 9): which of them are used in which direction, and in which
-//! order (`filter-sequence`).
+//! The filters of a proxy (manual, chapter 9): which ones are used in each direction, and their order (`filter-sequence`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, SharedD
 use crate::resolve::lines::scope;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Where each filter of a proxy stands, by its line.
+/// The position of each filter of a proxy, by line.
 pub(crate) fn places(proxy: &PendingProxy<'_>) -> Vec<FilterPlaces> {
     let (request, response) = proxy.settings.filter_sequence;
     let filters = &proxy.settings.filters;
@@ -27,8 +26,8 @@ pub(crate) fn places(proxy: &PendingProxy<'_>) -> Vec<FilterPlaces> {
     both.map(|(request, response)| FilterPlaces { request, response }).collect()
 }
 
-/// The places of filters in one direction, counted from 1: in the order of a sequence, or in that of
-/// their lines. Each name in a sequence is the next filter of that name, in the order of their lines.
+/// The positions of filters in one direction, counted from 1: in the order of a sequence, or of their lines. Each name in a
+/// sequence refers to the next filter of that name in line order.
 fn order(sequence: Option<&Word>, filters: &[FilterDraft<'_>], of_response: bool) -> Vec<Option<u16>> {
     let mut numbers = 1u16..;
     let Some(sequence) = sequence else { return filters.iter().map(|_| numbers.next()).collect() };
@@ -42,7 +41,7 @@ fn order(sequence: Option<&Word>, filters: &[FilterDraft<'_>], of_response: bool
     places
 }
 
-/// What a sequence of that direction calls a filter.
+/// A filter's name in a sequence of that direction.
 fn called<'a>(filter: &FilterDraft<'a>, of_response: bool) -> &'a str {
     match filter.kind {
         FilterKind::Compression(CompressionFilter::Both) if of_response => "comp-res",
@@ -51,8 +50,8 @@ fn called<'a>(filter: &FilterDraft<'a>, of_response: bool) -> &'a str {
     }
 }
 
-/// Resolves the filters of a proxy with that number: those that trace, in the order of their lines.
-/// Those of bandwidth are put where its rules find them.
+/// Resolves the filters of the proxy with that number and returns the trace filters, in line order. Bandwidth filters are
+/// registered for its rules.
 pub(crate) fn filters(
     number: usize,
     proxy: &PendingProxy<'_>,
@@ -93,8 +92,7 @@ pub(crate) fn filters(
     traces
 }
 
-/// Finds what a limit is shared by: a table that counts the bytes of that direction, by a key of its
-/// type.
+/// Resolves a shared limit: a table that counts bytes of that direction, and a key of its type.
 fn share(
     filter: &mut BandwidthFilter,
     by: &SharedDraft<'_>,
@@ -148,8 +146,7 @@ fn share(
     Ok(())
 }
 
-/// What the proxy compresses: as its `compression` lines say, where it has a filter that heeds them
-/// and no sequence leaves that out.
+/// The proxy's compression settings, taken from its `compression` lines if it has a filter for them that no sequence leaves out.
 pub(crate) fn compression(
     proxy: &PendingProxy<'_>,
     places: &[FilterPlaces],
@@ -207,7 +204,7 @@ pub(crate) fn compression(
     }))
 }
 
-/// Where compression stands that has no line: behind all that have one.
+/// The position of compression without a filter line: after all filters with one.
 fn implied((request, response): (Option<&Word>, Option<&Word>)) -> FilterPlaces {
     let place = |list: Option<&Word>, name: &str| {
         list.is_none_or(|list| list.split(',').any(|own| own == name)).then_some(u16::MAX)
@@ -215,12 +212,12 @@ fn implied((request, response): (Option<&Word>, Option<&Word>)) -> FilterPlaces 
     FilterPlaces { request: place(request, "comp-req"), response: place(response, "comp-res") }
 }
 
-/// Every name of a sequence must be that of a filter here.
+/// Checks that every name in a sequence is a filter of the proxy.
 fn check(list: &Word, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let filters = &proxy.settings.filters;
     let names = |filter| [called(filter, false), called(filter, true)];
     let mut known: Vec<&str> = filters.iter().flat_map(names).collect();
-    // Compression and caches may be there without lines of their own.
+    // Compression and caches can exist without a filter line.
     if proxy.settings.compression.is_some()
         && !filters.iter().any(|filter| matches!(filter.kind, FilterKind::Compression(_)))
     {

@@ -1,4 +1,4 @@
-//! What log lines, unique ids and `Forwarded` headers of a proxy look like, compiled.
+//! Compiles the formats of a proxy's log lines, unique IDs and `Forwarded` headers.
 
 use std::rc::Rc;
 
@@ -27,12 +27,11 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// Whether a line is written as soon as the server has answered, or of a TCP stream is
-    /// connected: where the configuration says so, and where a format has nothing that is known
-    /// only at the end.
+    /// Whether a line is written as soon as the server has responded or a TCP stream is connected: if the configuration says so, or
+    /// if no format contains a value that is only known at the end.
     pub(crate) fn are_early(&self, settings: &ProxySettings<'_>, loggers: &[Logger]) -> bool {
         let known = |format: &Format| !format.is_late();
-        // A profile has formats of its own.
+        // Profiles have formats of their own.
         let own = || loggers.iter().all(|logger| logger.profile.is_none());
         !settings.log.steps.is_given()
             && (settings.options.logasap
@@ -42,7 +41,7 @@ impl Formats {
     }
 }
 
-/// Compiles them all; errors are among the diagnostics.
+/// Compiles all formats; errors are added to the diagnostics.
 pub(crate) fn formats(proxy: &PendingProxy<'_>, acls: &Acls, context: &mut ResolveContext<'_>) -> Formats {
     let settings = &proxy.settings;
     let mut formats = Formats::default();
@@ -97,7 +96,7 @@ fn log_format(
         LogFormatChoice::Http(statement) if http => (format::HTTP_LOG, statement.span),
         LogFormatChoice::Clf(statement) if http => (format::CLF_LOG, statement.span),
         LogFormatChoice::Https(statement) if http => (format::HTTPS_LOG, statement.span),
-        // Warned of elsewhere.
+        // Warned about elsewhere.
         LogFormatChoice::Http(statement)
         | LogFormatChoice::Clf(statement)
         | LogFormatChoice::Https(statement) => (format::TCP_LOG, statement.span),

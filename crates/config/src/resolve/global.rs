@@ -1,4 +1,4 @@
-//! The `global` sections, and what is decided by them before anything else is made: the workers.
+//! The `global` sections, and the placement of the workers, which everything created later depends on.
 
 use base::keyword_support::Support;
 use diag::{Diagnostic, Diagnostics};
@@ -11,7 +11,7 @@ use crate::draft::settings::GlobalSettings;
 use crate::draft::{Draft, SectionKind, Statement};
 use crate::resolve::{ResolveContext, warn_ineffective};
 
-/// What they say together. Decides how many workers run, so that counters can be made for each.
+/// Reads all `global` sections and decides how many workers run, so that counters can be made for each.
 pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> GlobalSettings<'a> {
     let mut global = GlobalSettings::default();
     let plan = &mut global.plan;
@@ -42,7 +42,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
         }
         context.tls_steps.push((section.keyword.span(), global.tls.clone()));
     }
-    // As the manual has it, for whichever of the two was written last.
+    // The manual's limit, whichever of the two was set last.
     let tune = &mut global.plan.tune;
     tune.maxrewrite = tune.maxrewrite.min(tune.bufsize / 2);
     global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
@@ -56,7 +56,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
     context.names.experimental = global.experimental;
     context.names.default_path = global.plan.default_path.clone();
     context.names.stick_counters = global.plan.tune.stick_counters;
-    // What follows is of the process: a plan in use has decided it.
+    // The rest is process-wide and was decided by the plan in use.
     if let Some(around) = context.around {
         context.placement = around.placement().clone();
         global.plan.placement = context.placement.clone();
@@ -73,8 +73,8 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut ResolveContext<'a>) -> Gl
     global
 }
 
-/// Whether an earlier line of `global` counts instead of this one, with a warning. What is behind
-/// the keyword is not read then, as in HAProxy.
+/// Whether an earlier `global` line takes precedence over this one, with a warning. As in HAProxy the arguments are then not
+/// parsed.
 fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
     let Some(name) = statement.keyword.once else { return false };
     if !said.contains(&name) {
@@ -91,8 +91,7 @@ fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &m
     true
 }
 
-/// Decides how many workers run and where: what is made from here on has a copy of its counters for
-/// each.
+/// Decides how many workers run and where: objects created from here on have a copy of their counters for each.
 fn place_workers(global: &mut GlobalSettings<'_>, context: &mut ResolveContext<'_>) {
     match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
         Ok((placement, warnings)) => {

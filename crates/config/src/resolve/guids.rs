@@ -1,5 +1,4 @@
-//! Globally unique identifiers (`guid`, `guid-prefix`): each names one frontend, backend, socket or
-//! server, and no two are the same.
+//! Globally unique identifiers (`guid`, `guid-prefix`): each names a single frontend, backend, socket or server.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -7,12 +6,12 @@ use std::sync::OnceLock;
 use diag::{Diagnostic, Diagnostics, Span};
 use syntax::Word;
 
-/// The identifiers given so far, and where each stands.
+/// The identifiers assigned so far, with their locations.
 #[derive(Default)]
 pub(crate) struct Guids(HashMap<String, Span>);
 
 impl Guids {
-    /// Gives `guid` to who has `place` for it; `word` is what it was made of.
+    /// Assigns `guid` to an object through its `place`; `word` is the word it comes from.
     pub(crate) fn name(
         &mut self,
         guid: String,
@@ -29,7 +28,7 @@ impl Guids {
             );
             return;
         }
-        // Set once: whoever is named is new.
+        // A new object has no identifier yet.
         let _ = place.set(guid.as_str().into());
         self.0.insert(guid, word.span());
     }

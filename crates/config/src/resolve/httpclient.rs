@@ -1,5 +1,5 @@
-//! How requests of the process's own are made (manual, 3.10): the resolvers section, and whom they
-//! trust where anything makes some.
+//! Settings of the built-in HTTP client (manual, 3.10): the resolvers section, and the trusted authorities if any client request is
+//! possible.
 
 use std::sync::Arc;
 
@@ -10,15 +10,14 @@ use crate::draft::settings::HttpClientWords;
 use crate::resolve::ResolveContext;
 use crate::resolve::tls_files::located;
 
-/// The section that is asked unless another one is named.
+/// The default resolvers section.
 const DEFAULT: &str = "default";
 
-/// Fills the settings of requests in.
+/// Fills in the settings of client requests.
 pub(crate) fn settings(words: &HttpClientWords<'_>, context: &mut ResolveContext<'_>) {
     resolvers(words, context);
     context.global.http_client.verifies = words.verify.unwrap_or(true);
-    // What is named has to be there; the system's own authorities are many, and left unread where
-    // nobody is asked.
+    // A configured file must exist; the system's authorities are large and are not loaded if no client request is possible.
     if words.ca_file.is_none() && !context.asks_others() {
         return;
     }
@@ -47,7 +46,7 @@ fn resolvers(words: &HttpClientWords<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// `None` where the system has no authorities, and nobody said that it must.
+/// The TLS connector; `None` if the system has no authorities and the configuration does not require any.
 fn connector(
     words: &HttpClientWords<'_>,
     context: &ResolveContext<'_>,
@@ -74,7 +73,7 @@ fn connector(
         trust =
             Some(Arc::new(Trust { authorities: parts.certificates, crls: parts.crls, ..Trust::default() }));
     }
-    // One connection a request: nothing is left to be resumed.
+    // Every request opens its own connection, so there are no sessions to resume.
     let connecting = Connecting { trust, sessions: 0, ..Connecting::default() };
     Connector::new(&connecting).map(|connector| Some(Arc::new(connector))).map_err(Diagnostic::alert)
 }

@@ -1,6 +1,5 @@
-//! What may inherit rules from a defaults section (manual, 4.2 `http-request`,
-//! `tcp-request connection` and their kin): proxies of one side, and no other defaults section.
-//! Called when the sections were read.
+//! Restrictions on inheriting rules from a defaults section (manual, 4.2 `http-request`, `tcp-request connection` and so on): only
+//! proxies of the same side may, and no other defaults section. Checked after the sections were read.
 
 use std::collections::HashMap;
 
@@ -10,7 +9,7 @@ use crate::draft::settings::ProxySettings;
 use crate::draft::{Section, Statement};
 use crate::resolve::ResolveContext;
 
-/// The rule sets that this is about. ACLs, error messages and checks may be inherited by everyone.
+/// The restricted rule sets. ACLs, error messages and checks can always be inherited.
 fn is_rule(statement: &Statement) -> bool {
     matches!(
         statement.keyword.name,
@@ -29,7 +28,7 @@ fn rules<'s, 'a>(settings: &'s ProxySettings<'a>) -> impl Iterator<Item = &'a St
     settings.inherited_rules.iter().copied().filter(|statement| is_rule(statement))
 }
 
-/// A defaults section that inherits rules.
+/// Checks a defaults section that inherits rules.
 pub(crate) fn check_defaults(
     section: &Section,
     settings: &ProxySettings<'_>,
@@ -40,12 +39,12 @@ pub(crate) fn check_defaults(
     }
 }
 
-/// Proxies that inherit rules that are not meant for them.
+/// Checks that proxies only inherit rules meant for their side.
 pub(crate) fn check_proxies<'a>(
     proxies: &[(&'a Section, Box<ProxySettings<'a>>)],
     context: &mut ResolveContext<'_>,
 ) {
-    // By the first rule: the defaults section's first user, and whether that is a frontend.
+    // By the first rule: the first proxy that uses the defaults section, and whether it is a frontend.
     let mut users: HashMap<Span, (bool, &Section)> = HashMap::new();
     for (section, settings) in proxies {
         let Some(first) = rules(settings).next() else { continue };

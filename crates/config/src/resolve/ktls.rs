@@ -1,15 +1,15 @@
-//! `ktls` of `bind` and `server` lines and in crt-lists (manual, 5.1 and 5.2): TLS is done in user
-//! space, and who asks for the kernel's is told so.
+//! `ktls` on `bind` and `server` lines and in crt-lists (manual, 5.1 and 5.2): TLS runs in user space, and asking for kernel TLS
+//! produces a message.
 
 use diag::{Diagnostic, Span};
 
 use crate::draft::tls::KernelWord;
 use crate::resolve::ResolveContext;
 
-/// Looks at what a line says; `place` stands before the message, for lines of other files.
+/// Checks a line's `ktls`; `place` is a prefix of the message, for lines in other files.
 ///
 /// # Errors
-/// The global section does not allow what is experimental.
+/// The global section does not allow experimental directives.
 pub(crate) fn check(
     said: Option<KernelWord>,
     place: &str,

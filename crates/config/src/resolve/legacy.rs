@@ -1,8 +1,8 @@
-//! Which lines need OpenSSL: those that name what rustls has not, or older versions than it speaks
+//! Determines which lines need OpenSSL: those that use features missing in rustls, or older versions than it supports
 //! (`legacy-tls`).
 //!
-//! A list of suites of which rustls has some needs nothing as long as TLS 1.3 is spoken: lists that
-//! are recommended name suites for clients that nobody has any more.
+//! A list of suites that rustls supports partly is fine as long as TLS 1.3 is allowed: recommended lists contain suites for clients
+//! that no longer exist.
 
 use diag::{Diagnostic, Span};
 use tls::ciphers::security_level;
@@ -11,20 +11,20 @@ use tls::{Parameters, TLS12, TLS13, has_suite, names};
 use crate::draft::Statement;
 use crate::draft::tls::{TlsDefaults, TlsWords};
 
-/// What of a line needs OpenSSL.
+/// The reason why a line needs OpenSSL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LegacyCause {
-    /// A version, by its number in TLS.
+    /// A TLS version number.
     Version(u16),
-    /// Providers that were loaded.
+    /// Loaded providers.
     Provider,
-    /// Suites.
+    /// Cipher suites.
     Suites,
     /// A security level below OpenSSL's usual one.
     Level(u8),
-    /// Parameters of Diffie-Hellman's exchange.
+    /// Diffie-Hellman parameters.
     Dh,
-    /// Servers that may renegotiate.
+    /// Renegotiation by servers.
     Renegotiation,
     /// The key of the certificate in this file.
     Key(Box<str>),
@@ -44,31 +44,30 @@ impl std::fmt::Display for LegacyCause {
     }
 }
 
-/// What is wanted of a side's lists and versions.
+/// The requested lists and versions of one side.
 pub(crate) struct LegacyNeeds<'w, 'a> {
     pub(crate) own: &'w TlsWords<'a>,
     pub(crate) default: &'w TlsWords<'a>,
     pub(crate) defaults: &'w TlsDefaults<'a>,
-    /// Whether it is a listener's.
+    /// Whether it is for a listener.
     pub(crate) is_bind: bool,
 }
 
 impl LegacyNeeds<'_, '_> {
-    /// OpenSSL's security level, where something says one.
+    /// OpenSSL's security level, if one is set.
     pub(crate) fn level(&self) -> Option<u8> {
         let text = self.own.ciphers.or(self.default.ciphers);
         text.and_then(|text| security_level(text.text)).or(self.defaults.security_level)
     }
 
-    /// Whether a server may renegotiate, which there is up to TLS 1.2.
+    /// Whether a server may renegotiate, which requires TLS 1.2 or older.
     pub(crate) fn renegotiates(&self, parameters: &Parameters) -> bool {
         let said = self.own.renegotiate.or(self.default.renegotiate);
         !self.is_bind && parameters.min <= TLS12 && said == Some(true)
     }
 }
 
-/// Why a line needs OpenSSL, if it does. `suites` are those that `ciphers` comes to, of all that
-/// OpenSSL has.
+/// The reason why a line needs OpenSSL, if it does. `suites` is the expansion of `ciphers`, out of all of OpenSSL's suites.
 pub(crate) fn cause(
     wanted: &LegacyNeeds<'_, '_>,
     parameters: &Parameters,
@@ -93,8 +92,8 @@ pub(crate) fn cause(
     }
 }
 
-/// Whether OpenSSL serves those of a listener's clients that rustls cannot, although no word of the
-/// line asks for it: without TLS 1.3 it is for older clients, and OpenSSL's usual suites are theirs.
+/// Whether OpenSSL serves a listener's clients that rustls cannot serve, although no parameter of the line requires it: without TLS
+/// 1.3 it is meant for older clients, and OpenSSL's default suites are the ones they use.
 pub(crate) fn is_shared(
     wanted: &LegacyNeeds<'_, '_>,
     parameters: &Parameters,
@@ -104,7 +103,7 @@ pub(crate) fn is_shared(
     is_here && wanted.is_bind && parameters.max < TLS13 && suites.is_none()
 }
 
-/// Why a line of a crt-list needs OpenSSL, if it does: `ciphers` as it says and what that comes to.
+/// The reason why a crt-list line needs OpenSSL, if it does; takes `ciphers` and its expansion.
 pub(crate) fn cause_of_line(
     parameters: &Parameters,
     ciphers: Option<&str>,
@@ -126,7 +125,7 @@ fn need_openssl(suites: &[u16], max: u16) -> bool {
     here == 0 || (max < TLS13 && here < suites.len())
 }
 
-/// Why a line that needs OpenSSL is refused, where there is none for it.
+/// The error for a line that needs OpenSSL, if that is not available for it.
 pub(crate) fn check(
     cause: &LegacyCause,
     at: Span,

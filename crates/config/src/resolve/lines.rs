@@ -1,4 +1,4 @@
-//! The words of a line as `sample` and `rules` read them, and the scope in which they are compiled.
+//! Converts the words of a line for `sample` and `rules`, and builds the scope in which they are compiled.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::resolve::ResolveContext;
 
-/// The words of a statement as `sample` and `rules` read them.
+/// The words of a statement, for `sample` and `rules`.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
 
-/// The words behind the keyword.
+/// The words after the keyword.
 pub(crate) fn arguments(statement: &Statement) -> WordList<'_> {
     words(statement.arguments())
 }
 
-/// Any run of words.
+/// Converts a sequence of words.
 fn words(words: &[Word]) -> WordList<'_> {
     words.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect()
 }
@@ -45,7 +45,7 @@ pub(crate) fn scope<'s>(
     }
 }
 
-/// A place as HAProxy shows it, such as `haproxy.cfg:8`.
+/// A location in HAProxy's notation, such as `haproxy.cfg:8`.
 pub(crate) fn shown(context: &ResolveContext<'_>, span: Span) -> String {
     let file = context.sources.file(span.file);
     format!("{}:{}", file.name(), file.position(span.start).line)

@@ -1,5 +1,4 @@
-//! `log` lines: their targets, once every ring, log backend and profile has a name (manual, 4.2
-//! `log`).
+//! `log` lines: their targets, resolved once every ring, log backend and profile has a name (manual, 4.2 `log`).
 
 use crate::system::host_address;
 use std::collections::{HashMap, HashSet};
@@ -18,26 +17,25 @@ use syntax::Word;
 use crate::draft::settings::{LogLine, LoggerDraft, ProxySettings, TargetDraft};
 use crate::resolve::{ResolveContext, carry_over};
 
-/// What names in `log` lines mean, and what such lines made.
+/// The names available in `log` lines, and the objects created by such lines.
 #[derive(Default)]
 pub(crate) struct LogNames {
     /// `ring` sections, and `buf0`.
     pub(crate) rings: HashMap<Box<str>, RingSettings>,
-    /// All of them, in the order of the configuration, then those that `tcp@` made.
+    /// All rings, in configuration order, followed by those created for `tcp@`.
     pub(crate) all_rings: Vec<Arc<Ring>>,
     /// Backends by name.
     pub(crate) backends: HashMap<Box<str>, (ProxyIndex, Mode)>,
-    /// What the rings are sent to.
+    /// The servers that the rings are sent to.
     pub(crate) servers: Vec<RingServer>,
-    /// The rings of `log tcp@…` lines, by the place of the line: proxies that inherit it share
-    /// them.
+    /// The rings of `log tcp@…` lines, by the line's location: proxies that inherit the line share them.
     implicit: HashMap<Span, Arc<Ring>>,
-    /// Lines found wrong already: defaults are read by many.
+    /// Lines already reported as wrong, since many proxies inherit the lines of defaults.
     refused: HashSet<Span>,
 }
 
 impl LogNames {
-    /// A ring that a `log` line makes, and the server it is sent to.
+    /// Creates the implicit ring of a `log` line, and the server it is sent to.
     fn add_implicit(&mut self, ring: &Arc<Ring>, peer: RingPeer, proto: LogProto) {
         self.all_rings.push(ring.clone());
         self.servers.push(RingServer {
@@ -50,7 +48,7 @@ impl LogNames {
     }
 }
 
-/// The loggers of a proxy, those of global in the place of `log global`.
+/// The loggers of a proxy, with `log global` replaced by those of `global`.
 pub(crate) fn loggers(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) -> Vec<Logger> {
     let mut loggers = Vec::new();
     let forwards = settings.kind == crate::draft::SectionKind::LogForward;
@@ -63,7 +61,7 @@ pub(crate) fn loggers(settings: &ProxySettings<'_>, context: &mut ResolveContext
     loggers
 }
 
-/// One line; nothing when it is wrong, which is among the diagnostics.
+/// Resolves one line; `None` if it is wrong, which is added to the diagnostics.
 pub(crate) fn logger(
     draft: &LoggerDraft<'_>,
     forwards: bool,
@@ -98,7 +96,7 @@ fn try_logger(
 ) -> Result<Logger, Diagnostic> {
     let unsaid = match &context.global.log_send_hostname {
         _ if forwards => LogFormat::AsReceived,
-        // A name that is to be sent needs a field for it (manual, 4.2 `log`, format `local`).
+        // Sending a host name needs a format with a field for it (manual, 4.2 `log`, format `local`).
         Some(_) => LogFormat::Rfc3164,
         None => LogFormat::Local,
     };
@@ -179,7 +177,7 @@ fn backend(word: &Word, name: &str, context: &ResolveContext<'_>) -> Result<Prox
     }
 }
 
-/// A line that names a server reached over a stream has a ring of its own before it.
+/// A line that names a stream server has an implicit ring in front of it.
 fn stream(
     draft: &LoggerDraft<'_>,
     word: &Word,

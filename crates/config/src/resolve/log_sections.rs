@@ -26,7 +26,7 @@ use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines};
 use crate::system::resolve_host;
 use crate::tables::bind;
 
-/// `maxlen` where none is given.
+/// The default of `maxlen`.
 const MAX_LENGTH: usize = 1024;
 
 /// Reads every `log-profile` section.
@@ -109,8 +109,7 @@ fn on(
     Ok(())
 }
 
-/// A format of a profile: whose proxies use it is not known, so it may hold what those in HTTP mode
-/// know.
+/// Compiles a format of a profile. The proxies that use it are unknown, so everything available in HTTP mode is allowed.
 fn compiled(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<Option<Format>, Diagnostic> {
     let Some(word) = word else { return Ok(None) };
     let acls = Acls::default();
@@ -118,13 +117,13 @@ fn compiled(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<Option<
     Format::compile(word, word.span(), &scope, FormatFor::Log).map(Some)
 }
 
-/// Makes the rings of all sections, and `buf0` and `dpapi`, which are always there.
+/// Creates the rings of all sections, and the built-in rings `buf0` and `dpapi`.
 pub(crate) fn rings(pending: &[PendingProxy<'_>], context: &mut ResolveContext<'_>) {
     let size = context.global.tune.bufsize;
     let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH).stamped(Stamp::LevelAndTime);
     let buffer = carry_over::ring(buffer, context.previous);
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
-    // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.
+    // Events of certificate orders for tools that manage DNS; the longest contains a whole authorization.
     let events = Ring::new(state::acme::EVENTS, "DPAPI ring buffer", 1 << 20, 1 << 17);
     let events = carry_over::ring(events, context.previous);
     add_ring(RingSettings { ring: events, format: LogFormat::Timed, backing_file: None }, context);
@@ -154,7 +153,7 @@ fn ring(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> RingSetti
     let max_length = draft.ring_max_length.unwrap_or(MAX_LENGTH);
     let longest = size.saturating_sub(4);
     if let Some(length) = draft.ring_max_length.filter(|length| *length > longest) {
-        // HAProxy subtracts a header of about 200 bytes and is silent about smaller rings.
+        // HAProxy subtracts a header of about 200 bytes and ignores smaller rings silently.
         let severity = if size < 256 { Severity::Diag } else { Severity::Warning };
         context.diagnostics.push(
             Diagnostic::new(
@@ -178,7 +177,7 @@ fn ring(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> RingSetti
     }
 }
 
-/// What stands before messages that are no logs: those have no facility, host or program to name.
+/// The prefix of messages that are not logs, which have no facility, host or program.
 fn stamp(format: LogFormat) -> Stamp {
     match format {
         LogFormat::Raw | LogFormat::AsReceived => Stamp::None,
@@ -188,7 +187,7 @@ fn stamp(format: LogFormat) -> Stamp {
     }
 }
 
-/// What makes a log forwarder of a proxy; nothing for any other proxy.
+/// The log forwarder of a proxy; `None` for any other proxy.
 pub(crate) fn log_forward(
     proxy: &PendingProxy<'_>,
     context: &mut ResolveContext<'_>,

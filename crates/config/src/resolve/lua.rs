@@ -1,4 +1,4 @@
-//! Loading the scripts of a configuration, before anything that names their functions is compiled.
+//! Loads the scripts of a configuration, before anything that refers to their functions is compiled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use sample::vars::Variables;
 use crate::draft::lua::LuaWords;
 use crate::resolve::ResolveContext;
 
-/// Runs the files; what they registered may be named from here on.
+/// Runs the files; the functions they register can be used from here on.
 pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
     if words.scripts.is_empty() {
         return;
@@ -52,10 +52,10 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// The maps that scripts look into, which are the configuration's.
+/// The configuration's maps, for scripts.
 struct Maps<'a, 'c> {
     context: &'a ResolveContext<'c>,
-    /// Who is told of maps that are new, once the configuration is read.
+    /// Notified of new maps after the configuration was read.
     program: Option<&'a Program>,
 }
 
@@ -72,7 +72,7 @@ impl lua::Loading for Maps<'_, '_> {
     }
 }
 
-/// The e-mails of a proxy, for scripts that send them.
+/// The e-mail settings of a proxy, for scripts that send e-mails.
 fn mailing(proxy: &plan::Proxy) -> Option<(Box<str>, Mailing)> {
     let alert = proxy.email_alert.as_ref()?;
     let mailers = &alert.mailers.mailers;
@@ -88,8 +88,8 @@ fn mailing(proxy: &plan::Proxy) -> Option<(Box<str>, Mailing)> {
     Some((proxy.state.name.clone(), own))
 }
 
-/// What scripts may name at run time, and what they run once the configuration is read: that may add
-/// maps to the pattern lists.
+/// Provides the names that scripts may use at run time, and runs their deferred initialization, which may add maps to the pattern
+/// lists.
 pub(super) fn finish(
     program: &Program,
     variables: &Variables,

@@ -1,4 +1,4 @@
-//! `mailers` sections (manual, section 12.3) and the e-mails of a proxy (`email-alert`).
+//! `mailers` sections (manual, section 12.3) and the e-mail alerts of a proxy (`email-alert`).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// `email-alert level` where nothing is said.
+/// The default of `email-alert level`.
 const ALERT: u8 = 1;
 
-/// Makes every section.
+/// Builds every section.
 pub(crate) fn mailers(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Mailers>> {
     let mut made: Vec<(&Section, Arc<Mailers>)> = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Mailers) {
@@ -50,8 +50,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Mailers {
     Mailers { name: section.name.as_str().into(), mailers: mailers.into() }
 }
 
-/// Warns of sections that no proxy uses: for HAProxy they are incomplete, as proxies lend them what
-/// they lack.
+/// Warns about sections that no proxy uses: HAProxy treats them as incomplete, since proxies supply the missing parts.
 pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>) {
     for section in &context.names.mailers {
         let uses = |proxy: &Arc<Proxy>| {
@@ -67,7 +66,7 @@ pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut ResolveContext<'_>
     }
 }
 
-/// The e-mails of a proxy, if it says all that they need.
+/// The e-mail alerts of a proxy, if its settings are complete.
 pub(crate) fn email_alert(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<EmailAlert> {
     let draft = proxy.settings.email;
     let said = draft.said?;

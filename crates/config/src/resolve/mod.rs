@@ -1,8 +1,8 @@
 //! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
 //!
-//! Three passes over the proxies. The first reads lines into [`ProxySettings`], inheriting
-//! defaults. The second makes the shared states of all proxies and servers, so that every name can
-//! be found. The third compiles what refers to names and checks that the parts fit together.
+//! Three passes over the proxies. The first parses lines into [`ProxySettings`], inheriting defaults. The second creates the shared
+//! states of all proxies and servers, so that every name can be found. The third compiles everything that refers to names and
+//! checks that the parts fit together.
 
 mod acme;
 mod advice;
@@ -80,25 +80,24 @@ use crate::find::without_side;
 use names::NameTable;
 use runtime_scope::Around;
 
-/// What the command line says that a plan must know.
+/// Command line settings that affect a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Setting {
-    /// `-dr`: servers whose names do not resolve start without an address.
+    /// `-dr`: servers with names that do not resolve start without an address.
     pub ignore_resolution_failures: bool,
-    /// `-N`: the limit of proxies without their own.
+    /// `-N`: the connection limit of proxies without their own.
     pub default_maxconn: Option<u32>,
-    /// Whether programs may be started whatever the global section says.
+    /// Whether the command line allows starting external programs regardless of the global section.
     pub insecure_fork: bool,
     /// `-dT`: TLS is done in user space.
     pub no_kernel_tls: bool,
-    /// Whether the kernel does TLS; asked where a line wants it.
+    /// Whether the kernel supports TLS; called if a line asks for it.
     pub kernel_has_tls: Option<fn() -> bool>,
-    /// Whether the process runs already: its variables keep the values that they have.
+    /// Whether the process is already running: its variables keep their values.
     pub is_running: bool,
-    /// `-dD`: advice is given too.
+    /// `-dD`: also reports advice.
     pub diagnostics: bool,
-    /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections
-    /// are read until all is.
+    /// Sets the priority of this process, for `tune.renice.startup`: from reading the global sections until the end of reading.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
 }
 
@@ -110,71 +109,71 @@ pub(crate) struct PendingProxy<'a> {
     pub(crate) state: Arc<state::Proxy>,
 }
 
-/// What all passes share.
+/// The state shared by all passes.
 pub(crate) struct ResolveContext<'a> {
     pub(crate) sources: &'a SourceMap,
     pub(crate) environment: &'a Environment,
     pub(crate) setting: &'a Setting,
     pub(crate) diagnostics: &'a mut Diagnostics,
     pub(crate) names: NameTable<'a>,
-    /// What the global section says of TLS.
+    /// The TLS settings of the global section.
     pub(crate) tls: TlsDefaults<'a>,
-    /// What each global section made of it, with the section's place.
+    /// The TLS settings after each global section, with the section's location.
     pub(crate) tls_steps: Vec<(Span, TlsDefaults<'a>)>,
     /// Files for TLS that were read.
     pub(crate) tls_files: tls_files::ReadFiles,
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
-    /// Where the workers are.
+    /// The placement of the workers.
     pub(crate) placement: Placement,
-    /// What `log` lines may name.
+    /// The names available in `log` lines.
     pub(crate) log: log::LogNames,
-    /// Servers whose lines were refused, as `backend/server`: what refers to them is not wrong too.
+    /// Servers with refused lines, as `backend/server`: references to them are not reported as well.
     pub(crate) refused: HashSet<String>,
-    /// What `track` says, as `backend/server` of who follows and of who is followed.
+    /// The `track` parameters, from follower to followed, as `backend/server`.
     pub(crate) tracks: HashMap<String, String>,
-    /// Servers that a connection can be reversed with (`bind rhttp@`), as `backend/server`.
+    /// Servers that can be the target of reverse connections (`bind rhttp@`), as `backend/server`.
     pub(crate) reversible: HashSet<String>,
-    /// Addresses that servers had before.
+    /// Addresses of servers from a state file.
     pub(crate) last: saved_addresses::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
-    /// What tables each `peers` section shares.
+    /// The tables shared by each `peers` section.
     pub(crate) shared: HashMap<Box<str>, Vec<plan::peers::SharedTable>>,
-    /// `acme` sections and what is ordered by them.
+    /// `acme` sections and their orders.
     pub(crate) orders: acme::Orders<'a>,
     /// `fcgi-app` sections.
     pub(crate) fcgi_apps: fcgi::FcgiApps,
-    /// What `filter spoe` lines read.
+    /// The files of `filter spoe` lines.
     pub(crate) engine_files: &'a [EngineFile],
-    /// Keys of accounts by their files.
+    /// Account keys by file.
     pub(crate) account_keys: HashMap<PathBuf, plan::acme::AccountKey>,
-    /// `guid` and its kin.
+    /// The `guid`s in use.
     pub(crate) guids: guids::Guids,
     /// Whether the line being compiled is inherited from a defaults section.
     pub(crate) inherited: bool,
-    /// The plan in use that this configuration of one server is for, if it is not one of its own.
+    /// The plan in use, if this configuration only extends it.
     pub(crate) around: Option<&'a Around<'a>>,
-    /// The plan in use that this one takes the place of, if there is one.
+    /// The plan in use, if this one replaces it.
     pub(crate) previous: Option<&'a Plan>,
 }
 
 impl ResolveContext<'_> {
-    /// Whether the process asks others by HTTP, as far as lines read so far say.
+    /// Whether the process makes HTTP requests itself, judging by the lines read so far.
     pub(crate) fn asks_others(&self) -> bool {
         self.tls_files.all.has_updates() || self.orders.are_any() || self.names.lua.is_some()
     }
 
-    /// Keeps an error of a step that gives nothing else.
+    /// Adds the error of a step without other results to the diagnostics.
     pub(crate) fn note(&mut self, outcome: Result<(), Diagnostic>) {
         if let Err(error) = outcome {
             self.diagnostics.push(error);
         }
     }
 
-    /// Relative file names of `section` are meant from its file's directory where `default-path`
-    /// says so, and of the defaults of TLS those count that global sections before it set.
+    /// Switches to `section`: relative file names are resolved against its file's directory if `default-path` says so, and the TLS
+    /// defaults are those set by the global sections above it.
     pub(crate) fn enter(&mut self, section: &Section) {
         if self.tls_steps.len() > 1 {
             let place = |span: Span| (span.file, span.start);
@@ -186,13 +185,13 @@ impl ResolveContext<'_> {
         *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
     }
 
-    /// `file:line` of a section, as HAProxy's messages name it.
+    /// `file:line` of a section, in HAProxy's notation.
     pub(crate) fn place(&self, section: &Section) -> String {
         format!("{}:{}", self.sources.file(section.file).name(), section.line)
     }
 }
 
-/// Resolves a whole configuration. `None` when there are errors; they are among the diagnostics.
+/// Resolves a whole configuration. Returns `None` if there are errors, which are in the diagnostics.
 pub(crate) fn resolve(
     draft: &Draft,
     sources: &SourceMap,
@@ -205,7 +204,7 @@ pub(crate) fn resolve(
     let mut context = ResolveContext {
         variables: RefCell::new(match (around, previous) {
             (Some(around), _) => around.variables(),
-            // Connections keep their variables in the slots that these had.
+            // Connections keep their variables, so names keep their slots.
             (None, Some(previous)) => previous.variables.named_alone(),
             (None, None) => sample::vars::Variables::default(),
         }),
@@ -279,7 +278,7 @@ pub(crate) fn resolve(
         None => cache::stores(draft, &mut context),
     };
     let mut proxies = read_proxies(draft, &mut context);
-    // These are no proxies to users: their numbers come last.
+    // Users do not see these proxies, so they are numbered last.
     peers::check(&mut proxies, &mut context);
     proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
@@ -336,7 +335,7 @@ fn read_proxies<'a>(
     proxies
 }
 
-/// Whether a section is not called a proxy but works like one.
+/// Whether a section is internally a proxy although it is not called one.
 fn is_like_a_proxy(kind: SectionKind) -> bool {
     matches!(kind, SectionKind::LogForward | SectionKind::Ring | SectionKind::Peers)
 }
@@ -348,7 +347,7 @@ fn begin<'a>(
 ) -> ProxySettings<'a> {
     let Some(from) = &section.from else {
         return match &seen.last {
-            // A defaults section begins afresh unless it says `from`.
+            // A defaults section starts from scratch unless it has `from`.
             Some(defaults) if section.kind.is_proxy() => defaults.inherit(section),
             _ => ProxySettings::new(section),
         };
@@ -417,7 +416,7 @@ pub(crate) fn read_line<'a>(
     }
 }
 
-/// Rules in defaults need a section that is chosen on purpose; error messages do not.
+/// Rules in defaults require a named section; error messages do not.
 fn needs_a_name(statement: &Statement) -> bool {
     match statement.keyword.name {
         "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error" => false,
@@ -518,8 +517,8 @@ fn finish<'a>(
     }
 }
 
-/// The environment that the process has from now on: that of the lines, and `HAPROXY_CLI` with the
-/// addresses of the runtime sockets (manual, section 2.3).
+/// The process's environment from now on: the variables set by the configuration, and `HAPROXY_CLI` with the addresses of the
+/// runtime sockets (manual, section 2.3).
 fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
     let variables = draft.environment.iter().filter(|(name, _)| *name != RUNTIME_SOCKETS);
     let mut environment: Vec<(String, String)> =
@@ -532,7 +531,7 @@ fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
     environment
 }
 
-/// The variable with the addresses of the runtime sockets.
+/// The variable with the runtime sockets' addresses.
 const RUNTIME_SOCKETS: &str = "HAPROXY_CLI";
 
 fn indexes(
@@ -548,7 +547,7 @@ fn make_states<'a>(
     context: &mut ResolveContext<'_>,
 ) -> Vec<PendingProxy<'a>> {
     let taken: HashSet<u32> = proxies.iter().filter_map(|(_, settings)| settings.id).collect();
-    // The first number given by itself is 2, as ever.
+    // Automatic numbers start at 2, as in HAProxy.
     let mut next = 2;
     let default_maxconn = context.setting.default_maxconn.unwrap_or(0);
     let mut pending = Vec::with_capacity(proxies.len());

@@ -1,5 +1,4 @@
-//! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of
-//! the system.
+//! Name lookup while a plan is resolved: proxies, userlists, files, hosts, and the system's users and groups.
 
 use crate::system::error_text;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -24,18 +23,18 @@ use crate::resolve::spoe::{self, GroupRequest, KnownEngine};
 /// A raw message by status.
 pub(crate) type RawMessages = Arc<[(u16, Arc<[u8]>)]>;
 
-/// A capture: the header's name, or none for a slot that rules fill, and the longest length.
+/// A capture: the header's name, or `None` for a slot that rules fill, and the maximum length.
 pub(crate) type CaptureDraft = (Option<Box<str>>, usize);
 
 /// All names of one configuration.
 pub(crate) struct NameTable<'a> {
-    /// For the places of rules.
+    /// For the locations of rules.
     sources: &'a SourceMap,
-    /// The environment as the lines left it; empty for what is read at run time.
+    /// The environment after the last line; empty for text read at run time.
     environment: &'a Environment,
-    /// Proxies with a backend's side.
+    /// Proxies with a backend side.
     pub(crate) backends: HashMap<Box<str>, Arc<state::Proxy>>,
-    /// Proxies with a frontend's side.
+    /// Proxies with a frontend side.
     pub(crate) frontends: HashMap<Box<str>, Arc<state::Proxy>>,
     /// `userlist` sections.
     pub(crate) userlists: HashMap<Box<str>, Arc<Userlist>>,
@@ -47,13 +46,13 @@ pub(crate) struct NameTable<'a> {
     pub(crate) mailers: Vec<Arc<Mailers>>,
     /// The stores of `cache` sections, in their order.
     pub(crate) caches: Vec<Arc<cache::Store>>,
-    /// Those that rules of the proxy being compiled name.
+    /// The caches that rules of the proxy being compiled refer to.
     pub(crate) caches_used: RefCell<Vec<Arc<cache::Store>>>,
     /// `log-profile` sections.
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// Rings, for the converter `debug`.
     pub(crate) rings: HashMap<Box<str>, Arc<state::Ring>>,
-    /// Scripts, where there are any.
+    /// Scripts, if there are any.
     pub(crate) lua: Option<Arc<lua::Program>>,
     /// Stick tables.
     pub(crate) tables: HashMap<Box<str>, Arc<Table>>,
@@ -63,11 +62,11 @@ pub(crate) struct NameTable<'a> {
     pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `expose-experimental-directives`.
     pub(crate) experimental: bool,
-    /// Whether something was experimental.
+    /// Whether any experimental feature was used.
     pub(crate) experiments: Cell<bool>,
     /// `default-path`.
     pub(crate) default_path: DefaultPath,
-    /// The directory of the file whose lines are being compiled.
+    /// The directory of the file being compiled.
     pub(crate) directory: RefCell<PathBuf>,
     /// Lengths of the request captures of the frontend being compiled; `None` in a backend.
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
@@ -75,18 +74,18 @@ pub(crate) struct NameTable<'a> {
     pub(crate) bandwidth: RefCell<HashMap<Box<str>, Arc<BandwidthFilter>>>,
     /// The engines of the proxy being compiled.
     pub(crate) engines: RefCell<Vec<KnownEngine>>,
-    /// What its rules send to their agents.
+    /// The groups that its rules send to agents.
     pub(crate) sendings: RefCell<Vec<GroupRequest>>,
-    /// What compilers warn of, until it is taken to the other messages.
+    /// Warnings of the compilers that were not moved to the diagnostics yet.
     pub(crate) warnings: RefCell<Vec<Diagnostic>>,
-    /// Files already read, by path as used: thousands of proxies share their error files.
+    /// Files already read, by resolved path: thousands of proxies share their error files.
     files: RefCell<HashMap<PathBuf, Arc<[u8]>>>,
-    /// Made when the first expression looks up proxies at run time, which is after all were named.
+    /// Built for the first expression that looks up proxies at run time, when all names are known.
     directory_of_proxies: OnceCell<Arc<sample::scope::Directory>>,
 }
 
 impl<'a> NameTable<'a> {
-    /// No name yet.
+    /// Creates an empty table.
     pub(crate) fn new(sources: &'a SourceMap, environment: &'a Environment) -> Self {
         Self {
             sources,
@@ -119,7 +118,7 @@ impl<'a> NameTable<'a> {
         }
     }
 
-    /// Where a relative path points (`default-path`).
+    /// Resolves a relative path (`default-path`).
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         let path = Path::new(path);
         if path.is_absolute() {
@@ -165,7 +164,7 @@ impl sample::Names for NameTable<'_> {
 
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         let found = self.backends.get(name)?;
-        // Whoever asks keeps it.
+        // The caller keeps a reference to it.
         found.referenced.store(true, Relaxed);
         Some(found.clone())
     }

@@ -1,6 +1,5 @@
-//! `peers` sections (manual, 11.2): which of them share tables, where they listen, and whom they
-//! connect to. A section is a proxy that nobody sees: peers are its servers, and where this process
-//! listens is its one `bind` line.
+//! `peers` sections (manual, 11.2): which of them share tables, where they listen and which peers they connect to. A section is an
+//! internal proxy: its peers are the servers, and the local peer is its only `bind` line.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -36,7 +35,7 @@ fn peer_lines<'s, 'a>(
     settings.servers.iter().filter_map(|(line, _)| Some((*line, line.arguments().first()?)))
 }
 
-/// Where this process listens: a word and the line that it stands in.
+/// The address this process listens on: a word and its line.
 fn place<'a>(settings: &ProxySettings<'a>, local: &str) -> Option<(&'a Word, &'a Statement)> {
     if let Some(line) = settings.binds.first() {
         return Some((line.arguments().first()?, line));
@@ -46,7 +45,7 @@ fn place<'a>(settings: &ProxySettings<'a>, local: &str) -> Option<(&'a Word, &'a
     Some((line.arguments().get(1)?, line))
 }
 
-/// Switches sections off that cannot share tables: nobody in them is this process.
+/// Disables sections that cannot share tables because this process is not among their peers.
 pub(crate) fn check(proxies: &mut [(&Section, Box<ProxySettings<'_>>)], context: &mut ResolveContext<'_>) {
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for (section, settings) in proxies.iter_mut().filter(|(section, _)| section.kind == SectionKind::Peers) {
@@ -62,7 +61,7 @@ pub(crate) fn check(proxies: &mut [(&Section, Box<ProxySettings<'_>>)], context:
             continue;
         }
         settings.disabled = true;
-        // What is wrong elsewhere may be why; a section without peers says nothing.
+        // It may be the consequence of another error; a section without peers gets no message.
         if context.diagnostics.has_errors() || settings.servers.is_empty() && settings.binds.is_empty() {
             continue;
         }
@@ -88,7 +87,7 @@ fn twice(section: &Section, other: &Section, context: &mut ResolveContext<'_>) {
     context.diagnostics.push(error);
 }
 
-/// One listener, said in one way, and no peer twice.
+/// Checks that the listener is configured only once, and no peer twice.
 fn both(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     if let Some(second) = settings.binds.get(1) {
         context.diagnostics.push(
@@ -111,7 +110,7 @@ fn both(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// The socket of a section; nothing where it does not listen.
+/// The socket of a section; empty if it does not listen.
 pub(crate) fn binds(at: usize, proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Vec<Bind> {
     match bind_line(at, proxy, context) {
         Ok(made) => made.into_iter().collect(),
@@ -153,7 +152,7 @@ fn bind_line(
         .map_err(|error| error.wrap_line(&format!("'{title}' in section 'peers' : "), ""))?;
     let mut bind = bind::make(&draft, address, shown, 1, &unix, &context.placement, acceptor)
         .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
-    // All that a section does is done by one worker.
+    // A single worker does all the work of a section.
     bind.workers = match draft.threads.is_empty() {
         true => vec![at % context.placement.workers()],
         false => bind.workers[..1].to_vec(),
@@ -163,8 +162,7 @@ fn bind_line(
     Ok(Some(bind))
 }
 
-/// A peer as a server: this process itself where its own address is, for the process that it follows
-/// finds it there.
+/// A peer as a server, including this process itself at its own address, where its predecessor connects to it.
 pub(crate) fn server<'a>(
     proxy: &PendingProxy<'a>,
     statement: &'a Statement,
@@ -207,7 +205,7 @@ pub(crate) fn server<'a>(
     args.warn_of_mptcp(address);
     let place = match parse_place(address, &args) {
         Ok(place) => place,
-        // It listens where nobody can connect to.
+        // It listens on an address that cannot be connected to.
         Err(_) if is_local => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -231,7 +229,7 @@ pub(crate) fn server<'a>(
     }])
 }
 
-/// Peers are neither checked nor balanced, and their names are looked up once.
+/// Resets settings that peers do not have: they are neither checked nor balanced, and their names are resolved once.
 fn what_peers_have_not(
     draft: &mut ServerDraft<'_>,
     statement: &Statement,
@@ -264,7 +262,7 @@ fn what_peers_have_not(
     draft.tfo = false;
 }
 
-/// What makes a peers section of a proxy; nothing for any other, and where it shares nothing.
+/// The peers settings of a proxy; `None` for other proxies and if the section shares nothing.
 pub(crate) fn peers(
     at: usize,
     proxy: &PendingProxy<'_>,

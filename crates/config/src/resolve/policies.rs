@@ -1,4 +1,4 @@
-//! `outlier-ejection`, `retry-budget` and `hedge` of a backend: where they make sense.
+//! `outlier-ejection`, `retry-budget` and `hedge` of a backend, and the checks that they apply to it.
 
 use balance::{Budget, Hedge, Outliers, outliers};
 use diag::Diagnostic;
@@ -7,7 +7,7 @@ use state::Mode;
 use crate::draft::Statement;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// What a backend's requests are protected by.
+/// The policies of a backend.
 #[derive(Default)]
 pub(crate) struct Policies {
     pub(crate) outliers: Option<Box<Outliers>>,
@@ -15,7 +15,7 @@ pub(crate) struct Policies {
     pub(crate) hedge: Option<Hedge>,
 }
 
-/// Those of a proxy.
+/// The policies of a proxy.
 pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Policies {
     let said = &proxy.settings.policies;
     if !proxy.settings.is_backend() {
@@ -44,8 +44,8 @@ pub(crate) fn policies(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_
     }
 }
 
-/// What a line says, if it fits the mode of the proxy: of its own it has to, what it inherits is left
-/// out otherwise, with a warning.
+/// A line's policy if it fits the proxy's mode: an own line that does not fit is an error, an inherited one is left out with a
+/// warning.
 fn fitting<T: Clone>(
     said: &Option<(T, &Statement)>,
     modes: &[Mode],

@@ -1,4 +1,4 @@
-//! One proxy: its settings, compiled rules, binds and servers put together into the plan's form.
+//! Builds one proxy of the plan from its settings, compiled rules, binds and servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, spoe, warnings};
 
-/// Resolves the proxy at `place` of the plan.
+/// Resolves the proxy at index `place` of the plan.
 pub(crate) fn resolve<'a>(
     place: usize,
     proxy: &PendingProxy<'a>,
@@ -57,7 +57,7 @@ pub(crate) fn resolve<'a>(
     let compression = compression(proxy, &order, context);
     let fcgi = application(proxy, context);
     let engines = spoe::engines(proxy, &order, index, pending, context);
-    // Compiling notes in `context` which SPOE groups and caches the rules use.
+    // Compiling records in `context` which SPOE groups and caches the rules use.
     let rules = compile(proxy, index, pending, context);
     let sendings = spoe::sendings(proxy, &engines, context);
     let caches = context.names.caches_used.take();
@@ -122,7 +122,7 @@ struct ProxyParts {
     peers: Option<Box<Peers>>,
 }
 
-/// Makes the proxy of its parts and of the settings that only change their form.
+/// Assembles the proxy from its parts and the settings that only change their form.
 fn assemble(
     place: usize,
     proxy: &PendingProxy<'_>,
@@ -220,8 +220,8 @@ fn assemble(
     }
 }
 
-/// The options; names of fields that applications would take for one are deleted where nothing is
-/// said of them (manual, 4.2 `option http-restrict-req-hdr-names`).
+/// The options; headers with names that applications would confuse are deleted by default (manual, 4.2 `option
+/// http-restrict-req-hdr-names`).
 fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     let mut options = settings.options.clone();
     if settings.fcgi_app.is_some() && !settings.restricts_names {
@@ -230,7 +230,7 @@ fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     options
 }
 
-/// The FastCGI application of a backend, which the state of the proxy gets, too.
+/// The FastCGI application of a backend, which is also set in the proxy's state.
 fn application(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Arc<App>> {
     let app = fcgi::of_backend(proxy, context);
     let shared =
@@ -250,7 +250,7 @@ fn log_forwarder(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> 
     Some(forward)
 }
 
-/// `mode log` is for backends alone.
+/// Checks that only backends use `mode log`.
 fn check_log_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Log || !settings.is_frontend() || !settings.kind.is_proxy() {
@@ -265,7 +265,7 @@ fn check_log_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     );
 }
 
-/// `mode spop` is for what has a backend's side; what is asked passes no filters.
+/// Checks `mode spop`: only proxies with a backend side may use it, and filters have no effect.
 fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Spop {
@@ -274,7 +274,7 @@ fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     if settings.is_backend() {
         for filter in &settings.filters {
             context.diagnostics.push(
-                // HAProxy is silent and lets the filter see its frames: behaviour differs.
+                // HAProxy is silent and passes the frames through the filter: behaviour differs.
                 Diagnostic::warning("`filter` has no effect in `mode spop`")
                     .tolerated()
                     .at(filter.keyword.span())
@@ -314,7 +314,7 @@ fn default_backend(
     context: &mut ResolveContext<'_>,
 ) -> Option<usize> {
     let settings = &proxy.settings;
-    // What a disabled proxy names need not be there, nor what a backend inherits.
+    // A backend named by a disabled proxy, or inherited by a backend, may be missing.
     let own = settings.section.statements.iter().any(|line| line.keyword.name == "default_backend");
     if settings.disabled || !own && !settings.is_frontend() {
         return None;
@@ -330,7 +330,7 @@ fn default_backend(
         context.diagnostics.push(loops(proxy, name, name.span(), "default_backend"));
         return None;
     }
-    // As in HAProxy, what a backend names must fit too, though nothing uses it.
+    // As in HAProxy the default backend of a backend must fit too, although it is never used.
     let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
     context.note(outcome);
     if !settings.is_frontend() {
@@ -347,7 +347,7 @@ fn server_state(settings: &ProxySettings<'_>, context: &ResolveContext<'_>) -> S
     }
 }
 
-/// `stats auth` and `stats realm` already imply rules for the page.
+/// `stats auth` and `stats realm` already imply access rules for the page.
 fn refuse_two_ways_of_access(proxy: &PendingProxy<'_>, rules: &RuleSet, context: &mut ResolveContext<'_>) {
     let stats = &proxy.settings.stats;
     if rules.is_empty() || stats.users.is_empty() && stats.realm.is_none() {
@@ -380,7 +380,7 @@ fn stats_page(
         realm: own(stats.realm.unwrap_or("HAProxy Statistics")),
         users: stats.users.iter().map(|(user, password)| (own(user), own(password))).collect(),
         refresh: stats.refresh,
-        // The proxy that has the page is meant by a dot.
+        // A dot stands for the proxy that serves the page.
         scope: stats.scope.iter().map(|name| own(if *name == "." { settings.name } else { name })).collect(),
         hide_version: stats.hide_version,
         show_legends: stats.show_legends,

@@ -1,5 +1,5 @@
-//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is
-//! made where the configuration has none.
+//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is created if the configuration
+//! does not have it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::resolve::unique::second;
 use crate::resolve::{ResolveContext, tls};
 use crate::tables::resolvers::add_system_servers;
 
-/// Makes every section.
+/// Builds every section.
 pub(crate) fn resolvers(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Resolvers>> {
     let mut made: Vec<(&Section, Arc<Resolvers>)> = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == SectionKind::Resolvers) {
@@ -43,7 +43,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
             context.note(outcome);
         }
     }
-    // Where a line was refused, the error is enough.
+    // If a line was refused, that error is enough.
     let none = !section.statements.iter().any(|line| line.keyword.name == "nameserver");
     if resolvers.nameservers.is_empty() && none {
         let name = &section.name;
@@ -64,7 +64,7 @@ fn read(section: &Section, context: &mut ResolveContext<'_>) -> Resolvers {
     made
 }
 
-/// The section `default` as the system's own resolver is set up; `None` where that says nothing.
+/// Builds the section `default` from the system's resolver configuration; `None` if that is missing.
 fn system() -> Option<Arc<Resolvers>> {
     let text = std::fs::read_to_string("/etc/resolv.conf").ok()?;
     let mut draft = ResolversDraft::default();

@@ -1,5 +1,5 @@
-//! Reverse HTTP (`rhttp@`): listeners that open their connections themselves, and servers whose
-//! connections clients bring (manual, 4.2 `bind` and 5.2 `server`).
+//! Reverse HTTP (`rhttp@`): listeners that open their own connections, and servers reached over connections opened by clients
+//! (manual, 4.2 `bind` and 5.2 `server`).
 
 use diag::{Diagnostic, Span};
 use plan::bind::{BindAddress, ReverseTarget};
@@ -11,13 +11,13 @@ use crate::draft::bind::BindDraft;
 use crate::draft::server::ServerDraft;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// How the address begins.
+/// The prefix of such addresses.
 const PREFIX: &str = "rhttp@";
 
-/// Looks whether what is experimental is allowed; `what` stands before the words of the message.
+/// Checks that experimental directives are allowed; `what` is a prefix of the message.
 ///
 /// # Errors
-/// The global section does not allow it.
+/// The global section does not allow them.
 fn experimental(what: &str, title: &str, span: Span, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     context.names.experiments.set(true);
     if context.names.experimental || context.around.is_some() {
@@ -32,12 +32,10 @@ fn experimental(what: &str, title: &str, span: Span, context: &ResolveContext<'_
         .haproxy(text))
 }
 
-/// The listeners of a `bind` line whose addresses are those of reverse HTTP, each with the text that
-/// shows it; `None` where none is.
+/// The reverse HTTP listeners of a `bind` line, each with its address for display; `None` if there are none.
 ///
 /// # Errors
-/// They are mixed with others, not allowed, or lead to no server that a connection can be reversed
-/// with.
+/// They are mixed with other addresses, not allowed, or name a server that connections cannot be reversed with.
 pub(crate) fn listeners(
     word: &Word,
     context: &ResolveContext<'_>,
@@ -110,10 +108,10 @@ fn target(name: &str, span: Span, context: &ResolveContext<'_>) -> Result<Revers
     Ok(ReverseTarget { backend, server: place, connections: 1 })
 }
 
-/// Looks at what the rest of the line says, and how many connections `addresses` are to keep.
+/// Checks the rest of the line and sets how many connections the `addresses` maintain.
 ///
 /// # Errors
-/// What it says is for listeners of the other kind.
+/// A parameter is for listeners of the other kind.
 pub(crate) fn finish(
     draft: &BindDraft<'_>,
     addresses: &mut [(BindAddress, String)],
@@ -162,7 +160,7 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// Looks at the line of a server whose connections clients bring.
+/// Checks the line of a server that is reached over connections opened by clients.
 ///
 /// # Errors
 /// It is not allowed there.
@@ -190,8 +188,7 @@ pub(crate) fn server(
     Ok(())
 }
 
-/// Whether a connection to the server that the line is of can be reversed: HTTP/2 alone is spoken
-/// with it.
+/// Whether connections to the line's server can be reversed: it must only use HTTP/2.
 pub(crate) fn is_reversible(draft: &ServerDraft<'_>) -> bool {
     let tls = &draft.tls;
     let alone = tls.enabled && !tls.words.no_alpn && tls.words.alpn.is_some_and(|alpn| &*alpn == "h2");

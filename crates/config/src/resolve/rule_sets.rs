@@ -1,4 +1,4 @@
-//! The rules of a proxy once they are compiled.
+//! The compiled rules of a proxy.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use sample::transaction::CaptureSlot;
 
 use crate::resolve::names::CaptureDraft;
 
-/// A slot that a rule names, and where.
+/// A slot used by a rule, with its location.
 pub(crate) struct CaptureUse {
     pub(crate) slot: CaptureSlot,
     pub(crate) place: Span,
@@ -39,10 +39,10 @@ pub(crate) struct CompiledRules {
     pub(crate) use_servers: Vec<UseServer>,
     pub(crate) stick: Option<Box<StickRules>>,
     pub(crate) errors: Vec<(u16, Arc<Reply>)>,
-    /// Declared captures and those that rules made.
+    /// Captures declared or created by rules.
     pub(crate) request_captures: Vec<CaptureDraft>,
-    /// The slots that rules name.
+    /// The slots used by rules.
     pub(crate) captures_used: Vec<CaptureUse>,
-    /// The sets, as bits of [`rules::Ruleset`], whose last rule ends them whatever comes.
+    /// The sets, as bits of [`rules::Ruleset`], that end with an unconditional final rule.
     pub(crate) ended: u8,
 }

@@ -1,5 +1,5 @@
-//! Lines whose meaning depends on names, compiled in their order: ACLs, rule sets, choices of
-//! backends and servers, error messages, the expressions of global variables.
+//! Lines that depend on names, compiled in order: ACLs, rule sets, backend and server selection, error messages, and the
+//! expressions of global variables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) use crate::resolve::lines::{arguments, scope, shown};
 use crate::resolve::rule_sets::CompiledRules;
 use crate::resolve::{PendingProxy, ResolveContext, stick, warnings};
 
-/// Compiles every rule of a proxy, in order.
+/// Compiles all rules of a proxy, in order.
 pub(crate) fn compile(
     proxy: &PendingProxy<'_>,
     index: &HashMap<Box<str>, usize>,
@@ -44,7 +44,7 @@ pub(crate) fn compile(
                 let warnings = context.names.warnings.take();
                 warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
             }
-            // Of an ACL that was refused, the first message is enough.
+            // A refused ACL is reported only once.
             Err(error) if broken.contains(&error.message) => {}
             Err(error) => {
                 if let ("acl", Some(name)) = (statement.keyword.name, statement.arguments().first()) {
@@ -151,7 +151,7 @@ fn rule(
     if let Some(slot) = compiled.capture_slot() {
         rules.captures_used.push(captures::used(slot, &list, statement));
     }
-    // Rules that are inherited are shared with proxies that have none behind them.
+    // Inherited rules are shared with proxies that add none of their own.
     if statement.keyword.name.starts_with("http-") {
         let set = kind as u8;
         if rules.ended & set != 0 {
@@ -215,7 +215,7 @@ fn no_condition(statement: &Statement) -> Diagnostic {
         .haproxy(format!("'{name}' requires either 'if' or 'unless' followed by a condition."))
 }
 
-/// The name of a target and the condition behind it.
+/// The name of a target and its condition.
 fn target<'w>(
     words: &mut Words<'w>,
     statement: &Statement,
@@ -273,7 +273,7 @@ fn use_backend(
         };
         (condition, target)
     };
-    // What a disabled proxy names need not be there.
+    // A backend or server named by a disabled proxy may be missing.
     if proxy.settings.disabled {
         return Ok(());
     }
@@ -291,7 +291,7 @@ fn use_backend(
     Ok(())
 }
 
-/// The error for a backend that is not there.
+/// The error for a backend that does not exist.
 pub(crate) fn no_backend(
     proxy: &PendingProxy<'_>,
     name: &str,
@@ -306,14 +306,14 @@ pub(crate) fn no_backend(
     )
 }
 
-/// The error for a proxy that chooses itself.
+/// The error for a proxy that selects itself.
 pub(crate) fn loops(proxy: &PendingProxy<'_>, name: &str, span: Span, keyword: &str) -> Diagnostic {
     Diagnostic::alert(format!("`{name}` cannot be a backend of itself"))
         .at(span)
         .haproxy_whole(format!("Proxy '{}': loop detected for {keyword}: '{name}'.", proxy.settings.name))
 }
 
-/// A frontend may only use a backend of its mode.
+/// Checks that a frontend only uses backends of its mode.
 pub(crate) fn check_modes(
     from: &PendingProxy<'_>,
     to: &PendingProxy<'_>,
@@ -322,7 +322,7 @@ pub(crate) fn check_modes(
     context: &ResolveContext<'_>,
 ) -> Outcome {
     let (mode, other) = (from.settings.mode, to.settings.mode);
-    // A stream of TCP becomes one of HTTP where its backend is of that mode.
+    // A TCP stream is upgraded to HTTP if its backend has that mode.
     let fits = mode == other || (mode == Mode::Tcp && other == Mode::Http);
     if fits || from.settings.disabled || to.settings.disabled {
         return Ok(());
@@ -388,8 +388,8 @@ fn use_server(
     Ok(())
 }
 
-/// `errorfile <code> <file>` of a proxy or of `http-errors`: the status and the bytes of the file,
-/// which is a valid message.
+/// Reads `errorfile <code> <file>` of a proxy or of `http-errors`: the status and the contents of the file, which must be a valid
+/// message.
 pub(crate) fn read_message(
     statement: &Statement,
     context: &mut ResolveContext<'_>,
@@ -409,7 +409,7 @@ fn read_file(path: &Word, context: &mut ResolveContext<'_>) -> Result<Arc<[u8]>,
     })
 }
 
-/// The statuses of which HAProxy has messages.
+/// The statuses with an HAProxy error message.
 const STATUSES: &[u16] = &[
     200, 400, 401, 403, 404, 405, 407, 408, 410, 413, 414, 421, 422, 425, 429, 431, 500, 501, 502, 503, 504,
 ];
@@ -507,7 +507,7 @@ fn errorfiles(
     for (status, bytes) in
         messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status))
     {
-        // The files were read and checked at the section's own lines.
+        // The files were read and checked for the section's own lines.
         found.push((*status, Arc::new(raw_reply(*status, bytes, name)?)));
     }
     Ok(())
@@ -517,15 +517,14 @@ fn raw_reply(status: u16, bytes: &[u8], path: &Word) -> Result<Reply, Diagnostic
     Reply::raw(status, bytes, path).map_err(|error| error.at(path.span()).wrap_line("errorfile : ", ""))
 }
 
-/// Whether the variable that a `set-var` of global names has a value: the process runs already, and
-/// it may be a later one.
+/// Whether the variable of a `set-var` in `global` already has a value: the process is running, and the value may be newer.
 pub(crate) fn is_set_already(statement: &Statement) -> bool {
     let name = statement.arguments().first().and_then(|word| word.strip_prefix("proc."));
     let variable = name.and_then(sample::vars::find_process_variable);
     variable.is_some_and(|variable| variable.get().is_some())
 }
 
-/// `set-var` and `set-var-fmt` of global: evaluated now.
+/// `set-var` and `set-var-fmt` of `global`, evaluated immediately.
 pub(crate) fn global_variable(statement: &Statement, context: &ResolveContext<'_>) -> Outcome {
     let list = arguments(statement);
     let acls = Acls::new();

@@ -1,6 +1,5 @@
-//! What is kept of the draft for backends and servers that are added at run time (`add backend`,
-//! `add server`): the named `defaults` sections, and the sections that their lines may name, as
-//! text that reads as it was read.
+//! The parts of the draft kept for backends and servers added at run time (`add backend`, `add server`): the named `defaults`
+//! sections, and the sections that their lines may refer to, as text that can be parsed again.
 
 use plan::source_text;
 use plan::{DefaultsSection, RuntimeDefaults};
@@ -9,7 +8,7 @@ use crate::draft::row::Negation;
 use crate::draft::section::quoted;
 use crate::draft::{Draft, Section, SectionKind, Statement};
 
-/// What `draft` has of it.
+/// Extracts these parts from `draft`.
 pub(crate) fn of(draft: &Draft) -> RuntimeDefaults {
     let mut kept = RuntimeDefaults::default();
     let named = |section: &&Section| section.kind == SectionKind::Defaults && !section.name.is_empty();
@@ -37,7 +36,7 @@ pub(crate) fn of(draft: &Draft) -> RuntimeDefaults {
     kept
 }
 
-/// All that `draft` says.
+/// All sections of `draft` as source text.
 pub(crate) fn said(draft: &Draft) -> Vec<source_text::SourceSection> {
     let line = |statement: &Statement| {
         let sign = match statement.negation {
@@ -59,7 +58,7 @@ pub(crate) fn said(draft: &Draft) -> Vec<source_text::SourceSection> {
     draft.sections.iter().chain(of_engines).map(section).collect()
 }
 
-/// A word that the reader takes as it is, in quotes where it needs them.
+/// Quotes a word if necessary, so that the parser reads it literally.
 pub fn shown(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'\'' | b'"' | b'#' | b'\\' | b'$');
     match !word.is_empty() && word.bytes().all(plain) {

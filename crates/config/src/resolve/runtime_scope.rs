@@ -1,6 +1,5 @@
-//! The plan in use around a server or a backend that is added to it: what its expressions and lines
-//! may name. Called where the names of a configuration are gathered, and where servers are
-//! finished.
+//! The plan in use, as the environment of a server or backend that is added to it: the names available to its expressions and
+//! lines. Used when the names of a configuration are collected and when servers are finished.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::draft::row::Outcome;
 use crate::resolve::log::LogNames;
 use crate::resolve::names::NameTable;
 
-/// The plan, and what expressions compiled now ask of it.
+/// The plan, and the requirements of expressions compiled now.
 pub(crate) struct Around<'a> {
     plan: &'a Plan,
-    /// The lists that there are now.
+    /// The current pattern lists.
     lists: &'a PatternSets,
     variables: RefCell<Variables>,
     patterns: RefCell<PatternSets>,
@@ -43,17 +42,17 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// What the global section said.
+    /// The settings of the global section.
     pub(crate) fn global(&self) -> Global {
         self.plan.global.clone()
     }
 
-    /// The variables that there are, in slots of their own.
+    /// A copy of the plan's variables.
     pub(crate) fn variables(&self) -> Variables {
         self.plan.variables.aside()
     }
 
-    /// The lists of patterns: a file that is read already is not read again.
+    /// The pattern lists: files already loaded are not read again.
     pub(crate) fn patterns(&self) -> PatternSets {
         self.lists.clone()
     }
@@ -78,12 +77,12 @@ impl<'a> Around<'a> {
         self.plan.resolvers.clone()
     }
 
-    /// The files of TLS that are in use.
+    /// The TLS files in use.
     pub(crate) fn tls(&self) -> Arc<tls::files::Files> {
         self.plan.tls.clone()
     }
 
-    /// Makes known what the plan in use names.
+    /// Adds the names known to the plan in use.
     pub(crate) fn lend_names(&self, names: &mut NameTable<'_>, log: &mut LogNames) {
         for proxy in self.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {
             let (name, state) = (&proxy.state.name, &proxy.state);
@@ -113,22 +112,22 @@ impl<'a> Around<'a> {
         names.certificates = self.plan.certificates.clone();
     }
 
-    /// Where the workers are.
+    /// The placement of the workers.
     pub(crate) fn placement(&self) -> &Placement {
         &self.plan.global.placement
     }
 
-    /// Whether the plan in use has that backend: a server is added to it then, and not itself.
+    /// Whether the plan in use has that backend: the server is then added to it.
     pub(crate) fn has(&self, backend: &str) -> bool {
         self.plan.backend(backend).is_some()
     }
 
-    /// Whether that backend runs an application.
+    /// Whether that backend uses a FastCGI application.
     pub(crate) fn runs_app(&self, backend: &str) -> bool {
         self.plan.backend(backend).is_some_and(|proxy| proxy.fcgi.is_some())
     }
 
-    /// What expressions of a server of that backend mean, or of its checks.
+    /// The scope for expressions of that backend's servers or their checks.
     pub(crate) fn scope(&self, backend: &str, mode: Mode, place: Place) -> Scope<'_> {
         Scope {
             names: self,
@@ -142,8 +141,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Refuses what the plan in use does not have: slots were handed out and measurements chosen
-    /// when it was resolved.
+    /// Refuses requirements that the plan in use does not meet: slots and measurements were fixed when it was resolved.
     pub(crate) fn suffices(&self, span: Span) -> Outcome {
         match self.variables.borrow().beyond(&self.plan.variables) {
             Some(what) => Err(Diagnostic::alert(&what).at(span).haproxy(what)),

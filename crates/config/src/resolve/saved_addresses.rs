@@ -1,6 +1,5 @@
-//! The addresses that servers had when an earlier process wrote its server states
-//! (`init-addr last`; manual, 5.2): only the columns that say so are read here. All else of a state
-//! file is put back when the plan is there.
+//! The addresses of servers in the state files written by an earlier process (`init-addr last`; manual, 5.2): only the address
+//! columns are read here. Everything else is restored once the plan exists.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,19 +7,18 @@ use std::path::{Path, PathBuf};
 
 use state::saved_state::{self, StateFileColumn};
 
-/// The addresses of the servers of one file, by backend and name.
+/// The addresses of servers in one file, by backend and server name.
 type SavedAddresses = HashMap<(Box<str>, Box<str>), IpAddr>;
 
-/// Addresses by file; files are read when first asked for.
+/// Addresses by file; files are read on first use.
 #[derive(Default)]
 pub(crate) struct LastAddresses(HashMap<PathBuf, SavedAddresses>);
 
 impl LastAddresses {
-    /// The address that `server` of `backend` had, whatever its host name was then, as far as the
-    /// file knows.
+    /// The address of `server` in `backend` according to the file, whatever host name it had then.
     pub(crate) fn find(&mut self, file: &Path, backend: &str, server: &str) -> Option<IpAddr> {
         if !self.0.contains_key(file) {
-            // What is wrong with a file is told when the states are put back.
+            // Errors in the file are reported when the states are restored.
             let text = base::file::read_to_string(file).unwrap_or_default();
             self.0.insert(file.to_owned(), read(&text));
         }
@@ -42,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_known_by_backend_and_server() {
+    fn addresses_are_found_by_backend_and_server() {
         let text = "1\n# be_id be_name srv_id …\n\
                     3 b 1 s1 192.0.2.1 2 0 1 1 5 1 0 2 0 0 0 0 app.test 80 - 0 0 - - 0\n\
                     3 b 2 s2 - 0 32 1 1 5 1 0 0 0 0 0 0 app.test 80 - 0 0 - - 0\n\

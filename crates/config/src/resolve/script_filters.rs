@@ -1,4 +1,4 @@
-//! Filters of scripts (`filter lua.…`): what the scripts that registered them make of each line.
+//! Script filters (`filter lua.…`): each line is passed to the script that registered the filter.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use syntax::Word;
 use crate::draft::settings::{FilterDraft, FilterKind};
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Makes the filters of a proxy; `places` says where each of its filters stands, by its line.
+/// Builds the filters of a proxy; `places` has the position of each filter, by line.
 pub(crate) fn script_filters(
     proxy: &PendingProxy<'_>,
     places: &[FilterPlaces],
@@ -28,7 +28,7 @@ pub(crate) fn script_filters(
     (!all.is_empty()).then(|| Box::new(ScriptFilters(all)))
 }
 
-/// What a script makes of a line.
+/// Lets the script process a line.
 fn declare(
     proxy: &PendingProxy<'_>,
     keyword: &Word,

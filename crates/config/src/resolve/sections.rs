@@ -46,7 +46,7 @@ pub(crate) fn userlists(draft: &Draft, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// Checks that a password can match a hash.
+/// Checks that some password can match a hash.
 fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcome {
     match HashFormat::of(hash) {
         HashFormat::Known | HashFormat::Yescrypt => Ok(()),
@@ -56,7 +56,7 @@ fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcom
             .at(hash.span())
             .help("`mkpasswd -m sha-512` and `mkpasswd -m yescrypt` make hashes that are")),
         HashFormat::Unknown => {
-            // HAProxy is silent, and the user can never log in: shown, but not counted.
+            // HAProxy is silent, and the user can never log in: shown, but not counted as a warning.
             let warning = Diagnostic::warning(format!("no password matches that of user `{user}`"))
                 .tolerated()
                 .at(hash.span())
@@ -110,7 +110,7 @@ fn user(
     Ok(())
 }
 
-/// The first of a name counts.
+/// Warns about a duplicate; the first of that name counts.
 fn duplicate(kind: &str, name: &Word, within: &str, context: &mut ResolveContext<'_>) {
     context.diagnostics.push(
         Diagnostic::warning(format!("{kind} `{name}` is there already: the first one counts"))

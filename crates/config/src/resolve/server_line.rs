@@ -1,4 +1,4 @@
-//! A line that makes a server, parsed: `servers` makes states of these, `peers` has lines of its own.
+//! A parsed server line: `servers` makes states of these, and `peers` builds its own lines.
 
 use std::rc::Rc;
 

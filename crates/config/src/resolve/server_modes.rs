@@ -1,5 +1,4 @@
-//! Parameters of servers that mean something in some modes of their proxy alone: where they are refused
-//! and where they count for nothing, as HAProxy has it.
+//! Server parameters that only apply in some proxy modes: elsewhere they are refused or ignored as in HAProxy.
 
 use diag::Diagnostic;
 use plan::server::{Observe, SendProxy};
@@ -9,7 +8,7 @@ use crate::draft::Statement;
 use crate::draft::server::{SendProxyWords, ServerDraft};
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Checks the parameters of a server against the mode of its proxy, and leaves out what has no effect.
+/// Checks the parameters of a server against the mode of its proxy and removes those without effect.
 pub(crate) fn fit(
     draft: &mut ServerDraft<'_>,
     server: &state::Server,
@@ -65,7 +64,7 @@ pub(crate) fn fit(
     }
 }
 
-/// The protocol that is said, and the mode that it is of.
+/// The configured protocol, and the mode it belongs to.
 fn spoken(draft: &ServerDraft<'_>) -> Option<(&'static str, Mode)> {
     match draft {
         _ if draft.speaks_h1 => Some(("h1", Mode::Http)),

@@ -1,4 +1,4 @@
-//! The settings of a server line: how the server is reached, checked and tracked. Its state is made earlier.
+//! The settings of a server line: how the server is reached, checked and tracked. Its state was created before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::resolve::servers::MadeServer;
 use crate::resolve::track::Tracked;
 use crate::resolve::{PendingProxy, ResolveContext, carry_over, server_modes, tls, track};
 
-/// Resolves the servers of a proxy, in order. Also returns the check of servers that are added at run
-/// time, unless a mere connection is enough.
+/// Resolves the servers of a proxy, in order. Also returns the check for servers added at run time, unless that is a plain connect
+/// check.
 pub(crate) fn server_settings<'a>(
     proxy: &PendingProxy<'a>,
     servers: Vec<MadeServer<'a>>,
@@ -158,7 +158,7 @@ impl<'a> Line<'_, 'a> {
         context: &mut ResolveContext<'_>,
     ) -> Option<CheckSettings> {
         let draft = self.draft;
-        // A section that does not exist is an error, whether the server is checked or not.
+        // A missing section is an error even if the server is not checked.
         if !draft.check && draft.healthcheck.is_none() {
             return None;
         }
@@ -199,7 +199,7 @@ impl<'a> Line<'_, 'a> {
                 }
                 made
             }
-            // Nothing connects for a disabled proxy.
+            // A disabled proxy makes no connections.
             Err(_) if self.proxy.settings.disabled => None,
             Err(error) => {
                 context.diagnostics.push(error);
@@ -208,10 +208,10 @@ impl<'a> Line<'_, 'a> {
         }
     }
 
-    /// The port of the server's address; `None` if the port may come with a name, or does not matter.
+    /// The port of the server's address; `None` if a lookup may provide it, or if it does not matter.
     fn port(&self) -> Option<u16> {
         match &**self.state.address.load() {
-            // The client's destination replaces it.
+            // It is replaced by the client's destination.
             ServerAddress::Ip(address) if address.ip().is_unspecified() => None,
             ServerAddress::Ip(address) if self.state.fqdn.load().is_none() => Some(address.port()),
             _ => None,
@@ -248,7 +248,7 @@ impl<'a> Line<'_, 'a> {
             ))
     }
 
-    /// Warns if data sent with the SYN could be lost: a server may refuse them.
+    /// Warns if data sent with the SYN could be lost because the server refuses it.
     fn warn_of_fast_open(&self, context: &mut ResolveContext<'_>) {
         let retry_on = self.proxy.settings.retry_on.as_deref();
         if !self.draft.tfo || retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
@@ -266,7 +266,7 @@ impl<'a> Line<'_, 'a> {
         );
     }
 
-    /// An error if the check's protocol does not fit its kind.
+    /// Returns an error if the check's protocol does not fit its kind.
     fn misfit(&self, kind: &CheckKind) -> Option<Diagnostic> {
         let protocol = self.draft.check_protocol?;
         let (is_http, is_grpc, is_spop) = match kind {
@@ -305,7 +305,7 @@ impl<'a> Line<'_, 'a> {
 
     fn check_settings(&self, kind: Arc<CheckKind>, never_local: bool) -> CheckSettings {
         let (draft, settings) = (self.draft, &self.proxy.settings);
-        // A check of another address has a setting for the PROXY header; otherwise it follows the server.
+        // A check of another address has its own PROXY header setting; otherwise it follows the server.
         let elsewhere = draft.checked_port().is_some() || draft.check_address.is_some();
         let sends_proxy = draft.send_proxy.resolved() != SendProxy::None;
         CheckSettings {
@@ -317,7 +317,7 @@ impl<'a> Line<'_, 'a> {
             send_proxy: draft.check_send_proxy || (sends_proxy && !elsewhere),
             never_local,
             socks4: draft.socks4.filter(|_| draft.check_via_socks4),
-            // With connection settings that only the check has, it cannot share connections with requests.
+            // A check with its own connection settings cannot share connections with requests.
             reuse: ((draft.check_reuse_pool || is_reverse(self.state))
                 && !elsewhere
                 && !draft.check_via_socks4
@@ -336,10 +336,10 @@ impl<'a> Line<'_, 'a> {
         }
     }
 
-    /// `resolvers` and the parameters that go with it.
+    /// `resolvers` and related parameters.
     fn resolution(&self, context: &ResolveContext<'_>) -> Result<Option<Resolution>, Diagnostic> {
         let (draft, settings) = (self.draft, &self.proxy.settings);
-        // Nothing is looked up for a disabled proxy.
+        // A disabled proxy resolves nothing.
         let Some(word) = draft.resolvers.filter(|_| !settings.disabled) else { return Ok(None) };
         let known = &context.names.resolvers;
         let Some(resolvers) = known.iter().find(|one| *one.state.name == **word) else {
@@ -355,7 +355,7 @@ impl<'a> Line<'_, 'a> {
         Ok(Some(Resolution { resolvers: resolvers.clone(), wishes: draft.resolve.clone() }))
     }
 
-    /// Resolves names and expressions, and the name that `tls` sends.
+    /// Resolves names and expressions, and the SNI of `tls`.
     fn named(&self, tls: Option<&mut ServerTls>, context: &ResolveContext<'_>) -> Result<Named, Diagnostic> {
         let Self { draft, statement, proxy, .. } = self;
         let resolution = self.resolution(context)?;
@@ -396,7 +396,7 @@ impl<'a> Line<'_, 'a> {
     }
 }
 
-/// The checks of a backend that are compiled so far: its own, and those of `healthcheck` sections.
+/// The checks compiled so far for a backend: its own, and those of `healthcheck` sections.
 struct Checks<'c, 's, 'a> {
     proxy: &'c PendingProxy<'a>,
     acls: &'c Acls,
@@ -406,7 +406,7 @@ struct Checks<'c, 's, 'a> {
 }
 
 impl<'a> Checks<'_, '_, 'a> {
-    /// The check of the server of that name.
+    /// The check for the server of that name.
     fn kind(
         &mut self,
         name: &str,
@@ -433,8 +433,8 @@ impl<'a> Checks<'_, '_, 'a> {
     }
 }
 
-/// Sets the name that HTTP checks send in TLS if the line has none: the host of their request, unless a
-/// line sets how to connect, or the host is known only when it is sent (`check-sni-auto`).
+/// Sets the SNI of HTTP checks on lines without one: the host of their request, unless a `connect` line is present or the host is
+/// only known when the request is sent (`check-sni-auto`).
 fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     let CheckKind::Script(script) = &*check.kind else { return };
     let connects =
@@ -453,8 +453,7 @@ fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     tls.check_name = name.map(Box::from);
 }
 
-/// How a server of a log backend gets its lines; and a word about parameters that only such servers
-/// have.
+/// How a log backend's server receives lines; warns about parameters that only such servers have.
 fn log_server(
     draft: &ServerDraft<'_>,
     is_datagram: bool,
@@ -485,7 +484,7 @@ fn log_server(
     Some(LogServer::Ring(carry_over::ring(ring, context.previous)))
 }
 
-/// Says which ring is sent to this server, if one is.
+/// Registers the server for the ring that is sent to it, if any.
 fn feed(
     own: &Arc<ServerSettings>,
     draft: &ServerDraft<'_>,
@@ -511,7 +510,7 @@ fn feed(
     });
 }
 
-/// The agent's settings; that it has a port is seen to where the server is finished.
+/// The agent's settings; its port is validated when the server is finished.
 fn agent_settings(draft: &ServerDraft<'_>, settings: &ProxySettings<'_>) -> Option<AgentSettings> {
     draft.agent_port.or(draft.check_port).filter(|_| draft.agent)?;
     Some(AgentSettings {

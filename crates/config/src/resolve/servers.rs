@@ -25,17 +25,17 @@ use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
 
-/// A server whose state is made and whose settings still lack what refers to names.
+/// A server with its state, but without the settings that refer to names.
 pub(crate) struct MadeServer<'a> {
     pub(crate) statement: &'a Statement,
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
     pub(crate) is_datagram: bool,
-    /// What its connections depend on.
+    /// The fingerprint of everything that its connections depend on.
     pub(crate) print: u64,
 }
 
-/// Makes the servers of every backend, and puts their states where names find them.
+/// Creates the servers of every backend, and registers their states by name.
 pub(crate) fn make<'a>(
     pending: &[PendingProxy<'a>],
     context: &mut ResolveContext<'_>,
@@ -73,8 +73,8 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
     let mut taken: HashSet<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
     let known: Vec<Option<u32>> =
         lines.iter().map(|line| number_of(line).filter(|id| taken.insert(*id))).collect();
-    // Every server moves the count on, also one with an id of its own: an id is the place in the
-    // list where it can be, and consistent hashing stands on it.
+    // Every server advances the counter, even one with an explicit ID: an ID is the position in the list if possible, and
+    // consistent hashing depends on it.
     let mut last = 0;
     for (line, known) in lines.into_iter().zip(known) {
         last += 1;
@@ -163,7 +163,7 @@ fn template<'a>(
         name_word: prefix,
         address_word: address,
         place: place.clone(),
-        // Number and globally unique identifier are the first one's.
+        // An ID and a GUID apply only to the first server.
         draft: ServerDraft {
             id: draft.id.filter(|_| number == low),
             guid: draft.guid.filter(|_| number == low),
@@ -174,7 +174,7 @@ fn template<'a>(
 }
 
 fn check_unique(proxy: &PendingProxy<'_>, lines: &[ServerLine<'_>], context: &mut ResolveContext<'_>) {
-    // Most backends have few servers: comparing them all is cheaper than a map then.
+    // Most backends have few servers, for which comparing all pairs is cheaper than a map.
     if lines.len() > 16 {
         let mut names: HashMap<&str, &ServerLine<'_>> = HashMap::new();
         for line in lines {
@@ -253,7 +253,7 @@ fn make_server<'a>(
         name,
         proxy: proxy.settings.name.into(),
         backup: draft.backup,
-        // Of a `minconn` that is no less, or alone, comes a limit that does not move.
+        // A `minconn` that is not below `maxconn`, or given alone, becomes a fixed limit.
         maxconn: draft.maxconn.max(draft.minconn),
         minconn: if draft.minconn < draft.maxconn { draft.minconn } else { 0 },
         maxqueue: draft.maxqueue,
@@ -271,13 +271,13 @@ fn make_server<'a>(
         Ok(state) => (state, true),
         Err(seed) => (state::Server::new(seed), false),
     };
-    // The first failure of a server with checks brings it down. Of one without, HAProxy shows it
-    // too where a `default-server` line stands above.
+    // A server with checks goes down at the first failure. For servers without checks HAProxy shows the level too if a
+    // `default-server` line precedes them.
     let shown = !draft.disabled && !proxy.settings.default_server_lines.is_empty();
     let level = if draft.check || shown { draft.rise } else { 0 };
     state.health.rise.store(draft.rise, Relaxed);
     state.health.fall.store(draft.fall, Relaxed);
-    // One that lives on is as it was found.
+    // A server carried over keeps its level.
     if !is_former || !draft.check {
         state.health.level.store(level, Relaxed);
     }
@@ -295,11 +295,11 @@ fn make_server<'a>(
     if !is_former || !draft.agent {
         state.agent.level.store(1, Relaxed);
     }
-    // `addr` and `port` hold for the agent too.
+    // `addr` and `port` apply to the agent as well.
     state.agent.address.store(draft.agent_address.or(draft.check_address).map(Arc::new));
     state.agent.port.store(draft.agent_port.or(draft.check_port).unwrap_or(0).into(), Relaxed);
     state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
-    // Where checks are as before, so is whether they were switched off meanwhile.
+    // If the checks are unchanged, a run-time change to their state is kept.
     if !is_former || state.agent.configured.load(Relaxed) != draft.agent {
         state.agent_checked.store(draft.agent, Relaxed);
     }
@@ -307,7 +307,7 @@ fn make_server<'a>(
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Destination::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
-            // One that lives on has it already.
+            // A server carried over already has it.
             true => drop(state.srv_record.set(name.as_str().into())),
             false => state.set_fqdn(Some(name)),
         }
@@ -319,12 +319,12 @@ fn make_server<'a>(
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
         state.health.level.store(0, Relaxed);
     }
-    // SRV records tell the port.
+    // The port comes from SRV records.
     state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
     MadeServer { statement, draft, state, is_datagram: place.is_datagram, print }
 }
 
-/// Whether a name is that of SRV records (manual, 5.3.1).
+/// Whether a name is for SRV records (manual, 5.3.1).
 fn is_service(name: &str) -> bool {
     name.starts_with('_')
 }
@@ -352,8 +352,8 @@ fn address(
     }
 }
 
-/// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named, and
-/// `none` behind them for a server with `resolvers`.
+/// Resolves a server's name by the methods of `init-addr`; the default is `last,libc`, followed by `none` for a server with
+/// `resolvers`.
 fn lookup(
     line: &ServerLine<'_>,
     proxy: &PendingProxy<'_>,
@@ -403,7 +403,7 @@ fn lookup(
         }
     }
     if service && line.draft.resolvers.is_some() {
-        // Its records are asked for at run time, and `libc` has none of them.
+        // SRV records are looked up at run time; `libc` does not provide them.
         return None;
     }
     let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
@@ -443,7 +443,7 @@ pub(crate) fn state_file(settings: &ProxySettings<'_>, context: &ResolveContext<
     }
 }
 
-/// The name alone, without port: what HAProxy's messages show.
+/// The host name without port, as in HAProxy's messages.
 fn shown_name<'a>(line: &'a ServerLine<'_>) -> &'a str {
     match host_name(&line.place.place) {
         Some(Host::Name { name, .. }) => name,

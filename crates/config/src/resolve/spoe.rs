@@ -1,6 +1,5 @@
-//! The engines of a proxy: what its `filter spoe` lines and the files that these name make
-//! (HAProxy's doc/SPOE.txt, chapter 2). What single sections say is compiled in
-//! [`super::spoe_message`].
+//! The SPOE engines of a proxy, built from its `filter spoe` lines and the files they name (HAProxy's doc/SPOE.txt, chapter 2).
+//! [`super::spoe_message`] compiles the message sections.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,13 +26,13 @@ use crate::resolve::spoe_message::{event, message, push};
 use crate::resolve::unique::second;
 use crate::resolve::{PendingProxy, ResolveContext, warn_ineffective};
 
-/// An engine that rules of the proxy being compiled may name.
+/// An engine available to rules of the proxy being compiled.
 pub(crate) struct KnownEngine {
     name: Box<str>,
     groups: Vec<Box<str>>,
 }
 
-/// What a rule sends: the number of the engine and of the group, and where the rule stands.
+/// A rule that sends a group: the number of the engine and of the group, and the rule's location.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupRequest {
     engine: usize,
@@ -49,14 +48,14 @@ struct ScopeSections<'a> {
     groups: HashMap<&'a str, &'a Section>,
 }
 
-/// An engine with the sections of its groups, which are compiled where rules send them.
+/// An engine with the sections of its groups, which are compiled for the rules that send them.
 pub(crate) struct CompiledEngine<'a> {
     engine: Arc<SpoeEngine>,
-    /// The messages of each group, in its order.
+    /// The messages of each group, in order.
     groups: Vec<(Box<str>, Vec<&'a Section>)>,
 }
 
-/// Makes the engines of a proxy, and lets its rules find them.
+/// Creates the engines of a proxy, and registers them for its rules.
 pub(crate) fn engines<'a>(
     proxy: &PendingProxy<'_>,
     places: &[FilterPlaces],
@@ -68,7 +67,7 @@ pub(crate) fn engines<'a>(
     for (filter, places) in proxy.settings.filters.iter().zip(places) {
         let FilterKind::Spoe(_, config) = filter.kind else { continue };
         let files: &'a [EngineFile] = context.engine_files;
-        // One that cannot be read was told of.
+        // An unreadable file was already reported.
         let Some(file) = files.iter().find(|file| file.lines.contains(&config.span())) else { continue };
         let errors = context.diagnostics.error_count();
         let made = engine(proxy, config, file, index, pending, context);
@@ -104,7 +103,7 @@ pub(crate) fn engines<'a>(
     all
 }
 
-/// What the rules of the proxy send, once all are compiled.
+/// Compiles the groups that the proxy's rules send, after all rules were compiled.
 pub(crate) fn sendings(
     proxy: &PendingProxy<'_>,
     made: &[CompiledEngine<'_>],
@@ -136,7 +135,7 @@ impl CompiledEngine<'_> {
     }
 }
 
-/// The number of a sending that a rule names (`send-spoe-group`).
+/// Returns the number of a group sent by a rule (`send-spoe-group`).
 pub(crate) fn wanted(
     known: &[KnownEngine],
     wanted: &mut Vec<GroupRequest>,
@@ -208,7 +207,7 @@ fn engine<'a>(
     Some(CompiledEngine { engine, groups })
 }
 
-/// The message for a name that no section of the scope has.
+/// The error for a name without a section in the scope.
 fn missing<'k>(
     what: &str,
     word: &Word,
@@ -225,7 +224,7 @@ fn missing<'k>(
         ))
 }
 
-/// The messages that a group names.
+/// The messages of a group.
 fn members<'a>(
     group: &'a Section,
     messages: &HashMap<&'a str, &'a Section>,
@@ -253,7 +252,7 @@ fn members<'a>(
     all
 }
 
-/// The sections of a scope; there must be one agent, and no name twice.
+/// The sections of a scope, which must have exactly one agent and unique names.
 fn sections<'a>(
     config: &Word,
     file: &'a EngineFile,
@@ -298,7 +297,7 @@ fn sections<'a>(
     Some(ScopeSections { agent, messages, groups })
 }
 
-/// Reads the lines of an agent, but for what depends on others.
+/// Reads the lines of an agent that do not depend on other sections.
 fn read<'a>(section: &'a Section, context: &mut ResolveContext<'_>) -> (AgentDraft<'a>, Vec<plan::Logger>) {
     let (mut draft, mut loggers) = (AgentDraft::default(), Vec::new());
     for statement in &section.statements {
@@ -331,7 +330,7 @@ fn read<'a>(section: &'a Section, context: &mut ResolveContext<'_>) -> (AgentDra
     (draft, loggers)
 }
 
-/// The largest frame that may be said: what a buffer has room for.
+/// The maximum frame size, limited to the size of a buffer.
 fn frame_size(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<u32, Diagnostic> {
     let most = u32::try_from(context.global.tune.bufsize).unwrap_or(u32::MAX).saturating_sub(4);
     let Some(word) = word else { return Ok(most) };
@@ -374,7 +373,7 @@ fn agent(
     }
     let (frame_size, backend, prefix) = (frame_size?, backend?, prefix?);
     let mut variables = context.variables.borrow_mut();
-    // Names were looked at when their lines were read.
+    // Names were validated when their lines were read.
     let mut variable = |name: &str| variables.resolve(&format!("txn.{prefix}.{name}")).ok();
     let of_line = |word: Option<&Word>, variable: &mut dyn FnMut(&str) -> Option<Var>| {
         word.and_then(|word| variable(word.as_str()))
@@ -411,7 +410,7 @@ fn agent(
     })
 }
 
-/// Where an agent's questions come from. Nobody connects to it, and no statistics tell of it.
+/// The internal frontend of an agent's requests. It has no listener and no statistics.
 fn frontend(section: &Section, engine_id: &str) -> state::Proxy {
     let seed = ProxySeed {
         id: u32::MAX,
@@ -424,7 +423,7 @@ fn frontend(section: &Section, engine_id: &str) -> state::Proxy {
         disabled: false,
     };
     let frontend = state::Proxy::new(seed);
-    // It is new: nothing was set.
+    // A new frontend has no engine ID yet.
     let _ = frontend.engine_id.set(engine_id.into());
     frontend
 }
@@ -446,7 +445,7 @@ fn prefix<'s>(section: &'s Section, draft: &AgentDraft<'s>) -> Result<&'s str, D
     Ok(prefix.as_str())
 }
 
-/// The backend whose servers are the agent.
+/// The backend with the agent's servers.
 fn backend(
     proxy: &PendingProxy<'_>,
     section: &Section,
@@ -494,7 +493,7 @@ fn uuid() -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn identifiers_are_random_uuids() {
+    fn engine_ids_are_random_uuids() {
         let (one, other) = (super::uuid(), super::uuid());
         assert_ne!(one, other);
         assert_eq!((one.len(), &one[14..15]), (36, "4"), "{one}");

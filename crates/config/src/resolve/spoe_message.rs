@@ -1,5 +1,4 @@
-//! `spoe-message` sections (HAProxy's doc/SPOE.txt, 2.3), compiled for the event at which they are
-//! sent, or for the rule that sends them.
+//! `spoe-message` sections (HAProxy's doc/SPOE.txt, 2.3), compiled for the event or the rule that sends them.
 
 use diag::Diagnostic;
 use plan::spoe::{MessageEvent, SpoeMessage};
@@ -12,14 +11,13 @@ use crate::draft::{Section, Statement};
 use crate::resolve::lines::{arguments, scope};
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Where a message is sent: the place of its expressions, and the event with its line where it is no
-/// rule that sends it.
+/// When a message is sent: the place of its expressions, and the event with its line unless a rule sends it.
 pub(crate) type When<'a> = (Place, Option<(MessageEvent, &'a Statement)>);
 
-/// The most arguments of a message.
+/// The maximum number of arguments of a message.
 const MOST: usize = 255;
 
-/// Keeps an error, unless another engine has told of it: files are read by many.
+/// Adds an error to the diagnostics unless another engine already reported it, since several proxies may read the same file.
 pub(crate) fn push(error: Diagnostic, context: &mut ResolveContext<'_>) {
     let is_same = |other: &Diagnostic| other.span == error.span && other.message == error.message;
     if !context.diagnostics.iter().any(is_same) {
@@ -27,7 +25,7 @@ pub(crate) fn push(error: Diagnostic, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// When a message is sent: at the event of its last line. `None` where that never happens.
+/// The event at which a message is sent, from its last `event` line. `None` if it is never sent.
 pub(crate) fn event<'a>(
     section: &'a Section,
     proxy: &PendingProxy<'_>,
@@ -79,7 +77,7 @@ pub(crate) fn event<'a>(
     Ok(Some((place(event), Some((event, line)))))
 }
 
-/// Whether an event is one of frontends alone, or one of backends alone.
+/// Whether an event exists only in frontends, or only in backends.
 fn sides(event: MessageEvent) -> (bool, bool) {
     match event {
         MessageEvent::ClientSession
@@ -92,7 +90,7 @@ fn sides(event: MessageEvent) -> (bool, bool) {
     }
 }
 
-/// Where expressions stand that are evaluated at an event.
+/// The place of expressions evaluated at an event.
 fn place(event: MessageEvent) -> Place {
     match event {
         MessageEvent::ClientSession => Place::TcpConnection,
@@ -115,7 +113,7 @@ pub(crate) fn message(
         Place::HttpRequest | Place::HttpResponse => Mode::Http,
         _ => proxy.settings.mode,
     };
-    // A frontend's engine sees its streams on the backend's side too.
+    // The engine of a frontend also sees the backend side of its streams.
     let crosses = event.is_some_and(|(event, _)| sides(event).1) && proxy.settings.is_frontend();
     let owner = (!crosses).then_some(&proxy.state);
     let mut acls = Acls::new();
@@ -176,7 +174,7 @@ fn compile_arguments(
         let mut list = plain.clone();
         list.drain(..at);
         list[0] = sample::Word { text: &word[start..], span: word.part(start, word.len()) };
-        // Converters may follow as words of their own.
+        // Converters may follow as separate words.
         let mut cursor = Words::new(&list, statement.end());
         let expression = Expression::compile(&mut cursor, scope)?;
         at = words.len() - cursor.rest().len();

@@ -1,4 +1,4 @@
-//! `stick` lines (manual, 4.2): which keys keep their requests at one server.
+//! `stick` lines (manual, 4.2): the keys by which requests stay on one server.
 
 use diag::Diagnostic;
 use plan::proxy::{StickRule, StickRules};
@@ -12,7 +12,7 @@ use crate::resolve::lines::{arguments, scope};
 use crate::resolve::rule_sets::CompiledRules;
 use crate::resolve::{PendingProxy, ResolveContext};
 
-/// Compiles a line and puts it where it belongs.
+/// Compiles a line and adds it to its rule list.
 pub(crate) fn stick(
     rules: &mut CompiledRules,
     statement: &Statement,

@@ -1,5 +1,4 @@
-//! Stick tables (manual, 11.1): the `stick-table` lines of proxies and the `table` lines of `peers`
-//! sections made into tables.
+//! Stick tables (manual, 11.1), built from the `stick-table` lines of proxies and the `table` lines of `peers` sections.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,22 +15,22 @@ use crate::draft::{SectionKind, Statement};
 use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 use crate::tables::environment::LOCAL_PEER;
 
-/// A line, read: what its table is made of, and what it names.
+/// A parsed line: the table's settings, and the names it refers to.
 struct TableLine<'a> {
     settings: TableSettings,
     write_to: Option<&'a Word>,
     peers: Option<&'a Word>,
 }
 
-/// A line that makes a table, and what the table is called.
+/// A line that declares a table, and the table's name.
 struct Declared<'a> {
     statement: &'a Statement,
     name: Box<str>,
-    /// The section that it belongs to, and its name there.
+    /// The section that contains it, and its name there.
     section: Option<(&'a str, &'a str)>,
 }
 
-/// All lines that make tables, those of proxies first.
+/// All lines that declare tables, those of proxies first.
 fn declared<'a>(pending: &[PendingProxy<'a>], context: &mut ResolveContext<'_>) -> Vec<Declared<'a>> {
     let mut all = Vec::new();
     for settings in pending.iter().map(|proxy| &proxy.settings) {
@@ -55,7 +54,7 @@ fn declared<'a>(pending: &[PendingProxy<'a>], context: &mut ResolveContext<'_>) 
     all
 }
 
-/// Makes all tables of proxies and of `peers` sections, and makes their names known.
+/// Creates all tables of proxies and `peers` sections, and registers their names.
 pub(crate) fn tables(pending: &[PendingProxy<'_>], context: &mut ResolveContext<'_>) -> Vec<Arc<Table>> {
     let sticky = sticky(pending);
     let (mut tables, mut targets) = (Vec::new(), Vec::new());
@@ -116,7 +115,7 @@ fn two_tables(name: &str, of_section: bool, statement: &Statement) -> Diagnostic
     error.help("a frontend and a backend of one name cannot both have one")
 }
 
-/// The `peers` section of that name, if it shares tables.
+/// The `peers` section of that name, if it is active.
 fn sharing<'a>(name: &str, pending: &[PendingProxy<'a>]) -> Option<&'a str> {
     let is_it = |proxy: &&PendingProxy<'_>| {
         proxy.settings.kind == SectionKind::Peers && proxy.settings.name == name && !proxy.settings.disabled
@@ -124,7 +123,7 @@ fn sharing<'a>(name: &str, pending: &[PendingProxy<'a>]) -> Option<&'a str> {
     pending.iter().find(is_it).map(|proxy| proxy.settings.name)
 }
 
-/// The section that `peers` names, if it shares tables.
+/// Resolves `peers` to a section, if that is active.
 fn find_section<'a>(
     word: &Word,
     table: &str,
@@ -150,7 +149,7 @@ fn find_section<'a>(
     Ok(sharing(word, pending))
 }
 
-/// `write-to`: another table of the same keys.
+/// `write-to`: another table with keys of the same type.
 fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Result<(), Diagnostic> {
     let wrong = |message: String, why: String| {
         let name = table.name();
@@ -177,7 +176,7 @@ fn link(table: &Arc<Table>, target: &Word, context: &ResolveContext<'_>) -> Resu
     Ok(())
 }
 
-/// The names of tables that `stick` lines point to: these hold servers.
+/// The names of tables used by `stick` lines, which store servers.
 fn sticky<'a>(pending: &[PendingProxy<'a>]) -> HashSet<&'a str> {
     let mut names = HashSet::new();
     for proxy in pending {
@@ -190,7 +189,7 @@ fn sticky<'a>(pending: &[PendingProxy<'a>]) -> HashSet<&'a str> {
     names
 }
 
-/// The words of a line.
+/// The parameters of a line.
 #[rustfmt::skip]
 const KNOWN: &[&str] = &[
     "type", "size", "expire", "nopurge", "recv-only", "write-to", "peers", "srvkey", "brates-factor", "store",
@@ -295,7 +294,7 @@ fn read<'a>(
     Ok(line)
 }
 
-/// The longest key that may be asked for.
+/// The maximum key length.
 const LONGEST: usize = 16_384;
 
 fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
@@ -304,7 +303,7 @@ fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
         "ip" | "ipv4" => return Ok((KeyType::Ip4, 4)),
         "ipv6" => return Ok((KeyType::Ip6, 16)),
         "integer" => return Ok((KeyType::Int, 4)),
-        // HAProxy's 32 bytes have room for a zero, and peers share tables of one length only.
+        // HAProxy's 32 bytes include a terminating zero, and peers only share tables of equal key length.
         "string" => (KeyType::Str, 31),
         "binary" => (KeyType::Bin, 32),
         other => {
@@ -444,7 +443,7 @@ fn data_type(text: &str) -> Result<Column, Diagnostic> {
     Ok(Column::new(data, count, period))
 }
 
-/// An array and the single ones that it stands for are not stored together.
+/// Checks that an array is not stored together with the single counters it replaces.
 fn check_arrays(columns: &[Column], new: Column) -> Result<(), Diagnostic> {
     const GROUPS: [(DataType, &[DataType], &str); 3] = [
         (DataType::Gpc, &[DataType::Gpc0, DataType::Gpc1], "gpc[0/1]"),

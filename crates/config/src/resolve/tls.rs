@@ -1,5 +1,4 @@
-//! What `bind` and `server` lines say of TLS, with their files read and their names looked up
-//! (manual, sections 5.1 and 5.2).
+//! Resolves the TLS parameters of `bind` and `server` lines: reads the files and looks up the names (manual, sections 5.1 and 5.2).
 
 use std::sync::Arc;
 
@@ -27,20 +26,20 @@ use crate::resolve::tls_files::{
     certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
 };
 
-/// Whose line it is.
+/// The frontend of a `bind` line.
 pub(crate) struct LineOwner<'a> {
     /// The name of its frontend.
     pub(crate) frontend: &'a str,
-    /// Whether HTTP is spoken, which ALPN offers by itself then.
+    /// Whether it uses HTTP, which determines the default ALPN.
     pub(crate) is_http: bool,
-    /// The certificates that the frontend gives all of its lines (`ssl-f-use`).
+    /// The certificates that the frontend provides for all of its lines (`ssl-f-use`).
     pub(crate) certificates: &'a [Listed<'a>],
 }
 
-/// The listener's side of a `bind` line; `None` without `ssl`.
+/// Builds the TLS acceptor of a `bind` line; `None` without `ssl`.
 ///
 /// # Errors
-/// A file or a name in it is wrong.
+/// A file or a name is invalid.
 pub(crate) fn acceptor(
     draft: &BindTls<'_>,
     title: &str,
@@ -50,7 +49,7 @@ pub(crate) fn acceptor(
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
     ktls::check(draft.kernel, "", context)?;
     if !draft.enabled {
-        // Nobody will be shown them, but what they are said to be they have to be.
+        // They are not used, but must be valid certificates.
         let defaults = context.tls.clone();
         for source in &draft.certificates {
             if let CertificateSource::File(name) | CertificateSource::Default(name) = source {
@@ -153,7 +152,7 @@ pub(crate) fn acceptor(
     Ok(Some(acceptor))
 }
 
-/// Whose `bind` line it is, what it is called, and where it stands.
+/// A `bind` line: its frontend, its title and its location.
 struct BindContext<'a> {
     frontend: &'a str,
     title: &'a str,
@@ -161,7 +160,7 @@ struct BindContext<'a> {
 }
 
 impl BindContext<'_> {
-    /// As HAProxy names a line behind a message.
+    /// The line in HAProxy's notation, as a suffix of messages.
     fn shown(&self, context: &ResolveContext<'_>) -> String {
         let address = self.title.strip_prefix("bind ").unwrap_or(self.title);
         let file = context.sources.file(self.statement.span.file).name();
@@ -169,8 +168,8 @@ impl BindContext<'_> {
     }
 }
 
-/// A line that speaks TLS without any certificate serves nobody, unless one comes at run time: that
-/// is what `strict-sni` allows (manual, 5.1).
+/// Reports a TLS line without any certificate: it cannot serve clients unless one is added at run time, which `strict-sni` permits
+/// (manual, 5.1).
 fn no_certificate(
     at: &BindContext<'_>,
     strict_sni: bool,
@@ -200,8 +199,7 @@ fn trusts_nobody(at: &BindContext<'_>, context: &ResolveContext<'_>) -> Diagnost
         .haproxy_whole(format!("Proxy '{frontend}': verify is enabled but no CA file specified {place}."))
 }
 
-/// Notes that a `bind` line uses certificates without saying whether OCSP answers about them are
-/// asked for.
+/// Records that a `bind` line uses certificates without an explicit OCSP update setting.
 fn note_use(
     all: &[Arc<Certificate>],
     title: &str,
@@ -220,7 +218,7 @@ fn note_use(
     Ok(())
 }
 
-/// The `connect` steps of a check that say something of TLS.
+/// The `connect` steps of a check with TLS parameters.
 fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
     let CheckKind::Script(script) = kind else { return Vec::new() };
     let connects = script.steps.iter().filter_map(|step| match &step.action {
@@ -230,11 +228,10 @@ fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
     connects.collect()
 }
 
-/// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the
-/// server is sent comes later ([`server_name`]).
+/// Builds the TLS connector of a `server` line; `None` without `ssl` and `check-ssl`. The SNI is set later ([`server_name`]).
 ///
 /// # Errors
-/// A file or a name in it is wrong.
+/// A file or a name is invalid.
 pub(crate) fn server(
     own: &draft::ServerTls<'_>,
     checks_elsewhere: bool,
@@ -252,7 +249,7 @@ pub(crate) fn server(
     let verify = own.words.verify.unwrap_or(defaults.server_verify);
     let trust = match (verify, own.words.ca_file) {
         (VerifyMode::None, file) => {
-            // What the file is said to be it has to be, and lines of the runtime socket know it.
+            // The file must be valid, and runtime commands can refer to it.
             if file.is_some() {
                 trust(&own.words, &defaults, context)?;
             }
@@ -322,7 +319,7 @@ pub(crate) fn server(
         None => None,
     };
     let connector = connecting(alpn.clone(), certificate.clone())?;
-    // A check of another port says itself whether it speaks TLS.
+    // A check of another port has its own TLS setting.
     let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
     Ok(Some(ServerTls {
         early: own.early.is_some(),
@@ -339,7 +336,7 @@ pub(crate) fn server(
     }))
 }
 
-/// Whether somebody is there who signs with the key of a certificate.
+/// Checks that a signer for a certificate's key is available.
 fn check_key(
     certificate: &Certificate,
     statement: &Statement,
@@ -352,13 +349,13 @@ fn check_key(
     legacy::check(&cause, statement.keyword_span(), statement, defaults)
 }
 
-/// For how many names a server's sessions are kept.
+/// The number of names for which a server's sessions are kept.
 const SESSIONS: usize = 64;
 
-/// The name that a server is sent: `sni`, or the host of the request.
+/// Sets the SNI sent to a server: `sni`, or the host of the request.
 ///
 /// # Errors
-/// The expression is wrong.
+/// The expression is invalid.
 pub(crate) fn server_name(
     own: &draft::ServerTls<'_>,
     mode: Mode,
@@ -376,7 +373,7 @@ pub(crate) fn server_name(
     })
 }
 
-/// Versions, suites, groups and signatures by their numbers.
+/// Converts versions, suites, groups and signature algorithms to their numbers.
 fn parameters(
     wanted: &LegacyNeeds<'_, '_>,
     statement: &Statement,
@@ -453,8 +450,8 @@ fn parameters(
         let read = read(&words).map(had).and_then(|list| if list.is_empty() { Err(all()) } else { Ok(list) });
         *list = read.map_err(|name| unknown(what, words, &name))?;
     }
-    // `client-sigalgs` is of the client's certificate, `sigalgs` of the server's and of what is left
-    // unsaid: as OpenSSL has it.
+    // As in OpenSSL, `client-sigalgs` applies to the client's certificate, `sigalgs` to the server's and as the default of the
+    // other.
     let Parameters { sigalgs, peer_sigalgs: of_client, .. } = &mut parameters;
     if of_client.is_empty() {
         of_client.clone_from(sigalgs);
@@ -465,7 +462,7 @@ fn parameters(
     Ok(parameters)
 }
 
-/// A name in a list that means nothing here.
+/// The error for an unknown name in a list.
 fn unknown(what: &str, words: TlsValue<'_>, Unsupported(name): &Unsupported) -> Diagnostic {
     Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
         .at(words.span)
@@ -499,7 +496,7 @@ fn versions(
     Ok((min, max))
 }
 
-/// The parameters of Diffie-Hellman's exchange in a file, as they are.
+/// The contents of a file with Diffie-Hellman parameters.
 fn dh_parameters(name: TlsValue<'_>, context: &mut ResolveContext<'_>) -> Result<Arc<[u8]>, Diagnostic> {
     let path = located(None, &name, context);
     let failed = |what: &str| {
@@ -512,7 +509,7 @@ fn dh_parameters(name: TlsValue<'_>, context: &mut ResolveContext<'_>) -> Result
     if has { Ok(text) } else { Err(failed("has no parameters of Diffie-Hellman's exchange")) }
 }
 
-/// How a list of names is read.
+/// Parses a list of names.
 type NameListRead = fn(&str) -> Result<Vec<u16>, Unsupported>;
 
 fn bind_options(
@@ -539,16 +536,16 @@ fn bind_options(
     })
 }
 
-/// Connections that OpenSSL makes have no early data: its own calls for them are not made.
+/// Warns that connections made by OpenSSL do not support early data: its separate API for them is not used.
 fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut ResolveContext<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
         let text = "`allow-0rtt` has no effect on connections that OpenSSL makes for this line";
-        // HAProxy is silent; clients still connect, a round trip later.
+        // HAProxy is silent; clients still connect, one round trip later.
         context.diagnostics.push(Diagnostic::advice(text).at(span));
     }
 }
 
-/// The faults of certificates that a list means.
+/// The certificate verification errors in a list.
 fn verify_codes(list: TlsValue<'_>) -> Result<VerifyCodes, Diagnostic> {
     if list.text == "all" {
         return Ok(VerifyCodes::ALL);
@@ -583,7 +580,7 @@ fn client_verify(
     })
 }
 
-/// The places of entries from one to before another.
+/// The indexes of entries from `first` up to, but not including, `end`.
 fn places(first: usize, end: usize) -> Vec<u32> {
     (first..end).filter_map(|place| u32::try_from(place).ok()).collect()
 }

@@ -1,5 +1,5 @@
-//! The files of TLS that a configuration names: certificates, authorities, keys of tickets, each
-//! read once. Called by `resolve::tls`, `crt_list` and `certificates`.
+//! The TLS files of a configuration: certificates, authorities and ticket keys, each read once. Used by `resolve::tls`, `crt_list`
+//! and `certificates`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,22 +17,21 @@ use crate::draft::Statement;
 use crate::draft::tls::{BindTls, TlsDefaults, TlsValue, TlsWords};
 use crate::resolve::ResolveContext;
 
-/// Files that were read, by path, each once.
+/// Files already read, by path.
 #[derive(Default)]
 pub(crate) struct ReadFiles {
-    /// All that the process will use, for the runtime socket.
+    /// All TLS files of the process, for the runtime socket.
     pub(crate) all: Arc<tls::files::Files>,
     certificates: HashMap<String, Vec<Arc<Certificate>>>,
-    /// Those of `crt-store` sections, by all their names.
+    /// Certificates of `crt-store` sections, by all their names.
     pub(crate) stores: HashMap<String, Rc<StoredCertificate>>,
-    /// The words beside certificates that were loaded with some by a line of a crt-list or
-    /// `ssl-f-use`.
+    /// The file parameters of certificates loaded by a crt-list line or `ssl-f-use`.
     loads: HashMap<String, Vec<(&'static str, String)>>,
     trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
     ticket_keys: HashMap<String, Arc<TicketKeys>>,
-    /// The sessions of all clients.
+    /// The session cache for all clients.
     pub(crate) sessions: Option<Arc<SessionCache>>,
-    /// The certificates that are generated for all listeners.
+    /// The generated certificates of all listeners.
     generated: Option<Arc<generated::Cache>>,
 }
 
@@ -41,19 +40,19 @@ pub(crate) struct ReadFiles {
 pub(crate) struct StoredCertificate {
     /// The first of its names.
     pub(crate) name: Box<str>,
-    /// Its line.
+    /// The location of its line.
     pub(crate) span: Span,
-    /// Nothing where it has no key.
+    /// The certificate; `None` if it has no key.
     pub(crate) certificate: Option<Arc<Certificate>>,
 }
 
 impl ReadFiles {
-    /// With what a plan in use has.
+    /// Starts with the files of a plan in use.
     pub(crate) fn with(all: Arc<tls::files::Files>) -> Self {
         Self { all, ..Self::default() }
     }
 
-    /// The words beside the certificate of that name, if a line loaded it with some.
+    /// The file parameters of the certificate of that name, if a line loaded it with any.
     pub(crate) fn said_of(&self, name: &str) -> Option<&Vec<(&'static str, String)>> {
         self.loads.get(name)
     }
@@ -63,7 +62,7 @@ impl ReadFiles {
         self.certificates.contains_key(name) || self.stores.contains_key(name)
     }
 
-    /// Keeps a certificate that was made of the files that its line names.
+    /// Stores a certificate built from the files named by its line.
     pub(crate) fn keep_loaded(
         &mut self,
         name: &str,
@@ -76,7 +75,7 @@ impl ReadFiles {
     }
 }
 
-/// The protocols of a list.
+/// Parses a list of protocols.
 pub(crate) fn protocols(word: Option<TlsValue<'_>>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let Some(word) = word else { return Ok(Vec::new()) };
     tls::files::protocols(&word).map_err(|error| {
@@ -84,7 +83,7 @@ pub(crate) fn protocols(word: Option<TlsValue<'_>>) -> Result<Vec<Box<[u8]>>, Di
     })
 }
 
-/// What reads certificates; `extra` are the files that it looks for beside each.
+/// Creates the certificate loader; `extra` are the additional files that it looks for.
 pub(crate) fn loader(extra: ExtraFiles, context: &ResolveContext<'_>) -> Loader {
     let passphrases = context.tls.passphrases.clone();
     Loader { extra, passphrases, chains: context.tls_files.all.chains() }
@@ -101,14 +100,13 @@ pub(crate) fn keep_chains(directory: TlsValue<'_>, context: &ResolveContext<'_>)
     Ok(())
 }
 
-/// A certificate is used in two ways that do not go together.
+/// The error for a certificate used in two incompatible ways.
 pub(crate) fn contradiction(why: &str) -> Diagnostic {
     Diagnostic::alert(format!("the certificate is used elsewhere with a {why}"))
         .help("say the same wherever it is used, or once in `ocsp-update.mode` of the global section")
 }
 
-/// The certificates that a name means: those of a file with what stands beside it, or of a
-/// directory.
+/// The certificates behind a name: those of a file with its companion files, or of a directory.
 pub(crate) fn certificates(
     name: TlsValue<'_>,
     defaults: &TlsDefaults<'_>,
@@ -122,7 +120,7 @@ pub(crate) fn certificates(
     if let Some(known) = context.tls_files.certificates.get(&path) {
         return Ok(known.clone());
     }
-    // A server that is added at run time is shown what there is now, not what the disk has.
+    // A server added at run time uses the certificate in memory, not the one on disk.
     if let Some(known) = context.tls_files.all.certificate(&path) {
         return Ok(vec![known]);
     }
@@ -133,7 +131,7 @@ pub(crate) fn certificates(
     Ok(loaded)
 }
 
-/// A certificate of a `crt-store`, which has to stand before those who use it.
+/// A certificate of a `crt-store`, which must precede the lines that use it.
 fn of_store(name: TlsValue<'_>, stored: &StoredCertificate) -> Result<Arc<Certificate>, Diagnostic> {
     let place = |span: Span| (span.file, span.start);
     if place(name.span) < place(stored.span) {
@@ -158,7 +156,7 @@ fn of_store(name: TlsValue<'_>, stored: &StoredCertificate) -> Result<Arc<Certif
     })
 }
 
-/// What a `bind` line generates certificates with.
+/// The settings for generating certificates on a `bind` line.
 ///
 /// # Errors
 /// The authority is missing, or its file cannot be used.
@@ -200,7 +198,7 @@ pub(crate) fn generating(
     Ok(Some(Generating { authority: Arc::new(authority), cache }))
 }
 
-/// The one certificate that a `server` line shows.
+/// The certificate presented by a `server` line.
 pub(crate) fn certificate(
     name: TlsValue<'_>,
     defaults: &TlsDefaults<'_>,
@@ -212,7 +210,7 @@ pub(crate) fn certificate(
         .ok_or_else(|| Diagnostic::alert(format!("`{}` holds no certificate", name.text)).at(name.span))
 }
 
-/// Reads a file of authorities or revocation lists, unless it is known.
+/// Reads a file with authorities or revocation lists, unless it is already known.
 pub(crate) fn keep_authority(
     path: &str,
     place: usize,
@@ -228,7 +226,7 @@ pub(crate) fn keep_authority(
     Ok(())
 }
 
-/// The keys of tickets in a file, shared by the lines that name it.
+/// The ticket keys in a file, shared by the lines that name it.
 pub(crate) fn ticket_keys(
     name: TlsValue<'_>,
     lifetime: u32,
@@ -249,7 +247,7 @@ pub(crate) fn ticket_keys(
     Ok(keys)
 }
 
-/// Whom a line trusts.
+/// The trusted authorities of a line.
 pub(crate) fn trust(
     words: &TlsWords<'_>,
     defaults: &TlsDefaults<'_>,
@@ -271,7 +269,7 @@ pub(crate) fn trust(
     Ok(trust)
 }
 
-/// Where a file is: below its base, if it has one, else where relative names point.
+/// Resolves a file name: below its base directory if there is one, otherwise like other relative names.
 pub(crate) fn located(base: Option<&str>, name: &str, context: &ResolveContext<'_>) -> String {
     match base {
         _ if name.starts_with(['/', '@']) => name.to_owned(),

@@ -1,5 +1,5 @@
-//! `traces` sections (manual, section 12.1): their lines are commands of the runtime socket, which
-//! are read here and put into effect when the process starts.
+//! `traces` sections (manual, section 12.1): their lines are commands of the runtime socket, parsed here and executed when the
+//! process starts.
 
 use diag::Diagnostic;
 use runtime::trace::command::TraceCommand;
@@ -7,7 +7,7 @@ use runtime::trace::command::TraceCommand;
 use crate::draft::{Draft, SectionKind, Statement};
 use crate::resolve::ResolveContext;
 
-/// Reads the lines of all sections, in their order.
+/// Parses the lines of all sections, in order.
 pub(crate) fn read(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<TraceCommand> {
     let mut commands = Vec::new();
     if context.around.is_some() {
@@ -51,7 +51,7 @@ fn line(statement: &Statement, context: &ResolveContext<'_>) -> Result<TraceComm
     })
 }
 
-/// What only asks what there is has nobody to be answered to.
+/// Warns about commands that only list something: there is no client for the output.
 fn warn_of_lists(statement: &Statement, command: &TraceCommand, context: &mut ResolveContext<'_>) {
     if command.only_lists() {
         context.diagnostics.push(

@@ -1,5 +1,4 @@
-//! Servers that have the state of another (manual, 5.2 `track`): whom they follow, and why they may
-//! not.
+//! Servers that follow the state of another one (manual, 5.2 `track`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,10 +11,10 @@ use crate::draft::Statement;
 use crate::draft::server::ServerDraft;
 use crate::resolve::{PendingProxy, ResolveContext, lines};
 
-/// A backend and the server in it that another server follows.
+/// The backend and server that another server follows.
 pub(crate) type Tracked = (Arc<state::Proxy>, Arc<state::Server>);
 
-/// `track`: the backend and the server that this one follows. `None` if there is nothing to follow.
+/// Resolves `track` to the backend and server that this one follows. `None` if there is nothing to follow.
 pub(crate) fn follow(
     own: &Arc<state::Server>,
     track: &Word,
@@ -32,7 +31,7 @@ pub(crate) fn follow(
         let place = statement.keyword_span().to(track.span());
         Diagnostic::alert(message).at(place).haproxy_whole(format!("[{line}] : '{title}' : {haproxy}"))
     };
-    // A disabled proxy has no servers that follow.
+    // The servers of a disabled proxy follow nothing.
     if proxy.settings.disabled {
         return Ok(None);
     }
@@ -57,7 +56,7 @@ pub(crate) fn follow(
     };
     let followed = format!("{backend}/{name}");
     let mut chain = std::iter::successors(Some(&followed), |next| context.tracks.get(*next));
-    // Longer than all who follow is a circle, this server in it or not.
+    // A chain longer than the number of followers is a cycle, whether or not it includes this server.
     if chain.by_ref().take(context.tracks.len() + 1).any(|next| *next == own_name) {
         return Err(wrong(
             "a server cannot track itself, nor one that follows it",

@@ -1,5 +1,4 @@
-//! Names and numbers of sections that stand for one section only. Called when the sections were
-//! read, in the order of the configuration.
+//! Checks that names and numbers of sections are unique. Called after the sections were read, in configuration order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +7,7 @@ use diag::Diagnostic;
 use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::ResolveContext;
 
-/// What a section is called in messages.
+/// The kind of a section in messages.
 fn noun(section: &Section) -> &'static str {
     match section.kind {
         SectionKind::Frontend => "frontend",
@@ -19,8 +18,8 @@ fn noun(section: &Section) -> &'static str {
     }
 }
 
-/// No two proxies share a name, nor a proxy and a defaults section, whichever comes first. A
-/// defaults section may take the name of another one that no section chose with `from`.
+/// Checks that no two proxies share a name, nor a proxy and a defaults section, in either order. A defaults section may reuse the
+/// name of another one that no section refers to by `from`.
 pub(crate) fn names(draft: &Draft, context: &mut ResolveContext<'_>) {
     let named = |section: &&Section| {
         let kind = section.kind;
@@ -43,8 +42,8 @@ pub(crate) fn names(draft: &Draft, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// What is wrong with `section`, whose kind has one with that name already; `haproxy` is made of its name
-/// and of the place of the other one.
+/// The error for a duplicate name of `section`; `haproxy` composes HAProxy's wording from the name and the location of the other
+/// section.
 pub(crate) fn second(
     section: &Section,
     other: &Section,
@@ -86,7 +85,7 @@ fn replaced(section: &Section, other: &Section, context: &mut ResolveContext<'_>
     );
 }
 
-/// `id`: once in a section, and no number twice.
+/// Checks `id`: once per section, and no number twice.
 pub(crate) fn ids(draft: &Draft, context: &mut ResolveContext<'_>) {
     let mut taken: HashMap<&str, &Section> = HashMap::new();
     let mut own: Option<&Section> = None;

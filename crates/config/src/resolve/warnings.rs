@@ -1,4 +1,4 @@
-//! What HAProxy warns of when a configuration is right but probably not as meant, in its own words.
+//! HAProxy's warnings about configurations that are valid but probably not as intended, in its own wording.
 
 use diag::Diagnostic;
 use plan::log::Logger;
@@ -20,14 +20,14 @@ pub(crate) fn check(
     context: &mut ResolveContext<'_>,
 ) {
     let settings = &proxy.settings;
-    // What only logs concerns has neither requests nor timeouts that must be said.
+    // A proxy for logs has no requests and needs no timeouts.
     if settings.disabled {
         return;
     }
     if settings.mode == Mode::Log {
         return not_for_logs(proxy, context);
     }
-    // Where a line was refused it may have been the `bind`.
+    // A refused line may have been the `bind`.
     let whole = !context.diagnostics.has_errors();
     let front = matches!(settings.kind, SectionKind::Frontend | SectionKind::Listen);
     if front && binds == 0 && settings.binds.is_empty() && whole {
@@ -60,7 +60,7 @@ pub(crate) fn check(
     missing_timeouts(proxy, servers, context);
 }
 
-/// Lines about requests, which a log backend has none of: the first words of their keywords.
+/// The first words of keywords for requests, which have no effect in a log backend.
 const ABOUT_REQUESTS: &[&str] = &[
     "acl",
     "cookie",
@@ -84,7 +84,7 @@ const ABOUT_REQUESTS: &[&str] = &[
     "use-server",
 ];
 
-/// Warns of lines of a log backend that are about requests; what it inherits is for others.
+/// Warns about a log backend's own lines for requests; inherited ones may be meant for others.
 fn not_for_logs(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let (kind, name) = (proxy.settings.kind_name(), proxy.settings.name);
     for statement in &proxy.section.statements {
@@ -114,7 +114,7 @@ fn state_files(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     }
 }
 
-/// Lines about checks of another kind than the one that is made.
+/// Warns about lines for another kind of check than the configured one.
 fn unused_checks(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let check = &proxy.settings.check;
     if proxy.settings.check_inherited {
@@ -146,15 +146,14 @@ fn unused_checks(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
 fn warn(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>, text: impl FnOnce(&str, &str) -> String) {
     let haproxy = text(proxy.settings.kind_name(), proxy.settings.name);
     let mut message = haproxy.clone();
-    // Quoted names stand between backticks in the terminal's form.
+    // In the terminal form quoted names are in backticks.
     message = message.trim_end_matches('.').replace('\'', "`");
     context
         .diagnostics
         .push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
 }
 
-/// The order in which rule sets are evaluated, whatever the order of their lines: keyword, and its
-/// name with an article.
+/// The order in which rule sets are evaluated, regardless of line order: keyword, and its name with an article.
 const ORDER: &[(&str, &str)] = &[
     ("tcp-request connection", "a 'tcp-request connection'"),
     ("tcp-request session", "a 'tcp-request session'"),
@@ -166,7 +165,7 @@ const ORDER: &[(&str, &str)] = &[
     ("use-server", "a 'use-server'"),
 ];
 
-/// Warns of lines that look as if they came after others that are in truth evaluated later.
+/// Warns about lines that follow others but are evaluated before them.
 pub(crate) fn misplaced_rules(settings: &ProxySettings<'_>, context: &mut ResolveContext<'_>) {
     let mut seen: [Option<&Statement>; ORDER.len()] = [None; ORDER.len()];
     for statement in &settings.rules {
@@ -194,7 +193,7 @@ pub(crate) fn misplaced_rules(settings: &ProxySettings<'_>, context: &mut Resolv
     }
 }
 
-/// Options about HTTP alone.
+/// Options that only apply to HTTP.
 const ABOUT_HTTP: &[&str] = &[
     "option accept-unsafe-violations-in-http-request",
     "option accept-unsafe-violations-in-http-response",

@@ -1,4 +1,4 @@
-//! The lines of `acme` sections (manual, section 12.8). `resolve::acme` makes sections of them.
+//! The lines of `acme` sections (manual, section 12.8). `resolve::acme` builds the sections.
 
 use base::units::DefaultUnit::Milliseconds;
 use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};

@@ -1,4 +1,4 @@
-//! `bind` and `stats socket` lines (manual, section 5.1): parameters, and the sockets a line makes.
+//! `bind` and `stats socket` lines (manual, section 5.1): their parameters, and the sockets of a line.
 
 use crate::draft::bind::BindDraft;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ const QUIC: &str = "QUIC is not supported yet, and this is no socket for it";
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
-    // name arguments what it does setting
+    // name arguments description setting
     row("accept-netscaler-cip", "<magic>",   "connections begin with a NetScaler Client IP header", |d, a| { d.netscaler_magic = Some(a.integer("the magic number", 1, u32::MAX)?); Ok(()) }),
     row("accept-proxy",     "",              "connections begin with a PROXY header",            |d, _| { d.accept_proxy = true; Ok(()) }),
     row("backlog",          "<backlog>",     "how many connections may wait to be accepted",     |d, a| number(&mut d.backlog, a, 0, u32::MAX)),
@@ -66,7 +66,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
 ];
 
-/// What a listener of reverse HTTP takes: it has no socket to listen on.
+/// The parameters of reverse HTTP listeners, which have no listening socket.
 const OF_REVERSE: &[&str] = &["guid-prefix", "id", "idle-ping", "label", "name", "nbconn", "thread"];
 
 /// Every parameter: those of this file and those about TLS.
@@ -74,7 +74,7 @@ pub fn rows() -> impl Iterator<Item = &'static BindKeyword> {
     TABLE.iter().chain(super::tls::BIND)
 }
 
-/// Parses the parameters left in `args`; `title` is `bind :80`, for messages.
+/// Parses the remaining parameters in `args`; `title` is `bind :80`, for messages.
 pub fn parse_params<'a>(
     args: &mut Args<'a, '_>,
     title: &str,
@@ -85,7 +85,7 @@ pub fn parse_params<'a>(
     Ok(draft)
 }
 
-/// Parses the parameters left in `args` on top of what is in `draft`.
+/// Parses the remaining parameters in `args` into an existing `draft`.
 pub fn parse_more<'a>(
     draft: &mut BindDraft<'a>,
     args: &mut Args<'a, '_>,
@@ -204,7 +204,7 @@ fn expose_fd<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome 
 fn nbconn<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.last();
     let word = args.value().map_err(|error| error.haproxy("'nbconn' : missing value."))?;
-    // As atol reads it: what is no number is 0.
+    // As with `atol`, text that is not a number is 0.
     let count = args.number::<i64>(word, i64::MIN, i64::MAX)?;
     let Some(count) = u32::try_from(count).ok().filter(|count| *count > 0) else {
         return Err(args
@@ -278,7 +278,7 @@ fn proto<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     }
 }
 
-/// Resolves a comma-separated list of addresses: one entry a port.
+/// Parses a comma-separated list of addresses into one entry per port.
 pub fn parse_addresses(
     word: &Word,
     args: &Args<'_, '_>,
@@ -286,7 +286,7 @@ pub fn parse_addresses(
 ) -> Result<Vec<(BindAddress, String)>, Diagnostic> {
     let mut all = Vec::new();
     let mut offset = 0;
-    // A comma at the end is no address, and HAProxy reads over it.
+    // HAProxy ignores a trailing comma.
     let list = word.strip_suffix(',').filter(|list| !list.is_empty()).unwrap_or(word);
     for part in list.split(',') {
         one_address(word, offset, part, args, unix, &mut all)?;
@@ -343,10 +343,10 @@ fn one_address(
     Ok(())
 }
 
-/// Makes the socket of one address.
+/// Creates the socket of one address.
 ///
 /// # Errors
-/// None of the threads that it names exists.
+/// None of the named threads exists.
 ///
 /// The caller sets [`Bind::place`].
 pub fn make(

@@ -1,4 +1,4 @@
-//! A row of the tables of bind lines' parameters.
+//! A table row for a `bind` parameter.
 
 use base::keyword_support::Support;
 
@@ -12,9 +12,9 @@ pub struct BindKeyword {
     pub name: &'static str,
     /// Its arguments.
     pub signature: &'static str,
-    /// What it does.
+    /// A one-line description.
     pub doc: &'static str,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
     pub(crate) apply: for<'a> fn(&mut BindDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 }
@@ -34,7 +34,7 @@ impl BindKeyword {
         self
     }
 
-    /// It is read, with a warning that it has no effect.
+    /// Parsed, with a warning that it has no effect.
     pub(crate) const fn without_effect(mut self, reason: &'static str) -> Self {
         self.support = Support::None(reason);
         self

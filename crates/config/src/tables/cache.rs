@@ -1,4 +1,4 @@
-//! The lines of `cache` sections (manual, section 6.2.1). `resolve::cache` makes stores of them.
+//! The lines of `cache` sections (manual, section 6.2.1). `resolve::cache` builds the stores.
 
 use base::units::DefaultUnit::Milliseconds;
 use cache::Hints;
@@ -55,7 +55,7 @@ fn disk<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-/// The smallest directory, in bytes.
+/// The minimum size of a directory in bytes.
 const LEAST_DISK: u64 = 1 << 20;
 
 fn purge_tags<'a>(draft: &mut CacheDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -1,5 +1,5 @@
-//! `http-check`, `tcp-check` and `external-check` (manual, section 4.2): what health checks ask and
-//! expect. The lines become drafts here; `expect` lines are read in [`super::check_expect`].
+//! `http-check`, `tcp-check` and `external-check` (manual, section 4.2): the requests and expectations of health checks. Lines
+//! become drafts here; `expect` lines are parsed in [`super::check_expect`].
 
 use crate::tables::check_words::{hexadecimal, push, value};
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use crate::system::resolve_host;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("http-check comment",       DLBH, "<string>",          "names the steps behind it",                         comment),
     proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect),
     proxy("http-check disable-on-404", DLBH, "",                 "a 404 takes a server out gently",                   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),
@@ -103,14 +103,13 @@ fn connect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Out
     push(settings, RuleDraft { comment, ..ActionDraft::Connect(draft).into() }, args)
 }
 
-/// What `proto` names: for `http-check` one that carries messages of HTTP, for `tcp-check` one that
-/// does not.
+/// The protocol named by `proto`: one that carries HTTP messages for `http-check`, any other for `tcp-check`.
 fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
     let word = value(args)?;
     let (keyword, wanted) = (args.keyword(), args.statement.words[0].as_str());
     let known = Protocol::ALL.iter().find(|(name, _)| *word == **name).map(|(_, protocol)| *protocol);
     let is_http = match (word.as_str(), known) {
-        // Of agents there is a check of their own.
+        // Agents have a separate kind of check.
         (_, Some(Protocol::Spop)) => wanted != "http-check",
         (_, Some(protocol)) => protocol.is_http(),
         ("quic" | "qmux", None) => true,
@@ -129,7 +128,7 @@ fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
     known.ok_or_else(|| args.unsupported())
 }
 
-/// The protocols of `alpn`.
+/// Parses the protocols of `alpn`.
 fn protocols(args: &mut Args<'_, '_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let word = value(args)?;
     ::tls::files::protocols(word).map_err(|error| args.wrong("no list of protocols").haproxy(error))
@@ -171,7 +170,7 @@ fn http_send<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
             "hdr" => {
                 let name = value(args)?;
                 let value = args.required("<name> and <value>")?;
-                // The length is ours to tell.
+                // The length is computed from the body.
                 if !["content-length", "transfer-encoding"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
                     request.headers.push((name, value.into()));
                 }
@@ -200,7 +199,7 @@ fn tcp_send<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, what:
     push(settings, RuleDraft { comment, ..action.into() }, args)
 }
 
-/// What stands in the parentheses behind the keyword.
+/// The text in the parentheses of the keyword.
 fn parenthesised<'a>(args: &Args<'a, '_>) -> Result<PlacedText<'a>, Diagnostic> {
     let word = args.last();
     let open = word.find('(').map(|open| open + 1);

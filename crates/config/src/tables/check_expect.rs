@@ -1,5 +1,4 @@
-//! `http-check expect` and `tcp-check expect` (manual, section 4.2): what stands before the match,
-//! and the matches.
+//! `http-check expect` and `tcp-check expect` (manual, section 4.2): the options before a match, and the matches.
 
 use diag::Diagnostic;
 use plan::check::{CompareMethod, Spelling};
@@ -12,10 +11,10 @@ use crate::draft::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, 
 use crate::draft::row::Outcome;
 use crate::draft::settings::ProxySettings;
 
-/// A match: its name, and what makes it of the words behind it.
+/// A match: its name, and its parser.
 type Match = (&'static str, for<'a> fn(&mut Args<'a, '_>) -> Result<MatcherDraft<'a>, Diagnostic>);
 
-/// What `tcp-check expect` knows.
+/// The matches of `tcp-check expect`.
 #[rustfmt::skip]
 static TCP: &[Match] = &[
     ("string",    |a| Ok(MatcherDraft::Bytes(pattern(a)?.bytes().into(), Spelling::Text))),
@@ -26,7 +25,7 @@ static TCP: &[Match] = &[
     ("binary-lf", |a| Ok(MatcherDraft::HexFormat(pattern(a)?.into()))),
 ];
 
-/// What `http-check expect` knows.
+/// The matches of `http-check expect`.
 #[rustfmt::skip]
 static HTTP: &[Match] = &[
     ("status",    |a| Ok(MatcherDraft::Status(statuses(a)?))),
@@ -38,7 +37,7 @@ static HTTP: &[Match] = &[
     ("string-lf", |a| Ok(MatcherDraft::BodyFormat(pattern(a)?.into()))),
 ];
 
-/// What else may stand in the line.
+/// The options of the line.
 const OPTIONS: &[&str] = &[
     "comment",
     "min-recv",
@@ -62,7 +61,7 @@ pub(super) fn http_expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<
 }
 
 fn expect<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, known: &[Match]) -> Outcome {
-    // Filled in by the match, wherever it stands.
+    // Replaced by the match, wherever in the line it is.
     let mut draft = ExpectDraft::new(MatcherDraft::LdapBind);
     let (mut found, mut comment, mut negate) = (false, None, false);
     if args.peek().is_none() {
@@ -143,7 +142,7 @@ fn regex(args: &mut Args<'_, '_>) -> Result<Regex, Diagnostic> {
     })
 }
 
-/// `-1` is as good as nothing.
+/// `-1` means no minimum.
 fn min_recv(args: &mut Args<'_, '_>) -> Result<Option<usize>, Diagnostic> {
     let word = value(args)?;
     match word.parse::<i32>() {

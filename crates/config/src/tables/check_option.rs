@@ -12,7 +12,7 @@ use crate::draft::settings::ProxySettings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers by a request",                  httpchk),
     proxy("option tcp-check", DLB,               "",                                                    "checks servers by a script of tcp-check lines", tcp_check),
     proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "the kind of the check",                        kind),
@@ -28,7 +28,7 @@ fn httpchk<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Out
     request.method = method.map(|word| word.as_str());
     request.uri = uri.map(|word| ValueDraft::Fixed(word));
     if let Some(version) = args.next() {
-        // Old files hid header fields behind the version.
+        // Old configurations put headers after the version.
         if version.contains("\r\n") {
             return Err(args
                 .wrong("header fields do not stand behind the version")
@@ -53,7 +53,7 @@ fn tcp_check<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> O
 
 type Apply = for<'a> fn(&mut ProxySettings<'a>, &mut Args<'a, '_>) -> Outcome;
 
-/// What `type` chooses from.
+/// The kinds of `type`.
 static KINDS: &[(&str, Apply)] = &[
     ("tcp-check", tcp_check),
     ("httpchk", httpchk),

@@ -1,6 +1,5 @@
-//! `option redis-check` and its kin (manual, section 4.2): health checks that speak a little of a
-//! protocol. Each is a script of what is sent and what must come back, as `tcp-check` lines would
-//! make it.
+//! `option redis-check` and related options (manual, section 4.2): health checks that speak the beginning of a protocol. Each is a
+//! script of data to send and expected responses, equivalent to `tcp-check` lines.
 
 use diag::Diagnostic;
 use plan::check::{Protocol, Spelling};
@@ -16,7 +15,7 @@ use crate::draft::settings::ProxySettings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("option redis-check",   DLB, "",                                      "checks servers by a PING of Redis",               redis),
     proxy("option smtpchk",       DLB, "[ <hello> <domain> ]",                  "checks servers by a greeting of SMTP",            smtp),
     proxy("option ldap-check",    DLB, "",                                      "checks servers by an anonymous bind of LDAPv3",   ldap),
@@ -27,15 +26,14 @@ pub static TABLE: &[Keyword] = &[
     proxy("option spop-check",    DLB, "",                                      "checks servers by the hello of SPOE",             spop),
 ];
 
-/// Makes the script the backend's check.
+/// Sets the script as the backend's check.
 fn set<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>, steps: Vec<RuleDraft<'a>>) -> Outcome {
     args.finish()?;
     settings.own_check().set_protocol(steps);
     Ok(())
 }
 
-/// A connection with the server line's options, closed as usual: the other side counts no aborted
-/// client.
+/// Connects with the server line's options and closes normally, so that the server does not count an aborted client.
 fn connect<'a>() -> RuleDraft<'a> {
     ActionDraft::Connect(ConnectDraft { default: true, linger: true, ..ConnectDraft::default() }).into()
 }
@@ -48,15 +46,15 @@ fn expect(draft: ExpectDraft<'_>) -> RuleDraft<'_> {
     ActionDraft::Expect(Box::new(draft)).into()
 }
 
-/// An expectation of what `pattern` matches once `least` bytes are there. The patterns are those of
-/// this file: an error is a mistake in it, which tests find.
+/// Expects `pattern` to match once `least` bytes have arrived. The patterns are constants of this file: an error is a bug that
+/// tests find.
 fn pattern<'a>(least: usize, pattern: &str) -> Result<ExpectDraft<'a>, Diagnostic> {
     let regex = Regex::new(pattern, false)
         .map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))?;
     Ok(ExpectDraft { min_recv: Some(least), ..ExpectDraft::new(MatcherDraft::Regex(regex)) })
 }
 
-/// The first line of what was received, for messages.
+/// The first line of the received data, for messages.
 const LINE: &str = "%[res.payload(0,0),cut_crlf]";
 
 pub(super) fn redis<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -70,7 +68,7 @@ pub(super) fn redis<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     set(settings, args, vec![connect, send(b"*1\r\n$4\r\nPING\r\n"), expect(pong)])
 }
 
-/// A reply of SMTP (RFC 5321, 4.2) that must match; its code and text are reported either way.
+/// Expects an SMTP reply (RFC 5321, 4.2); its code and text are reported in either case.
 fn reply<'a>(least: Option<usize>, text: &str) -> Result<RuleDraft<'a>, Diagnostic> {
     const TEXT: &str = "%[res.payload(4,0),ltrim(' '),cut_crlf]";
     Ok(expect(ExpectDraft {
@@ -88,7 +86,7 @@ pub(super) fn smtp<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
         (Some(hello), Some(domain)) if *hello == "EHLO" || *hello == "HELO" => {
             format!("{hello} {domain}\r\n")
         }
-        // Whatever else stands there, HAProxy says the same.
+        // Anything else results in HAProxy's default greeting.
         _ => "HELO localhost\r\n".to_owned(),
     };
     let greeting = ExpectDraft {
@@ -101,7 +99,7 @@ pub(super) fn smtp<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
         expect(greeting),
         reply(Some(4), "^2[0-9]{2}[ \r]")?,
         send(hello),
-        // Lines with a dash behind the code are followed by more. Whatever else comes is final.
+        // Lines with a dash after the code are continued; any other line is the last.
         hello_reply()?,
         send("QUIT\r\n"),
         reply(Some(4), "^2[0-9]{2}[- \r]")?,
@@ -109,15 +107,14 @@ pub(super) fn smtp<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
     set(settings, args, steps)
 }
 
-/// The reply to the hello: any good one; without `min-recv`, so that a line cut short is waited
-/// for. A refusal is recognised first, as no more of it will come.
+/// Expects any positive reply to the hello; without `min-recv`, so that a truncated line is waited for. A refusal is recognized
+/// first, since nothing follows it.
 fn hello_reply<'a>() -> Result<RuleDraft<'a>, Diagnostic> {
     reply(None, "^(?:2[0-9]{2}-[^\r]*\r\n)*2[0-9]{2}[ \r]")
 }
 
 pub(super) fn ldap<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // RFC 4511: message 1, bind request, version 3, no name, simple authentication without a
-    // password.
+    // RFC 4511: message 1, bind request, version 3, empty name, simple authentication without a password.
     let bind = b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";
     let message = ExpectDraft { on_error: Some("Not LDAPv3 protocol".into()), ..pattern(14, r"^\x30")? };
     let steps = vec![
@@ -161,7 +158,7 @@ pub(super) fn pgsql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
         on_error: Some("%[res.payload(6,0)]".into()),
         ..pattern(5, "^E")?
     };
-    // An authentication request of any kind says that the server is alive and knows the user.
+    // Any authentication request shows that the server is alive and knows the user.
     let authentication = ExpectDraft {
         error_status: Some("L7STS"),
         on_success: Some("PostgreSQL server is ok".into()),
@@ -182,19 +179,19 @@ pub(super) fn mysql<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     };
     let answer = |after_greeting| expect(ExpectDraft::new(MatcherDraft::Mysql { after_greeting }));
     let Some(name) = name else { return set(settings, args, vec![connect(), answer(false)]) };
-    // The login need not wait for the greeting, and the good-bye neither for the answer (COM_QUIT:
-    // the server counts no aborted connection).
+    // Neither the login nor the final COM_QUIT waits for the server's response (with COM_QUIT the server does not count an aborted
+    // connection).
     let mut bytes = login(name, kind);
     bytes.extend_from_slice(b"\x01\0\0\0\x01");
     set(settings, args, vec![connect(), send(bytes), answer(false), answer(true)])
 }
 
-/// How a client of MySQL logs in.
+/// The form of a MySQL login.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Login {
     Pre41,
     Post41,
-    /// With the name of the plugin that checks the password.
+    /// Includes the name of the authentication plugin.
     Post80,
 }
 
@@ -204,8 +201,7 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
     if kind == Login::Pre41 {
         body.extend_from_slice(b"\x00\x80\x00\x00\x01");
     } else {
-        // CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION and maybe CLIENT_PLUGIN_AUTH, 16 MB packets,
-        // utf8, 23 bytes of nothing.
+        // CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION and optionally CLIENT_PLUGIN_AUTH, 16 MB packets, utf8, 23 reserved bytes.
         body.extend_from_slice(&[0, 0x82, if kind == Login::Post80 { 8 } else { 0 }, 0]);
         body.extend_from_slice(b"\x00\x80\x00\x01\x21");
         body.extend_from_slice(&[0; 23]);
@@ -222,8 +218,7 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
 }
 
 pub(super) fn ssl_hello<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // A hello of TLS 1.2 (RFC 5246 section 7.4.1.2) with a fixed random, common suites, no
-    // compression.
+    // A TLS 1.2 ClientHello (RFC 5246 section 7.4.1.2) with a fixed random, common suites and no compression.
     const SUITES: &[u8] =
         b"\xc0\x2f\xc0\x30\xc0\x2b\xc0\x2c\xc0\x13\xc0\x14\x00\x9c\x00\x9d\x00\x2f\x00\x35\x00\x0a";
     let mut hello = b"\x03\x03".to_vec();
@@ -233,7 +228,7 @@ pub(super) fn ssl_hello<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a
     hello.extend_from_slice(&[1, 0]);
     let mut record = vec![0x16, 3, 1, 0, hello.len() as u8 + 4, 1, 0, 0, hello.len() as u8];
     record.extend_from_slice(&hello);
-    // A handshake or an alert: either way somebody speaks TLS.
+    // A handshake record or an alert: both show a TLS server.
     let answer = ExpectDraft {
         ok_status: Some("L6OK"),
         error_status: Some("L6RSP"),
@@ -243,7 +238,7 @@ pub(super) fn ssl_hello<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a
     set(settings, args, vec![send(record), expect(answer)])
 }
 
-/// The largest frame that an agent is offered in a check: no more than the handshake is sent.
+/// The maximum frame size offered to an agent in a check, where only the handshake is sent.
 const CHECK_FRAME: u32 = 16380;
 
 pub(super) fn spop<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -266,7 +261,7 @@ pub(super) fn grpc<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
                 .haproxy("'option grpc-chk' only supports optional values: 'service'."));
         }
     };
-    // gRPC is spoken over HTTP/2 alone, and a server in TLS wants that agreed on.
+    // gRPC requires HTTP/2, which a TLS server expects to be negotiated.
     let connect = ConnectDraft {
         default: true,
         protocol: Some(Protocol::Http2),
@@ -286,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_of_mysql_tells_its_own_length() {
+    fn mysql_logins_begin_with_their_length() {
         for (kind, length) in [(Login::Pre41, 16), (Login::Post41, 43), (Login::Post80, 65)] {
             let packet = login("check", kind);
             assert_eq!((packet.len(), packet[3]), (length, 1));

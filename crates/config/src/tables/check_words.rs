@@ -1,4 +1,4 @@
-//! Words that lines of `http-check` and `tcp-check` have in common.
+//! Helpers shared by `http-check` and `tcp-check` lines.
 
 use diag::Diagnostic;
 
@@ -7,7 +7,7 @@ use crate::draft::check::RuleDraft;
 use crate::draft::row::Outcome;
 use crate::draft::settings::ProxySettings;
 
-/// The value of the option taken last.
+/// The value of the parameter taken last.
 pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Diagnostic> {
     let (name, keyword) = (args.last(), args.keyword());
     args.next().ok_or_else(|| {
@@ -17,7 +17,7 @@ pub(super) fn value<'a>(args: &mut Args<'a, '_>) -> Result<&'a syntax::Word, Dia
     })
 }
 
-/// Adds a line to the list it belongs to, told by the keyword's first word.
+/// Adds a line to its list, which the keyword's first word determines.
 pub(super) fn push<'a>(
     settings: &mut ProxySettings<'a>,
     rule: RuleDraft<'a>,
@@ -32,7 +32,7 @@ pub(super) fn push<'a>(
     Ok(())
 }
 
-/// The bytes that an even number of hexadecimal digits stands for.
+/// Decodes an even number of hexadecimal digits.
 pub(super) fn hexadecimal(word: &syntax::Word, args: &Args<'_, '_>) -> Result<Box<[u8]>, Diagnostic> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let pairs = word.as_str().as_bytes().chunks(2);

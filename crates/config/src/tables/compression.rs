@@ -1,5 +1,4 @@
-//! `compression …` (manual, section 4.2), the filters of compression (9.2) and what the process
-//! allows them (3.2).
+//! `compression …` (manual, section 4.2), compression filters (9.2), and the process-wide limits (3.2).
 
 use base::units;
 use compress::Algorithm;
@@ -32,7 +31,7 @@ fn rate(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// A number from `low` to `high`; HAProxy's line where it is not.
+/// Parses a number from `low` to `high`; errors use HAProxy's wording.
 fn within(args: &mut Args<'_, '_>, low: u8, high: u8, haproxy: &str) -> Result<u8, Diagnostic> {
     args.integer("a number", low, high).map_err(|error| error.haproxy(haproxy.to_owned()))
 }

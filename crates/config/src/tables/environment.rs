@@ -1,5 +1,4 @@
-//! `setenv`, `localpeer` and others (manual, section 3.1): the keywords that act while lines are
-//! still being read.
+//! `setenv`, `localpeer` and others (manual, section 3.1): the keywords that take effect while lines are being read.
 
 use syntax::{Environment, Word};
 
@@ -15,7 +14,7 @@ const fn row(
     keyword::row(name, G, signature, doc, Apply::Environment(apply))
 }
 
-/// The variable that has the name of this process among its peers.
+/// The variable with this process's peer name.
 pub(crate) const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";
 
 /// The rows.

@@ -1,5 +1,4 @@
-//! The lines of `fcgi-app` sections (manual, section 10.1.1), and `use-fcgi-app` (10.1.2).
-//! `resolve::fcgi` makes applications of them.
+//! The lines of `fcgi-app` sections (manual, section 10.1.1), and `use-fcgi-app` (10.1.2). `resolve::fcgi` builds the applications.
 
 use syntax::Word;
 
@@ -13,12 +12,12 @@ const fn row(name: &'static str, signature: &'static str, doc: &'static str, rea
     keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Fcgi(read))
 }
 
-/// A line that the section reads itself, in its order.
+/// A line that the section processes itself, in order.
 const fn line(name: &'static str, signature: &'static str, doc: &'static str) -> Keyword {
     keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Section)
 }
 
-/// The most requests that a connection tells apart by their numbers.
+/// The maximum number of concurrent requests on a connection, limited by the request ID.
 const MOST: u32 = 65535;
 
 /// The rows.

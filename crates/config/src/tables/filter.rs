@@ -21,7 +21,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
 
-/// The filters that there are, and how much of each.
+/// The supported filters.
 pub const BUILT: &[(&str, Support)] = &[
     (
         "trace",
@@ -39,7 +39,7 @@ pub const BUILT: &[(&str, Support)] = &[
     ("spoe", Support::Full),
 ];
 
-/// The filters of HAProxy that are not built here.
+/// HAProxy's filters that are not supported.
 const OTHERS: &[&str] = &["opentelemetry", "opentracing"];
 
 fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -87,8 +87,7 @@ fn filter<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
     args.finish()
 }
 
-/// The place of an application among filters. Nothing else looks at heads, so that its order does
-/// not matter.
+/// The position of an application among the filters. No other filter reads message heads, so the order has no effect.
 fn fcgi_app<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<&'a Word, Diagnostic> {
     let name = args.required("the name of an application")?;
     let is_other = |filter: &FilterDraft<'_>| matches!(filter.kind, FilterKind::Fcgi(_));
@@ -101,7 +100,7 @@ fn fcgi_app<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result
     Ok(name)
 }
 
-/// A filter of compression: one for each direction.
+/// A compression filter: one per direction.
 fn compression(
     settings: &ProxySettings<'_>,
     args: &mut Args<'_, '_>,
@@ -128,7 +127,7 @@ fn compression(
     Ok(FilterKind::Compression(which))
 }
 
-/// Where among the filters responses are kept in a cache.
+/// The position among the filters at which a cache stores responses.
 fn cache<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
     let name = args.next().ok_or_else(|| {
         Diagnostic::alert("`filter cache` needs the name of a cache")
@@ -146,7 +145,7 @@ fn cache<'a>(settings: &ProxySettings<'a>, args: &mut Args<'a, '_>) -> Result<Fi
     Ok(FilterKind::Cache(name))
 }
 
-/// An engine that asks an agent. What its file says is looked at when all backends are known.
+/// An SPOE engine. Its file is processed once all backends are known.
 fn spoe<'a>(args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
     let (mut engine, mut config) = (None, None);
     while let Some(word) = args.next() {
@@ -188,8 +187,7 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
         match word.as_str() {
             "name" => trace.name = args.value()?.as_str().into(),
             "random-forwarding" => trace.random_forwarding = true,
-            // Nothing is parsed by filters any more, so there is nothing to be random about: as in
-            // HAProxy.
+            // Filters no longer parse anything, so as in HAProxy there is nothing to randomize.
             "random-parsing" => {}
             "max-fwd" => {
                 let word = args.value()?;
@@ -229,7 +227,7 @@ fn bandwidth<'a>(
             "min-size" => min_size = size(args)?,
             "key" => {
                 key.push(args.value()?);
-                // Converters may follow as words of their own.
+                // Converters may follow as separate words.
                 while let Some(more) = args.peek().filter(|word| !KNOWN.contains(&word.as_str())) {
                     key.push(more);
                     args.next();

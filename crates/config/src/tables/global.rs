@@ -1,4 +1,4 @@
-//! The `global` section (manual, chapter 3), but for `tune.*`, `log` and the environment.
+//! The `global` section (manual, chapter 3), except for `tune.*`, `log` and the environment.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ const QUIC: &str = "QUIC is not supported yet";
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //     name                       arguments                what it does                                               setting
+    //     name                       arguments                description                                                setting
     global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
     global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)),
     global("reload",                  "in-place",              "SIGUSR2 has the configuration read anew in the process; Weir's own", reload),
@@ -142,7 +142,7 @@ pub static TABLE: &[Keyword] = &[
     removed("monitor-net", G, "Use 'http-request return' with an ACL"),
 ];
 
-/// A list of names between colons as bits: `ALL` are all, and `!` before a name takes it away.
+/// Parses a colon-separated list of names into bits: `ALL` means all, and a leading `!` removes a name.
 fn allowed(args: &mut Args<'_, '_>, names: &[&'static str]) -> Result<u32, Diagnostic> {
     let list = args.required("a list of algorithms between colons")?;
     let mut bits = 0;
@@ -195,7 +195,7 @@ where
     args.finish()
 }
 
-/// The passphrases that a command gives for the file of an encrypted key, its first argument.
+/// The passphrase provider: a command that gets the encrypted key's file name as its first argument.
 fn passphrases(words: &[syntax::Word]) -> ::tls::store::Passphrases {
     let words: Vec<String> = words.iter().map(|word| word.as_str().to_owned()).collect();
     ::tls::store::Passphrases::new(move |file| {
@@ -221,7 +221,7 @@ fn time(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// Tasks are profiled or not: nothing here finds out by itself that it should.
+/// Task profiling is on or off: `auto` has no automatic mode here.
 fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
     args.required("'on', 'off' or 'auto'")?;
     let words = args.statement.arguments();
@@ -249,7 +249,7 @@ fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcom
     Ok(())
 }
 
-/// The name of shared memory, as `shm_open` takes it.
+/// A shared memory name for `shm_open`.
 fn shm_stats_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("a name")?;
     let name = word.trim_start_matches('/');
@@ -263,7 +263,7 @@ fn shm_stats_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) 
 }
 
 fn shm_stats_objects<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // Each of so many has a record for each process: 400 bytes of address space, and of memory once used.
+    // Each object has a record of 400 bytes per process: address space, and memory once it is used.
     global.plan.shm_stats_objects = Some(args.integer("a number", 1, 1_000_000)?);
     args.finish()
 }
@@ -311,7 +311,7 @@ fn setcap<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outco
     args.finish()
 }
 
-/// A user or a group by its number; HAProxy passes over what is none.
+/// A numeric user or group ID; HAProxy ignores other values.
 fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
     let word = args.required("an integer")?;
     if word.is_empty() || word.contains(|c: char| !c.is_ascii_digit()) && !word.starts_with('-') {
@@ -329,7 +329,7 @@ fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// The directory that names of files are relative to: of two nobody can tell which is meant.
+/// The base directory of file names; setting it twice would be ambiguous.
 fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     if value.is_some() {
         let name = args.keyword();
@@ -342,7 +342,7 @@ fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-/// A list of `ssl-default-…`, read where it is used.
+/// A list of `ssl-default-…`, parsed where it is used.
 fn default<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.required("a list")?.into());
     args.finish()
@@ -365,7 +365,7 @@ fn path(value: &mut Option<PathBuf>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// A description is the rest of the line.
+/// The description is the rest of the line.
 fn description<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.required("a text")?;
     let words: Vec<&str> = args.statement.arguments().iter().map(|word| word.as_str()).collect();
@@ -374,7 +374,7 @@ fn description<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> 
     Ok(())
 }
 
-/// `on` and `off` may stand behind it; `libs` asks for what a program in one piece has nothing of.
+/// `on` or `off` may follow; `libs` has no effect on a statically linked program.
 fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if let Some(word) = args.next() {
         let on = args.choice(word, &[("on", true), ("off", false), ("libs", true)])?;
@@ -387,7 +387,7 @@ fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
     flag(&mut global.plan.set_dumpable, args)
 }
 
-/// Zero stands for what the descriptor limit allows, as does no line.
+/// Zero and a missing line mean the maximum that the descriptor limit allows.
 fn maxconn<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     some(&mut global.plan.maxconn, args, 0, u32::MAX)?;
     global.plan.maxconn = global.plan.maxconn.filter(|limit| *limit > 0);
@@ -433,7 +433,7 @@ fn stats_timeout<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -
 
 fn variable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("the name of a variable and an expression")?;
-    // No other lives longer than what it belongs to.
+    // Variables of other scopes would not outlive their owner.
     if name.split_once('.').is_some_and(|(scope, _)| scope != "proc") {
         let text = "only variables of the process, `proc.<name>`, are set here";
         let haproxy = format!(
@@ -487,7 +487,7 @@ fn unix_bind<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
     Ok(())
 }
 
-/// The mode of a socket, in octal.
+/// Parses a socket mode in octal.
 pub fn octal(word: &syntax::Word, args: &Args<'_, '_>) -> Result<u32, Diagnostic> {
     u32::from_str_radix(word, 8)
         .ok()
@@ -526,8 +526,7 @@ fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, 
     args.finish()
 }
 
-/// `+404,-410-412`: `+` adds to and `-` takes from the usual set, neither begins an empty one.
-/// Replaces a set of statuses, adds to it or takes away from it, range by range.
+/// Parses `+404,-410-412`: `+` adds to the default set, `-` removes from it, and neither starts an empty set.
 fn status_set(set: &mut Statuses, args: &mut Args<'_, '_>) -> Outcome {
     args.required("ranges of statuses")?;
     for word in args.statement.arguments() {

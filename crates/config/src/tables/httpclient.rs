@@ -1,5 +1,5 @@
-//! What the `global` section says of requests that the process itself makes (manual, 3.10
-//! `httpclient.…`), of orders of certificates (`acme.scheduler`) and of updates of OCSP answers (3.1 `ocsp-update.…`).
+//! Settings of the built-in HTTP client in `global` (manual, 3.10 `httpclient.…`), of certificate orders (`acme.scheduler`) and of
+//! OCSP response updates (3.1 `ocsp-update.…`).
 
 use base::address::{Accepts, Destination, Family, PortRule};
 use base::units::DefaultUnit::Milliseconds;
@@ -11,13 +11,13 @@ use crate::draft::row::Outcome;
 use crate::draft::settings::GlobalSettings;
 use crate::system::resolve_host;
 
-/// The port of a proxy that names none.
+/// The default port of a proxy.
 const HTTP: u16 = 80;
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //     name                            arguments    what it is                                                       setting
+    //     name                            arguments    description                                                        setting
     global("acme.scheduler",                "{ auto | off }",  "whether certificates are renewed by themselves",         |g, a| { g.plan.no_acme_scheduler = a.one_of(&[("auto", false), ("off", true)])?; a.finish() }),
     global("httpclient.resolvers.disabled", "{ on | off }",    "whether URLs need addresses instead of names",            |g, a| { g.http_client.no_resolvers = a.on_off()?; a.finish() }),
     global("httpclient.resolvers.id",      "<section>",        "the resolvers section that is asked for them",            |g, a| { g.http_client.resolvers = Some(a.required("a resolvers section")?.into()); a.finish() }),
@@ -33,14 +33,14 @@ pub static TABLE: &[Keyword] = &[
     global("ocsp-update.httpproxy",        "<address>[:<port>]", "a proxy for such requests over plain HTTP",             http_proxy),
 ];
 
-/// A number of seconds.
+/// Parses a number of seconds.
 fn seconds(args: &mut Args<'_, '_>) -> Result<i64, Diagnostic> {
     let seconds = args.integer("a number of seconds", 0, i64::from(i32::MAX))?;
     args.finish()?;
     Ok(seconds)
 }
 
-/// Whether the two delays go together.
+/// Checks that the minimum and maximum delays are ordered.
 fn order(ordered: bool, args: &Args<'_, '_>, relation: &str, other: &str) -> Outcome {
     if ordered {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `log` and what its lines look like (manual, 4.2 `log` and section 8).
+//! `log` and the keywords for log formats (manual, 4.2 `log` and section 8).
 
 use std::rc::Rc;
 
@@ -46,7 +46,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("backing-file",      RING, "<path>",                  "a file that has a copy of the ring",                       backing_file),
 ];
 
-/// What few sections say.
+/// The log settings of rarer sections.
 fn own<'s, 'a>(settings: &'s mut ProxySettings<'a>) -> &'s mut LogDraft<'a> {
     Rc::make_mut(&mut settings.log)
 }
@@ -77,7 +77,7 @@ fn log<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome
     let line = if args.take("global") {
         args.finish()?;
         if settings.loggers.iter().any(|line| matches!(line, LogLine::Global)) {
-            // The defaults often say it too.
+            // The defaults often contain it as well.
             return Ok(());
         }
         LogLine::Global
@@ -105,10 +105,10 @@ const FACILITIES: &[&str] = &[
     "ntp", "audit", "alert", "cron2", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
-/// The levels of syslog, the most important first.
+/// The syslog levels, the most severe first.
 pub const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-/// The words behind `log`, but for `log global`.
+/// Parses the words after `log`, except for `log global`.
 pub(crate) fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Diagnostic> {
     let target = args.required("<address> and <facility>")?;
     args.warn_of_mptcp(target);
@@ -255,7 +255,7 @@ fn ring_max_length<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>
     args.finish()
 }
 
-/// The largest ring: positions within one are 31 bits, and more is a slip.
+/// The maximum size of a ring: positions have 31 bits, and a larger value is a mistake.
 const LARGEST_RING: u64 = 1 << 31;
 
 fn ring_size<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -318,7 +318,7 @@ fn unique_id_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
     args.finish()
 }
 
-/// Formats hold blanks more often than not: the error for a second word says so.
+/// Formats usually contain blanks: the error for a second word mentions quoting.
 fn one_format(args: &mut Args<'_, '_>) -> Outcome {
     args.required("a format")?;
     args.finish()

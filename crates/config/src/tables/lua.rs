@@ -1,4 +1,4 @@
-//! Scripts in Lua (manual, section 3.1 `lua-…`, section 3.2 `tune.lua.…`).
+//! Lua scripts (manual, section 3.1 `lua-…`, section 3.2 `tune.lua.…`).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::draft::settings::GlobalSettings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //     name                            arguments           what it is                                                       setting
+    //     name                            arguments           description                                                        setting
     global("lua-load",                     "<file> [<arg>*]",  "loads a script into the state that all threads share",          |g, a| load(g, a, false)),
     global("lua-load-per-thread",          "<file> [<arg>*]",  "loads a script into a state of each thread's own",              |g, a| load(g, a, true)),
     global("lua-prepend-path",             "<string> [path]",  "where `require` looks for files first",                         prepend_path).partial("libraries in C (`cpath`) are not loaded"),
@@ -49,7 +49,7 @@ fn prepend_path<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         }
         Some(kind) => return Err(args.wrong(format!("`{kind}` is neither `path` nor `cpath`"))),
     }
-    // What is said last is tried first.
+    // The path added last is searched first.
     global.lua.settings.paths.insert(0, path.as_str().to_owned());
     args.finish()
 }
@@ -94,7 +94,7 @@ fn libraries<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Ou
     args.finish()
 }
 
-/// A limit of time; 0 for none.
+/// A time limit; 0 for none.
 fn time(limit: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Result<(), Diagnostic> {
     *limit = Some(args.duration(Milliseconds)?).filter(|time| !time.is_zero());
     args.finish()

@@ -1,5 +1,4 @@
-//! The lines of `mailers` sections (manual, section 12.3), and `email-alert` (section 4.2).
-//! `resolve::mail` makes settings of them.
+//! The lines of `mailers` sections (manual, section 12.3), and `email-alert` (section 4.2). `resolve::mail` builds the settings.
 
 use base::address::{Accepts, Destination, PortRule, Transport};
 use base::units::DefaultUnit::Milliseconds;
@@ -30,7 +29,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("email-alert to",         DFLB, "<emailaddr>",  "who gets e-mails about servers",                     |s, a| recipients(&mut s.email, a)).lenient_words(),
 ];
 
-/// A word that goes into a line of SMTP as it is: it must not end that line, or the address.
+/// A word that is copied into an SMTP line: it must not contain a line end or end the address.
 fn word<'a>(
     email: &mut EmailDraft<'a>,
     args: &mut Args<'a, '_>,
@@ -46,7 +45,7 @@ fn word<'a>(
     args.finish()
 }
 
-/// Addresses between commas, as a header has them.
+/// Comma-separated addresses, as in a header.
 fn recipients<'a>(email: &mut EmailDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     let is_bad = |address: &str| {

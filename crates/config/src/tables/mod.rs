@@ -1,4 +1,4 @@
-//! The keywords of sections: one table a family.
+//! The keywords of sections: one table per family.
 
 pub mod acme;
 pub mod bind;
@@ -40,7 +40,7 @@ pub mod tune_h2;
 
 use crate::draft::keyword::Keyword;
 
-/// Every table, in the order in which a reference would show them.
+/// All tables, in the order of the keyword reference.
 static TABLES: &[&[Keyword]] = &[
     environment::TABLE,
     global::TABLE,

@@ -1,4 +1,4 @@
-//! `option …` (manual, section 4.2). Those without arguments of their own set one flag.
+//! `option …` (manual, section 4.2). Options without arguments set a single flag.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::draft::settings::{LogFormatChoice, ProxySettings};
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("option abortonclose",                DFLB, "", "drops requests of clients that closed while waiting",                |s, a| maybe(&mut s.options.abortonclose, a)).negatable(),
     proxy("option accept-unsafe-violations-in-http-request",  DFL, "", "lets through requests that break the rules of HTTP",     |s, a| flag(&mut s.options.accept_unsafe_request, a)).negatable(),
     proxy("option accept-unsafe-violations-in-http-response", DLB, "", "lets through responses that break the rules of HTTP",    |s, a| flag(&mut s.options.accept_unsafe_response, a)).negatable(),
@@ -71,7 +71,7 @@ pub static TABLE: &[Keyword] = &[
     removed("option http-use-htx", DFLB, "It is always on; remove it"),
 ];
 
-/// Turns an option without arguments on, off, or to what it is by default.
+/// Turns an option without arguments on, off, or to its default.
 fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()?;
     *value = args.statement.negation == Negation::None;
@@ -116,7 +116,7 @@ fn nolinger<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Ou
     Ok(())
 }
 
-/// The three modes exclude each other; negating one that is not on changes nothing.
+/// The three modes are mutually exclusive; negating an inactive one changes nothing.
 fn connection<'a>(
     settings: &mut ProxySettings<'a>,
     args: &mut Args<'a, '_>,

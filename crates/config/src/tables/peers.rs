@@ -1,5 +1,5 @@
-//! The lines of `peers` sections (manual, 11.2), beside `log`. `resolve::peers` makes a listener and
-//! servers of them, `resolve::tables` tables.
+//! The lines of `peers` sections (manual, 11.2) other than `log`. `resolve::peers` turns them into a listener and servers,
+//! `resolve::tables` into tables.
 
 use std::rc::Rc;
 

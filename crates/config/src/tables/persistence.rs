@@ -1,5 +1,4 @@
-//! How a backend shares requests out and how clients stay with a server (manual, 4.2 `balance`,
-//! `hash-type`, `cookie`).
+//! Load balancing and persistence of a backend (manual, 4.2 `balance`, `hash-type`, `cookie`).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::draft::settings::ProxySettings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen: see balancing.md", balance).lenient_words(),
     proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type).lenient_words(),
     proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers(),
@@ -28,7 +27,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("dynamic-cookie-key",  DLB, "<string>",                                        "the key of dynamic cookies",     dynamic_cookie_key),
 ];
 
-/// Kept as it is: some algorithms hold expressions, which need names.
+/// Not parsed yet: some algorithms contain expressions, which need names.
 fn balance<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     settings.balance = Some(args.statement);
@@ -159,13 +158,13 @@ fn cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
         }
     }
     check_modes(&own, args)?;
-    // Of a passive cookie nothing is inserted that could be preserved.
+    // A passive cookie is never inserted, so there is nothing to preserve.
     own.preserve &= own.operation == CookieOperation::Insert;
     settings.cookie = Some(Rc::new(own));
     Ok(())
 }
 
-/// Which words of `cookie` go together.
+/// Checks which parameters of `cookie` can be combined.
 fn check_modes(own: &Cookie, args: &Args<'_, '_>) -> Outcome {
     let wrong = |message: &str, haproxy: &str| {
         let place = args.statement.keyword_span();

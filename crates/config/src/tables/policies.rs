@@ -1,5 +1,5 @@
-//! What protects servers and requests from each other's failures, and HAProxy does not have:
-//! `outlier-ejection`, `retry-budget`, `hedge` (docs/beyond-haproxy.md).
+//! Policies that HAProxy does not have, which protect servers and requests from each other's failures: `outlier-ejection`,
+//! `retry-budget`, `hedge` (docs/beyond-haproxy.md).
 
 use balance::hedge::After;
 use balance::outliers::Latency;
@@ -24,10 +24,10 @@ pub static TABLE: &[Keyword] = &[
     proxy("hedge",            DLB, "after { p<quantile> | <time> } [ max <percent>% ]", "asks a second server where the first is slow to answer; Weir's own",                hedge).negatable(),
 ];
 
-/// What may be tried again whatever the share, unless `min` says otherwise.
+/// The default of `min`: retries allowed whatever their share.
 const MIN: u32 = 10;
 
-/// The share of requests that is hedged at most, unless `max` says otherwise.
+/// The default of `max`: the maximum share of hedged requests.
 const MAX_HEDGES: u32 = 10;
 
 fn retry_budget<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -66,7 +66,7 @@ fn hedge<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outco
     Ok(())
 }
 
-/// What `outlier-ejection` knows.
+/// The parameters of `outlier-ejection`.
 const WORDS: &[(&str, ())] = &[
     ("errors", ()),
     ("error-rate", ()),
@@ -115,7 +115,7 @@ fn outlier_ejection<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_
             .help("the longest time is at least `ejection-time`"));
         }
         Some((time, _)) => own.max_ejection_time = time,
-        // Ten times as long as the first, where that is longer than the default.
+        // Ten times the first ejection, if that is longer than the default.
         None => own.max_ejection_time = own.max_ejection_time.max(own.ejection_time.saturating_mul(10)),
     }
     settings.policies.outliers = Some((Box::new(own), args.statement));
@@ -143,7 +143,7 @@ fn latency(args: &mut Args<'_, '_>) -> Result<Latency, Diagnostic> {
     }
 }
 
-/// A number of percent.
+/// Parses a percentage.
 fn percent(args: &mut Args<'_, '_>, low: u32, high: u32) -> Result<u32, Diagnostic> {
     let word = args.required("a percentage such as 20%")?;
     let number = word.strip_suffix('%').and_then(|number| number.parse::<u32>().ok());
@@ -153,7 +153,7 @@ fn percent(args: &mut Args<'_, '_>, low: u32, high: u32) -> Result<u32, Diagnost
     })
 }
 
-/// `p95`, `p99.9`: as a share.
+/// Parses `p95` or `p99.9` into a fraction.
 fn quantile(word: &Word) -> Result<f64, Diagnostic> {
     let number = word.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
     let number = number.filter(|number| (1.0..=99.99).contains(number));
@@ -169,7 +169,7 @@ fn time(args: &mut Args<'_, '_>, least: u64) -> Result<u64, Diagnostic> {
     milliseconds(args, word, least)
 }
 
-/// A time of at least so many ms.
+/// Parses a time of at least `least` ms.
 fn milliseconds(args: &mut Args<'_, '_>, word: &Word, least: u64) -> Result<u64, Diagnostic> {
     let time = args.time(word, Milliseconds)?.as_millis() as u64;
     if time < least {

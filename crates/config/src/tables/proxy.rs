@@ -1,4 +1,4 @@
-//! The plain keywords of proxies (manual, section 4.2): mode, limits, binds, servers, captures.
+//! The basic keywords of proxies (manual, section 4.2): mode, limits, binds, servers, captures.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::tables::{server, server_address};
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
         .partial("`haterm` and `health` are not supported yet"),
     proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id).lenient_numbers(),
@@ -271,7 +271,7 @@ fn http_reuse<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> 
 
 fn http_send_name_header<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("a header name")?;
-    // It is written after the message was framed and routed.
+    // The header is added after the message was framed and routed.
     let refused = ["connection", "content-length", "host", "transfer-encoding"];
     if refused.iter().any(|known| name.as_str().eq_ignore_ascii_case(known)) {
         let text = name.as_str();
@@ -322,7 +322,7 @@ fn length(args: &mut Args<'_, '_>) -> Result<usize, Diagnostic> {
 fn capture_cookie<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let name = args.required("<cookie_name> and 'len'")?;
     let length = length(args)?;
-    // `name=` means exactly this cookie, `name` any that begins so.
+    // `name=` means exactly this cookie, `name` any that begins with it.
     let exact = name.strip_suffix('=');
     settings.cookie_capture =
         Some(CookieCapture { name: exact.unwrap_or(name).into(), prefix: exact.is_none(), length });
@@ -362,7 +362,7 @@ fn source<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outc
     args.finish()
 }
 
-/// The cookie that terminal servers give clients in token redirection mode.
+/// The cookie that terminal servers set in token redirection mode.
 const RDP_TOKEN: &str = "msts";
 
 fn persist<'a>(settings: &mut ProxySettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -1,5 +1,5 @@
-//! The lines of `resolvers` sections (manual, section 5.3.2) and the parameters of server lines
-//! about resolving names (section 5.2). `resolve::resolvers` makes sections of the lines.
+//! The lines of `resolvers` sections (manual, section 5.3.2) and the server parameters for name resolution (section 5.2).
+//! `resolve::resolvers` builds the sections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
                 matches!(transport, Transport::Stream | Transport::Mptcp),
             )
         }
-        // A datagram of such a socket could not be answered.
+        // A name server could not reply to a datagram from such a socket.
         (Destination::Unix(path), Transport::Default | Transport::Stream) => {
             (NameServerAddress::Unix(path.as_str().into()), true)
         }
@@ -145,7 +145,7 @@ fn parse_resolv_conf<'a>(draft: &mut ResolversDraft<'_>, args: &mut Args<'a, '_>
     Ok(())
 }
 
-/// Adds the name servers that a `resolv.conf` names, under their addresses.
+/// Adds the name servers of a `resolv.conf`, named by their addresses.
 pub(crate) fn add_system_servers(draft: &mut ResolversDraft<'_>, text: &str) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();

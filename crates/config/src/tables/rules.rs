@@ -1,5 +1,5 @@
-//! Lines whose meaning depends on names: ACLs, rule sets, choices of backends and servers, errors.
-//! They are kept in their order here and compiled by `resolve::rules` when every proxy is known.
+//! Lines that depend on names: ACLs, rule sets, backend and server selection, error messages. They are kept in order here and
+//! compiled by `resolve::rules` once every proxy is known.
 
 use base::units::DefaultUnit::Milliseconds;
 
@@ -14,7 +14,7 @@ const CONDITION: &str = "{ if | unless } <condition>";
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //   name                     where  arguments                                  what it does
+    //   name                     where  arguments                                  description
     rule("acl",                    DFLB, "<name> <criterion> [flags] [operator] [<value>] ...", "names a condition"),
     rule("http-request",           DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rules on requests"),
     rule("http-response",          DFLB, "<action> [options...] [ { if | unless } <condition> ]", "rules on responses"),

@@ -1,8 +1,6 @@
-//! `server`, `server-template` and `default-server` lines (manual, section 5.2): their parameters
-//! as plain values.
+//! `server`, `server-template` and `default-server` lines (manual, section 5.2): their parameters as plain values.
 //!
-//! Names (tracked servers), expressions and formats stay words here; `resolve::server` looks them
-//! up.
+//! Names (tracked servers), expressions and formats remain words here; `resolve::server` looks them up.
 
 use std::rc::Rc;
 
@@ -23,10 +21,10 @@ use crate::tables::server_row::{ServerKeyword, delay, number, row, text};
 use crate::tables::{resolvers, server_check, tls};
 use balance::HashKey;
 
-/// The rows but those about checks, which are in [`crate::tables::server_check`].
+/// The rows except those for checks, which are in [`crate::tables::server_check`].
 #[rustfmt::skip]
 pub static TABLE: &[ServerKeyword] = &[
-    // name arguments what it does setting
+    // name arguments description setting
     row("backup",             "",              "serves only when all others are down",                      |d, _| { d.backup = true; Ok(()) }),
     row("no-backup",          "",              "serves with the others",                                    |d, _| { d.backup = false; Ok(()) }),
     row("cc",                 "<algorithm>",   "TCP's congestion control",                                  |d, a| text(&mut d.congestion, a)),
@@ -75,13 +73,12 @@ pub static TABLE: &[ServerKeyword] = &[
     row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets",                           ws),
 ];
 
-/// Every parameter: those of this file, those about checks, about names and about TLS.
+/// Every parameter: those in this file, and those for checks, name resolution and TLS.
 pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
     TABLE.iter().chain(server_check::TABLE).chain(resolvers::SERVER_TABLE).chain(tls::SERVER)
 }
 
-/// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for
-/// messages.
+/// Parses the remaining parameters in `args`. `title` is `server be/s1` or `default-server`, for messages.
 pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, title: &str) -> Outcome {
     args.lenient = Lenient::NUMBERS;
     while let Some(word) = args.next() {
@@ -106,7 +103,7 @@ pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, ti
     Ok(())
 }
 
-/// `from <origin>`, when it stands here: the parameters to begin with.
+/// Parses `from <origin>`, if present: the parameters to start with.
 pub fn origin<'a>(
     args: &mut Args<'a, '_>,
     own: &str,
@@ -132,7 +129,7 @@ pub fn origin<'a>(
                 .haproxy(format!("'from' : invalid origin '{word}'.")));
         }
     };
-    // An origin has no number of its own to give away.
+    // The origin's ID must not be inherited.
     Ok(Some(ServerDraft { id: None, ..draft }))
 }
 
@@ -160,7 +157,7 @@ fn unknown(word: &Word, title: &str) -> Diagnostic {
         .haproxy(format!("'{title}' : unknown keyword '{word}'{tail}"))
 }
 
-/// `*` stands for that of the client's connection.
+/// `*` stands for the namespace of the client's connection.
 fn namespace<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     if args.take("*") {
         return Err(not_supported("namespace *").at(args.last().span()));

@@ -1,8 +1,6 @@
-//! Addresses on server lines (manual, section 5.2): where a server is, and from where it is reached
-//! (`source`).
+//! Addresses on server lines (manual, section 5.2): the server's address and the address to connect from (`source`).
 //!
-//! Names of hosts stay names here unless they are a `source`'s; [`crate::resolve`] and the
-//! `resolvers` sections look them up.
+//! Host names remain names here, except in `source`; [`crate::resolve`] and the `resolvers` sections look them up.
 
 use std::net::IpAddr;
 
@@ -15,8 +13,7 @@ use crate::draft::args::Args;
 use crate::draft::row::{Outcome, not_supported};
 use crate::system::resolve_host;
 
-/// What stands behind `source`, up to the end of the line or the first word that does not belong to
-/// it.
+/// Parses the words after `source`, up to the end of the line or the first word that is not part of it.
 pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<SourceAddress, Diagnostic> {
     let word = args.required("<addr>[:<port>[-<port>]]")?;
     let (address, ports) = source_address(word, args)?;
@@ -68,7 +65,7 @@ fn use_source(args: &mut Args<'_, '_>) -> Result<UseSource, Diagnostic> {
     }
 }
 
-/// The address of a server as written: its place, and whether its port is relative.
+/// The address of a server as written: its host, and the port or port offset.
 pub(crate) struct ServerPlace {
     /// Host or path.
     pub(crate) place: Destination,
@@ -85,7 +82,7 @@ pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlac
         return Err(not_supported(&format!("server … {word}")).at(word.span()));
     }
     let port_offset = match &address.place {
-        // Without a port, or with 0, it is the one that the client came to.
+        // Without a port, or with port 0, the client's destination port is used.
         Destination::Ip { ports: Ports::None | Ports::One(0), .. } => Some(0),
         Destination::Ip { ports: Ports::Offset(offset), .. } => Some(*offset),
         Destination::Fd(_) | Destination::SockPair(_) => {
@@ -97,7 +94,7 @@ pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlac
     Ok(ServerPlace { place: address.place, port_offset, is_datagram })
 }
 
-/// Refuses `udp@` and `uxdg@`, `mode log` aside.
+/// Refuses `udp@` and `uxdg@`, except in `mode log`.
 pub(crate) fn refuse_datagrams(place: &ServerPlace, word: &Word) -> Outcome {
     if !place.is_datagram {
         return Ok(());
@@ -108,7 +105,7 @@ pub(crate) fn refuse_datagrams(place: &ServerPlace, word: &Word) -> Outcome {
         .haproxy(format!("unusable address '{word}': datagram servers need 'mode log'.")))
 }
 
-/// Whether a host is a name that must be resolved.
+/// The host, if it is a name that must be resolved.
 pub(crate) fn host_name(place: &Destination) -> Option<&Host> {
     match place {
         Destination::Ip { host: host @ Host::Name { .. }, .. } => Some(host),

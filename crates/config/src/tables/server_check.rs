@@ -1,5 +1,4 @@
-//! The parameters of server lines about health checks, agents and what they cause (manual, section
-//! 5.2).
+//! Server parameters for health checks, agents and their consequences (manual, section 5.2).
 
 use std::net::IpAddr;
 
@@ -17,7 +16,7 @@ use crate::tables::server_row::{ServerKeyword, delay, interval, number, row, tex
 /// The rows.
 #[rustfmt::skip]
 pub(crate) static TABLE: &[ServerKeyword] = &[
-    // name arguments what it does setting
+    // name arguments description setting
     row("addr",               "<address>",     "where it is checked instead",                               addr),
     row("check",              "",              "checks its health",                                         |d, _| { d.check = true; Ok(()) }),
     row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),
@@ -53,7 +52,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
 
-/// 0 stands for none of its own.
+/// 0 means no separate port.
 fn check_port<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     draft.check_port = Some(args.number(word, 0, u16::MAX)?).filter(|port| *port != 0);
@@ -143,7 +142,7 @@ fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
     }
 }
 
-/// An address to check instead, and its port if it has one.
+/// Parses an address to check instead of the server's, with an optional port.
 fn place(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
     let word = args.value()?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;

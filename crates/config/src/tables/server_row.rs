@@ -1,4 +1,4 @@
-//! A row of the tables of server parameters, and the values that several of them read.
+//! A table row for a server parameter, and value parsers shared by several of them.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub struct ServerKeyword {
     pub name: &'static str,
     /// Its arguments.
     pub signature: &'static str,
-    /// What it does.
+    /// A one-line description.
     pub doc: &'static str,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
     pub(crate) apply: for<'a> fn(&mut ServerDraft<'a>, &mut Args<'a, '_>) -> Outcome,
 }
@@ -38,7 +38,7 @@ impl ServerKeyword {
         self
     }
 
-    /// It is read, with a warning that it has no effect.
+    /// Parsed, with a warning that it has no effect.
     pub(crate) const fn without_effect(mut self, reason: &'static str) -> Self {
         self.support = Support::None(reason);
         self

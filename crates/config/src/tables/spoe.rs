@@ -1,5 +1,5 @@
-//! The lines of the files that `filter spoe` names: `spoe-agent`, `spoe-message` and `spoe-group`
-//! sections (HAProxy's doc/SPOE.txt, chapter 2). `resolve::spoe` makes engines of them.
+//! The lines of `filter spoe` files: `spoe-agent`, `spoe-message` and `spoe-group` sections (HAProxy's doc/SPOE.txt, chapter 2).
+//! `resolve::spoe` builds the engines.
 
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
@@ -19,7 +19,7 @@ const fn ignored(name: &'static str) -> Keyword {
     keyword::ineffective(name, Where::SPOE_AGENT, "HAProxy ignores it since version 3.1")
 }
 
-/// A line that the section reads itself, in its order.
+/// A line that the section processes itself, in order.
 const fn line(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
     keyword::row(name, places, signature, doc, Apply::Section)
 }
@@ -74,7 +74,7 @@ fn switch(args: &mut Args<'_, '_>, usual: bool, place: &mut bool) -> Outcome {
     args.finish()
 }
 
-/// A part of a variable's name.
+/// Parses a part of a variable's name.
 fn name<'a>(args: &mut Args<'a, '_>, place: &mut Option<&'a Word>) -> Outcome {
     let keyword = args.keyword();
     let word = args.next().ok_or_else(|| {
@@ -99,7 +99,7 @@ fn check_name(args: &Args<'_, '_>, word: &Word) -> Outcome {
         .haproxy(format!("'{keyword}' only supports [a-zA-Z0-9_.] chars.")))
 }
 
-/// The limit depends on the global section, which is looked at later.
+/// The limit depends on the global section, which is processed later.
 fn frame_size<'a>(draft: &mut AgentDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     draft.frame_size = Some(args.required("a number of bytes")?);
     args.finish()

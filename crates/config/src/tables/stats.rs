@@ -12,7 +12,7 @@ use crate::tables::global::SECONDS;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it does setting
+    // name where arguments description setting
     proxy("stats enable",       DFLB, "",                 "serves the statistics page",                      |s, a| { page(s); a.finish() }).lenient_words(),
     proxy("stats uri",          DFLB, "<prefix>",         "where the page is",                               uri).lenient_words(),
     proxy("stats realm",        DFLB, "<realm>",          "the realm shown when a password is asked for",    realm).lenient_words(),
@@ -29,7 +29,7 @@ pub static TABLE: &[Keyword] = &[
     rule("stats http-request",  FLB,  "{ allow | deny | auth [realm <realm>] } [ { if | unless } <condition> ]", "rules for the page"),
 ];
 
-/// Any line turns the page on.
+/// Any `stats` line turns the page on.
 fn page<'s, 'a>(settings: &'s mut ProxySettings<'a>) -> &'s mut StatsDraft<'a> {
     let stats = Rc::make_mut(&mut settings.stats);
     stats.enabled = true;

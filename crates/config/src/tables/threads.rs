@@ -1,5 +1,5 @@
-//! The keywords of `global` about threads and CPUs (manual, chapter 3.1 and 3.2): what they say is
-//! kept as [`runtime::placement::Wishes`], which makes the workers of it.
+//! The `global` keywords for threads and CPUs (manual, chapter 3.1 and 3.2), stored as [`runtime::placement::Wishes`], from which
+//! the workers are placed.
 
 use diag::Diagnostic;
 use plan::bind::Shards;
@@ -18,7 +18,7 @@ use crate::draft::settings::GlobalSettings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //     name                     arguments                            what it does                                                     setting
+    //     name                     arguments                            description                                                      setting
     global("busy-polling",          "",                                  "polls without sleeping: less latency, more CPU",                |g, a| { g.plan.wishes.busy_polling = !a.negated(); a.finish() }).negatable(),
     global("nbthread",              "<number>",                          "how many threads; one a core when not given",                   nbthread),
     global("thread-groups",         "<number>",                          "how many groups of threads",                                    |g, a| some(&mut g.plan.wishes.groups, a, MAX_GROUPS)),
@@ -85,8 +85,8 @@ fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
     Ok(())
 }
 
-/// A thread belongs to the group that named it last. What is left of another group must follow one
-/// another still, which is seen to when workers are placed.
+/// A thread belongs to the group that named it last. The remaining threads of another group must still be contiguous, which is
+/// checked when workers are placed.
 fn take_threads(
     global: &mut GlobalSettings<'_>,
     args: &mut Args<'_, '_>,
@@ -115,8 +115,7 @@ fn set(word: &Word, text: &str) -> Result<NumberSet, Diagnostic> {
     NumberSet::parse(text).map_err(|message| Diagnostic::alert(message).at(word.span()))
 }
 
-/// `all`, `1-4`, `1/odd`, `2/1-4`, for `thread` of a bind line: a lone set counts threads over the
-/// process.
+/// Parses `all`, `1-4`, `1/odd` or `2/1-4` for `thread` of a bind line: a set without a group counts threads of the whole process.
 pub fn thread_set(word: &Word, text: &str) -> Result<ThreadSet, Diagnostic> {
     match text.split_once('/') {
         Some((group, threads)) => {
@@ -137,7 +136,7 @@ fn cpu_map<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
         Some(rest) => (true, rest),
         None => (false, word.as_str()),
     };
-    // A lone set is of groups here.
+    // Here a set without threads is a set of groups.
     let (groups, threads) = text.split_once('/').unwrap_or((text, "all"));
     let groups = within(word, groups, set(word, groups)?, "groups", MAX_GROUPS)?;
     let threads = within(word, threads, set(word, threads)?, "threads of a group", MAX_GROUP_SIZE)?;
@@ -149,7 +148,7 @@ fn cpu_map<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-/// Refuses numbers that nothing has.
+/// Refuses numbers above `most`.
 fn within(word: &Word, text: &str, set: NumberSet, what: &str, most: usize) -> Result<NumberSet, Diagnostic> {
     match set {
         NumberSet::Range(first, last) if first > most || (last > most && last != usize::MAX) => {
@@ -163,7 +162,7 @@ fn within(word: &Word, text: &str, set: NumberSet, what: &str, most: usize) -> R
     }
 }
 
-/// The rest of the line as CPUs: numbers and ranges, by commas and blanks.
+/// Parses the rest of the line as CPUs: numbers and ranges, separated by commas and blanks.
 fn cpus(args: &mut Args<'_, '_>) -> Result<Cpus, Diagnostic> {
     let mut all = Cpus::new();
     let first = args.required("a set of CPUs, like `0-3`")?;
@@ -173,10 +172,10 @@ fn cpus(args: &mut Args<'_, '_>) -> Result<Cpus, Diagnostic> {
     Ok(all)
 }
 
-/// The CPUs beyond those any machine has that a range without an end means.
+/// The end of an open range of CPUs, higher than in any machine.
 const LAST: usize = 63;
 
-/// Numbers and ranges by commas, none above `most`. A comma may be the last.
+/// Parses comma-separated numbers and ranges, none above `most`. A trailing comma is allowed.
 fn numbers(word: &Word, who: &str, most: usize) -> Result<Cpus, Diagnostic> {
     let mut all = Cpus::new();
     for part in word.strip_suffix(',').unwrap_or(word).split(',') {

@@ -1,4 +1,4 @@
-//! `timeout …` and the other waits of a proxy (manual, section 4.2).
+//! `timeout …` and related keywords of a proxy (manual, section 4.2).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::draft::settings::ProxySettings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    // name where arguments what it is setting
+    // name where arguments description setting
     proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity of the client",                                  |s, a| set(s, |t| &mut t.client, a)),
     proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(s, |t| &mut t.client_fin, a)),
     proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(s, |t| &mut t.client_handshake, a)),
@@ -36,7 +36,7 @@ pub static TABLE: &[Keyword] = &[
     removed("timeout contimeout", DLB, "Use 'timeout connect'"),
 ];
 
-/// Zero means no limit, as does no line at all.
+/// Zero and a missing line both mean no limit.
 fn set(
     settings: &mut ProxySettings<'_>,
     which: fn(&mut Timeouts) -> &mut Option<Duration>,

@@ -1,5 +1,4 @@
-//! The parameters of `bind` and `server` lines about TLS (manual, sections 5.1 and 5.2), and the
-//! defaults of the global section.
+//! The TLS parameters of `bind` and `server` lines (manual, sections 5.1 and 5.2), and the defaults of the global section.
 
 use diag::Diagnostic;
 use tls::load::ExtraFiles;
@@ -23,7 +22,7 @@ const NPN: &str = "`alpn` took its place";
 const SUITES: &str =
     "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
 
-/// The rows of lines in crt-lists and of `ssl-f-use`, which the runtime socket needs too.
+/// The options in crt-lists and of `ssl-f-use`, which the runtime socket needs too.
 pub use tls::files::LIST_OPTIONS as CRT_LIST;
 
 /// The rows of `bind` lines.
@@ -123,13 +122,13 @@ pub static SERVER: &[ServerKeyword] = &[
     server("ktls",           "on | off",      "whether the kernel does TLS",                      |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
 ];
 
-/// A value that stays a word until files are read and names looked up.
+/// Stores a value as a word until files are read and names resolved.
 pub(super) fn word<'a>(value: &mut Option<TlsValue<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.value()?.into());
     Ok(())
 }
 
-/// `ssl-load-extra-files`: nothing beside what it names.
+/// `ssl-load-extra-files`: only the named kinds of files are loaded.
 pub(super) fn extra_files(extra: &mut ExtraFiles, args: &mut Args<'_, '_>) -> Outcome {
     let replaces_ending = extra.replaces_ending;
     *extra = ExtraFiles { replaces_ending, ..ExtraFiles::NONE };
@@ -154,8 +153,7 @@ pub(super) fn extra_files(extra: &mut ExtraFiles, args: &mut Args<'_, '_>) -> Ou
     }
 }
 
-/// `ssl-default-bind-options`, and without `strict_sni` `ssl-default-server-options`, where some words
-/// mean nothing.
+/// `ssl-default-bind-options`, and without `strict_sni` `ssl-default-server-options`, where some words have no effect.
 pub(super) fn options<'a>(
     words: &mut TlsWords<'a>,
     mut strict_sni: Option<&mut Option<bool>>,
@@ -201,7 +199,7 @@ pub(super) fn options<'a>(
     }
 }
 
-/// `ssl-provider`: loaded at once, in the order of appearance.
+/// `ssl-provider`: providers are loaded immediately, in order of appearance.
 pub(super) fn provider(defaults: &mut TlsDefaults<'_>, args: &mut Args<'_, '_>) -> Outcome {
     let name = args.required("a provider")?.as_str();
     tls::load_provider(defaults.provider_path, name).map_err(|error| {
@@ -212,7 +210,7 @@ pub(super) fn provider(defaults: &mut TlsDefaults<'_>, args: &mut Args<'_, '_>) 
     args.finish()
 }
 
-/// `on` or `off`, and where it stands.
+/// Parses `on` or `off`, with its location.
 fn kernel(args: &mut Args<'_, '_>) -> Result<KernelWord, Diagnostic> {
     let span = args.last().span();
     let Some(word) = args.next() else {
@@ -238,7 +236,7 @@ fn verify(words: &mut TlsWords<'_>, args: &mut Args<'_, '_>, of_clients: bool) -
     Ok(())
 }
 
-/// A version by its name: `TLSv1.2`.
+/// Parses a version name such as `TLSv1.2`.
 fn version(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     let name = args.last().as_str();
     let word = args.value()?;
@@ -250,7 +248,7 @@ fn version(args: &mut Args<'_, '_>) -> Result<u16, Diagnostic> {
     })
 }
 
-/// The version that `force-…` and `no-…` end with.
+/// The version at the end of `force-…` and `no-…`.
 pub(crate) fn number(option: &str) -> Option<u16> {
     match option.rsplit('-').next()? {
         "sslv3" => Some(0x0300),

@@ -1,5 +1,5 @@
-//! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those
-//! that only matter to parts that are not here, which get a warning.
+//! `tune.*` of the `global` section (manual, section 3.2): settings of the data path, and settings of parts that do not exist here,
+//! which cause a warning.
 
 use base::units::DefaultUnit::Seconds;
 use diag::Diagnostic;
@@ -16,18 +16,17 @@ const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
 const COPY: &str = "forwarding never copies more than it must here";
 
-/// The largest of any other size.
+/// The maximum of other sizes.
 const MOST: u64 = u32::MAX as u64 / 2;
-/// The largest `tune.bufsize`: the head of a message is told by offsets of 32 bits, and nobody
-/// means more.
+/// The maximum of `tune.bufsize`: message heads use 32-bit offsets, and larger values are mistakes.
 const MOST_BUFFER: usize = 256 << 20;
-/// The largest `tune.ssl.capture-buffer-size`: no ClientHello is longer.
+/// The maximum of `tune.ssl.capture-buffer-size`: ClientHellos are never longer.
 const MOST_CAPTURED: usize = 1 << 18;
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //     name                            arguments    what it is                                                       setting
+    //     name                            arguments    description                                                        setting
     global("tune.bufsize",                 "<size>",    "the room for a message's head and what is being forwarded",     bufsize),
     global("tune.maxrewrite",              "<size>",    "the part of it kept free for added headers",                    |g, a| size(&mut g.plan.tune.maxrewrite, a)),
     global("tune.cli.max-payload-size",    "<size>",    "the longest payload of a command of the runtime socket",       |g, a| size(&mut g.plan.tune.cli_payload, a)),
@@ -140,8 +139,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),
 ];
 
-/// The first of the two keywords counts, and the second is an error.
-/// 0, or at least one stream for each connection.
+/// The first of the two keywords counts, and the second is an error. 0, or at least one stream per connection.
 fn elasticity(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
     let value = args.next().and_then(|word| word.parse().ok()).filter(|value| *value == 0 || *value >= 100);
     global.plan.tune.streams_elasticity = value.ok_or_else(|| {
@@ -179,7 +177,7 @@ where
     args.finish()
 }
 
-/// A size that may be said once, 0 for none.
+/// A size that may be set once, 0 for none.
 fn socket_buffer(value: &mut usize, args: &mut Args<'_, '_>) -> Outcome {
     if *value == 0 {
         return size(value, args);
@@ -227,8 +225,7 @@ fn large_bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -
     Ok(())
 }
 
-/// What is said is how much is logged; the plan has one more, as the default of 1024 means 1023 in
-/// HAProxy.
+/// The configured value is the logged length; the plan stores one more, since HAProxy's default of 1024 means 1023.
 fn log_uri_length<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     number(&mut global.plan.tune.log_uri_length, args, 0, 65535)?;
     global.plan.tune.log_uri_length += 1;

@@ -9,15 +9,15 @@ use crate::draft::row::Outcome;
 use crate::draft::row::places::G;
 use crate::draft::settings::GlobalSettings;
 
-/// The largest window there is (RFC 9113, 6.9.1).
+/// The maximum window (RFC 9113, 6.9.1).
 const MOST_WINDOW: u32 = i32::MAX as u32;
-/// Rates and counts beyond this mean no limit.
+/// Rates and counts above this mean no limit.
 const MOST: u32 = i32::MAX as u32;
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //     name                               arguments   what it is                                                          setting
+    //     name                               arguments   description                                                           setting
     global("tune.h2.be.glitches-threshold",   "<number>", "how many odd frames end a server's connection, 0 for none",        |g, a| number(&mut back(g).glitches, a, 0, MOST)).lenient_numbers(),
     global("tune.h2.be.initial-window-size",  "<number>", "how much a server may send on a stream before it hears from us",   |g, a| window(&mut back(g).initial_window, a)).lenient_numbers(),
     global("tune.h2.be.max-concurrent-streams", "<number>", "how many requests a server's connection carries at once",        |g, a| streams(&mut back(g).max_streams, a)).lenient_numbers(),
@@ -65,7 +65,7 @@ fn size(value: &mut Option<u64>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// What `rq-load auto` means: HAProxy takes `tune.runqueue-depth`, which says nothing here.
+/// The value of `rq-load auto`: HAProxy uses `tune.runqueue-depth`, which has no meaning here.
 const AUTO_LOAD: u32 = 100;
 
 fn front_streams<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -1,4 +1,4 @@
-//! What the tests of this folder share: loading a text and showing its messages.
+//! Helpers of the tests in this folder: loading a text and listing its messages.
 #![allow(dead_code)]
 
 use config::{Boot, Loaded};
@@ -12,8 +12,7 @@ pub(crate) fn load(text: &str) -> Loaded {
     config::load_sources(sources, vec![file], &boot())
 }
 
-/// Loads a text as `test.cfg` behind a file whose defaults hold the timeouts that HAProxy warns of
-/// without.
+/// Loads a text as `test.cfg` after a file with the timeouts that HAProxy otherwise warns about.
 pub(crate) fn load_quietly(text: &str) -> Loaded {
     let mut sources = SourceMap::new();
     let files = vec![sources.add("first.cfg", QUIET), sources.add("test.cfg", text)];
@@ -28,14 +27,14 @@ fn boot() -> Boot {
     boot
 }
 
-/// The plan of a text that must be right.
+/// The plan of a valid text.
 pub(crate) fn plan(text: &str) -> Plan {
     let loaded = load(text);
     let shown = lines(&loaded);
     loaded.plan.unwrap_or_else(|| panic!("{text}\n{shown:#?}"))
 }
 
-/// All messages but the advice about the order of files that [`load_quietly`] causes.
+/// All messages except the advice about section order caused by [`load_quietly`].
 fn told(loaded: &Loaded) -> impl Iterator<Item = &diag::Diagnostic> {
     let order = "a `global` section stands behind other sections";
     loaded.diagnostics.iter().filter(move |diagnostic| diagnostic.message != order)
@@ -52,7 +51,7 @@ pub(crate) fn lines(loaded: &Loaded) -> Vec<String> {
     shown.collect()
 }
 
-/// The messages with the place of their first underlined byte, as `line:column text`.
+/// The messages with the position of their first underlined byte, as `line:column text`.
 pub(crate) fn places(loaded: &Loaded) -> Vec<String> {
     let shown = told(loaded).map(|diagnostic| {
         let place = diagnostic.span.map(|span| loaded.sources.position(span));
@@ -63,5 +62,5 @@ pub(crate) fn places(loaded: &Loaded) -> Vec<String> {
     shown.collect()
 }
 
-/// Timeouts that keep HAProxy from warning.
+/// Timeouts that avoid HAProxy's warnings.
 pub(crate) const QUIET: &str = "defaults\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n";

@@ -1,4 +1,4 @@
-//! Wrong lines of `filter`, `filter-sequence`, `cache` sections and the rules that name them.
+//! Invalid `filter` and `filter-sequence` lines, `cache` sections, and rules that refer to them.
 
 /// The whole configuration, and the messages in one-line form.
 pub(crate) const CASES: &[(&str, &[&str])] = &[

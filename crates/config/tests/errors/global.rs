@@ -1,4 +1,4 @@
-//! Wrong lines of the section `global`.
+//! Invalid lines in `global`.
 
 /// The whole configuration, and the messages in one-line form.
 pub(crate) const CASES: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! Wrong lines of `defaults`, `frontend`, `backend` and `listen`, but for servers, listeners and filters.
+//! Invalid lines in `defaults`, `frontend`, `backend` and `listen`, except for servers, listeners and filters.
 
 /// The whole configuration, and the messages in one-line form.
 pub(crate) const CASES: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! Wrong lines of user lists, name servers, and sections that are none or not built.
+//! Invalid lines in userlists and resolvers, and unknown or unsupported sections.
 
 /// The whole configuration, and the messages in one-line form.
 pub(crate) const CASES: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! Wrong lines of `server` and `bind` lines.
+//! Invalid `server` and `bind` lines.
 
 /// The whole configuration, and the messages in one-line form.
 pub(crate) const CASES: &[(&str, &[&str])] = &[

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::anonymous::Anonymous;
 use crate::invocation::{Call, CommandReply, error, info};
 
-/// A key from 1 on.
+/// Parses a key, from 1 on.
 fn key(text: &str) -> Option<u32> {
     text.parse().ok().filter(|key| *key > 0)
 }
@@ -46,7 +46,7 @@ pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// `debug dev hash`: what stands for a word now.
+/// `debug dev hash`: the current replacement of a word.
 pub(crate) fn hash(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(call.settings.anonymous.word(call.arg(0)).into_owned())
 }

@@ -15,7 +15,7 @@ fn files(call: &Call<'_>) -> Arc<Files> {
     call.runtime.view().tls.clone()
 }
 
-/// The command's last word: `ca-file`, `crl-file`.
+/// The last word of the commands: `ca-file`, `crl-file`.
 fn word(kind: AuthorityKind) -> &'static str {
     match kind {
         AuthorityKind::Authorities => "ca-file",
@@ -79,7 +79,7 @@ pub(crate) fn commit_crl(call: &mut Call<'_>) -> CommandReply {
 fn commit(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     let name = call.arg(0).to_owned();
     if name.is_empty() {
-        // HAProxy says so of both.
+        // HAProxy uses this message for both.
         return error("'commit ssl ca-file' expects a filename\n");
     }
     let files = files(call);
@@ -168,7 +168,7 @@ fn show(call: &Call<'_>, kind: AuthorityKind) -> CommandReply {
     CommandReply::Text(details(&head, &shown, kind, index))
 }
 
-/// The contents below `head`, or the one at `index`, counted from 1.
+/// The contents after `head`, or only the entry at `index`, counted from 1.
 fn details(head: &str, shown: &ShownStore, kind: AuthorityKind, index: Option<usize>) -> String {
     let mut out = String::new();
     for (number, der) in (1..).zip(&shown.ders) {
@@ -188,7 +188,7 @@ fn details(head: &str, shown: &ShownStore, kind: AuthorityKind, index: Option<us
             }
         }
     }
-    // Nothing at all is told of a file without the authority that is asked for, as in HAProxy.
+    // As in HAProxy, a file without the requested authority has no output at all.
     if out.is_empty() && kind == AuthorityKind::Authorities { out } else { format!("{head}{out}") }
 }
 

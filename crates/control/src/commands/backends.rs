@@ -1,6 +1,5 @@
-//! Backends that come and go at run time: `add backend`, `del backend`, `show defaults` (management
-//! manual, 9.3). What a backend is made of is the binary's affair ([`crate::Keeper`]); what may be
-//! done when is decided here.
+//! Backends added and removed at run time: `add backend`, `del backend`, `show defaults` (management manual, 9.3). The binary
+//! builds backends ([`crate::Keeper`]); this module decides when a change is allowed.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -73,8 +72,7 @@ pub(crate) fn show_defaults(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// Why a backend may not be removed, whatever is waited for; or that it may once its streams are
-/// gone.
+/// The reason why a backend can never be removed; or success if it can once its streams are gone.
 pub(crate) fn obstacle(view: &ConfigView, name: &str) -> Result<(), &'static str> {
     let Some(proxy) =
         view.proxies.iter().map(|proxy| &proxy.state).find(|proxy| proxy.is_backend && *proxy.name == *name)
@@ -104,7 +102,7 @@ pub(crate) fn obstacle(view: &ConfigView, name: &str) -> Result<(), &'static str
     Ok(())
 }
 
-/// Whether streams are attached to it.
+/// Whether it has streams.
 pub(crate) fn is_busy(proxy: &Proxy) -> bool {
     counters::current(&proxy.backend, |shard| shard.traffic.sessions.get()) > 0 || !proxy.queue.is_empty()
 }
@@ -119,7 +117,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     if is_busy(&proxy.state) {
         return error("Backend still has attached streams on it.");
     }
-    // Of two who ask at once, one removes it.
+    // Of two concurrent requests, only one removes it.
     if proxy.state.removed.swap(true, Relaxed) {
         return error("No such backend.");
     }

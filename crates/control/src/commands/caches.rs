@@ -1,4 +1,4 @@
-//! `show cache` (management manual, 9.3): the caches and what is in each. `clear cache` takes it out.
+//! `show cache` (management manual, 9.3): the caches and their contents. `clear cache` empties them.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use cache::{Entry, FileCounts, Object, Purge, Store, StoreFiles};
 
 use crate::invocation::{Call, CommandReply, error};
 
-/// So many objects are told in one piece.
+/// The number of objects per output piece.
 const PORTION: usize = 100;
 
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
@@ -55,7 +55,7 @@ fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
     std::iter::once(first).chain(rest).chain(on_disk)
 }
 
-/// What is told of the files of a cache.
+/// The output about a cache's files.
 fn of_files(files: Arc<StoreFiles>) -> impl Iterator<Item = String> {
     let count = |count: &AtomicU64| count.load(Relaxed);
     let FileCounts { hits, written, evicted, passed, wrong, errors } = &files.counts;
@@ -81,7 +81,7 @@ fn of_files(files: Arc<StoreFiles>) -> impl Iterator<Item = String> {
     std::iter::once(first).chain(rest)
 }
 
-/// The lines of those that are fresh.
+/// The lines of fresh entries.
 fn lines_of_files(entries: &[Arc<Entry>]) -> String {
     let mut out = String::new();
     for entry in entries.iter().filter(|entry| entry.expires(now_ms()) > 0) {
@@ -99,7 +99,7 @@ fn lines_of_files(entries: &[Arc<Entry>]) -> String {
     out
 }
 
-/// The lines of those that are fresh, as in HAProxy.
+/// The lines of fresh objects, as in HAProxy.
 fn lines(objects: &[Arc<Object>]) -> String {
     let mut out = String::new();
     for object in objects {
@@ -108,7 +108,7 @@ fn lines(objects: &[Arc<Object>]) -> String {
             continue;
         }
         let kind = if own.is_hints { "hints" } else { "full" };
-        // Of those that hold it, three are the cache itself and this list.
+        // Three references belong to the cache itself and this list.
         let users = Arc::strong_count(object).saturating_sub(3);
         // Writing to text cannot fail.
         let _ = writeln!(

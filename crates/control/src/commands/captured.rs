@@ -1,6 +1,5 @@
-//! Malformed messages: `show errors` (management manual, 9.3), in HAProxy's form. What HAProxy has
-//! there of its own buffers and flags and Weir has not is zero; what was wrong stands behind the
-//! lengths in words.
+//! Malformed messages: `show errors` (management manual, 9.3), in HAProxy's format. Fields about HAProxy's own buffers and flags
+//! are zero; a description of the error follows the lengths.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub(crate) fn show_errors(call: &mut Call<'_>) -> CommandReply {
     for found in &view.proxies {
         let (request, response) = errors.of(found.state.id);
         for (captured, is_response) in [(request, false), (response, true)] {
-            // Those of a proxy are those that it had to do with, on either side.
+            // A proxy's messages are those that it handled on either side.
             let concerns = |captured: &Captured, id| {
                 id == found.state.id
                     || id == captured.frontend.1
@@ -52,7 +51,7 @@ pub(crate) fn show_errors(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// One of them; `size` is that of a buffer.
+/// Writes one captured message; `size` is the buffer size.
 fn write_captured(
     captured: &Captured,
     response: bool,
@@ -101,14 +100,14 @@ fn write_captured(
     write_dump(&captured.bytes, out);
 }
 
-/// What of a message a parser reads at `position`, by HAProxy's name and number.
+/// The parser state at `position`, by HAProxy's name and number.
 fn state_at(bytes: &[u8], position: usize, response: bool) -> (&'static str, u8) {
     let before = &bytes[..position.min(bytes.len())];
     let mut lines = before.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let mut first = lines.next().unwrap_or_default();
     let mut rest: Vec<&[u8]> = lines.collect();
     if first.is_empty() && !rest.is_empty() {
-        // An empty line before the message is passed over.
+        // An empty line before the message is skipped.
         first = rest.remove(0);
     }
     let Some(line) = rest.last() else {
@@ -140,7 +139,7 @@ fn state_at(bytes: &[u8], position: usize, response: bool) -> (&'static str, u8)
     }
 }
 
-/// Bytes as text, an input line a line, no line wider than 79 columns.
+/// Dumps bytes as text, one output line per input line, at most 79 columns wide.
 fn write_dump(bytes: &[u8], out: &mut String) {
     const WIDTH: usize = 70;
     let mut start = 0;
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_tell_what_was_being_read() {
+    fn positions_map_to_parser_states() {
         let request = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\nzz";
         for (position, state) in [
             (0, "MSG_RQBEFORE"),

@@ -1,8 +1,8 @@
-//! Certificates at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and `show ssl cert`;
-//! `add`, `del` and `show ssl jwt` (management manual, 9.3).
+//! Certificates at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and `show ssl cert`; `add`, `del` and `show ssl jwt`
+//! (management manual, 9.3).
 //!
-//! Those of listeners and servers are in `tls::files`, those of JSON Web Tokens in `sample::keys`.
-//! One that is made here is in both: either may come to use it.
+//! Certificates of listeners and servers are in `tls::files`, those of JSON Web Tokens in `sample::keys`. A certificate created
+//! here is in both, since either may use it later.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use tls::files::{CertificateSummary, CommitFailed, Files};
 use crate::invocation::{Call, CommandReply, Severity, error};
 use crate::offload::{CommandAnswer, aside};
 
-/// What a file that belongs to a certificate ends with where it can only serve TLS.
+/// Suffixes of companion files that are only useful for TLS.
 const FOR_TLS: &[&str] = &[".ocsp", ".issuer", ".sctl"];
 
 fn all(call: &Call<'_>) -> Arc<Certificates> {
@@ -69,7 +69,7 @@ fn change(all: &Certificates, files: &Files, name: &str, payload: &str) -> Resul
     if let Some(end) = FOR_TLS.iter().find(|end| name.ends_with(**end)) {
         return Err(format!("A certificate of tokens alone has no file '{end}'.\n"));
     }
-    // Whatever ends so is the key of a certificate, as in HAProxy.
+    // As in HAProxy, any such name is a certificate's key.
     match name.strip_suffix(".key") {
         Some(name) => all.change(name, payload, true),
         None => all.change(name, payload, false),
@@ -106,7 +106,7 @@ pub(crate) fn commit(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// What is said of a commit: a dot for each entry and server that changed.
+/// The response to a commit: a dot for each entry and server that changed.
 pub(super) fn committed_answer(name: &str, committed: Result<usize, CommitFailed>) -> CommandAnswer {
     match committed {
         Ok(count) => CommandAnswer::Text(format!("Committing {name}{}\nSuccess!\n", ".".repeat(count))),
@@ -138,7 +138,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
     let (all, files) = (all(call), files(call));
     let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
     let deleted = if files.knows(name) && !for_tokens {
-        // Tokens know it only where it was made at run time or is theirs too.
+        // Token keys only have it if it was created at run time or is used by them too.
         files.delete(name).inspect(|()| drop(all.delete(name)))
     } else {
         all.delete(name)
@@ -151,8 +151,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
 
 const NOT_FOUND: &str = "Can't display the certificate: Not found or the certificate is a bundle!\n";
 
-/// What a name means: with `*` what waits to replace the certificate, with `\*` one whose name
-/// begins so.
+/// Parses a name: a leading `*` refers to the uncommitted replacement, `\*` to a name that begins with `*`.
 pub(super) fn starred(name: &str) -> (&str, bool) {
     match name.strip_prefix('*') {
         Some(name) => (name, true),
@@ -185,7 +184,7 @@ pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// A certificate that only tokens use; `Some(None)` while it is empty.
+/// A certificate used only by tokens; `Some(None)` while it is empty.
 fn of_tokens(all: &Certificates, name: &str, waits: bool) -> Option<Option<Arc<Certificate>>> {
     if waits {
         let (_, certificate) = all.uncommitted().filter(|(own, _)| **own == *name)?;
@@ -259,7 +258,7 @@ fn describe_token(name: &str, certificate: Option<&Certificate>, for_tokens: boo
     out
 }
 
-/// What is told of a certificate and of those above it, which may come from another file.
+/// The output about a certificate and its chain, which may come from another file.
 pub(super) fn facts(details: &Details, chain: Option<&str>, out: &mut String) {
     let lines = [
         ("Serial", &details.serial),

@@ -1,5 +1,4 @@
-//! `clear counters` (management manual, 9.3): what was counted begins anew, here and in the processes that
-//! share it.
+//! `clear counters` (management manual, 9.3): resets counters here and in the processes that share them.
 
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ pub(crate) fn clear_counters(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// Clears one server. Where other processes see its counters too, only who says `force` may.
+/// Clears one server. If other processes share its counters, `force` is required.
 fn clear_server(call: &Call<'_>, server: Arc<Server>) -> CommandReply {
     let is_shared = call.runtime.statistics.shared_counters().is_some_and(|shared| shared.holds(&server));
     if is_shared && call.arg(2) != "force" {
@@ -52,7 +51,7 @@ fn notice(text: String) -> CommandReply {
     if text.is_empty() { CommandReply::Done } else { CommandReply::Message(Severity::Notice, text) }
 }
 
-/// Has other processes clear the same, where they share counters; then says so.
+/// Lets other processes clear the same counters if they share them, then responds.
 fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> CommandReply {
     let Some(shared) = call.runtime.statistics.shared_counters().cloned() else { return notice(told) };
     let view = call.runtime.view();

@@ -1,6 +1,5 @@
-//! `debug dev …` (management manual, 9.3), in expert mode: what holds a worker up, ends the process
-//! or writes something. What reaches into memory or pulls descriptors from under the program is
-//! refused, with the reason: see the table of commands.
+//! `debug dev …` (management manual, 9.3), in expert mode: commands that block a worker, end the process or produce output.
+//! Commands that access memory or close descriptors are refused with a reason: see the table of commands.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use base::output::to_standard_error;
 
 use crate::invocation::{Call, CommandReply, error};
 
-/// `debug dev log`: a line for the logs of the process.
+/// `debug dev log`: writes a line to the logs of the process.
 pub(crate) fn log(call: &mut Call<'_>) -> CommandReply {
     if let Some(keeper) = call.runtime.keeper() {
         keeper.log(&call.args.join(" "));
@@ -16,13 +15,12 @@ pub(crate) fn log(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Done
 }
 
-/// `debug dev delay`: the calling worker sleeps, and all that it serves waits.
+/// `debug dev delay`: the calling worker sleeps, which blocks everything it serves.
 pub(crate) fn delay(call: &mut Call<'_>) -> CommandReply {
     hold_up(call, "100", 1, std::thread::sleep)
 }
 
-/// `debug dev loop`: holds the worker up by computing. The watchdog warns of it, as it would of
-/// anything else.
+/// `debug dev loop`: blocks the worker with a busy loop. The watchdog warns about it as about any other.
 pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
     match call.arg(1) {
         "" | "warn" => {}
@@ -39,11 +37,10 @@ pub(crate) fn busy_loop(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// The longest that a worker may be held up for a trial, in ms.
+/// The longest permitted delay of a worker, in ms.
 const LONGEST: u64 = 60_000;
 
-/// Calls `how` with the duration in the first word, `usual` if there is none. More than `most` words are
-/// an error.
+/// Calls `how` with the duration in the first word, `usual` by default. More than `most` words are an error.
 fn hold_up(call: &Call<'_>, usual: &str, most: usize, how: impl FnOnce(Duration)) -> CommandReply {
     let asked = match call.arg(0) {
         "" => usual,
@@ -58,7 +55,7 @@ fn hold_up(call: &Call<'_>, usual: &str, most: usize, how: impl FnOnce(Duration)
     }
 }
 
-/// `debug dev exit`: the process ends at once, and cleans nothing up.
+/// `debug dev exit`: ends the process immediately without cleanup.
 pub(crate) fn exit(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0) {
         "" => std::process::exit(0),
@@ -69,7 +66,7 @@ pub(crate) fn exit(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// `debug dev abort` and `debug dev panic`: the process ends with SIGABRT.
+/// `debug dev abort` and `debug dev panic`: ends the process with SIGABRT.
 pub(crate) fn abort(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
@@ -79,8 +76,7 @@ pub(crate) fn abort(call: &mut Call<'_>) -> CommandReply {
     std::process::abort()
 }
 
-/// `debug dev bug`: what a fault in the program does: a panic, which ends the connection that asked
-/// and is counted (`show activity`).
+/// `debug dev bug`: behaves like a program error: a panic that ends the requesting connection and is counted (`show activity`).
 pub(crate) fn bug(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
@@ -88,7 +84,7 @@ pub(crate) fn bug(call: &mut Call<'_>) -> CommandReply {
     panic!("a command of the runtime socket asked for this panic");
 }
 
-/// `debug dev check` and `debug dev warn`: a warning on standard error.
+/// `debug dev check` and `debug dev warn`: writes a warning to standard error.
 pub(crate) fn warn(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
@@ -100,11 +96,11 @@ pub(crate) fn warn(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Done
 }
 
-/// How much is written at once, and in all.
+/// The size of a piece, and the maximum in total.
 const PIECE: usize = 4096;
 const MOST: usize = 1 << 30;
 
-/// `debug dev write`: so many bytes of output.
+/// `debug dev write`: writes that many bytes of output.
 pub(crate) fn write(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0).parse::<usize>() {
         Ok(size @ 0..=MOST) => {

@@ -1,7 +1,7 @@
-//! `show fd` and `debug dev fd` (management manual, 9.3): the open descriptors, and what each is.
+//! `show fd` and `debug dev fd` (management manual, 9.3): the open descriptors and their uses.
 //!
-//! The system lists them (`/proc/self/fd`, `/proc/self/net`); what the process knows of listeners,
-//! sessions and servers is put beside. There is no poller of our own whose bits could be shown.
+//! The system lists them (`/proc/self/fd`, `/proc/self/net`); facts about listeners, sessions and servers are added. There is no
+//! poller state to show, since tokio owns the poller.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use statistics::ConfigView;
 use crate::commands::streams::on_every_worker;
 use crate::invocation::{Call, CommandReply, error};
 
-/// Kinds that can be chosen, a bit each.
+/// Kinds that can be selected, one bit each.
 mod kind {
     pub(super) const PIPE: u8 = 1;
     pub(super) const LISTENER: u8 = 2;
@@ -24,7 +24,7 @@ mod kind {
     pub(super) const ANY: u8 = 16 | PIPE | LISTENER | FRONT | BACK;
 }
 
-/// Which descriptors are wanted.
+/// The selected descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DescriptorFilter {
     kinds: u8,
@@ -32,7 +32,7 @@ struct DescriptorFilter {
 }
 
 impl DescriptorFilter {
-    /// Reads the words: flags, a number, or a group and a number, either of which may be left out.
+    /// Parses the words: flags, a number, or a group and a number, each optional.
     fn read(words: &[String], groups: usize) -> Result<Self, CommandReply> {
         let mut wanted = Self { kinds: 0, number: None };
         let mut excluded = 0;
@@ -81,16 +81,16 @@ impl DescriptorFilter {
     }
 }
 
-/// A socket as the system lists it.
+/// A socket from the system's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ListedSocket {
-    /// TCP: its ends, and whether it listens.
+    /// TCP: its addresses, and whether it is listening.
     Tcp { local: SocketAddr, remote: SocketAddr, listens: bool },
-    /// UNIX: its path, and whether it listens.
+    /// UNIX: its path, and whether it is listening.
     Unix { path: String, listens: bool },
 }
 
-/// Sockets by the numbers of their inodes.
+/// Sockets by inode number.
 fn sockets() -> HashMap<u64, ListedSocket> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
     let mut all = HashMap::new();
@@ -101,7 +101,7 @@ fn sockets() -> HashMap<u64, ListedSocket> {
     all
 }
 
-/// A line of `/proc/net/tcp` or `tcp6`.
+/// Parses a line of `/proc/net/tcp` or `tcp6`.
 fn tcp(line: &str) -> Option<(u64, ListedSocket)> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, remote) = (end(words.next()?)?, end(words.next()?)?);
@@ -110,7 +110,7 @@ fn tcp(line: &str) -> Option<(u64, ListedSocket)> {
     Some((inode, ListedSocket::Tcp { local, remote, listens }))
 }
 
-/// An address as these files have it: words of the machine in hexadecimal digits.
+/// Parses an address in these files: native-endian words in hexadecimal.
 fn end(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let words = address.as_bytes().chunks(8).map(|word| {
@@ -126,7 +126,7 @@ fn end(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// A line of `/proc/net/unix`.
+/// Parses a line of `/proc/net/unix`.
 fn unix(line: &str) -> Option<(u64, ListedSocket)> {
     let mut words = line.split_ascii_whitespace().skip(3);
     let listens = u32::from_str_radix(words.next()?, 16).ok()? & 0x1_0000 != 0;
@@ -134,14 +134,14 @@ fn unix(line: &str) -> Option<(u64, ListedSocket)> {
     Some((inode, ListedSocket::Unix { path: words.collect::<Vec<_>>().join(" "), listens }))
 }
 
-/// What a session says of its descriptors.
+/// Session data about a descriptor.
 struct DescriptorFacts {
-    /// Whether it is the server's side.
+    /// Whether it is the server side.
     is_back: bool,
     text: String,
 }
 
-/// The descriptors of sessions, on whatever worker they are.
+/// The descriptors of the sessions on all workers.
 async fn of_sessions() -> HashMap<u32, DescriptorFacts> {
     let lists = on_every_worker(|| sessions::list(|_| true)).await;
     let mut known = HashMap::new();
@@ -198,7 +198,7 @@ fn list(
     Some(out)
 }
 
-/// The open descriptors and what the system calls them.
+/// The open descriptors and their targets.
 fn numbers() -> Option<Vec<(u32, String)>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     let mut all: Vec<(u32, String)> = entries
@@ -208,14 +208,14 @@ fn numbers() -> Option<Vec<(u32, String)>> {
             let target = std::fs::read_link(entry.path()).ok()?;
             Some((number, target.to_string_lossy().into_owned()))
         })
-        // That of this very list is gone by now.
+        // The descriptor of this listing is already closed.
         .filter(|(_, target)| !target.ends_with("/fd"))
         .collect();
     all.sort_unstable();
     Some(all)
 }
 
-/// What a descriptor is, and as a line says it.
+/// The kind and the description of a descriptor.
 fn describe(
     view: &ConfigView,
     number: u32,
@@ -267,7 +267,7 @@ fn of_session(known: &DescriptorFacts, ends: &str) -> (u8, String) {
     (kind, format!("back={} {text} {ends}", u8::from(*is_back)))
 }
 
-/// Who listens there.
+/// The proxy that listens on this address.
 fn owner(view: &ConfigView, address: &str, port: u16) -> String {
     for proxy in &view.proxies {
         let listeners = proxy.state.listeners.load();
@@ -282,7 +282,7 @@ fn owner(view: &ConfigView, address: &str, port: u16) -> String {
     "fe=GLOBAL".to_owned()
 }
 
-/// The server at an address: a connection to it that serves nobody.
+/// The server at an address: an idle connection to it.
 fn server_at(view: &ConfigView, remote: SocketAddr) -> Option<String> {
     view.proxies.iter().find_map(|proxy| {
         let servers = proxy.state.servers.load();
@@ -294,7 +294,7 @@ fn server_at(view: &ConfigView, remote: SocketAddr) -> Option<String> {
     })
 }
 
-/// `debug dev fd`: the open descriptors as the system describes them.
+/// `debug dev fd`: the open descriptors as described by the system.
 pub(crate) fn raw(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_choose_kinds_and_a_sign_inverts_those_behind_it() {
+    fn flags_select_kinds_and_a_sign_inverts_the_following() {
         for (line, kinds, number) in [
             ("", kind::ANY, None),
             ("l", kind::LISTENER, None),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_read_as_the_system_lists_them() {
+    fn system_socket_lists_are_parsed() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100";
         let (local, remote) = ("127.0.0.1:8080".parse().unwrap(), "0.0.0.0:0".parse().unwrap());
         assert_eq!(tcp(line), Some((4711, ListedSocket::Tcp { local, remote, listens: true })));

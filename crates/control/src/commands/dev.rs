@@ -1,5 +1,4 @@
-//! What developers look at: libraries and tasks (management manual, 9.3). Only what is known here
-//! is told: tasks are counted but have no names.
+//! Libraries and tasks, for developers (management manual, 9.3). Tasks are only counted, since they have no names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,8 +14,7 @@ pub(crate) fn libs(_: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// The files of a process's memory map: the range that each takes, its size, its path; in the order
-/// of their addresses.
+/// The files in a process's memory map: address range, size and path, sorted by address.
 fn libraries(maps: &str) -> String {
     let mut ranges: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for line in maps.lines() {
@@ -60,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ranges_of_a_file_are_one_and_what_has_no_file_is_left_out() {
+    fn ranges_of_a_file_are_merged_and_anonymous_ones_skipped() {
         let maps = "7f0000002000-7f0000003000 r--p 0 08:01 7 /usr/lib/libc.so.6\n\
                     7f0000000000-7f0000001000 r-xp 0 08:01 7 /usr/lib/libc.so.6\n\
                     550000000000-550000002000 r-xp 0 08:01 9 /usr/bin/weir\n\

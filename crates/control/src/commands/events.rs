@@ -1,4 +1,4 @@
-//! `show events`: event sinks, and what is in the rings among them (management manual, 9.3).
+//! `show events`: event sinks, and the contents of rings (management manual, 9.3).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sinks::{STANDARD, lost};
 pub(crate) fn show_events(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let Some(name) = call.args.first() else { return warning(sinks(&view.rings)) };
-    // Anyone may see which sinks there are; what is in them may be anybody's requests.
+    // Anyone may list the sinks; their contents may include the requests of any client.
     if call.settings.level < AccessLevel::Operator {
         return denied();
     }

@@ -1,6 +1,5 @@
-//! What listeners show in handshakes: names and their certificates, answers of OCSP responders, keys
-//! of tickets (management manual, 9.3: `show ssl sni`, `show ssl ocsp-response`, `show tls-keys` and
-//! the like).
+//! Handshake data of listeners: names with their certificates, OCSP responses and ticket keys (management manual, 9.3: `show ssl
+//! sni`, `show ssl ocsp-response`, `show tls-keys` and so on).
 
 use std::fmt::Write;
 
@@ -53,7 +52,7 @@ pub(crate) fn sni(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// A row for each name of a `bind` line; with `until` only of certificates that end before.
+/// A row for each name of a `bind` line; with `until` only for certificates that expire before.
 fn rows(line: &LineNames, until: Option<i64>, out: &mut String) {
     for one in &line.names {
         let (from, to) = one.validity;
@@ -166,7 +165,7 @@ pub(crate) fn update_ocsp_response(call: &mut Call<'_>) -> CommandReply {
         return error("'update ssl ocsp-response' expects a filename\n");
     }
     let files = call.runtime.view().tls.clone();
-    // What comes of it is told to the logs, as HAProxy does.
+    // The result is written to the logs, as in HAProxy.
     aside(move || match files.update_now(&name) {
         Ok(()) => CommandAnswer::Text(String::new()),
         Err(why) => CommandAnswer::Error(why),
@@ -177,7 +176,7 @@ pub(crate) fn providers(_: &mut Call<'_>) -> CommandReply {
     CommandReply::Text("Loaded providers : \n\t- aws-lc\n".to_owned())
 }
 
-/// The place of the keys that `#<number>` or a file's name means.
+/// The index of the keys named by `#<number>` or a file.
 fn keys_of(all: &[(Box<str>, std::sync::Arc<tls::TicketKeys>)], word: &str) -> Option<usize> {
     match word.strip_prefix('#') {
         Some(number) => number.parse().ok().filter(|number| *number < all.len()),

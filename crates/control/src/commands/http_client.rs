@@ -1,5 +1,5 @@
-//! `httpclient` (management manual, 9.3): a request of the operator's, sent by the worker of the connection
-//! that asks; the response is shown as it came. Who sends it is [`crate::Keeper`].
+//! `httpclient` (management manual, 9.3): an ad hoc request, sent by the worker of the operator's connection; the response is
+//! printed as received. [`crate::Keeper`] sends it.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub(crate) fn send(call: &mut Call<'_>) -> CommandReply {
             CommandReply::Bytes(match receiving.await {
                 Ok(response) if as_blocks => blocks(&response).into_bytes(),
                 Ok(response) => shown(&response),
-                // As HAProxy: no response is one of status 0.
+                // As in HAProxy, a missing response is shown as status 0.
                 Err(why) => format!("HTTP/1.1 0 Service Unavailable\n\r\n{why}\n").into_bytes(),
             })
         })),
@@ -28,7 +28,7 @@ pub(crate) fn send(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// The response, with the names of its fields in lower case.
+/// Formats the response, with header names in lower case.
 fn shown(response: &OwnResponse) -> Vec<u8> {
     let mut out = format!("HTTP/1.1 {} {}\n", response.status, response.reason);
     for (name, value) in &response.headers {
@@ -40,7 +40,7 @@ fn shown(response: &OwnResponse) -> Vec<u8> {
     out
 }
 
-/// The parts of the response, a line each, with their lengths (`--htx`).
+/// Lists the parts of the response with their lengths, one per line (`--htx`).
 fn blocks(response: &OwnResponse) -> String {
     let line = format!("HTTP/1.1 {} {}", response.status, response.reason);
     let fields = response.headers.iter().map(|(name, value)| {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_is_shown_with_its_bytes_or_by_its_parts() {
+    fn responses_are_shown_raw_or_by_parts() {
         let response = OwnResponse {
             status: 200,
             reason: "OK".to_owned(),

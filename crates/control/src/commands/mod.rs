@@ -1,5 +1,4 @@
-//! The commands of the runtime socket (management manual, 9.3), a file a family. `socket::table`
-//! lists and calls them.
+//! The commands of the runtime socket (management manual, 9.3), one file per family. `socket::table` lists and calls them.
 
 pub(crate) mod anonymized;
 pub(crate) mod authorities;

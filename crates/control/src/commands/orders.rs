@@ -1,5 +1,4 @@
-//! Certificates that are ordered from an authority: `acme status`, `acme renew` and
-//! `acme challenge_ready` (management manual, 9.3).
+//! Certificates ordered from an authority: `acme status`, `acme renew` and `acme challenge_ready` (management manual, 9.3).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -50,7 +49,7 @@ fn date(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// `89d 23h01m13s`; zeros for what is over.
+/// `89d 23h01m13s`; zeros for a time in the past.
 fn left(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);

@@ -1,11 +1,10 @@
-//! Commands that `statistics` answers: the tables of name servers, caches, mirrors and policies, and
-//! the statistics file.
+//! Commands answered by `statistics`: the tables of name servers, caches, mirrors and policies, and the statistics file.
 
 use statistics::{ConfigView, disks, mirrors, policies, resolvers, stats_file};
 
 use crate::invocation::{Call, CommandReply, error};
 
-/// Answers with the table of everything, or of the object that the first argument names.
+/// Responds with the table of everything, or of the object named by the first argument.
 fn table(call: &Call<'_>, show: fn(&ConfigView, &str) -> Result<String, String>) -> CommandReply {
     match show(&call.runtime.view(), call.arg(0)) {
         Ok(text) => CommandReply::Text(text),

@@ -1,5 +1,5 @@
-//! Lists of patterns at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and whole
-//! versions prepared aside and committed at once.
+//! Pattern lists at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and versions that are prepared separately and
+//! committed atomically.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use sample::pattern::{List, MatchMethod, NewLine as Entry, PatternLine};
 use crate::invocation::{Call, CommandReply, error, info};
 use crate::versions::PreparedVersions;
 
-/// How many lines are shown before others of the worker get their turn.
+/// The number of lines shown before the worker yields.
 const PORTION: usize = 256;
-/// Lists longer than that are replaced on a thread of their own.
+/// Lists longer than this are replaced on a separate thread.
 const LONG: usize = 2000;
 
-/// ACL or map: the words of messages differ.
+/// ACL or map, which use different words in messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PatternKind {
     Acl,
@@ -31,8 +31,7 @@ impl PatternKind {
     }
 }
 
-/// The version (`@3`) and the list that come first among the arguments, and how many words they
-/// took.
+/// Parses the version (`@3`) and the list at the start of the arguments; also returns the number of words consumed.
 fn list(call: &Call<'_>, kind: PatternKind) -> Result<(Option<u32>, Arc<List>, usize), CommandReply> {
     let (version, at) = match call.arg(0).strip_prefix('@') {
         Some(digits) => match digits.parse() {
@@ -42,7 +41,7 @@ fn list(call: &Call<'_>, kind: PatternKind) -> Result<(Option<u32>, Arc<List>, u
         None => (None, 0),
     };
     let found = call.runtime.view().patterns.find(call.arg(at));
-    // An ACL's commands never touch a map, nor the other way round.
+    // ACL commands never touch a map, and vice versa.
     match found.filter(|list| list.is_map == (kind == PatternKind::Map)) {
         Some(list) => Ok((version, list, at + 1)),
         None => Err(error(format!("Unknown {} identifier. Please use #<id> or <file>.", kind.word()))),
@@ -50,12 +49,12 @@ fn list(call: &Call<'_>, kind: PatternKind) -> Result<(Option<u32>, Arc<List>, u
 }
 
 fn with_versions<R>(call: &Call<'_>, number: u32, work: impl FnOnce(&mut PreparedVersions) -> R) -> R {
-    // Whatever panicked elsewhere left whole entries behind.
+    // A panic elsewhere leaves complete entries behind.
     let mut versions = call.runtime.versions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let prepared = versions.0.entry(number).or_default();
     let before = prepared.waiting();
     let result = work(prepared);
-    // Wraps around if there are fewer than before; the lock keeps the two in step.
+    // Wraps around if the number decreased; the lock keeps both in sync.
     call.runtime.statistics.waiting_patterns.fetch_add(prepared.waiting().wrapping_sub(before), Relaxed);
     result
 }
@@ -80,7 +79,7 @@ fn show(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     }
 }
 
-/// The lines of a list, in portions; what changes meanwhile is shown as it then is.
+/// Shows the lines of a list in batches; concurrent changes are visible.
 fn show_lines(list: Arc<List>) -> CommandReply {
     let ids = list.ids();
     let mut shown = 0;
@@ -122,7 +121,7 @@ fn overview(call: &Call<'_>, kind: PatternKind) -> CommandReply {
     CommandReply::Text(out)
 }
 
-/// Lines of a payload as entries: the first word is the key, the rest of a map's line its value.
+/// Parses a payload's lines into entries: the first word is the key, the rest of a map's line its value.
 fn payload_entries(payload: &str, kind: PatternKind) -> Result<Vec<Entry>, CommandReply> {
     let mut entries = Vec::new();
     for line in
@@ -209,7 +208,7 @@ fn commit(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     let entries = with_versions(call, list.number(), |prepared| {
         let entries = prepared.waiting.remove(&version)?;
         prepared.current = version;
-        // Those older than what is now current can never be.
+        // Versions older than the current one can no longer be committed.
         prepared.waiting.retain(|&other, _| other > version);
         Some(entries)
     });
@@ -219,7 +218,7 @@ fn commit(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     }
 }
 
-/// Replaces all lines; indexes of long lists are not made on the worker's turn.
+/// Replaces all lines; large indexes are built outside the worker.
 fn replace(list: Arc<List>, entries: Vec<Entry>) -> CommandReply {
     if entries.len().max(list.len()) <= LONG {
         list.replace(entries);
@@ -250,7 +249,7 @@ fn clear(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     }
 }
 
-/// `#0x1f`: an entry by the number that `show` gives it.
+/// `#0x1f`: an entry by the number shown by `show`.
 fn reference(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("#0x")?, 16).ok()
 }
@@ -331,7 +330,7 @@ pub(crate) fn commit_map(call: &mut Call<'_>) -> CommandReply {
     commit(call, PatternKind::Map)
 }
 
-/// `get map`, `get acl`: what each way of looking into the list makes of a value.
+/// `get map`, `get acl`: looks a value up in each view of the list.
 fn get(call: &mut Call<'_>, kind: PatternKind) -> CommandReply {
     if call.args.len() < 2 {
         return error(format!("Missing {} identifier and/or key.", kind.word()));

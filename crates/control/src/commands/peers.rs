@@ -1,4 +1,4 @@
-//! `show peers` (management manual, 9.3): the sections tell themselves, each on its worker.
+//! `show peers` (management manual, 9.3): each section responds from its own worker.
 
 use crate::invocation::{Call, CommandReply, error};
 

@@ -1,6 +1,5 @@
-//! What costs memory and time: `show pools`, `set profiling`, `show profiling` (management manual,
-//! 9.3). Pools are those that workers keep of their own; of tasks the turns are timed, and those of
-//! requests, streams and checks alone; locks and memory are not measured.
+//! Memory and time profiles: `show pools`, `set profiling`, `show profiling` (management manual, 9.3). The pools are those of the
+//! workers; turns are timed for tasks of requests, streams and checks only; locks and memory are not profiled.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +11,7 @@ use runtime::profile::{self, Profile};
 use crate::commands::streams::on_every_worker;
 use crate::invocation::{Call, CommandReply, error};
 
-/// In which order pools are shown.
+/// The order of pools in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PoolOrder {
     None,
@@ -21,7 +20,7 @@ enum PoolOrder {
     Usage,
 }
 
-/// What `show pools` asks for.
+/// The options of `show pools`.
 #[derive(Debug)]
 struct PoolsQuery {
     order: PoolOrder,
@@ -64,7 +63,7 @@ pub(crate) fn show_pools(call: &mut Call<'_>) -> CommandReply {
     }))
 }
 
-/// The pools of all workers as one, in the order of their first sight.
+/// The pools of all workers added up, in the order of their first occurrence.
 fn summed(workers: &[Vec<Pool>]) -> Vec<Pool> {
     let mut all: Vec<Pool> = Vec::new();
     for pool in workers.iter().flatten() {
@@ -98,7 +97,7 @@ fn pools_text(workers: &[Vec<Pool>], wanted: &PoolsQuery) -> String {
     let mut out = format!("Dumping pools usage{limit}. Use SIGQUIT to flush them.\n");
     for pool in all.iter().take(wanted.most) {
         let Pool { name, size, allocated, free } = *pool;
-        // As HAProxy counts: what a worker keeps for itself is in use.
+        // As in HAProxy, buffers cached by a worker count as used.
         let _ = writeln!(
             out,
             "  - Pool {name} ({size} bytes) : {allocated} allocated ({} bytes), {allocated} used (~{free} by thread caches), \
@@ -172,7 +171,7 @@ pub(crate) fn show_profiling(call: &mut Call<'_>) -> CommandReply {
             "tasks" => (status, tasks) = (false, true),
             "memory" => (status, tasks) = (false, false),
             "bytime" => by_time = true,
-            // There are no addresses and no contexts, and kinds of tasks are whole already.
+            // There are no addresses or contexts, and task kinds are already aggregated.
             "byaddr" | "byctx" | "aggr" => {}
             number => match number.parse() {
                 Ok(number) if number > 0 => most = number,

@@ -1,5 +1,5 @@
-//! `debug counters` (management manual, 9.3): rare events, place by place in the code. What is counted is told
-//! by the binary ([`crate::Runtime::count_rare`]).
+//! `debug counters` (management manual, 9.3): rare events, by code location. The binary registers the counters
+//! ([`crate::Runtime::count_rare`]).
 
 use base::event_counter::{self, EventCounter, EventKind};
 
@@ -18,7 +18,7 @@ const USAGE: &str = "Usage: debug counters {reset|show|on|off|all|bug|cnt|chk|gl
 
 const TITLE: &str = "Count     Type Location function(): description\n";
 
-/// What is to be done.
+/// The action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     Reset,

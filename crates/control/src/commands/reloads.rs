@@ -1,5 +1,5 @@
-//! Reading the configuration anew while the process runs: `reload`, `reload dry-run`, and what was
-//! done to it as a configuration: `show config`, `save config`. Commands of our own.
+//! Reloading in the running process: `reload`, `reload dry-run`, and the run-time changes as a configuration: `show config`, `save
+//! config`. These commands are Weir's own.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::invocation::{Call, CommandReply, error};
 use crate::offload::{CommandAnswer, aside};
 use crate::runtime_edit::{DifferenceFormat, Reloader};
 
-/// Does something that takes its time.
+/// Runs a slow operation.
 fn ask(
     call: &Call<'_>,
     work: impl FnOnce(&dyn Reloader) -> Result<String, String> + Send + 'static,
@@ -22,7 +22,7 @@ fn ask(
     })
 }
 
-/// How the words behind the command want it shown.
+/// The output format requested by the words after the command.
 fn shown(call: &Call<'_>) -> Result<DifferenceFormat, CommandReply> {
     match call.args {
         [] => Ok(DifferenceFormat::Text),
@@ -40,7 +40,7 @@ pub(crate) fn reload(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// `reload dry-run`; with a payload, that is the configuration.
+/// `reload dry-run`; with a payload, of that configuration.
 pub(crate) fn dry_run(call: &mut Call<'_>) -> CommandReply {
     let text = call.payload.map(str::to_owned);
     match shown(call) {

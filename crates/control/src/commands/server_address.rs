@@ -1,6 +1,5 @@
-//! Where servers are, and where checks and agents ask: `set server … addr`, `check-addr`,
-//! `check-port`, `agent-addr`, `agent-port` (management manual, 9.3). Nothing changes where any
-//! word is wrong.
+//! The addresses of servers, checks and agents: `set server … addr`, `check-addr`, `check-port`, `agent-addr`, `agent-port`
+//! (management manual, 9.3). If any word is wrong, nothing is changed.
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +11,7 @@ use state::server::{Health, ServerAddress};
 
 use crate::invocation::{Call, CommandReply, error, warning};
 
-/// A server's port: its own, or how far it is from the one that the client wanted.
+/// A server's port: its own, or an offset to the client's destination port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Port {
     Own(u16),
@@ -62,7 +61,7 @@ pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> CommandReply {
         ("port", None) => return warning(format!("problem converting port '{}' to an int", call.arg(4))),
         (word, _) => return error(format!("unexpected argument '{word}'; 'port' was expected")),
     };
-    // A check needs a port that stands.
+    // A check needs a fixed port.
     let checked = server.health.configured.load(Relaxed) && server.health.port.load(Relaxed) == 0;
     if checked && port != before && matches!(port, Port::Mapped(_)) {
         return warning(MAP_AND_CHECKS);
@@ -86,14 +85,14 @@ pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> CommandReply {
     warning(format!("{} by 'stats socket command'", said.join(", ")))
 }
 
-/// What a command asks for: an address, a port, or both. A port of 0 is the server's own.
+/// The requested address, port, or both. Port 0 stands for the server's own.
 struct AddressChange {
     address: Option<String>,
     port: Option<u16>,
 }
 
 impl AddressChange {
-    /// Reads `check-addr <address> [port <port>]` and its kin.
+    /// Parses `check-addr <address> [port <port>]` and similar commands.
     fn read(call: &Call<'_>) -> Result<Self, CommandReply> {
         let (option, value) = (call.arg(1), call.arg(2));
         let wants_port = option.ends_with("-port");
@@ -125,7 +124,7 @@ fn apply(health: &Health, address: Option<IpAddr>, port: Option<u16>) {
     }
 }
 
-/// `check-addr` takes an address as it is.
+/// `check-addr` accepts an IP address only.
 pub(crate) fn of_check(call: &Call<'_>, server: &Server) -> CommandReply {
     let asked = match AddressChange::read(call) {
         Ok(_) if !server.checked.load(Relaxed) => {
@@ -143,7 +142,7 @@ pub(crate) fn of_check(call: &Call<'_>, server: &Server) -> CommandReply {
     CommandReply::Done
 }
 
-/// `agent-addr` may be a name, which the system's resolver is asked for.
+/// `agent-addr` may be a name, which the system's resolver looks up.
 pub(crate) fn of_agent(call: &Call<'_>, server: &Arc<Server>) -> CommandReply {
     let AddressChange { address, port } = match AddressChange::read(call) {
         Ok(_) if !server.agent_checked.load(Relaxed) => {

@@ -1,6 +1,5 @@
-//! Servers that come and go at run time: `add server`, `del server`, `wait`, `show default-server`
-//! (management manual, 9.3). What a server is made of is the binary's affair ([`Keeper`]); what may
-//! be done when is decided here.
+//! Servers added and removed at run time: `add server`, `del server`, `wait`, `show default-server` (management manual, 9.3). The
+//! binary builds servers ([`Keeper`]); this module decides when a change is allowed.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ pub(crate) fn add(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// Why a server may not be removed whatever is waited for.
+/// The reason why a server can never be removed.
 fn obstacle(backend: &Proxy, server: &Server) -> Option<&'static str> {
     if backend.refers_to(server) {
         return Some(
@@ -60,7 +59,7 @@ fn obstacle(backend: &Proxy, server: &Server) -> Option<&'static str> {
     None
 }
 
-/// Whether requests, connections or queues still hold it.
+/// Whether requests, connections or queues still use it.
 fn is_busy(server: &Server) -> bool {
     server.serving() > 0 || server.open().load(Relaxed) > 0 || !server.queue.is_empty()
 }
@@ -86,7 +85,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> CommandReply {
         if is_busy(&server) {
             return error(BUSY);
         }
-        // Of two who ask at once, one removes it.
+        // Of two concurrent requests, only one removes it.
         if server.removed.swap(true, Relaxed) {
             return error("No such server.");
         }
@@ -128,7 +127,7 @@ const WAIT_USAGE: &str = concat!(
     "    - srv-removable <px>/<sv> : waits until this server can be removed.\n",
 );
 
-/// How often a condition is looked at.
+/// The interval at which a condition is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
 pub(crate) fn wait(call: &mut Call<'_>) -> CommandReply {
@@ -178,7 +177,7 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
     loop {
         let (view, server): (ProxyView, Arc<Server>) = match sets::server(&runtime.view(), &name) {
             Ok(found) => found,
-            // It may have gone while it was waited for.
+            // It may have been removed during the wait.
             Err(CommandReply::Message(_, text)) if name.contains('/') => {
                 return error(format!("Failed. {text}"));
             }

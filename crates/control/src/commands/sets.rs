@@ -1,5 +1,4 @@
-//! Commands that change something: servers, frontends, limits, counters, and the connection's own
-//! settings.
+//! Commands that change servers, frontends, limits, counters, and the settings of the connection itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +16,7 @@ use crate::commands::server_address;
 use crate::invocation::{Call, CommandReply, Severity, denied, error, info};
 use crate::process::Runtime;
 
-/// The server that `backend/server` names, or the error.
+/// The server named `backend/server`, or the error.
 pub(crate) fn server(view: &ConfigView, name: &str) -> Result<(ProxyView, Arc<Server>), CommandReply> {
     let Some((backend, server)) = name.split_once('/').filter(|(_, server)| !server.is_empty()) else {
         return Err(error("Require 'backend/server'."));
@@ -27,7 +26,7 @@ pub(crate) fn server(view: &ConfigView, name: &str) -> Result<(ProxyView, Arc<Se
     Ok((proxy.clone(), server))
 }
 
-/// Runs `change` on the server that the first argument names.
+/// Runs `change` on the server named by the first argument.
 fn with_server(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut Call<'_>, &ProxyView, &Arc<Server>) -> CommandReply,
@@ -45,7 +44,7 @@ pub(crate) fn disable_server(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// Closes the idle connections to a server that is in maintenance, and to those that track it.
+/// Closes the idle connections to a server in maintenance, and to those that track it.
 fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> CommandReply {
     if !server.admin().in_maintenance() {
         return CommandReply::Done;
@@ -140,7 +139,7 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// Requests speak TLS with it from now on, or plain text. What checks speak stays.
+/// Turns TLS on or off for requests to it. Checks are not affected.
 fn set_ssl(server: &Server, how: &str) -> CommandReply {
     let on = match how {
         "on" => true,
@@ -153,8 +152,7 @@ fn set_ssl(server: &Server, how: &str) -> CommandReply {
     CommandReply::Message(Severity::Notice, "server ssl setting updated.".into())
 }
 
-/// Only a server in maintenance, which nothing of the configuration calls by its name, may have
-/// another.
+/// Only a server in maintenance that the configuration does not refer to may be renamed.
 fn rename(proxy: &ProxyView, server: &Server, name: &str) -> CommandReply {
     if name.is_empty() {
         return error("set server <b>/<s> name requires a new name.");
@@ -194,14 +192,14 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> CommandReply {
     let Some(keeper) = call.runtime.keeper() else { return failed("names cannot be changed here") };
     let shown = old.as_ref().map_or("(null)", |old| old);
     let text = format!("{}/{} changed its FQDN from {shown} to {name} {by}", server.proxy, server.name);
-    // Shown at once; resolving it begins on its own.
+    // Shown immediately; resolution starts in the background.
     server.set_fqdn(Some(name));
     server.change_admin(Admin::FQDN_SET, 0, now_ms());
     keeper.rename_host(&server.proxy, server, name);
     CommandReply::Message(Severity::Notice, text)
 }
 
-/// The number that a text begins with, and what follows it; `None` when it begins with none.
+/// The number at the start of a text, and the rest; `None` if there is none.
 fn leading_number(text: &str) -> Option<(i64, &str)> {
     let digits = text.trim_start_matches(['-', '+']);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -209,8 +207,7 @@ fn leading_number(text: &str) -> Option<(i64, &str)> {
     number.parse().ok().map(|number| (number, rest))
 }
 
-/// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0
-/// and all only.
+/// Sets an absolute weight from 0 to 256, or a percentage of the initial one. Static algorithms only allow 0 and 100 %.
 fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> CommandReply {
     if text.is_empty() {
         return error("Require <weight> or <weight%>.");
@@ -227,7 +224,7 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
     if relative && number < 0 {
         return error("Relative weight must be positive.");
     }
-    // More than all weights allow is the highest one.
+    // Larger values are clamped to the maximum weight.
     let number = if relative { number.min(u32::MAX.into()) } else { number };
     let Some(number) = u32::try_from(number).ok().filter(|number| relative || *number <= 256) else {
         return error("Absolute weight can only be between 0 and 256 inclusive.");
@@ -252,7 +249,7 @@ pub(crate) fn get_weight(call: &mut Call<'_>) -> CommandReply {
     })
 }
 
-/// Runs `change` on the frontend that the first argument names.
+/// Runs `change` on the frontend named by the first argument.
 fn with_frontend(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut Call<'_>, &state::Proxy) -> CommandReply,
@@ -290,7 +287,7 @@ fn set_published(call: &mut Call<'_>, published: bool) -> CommandReply {
     info(done)
 }
 
-/// Runs `change` on the backend that the first argument names.
+/// Runs `change` on the backend named by the first argument.
 fn with_backend(call: &Call<'_>, change: impl FnOnce(&state::Proxy) -> CommandReply) -> CommandReply {
     if call.arg(0).is_empty() {
         return error("A backend name is expected.");
@@ -332,7 +329,7 @@ pub(crate) fn disable_frontend(call: &mut Call<'_>) -> CommandReply {
         Admission::Paused => {
             CommandReply::Message(Severity::Notice, "All sockets are already disabled.".into())
         }
-        // Connections that are dialled (`bind rhttp@`) cannot be held back.
+        // Listeners that dial (`bind rhttp@`) cannot be paused.
         Admission::Open if proxy.listeners.load().iter().any(|listener| &*listener.address == "rev") => {
             error("Failed to pause frontend, check logs for precise cause.")
         }
@@ -436,7 +433,7 @@ pub(crate) fn rate_limit(call: &mut Call<'_>) -> CommandReply {
     }
 }
 
-/// In kilobytes a second.
+/// In kilobytes per second.
 fn compression_limit(call: &Call<'_>) -> CommandReply {
     match call.arg(2).parse::<u32>() {
         Ok(value) => {
@@ -479,7 +476,7 @@ pub(crate) fn user(call: &mut Call<'_>) -> CommandReply {
     lower(call, AccessLevel::User)
 }
 
-/// The level only goes down, and takes expert and experimental mode with it.
+/// The level can only be lowered, which turns expert and experimental mode off.
 fn lower(call: &mut Call<'_>, level: AccessLevel) -> CommandReply {
     if call.settings.level < level {
         return denied();

@@ -1,4 +1,4 @@
-//! Commands that only look.
+//! Commands that only read.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ pub(crate) fn stat(call: &mut Call<'_>) -> CommandReply {
     CommandReply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
-/// How statistics are to be written. HAProxy passes over what it does not know here.
+/// The output format of statistics. HAProxy ignores unknown words here.
 fn stat_format(words: &[String]) -> (InfoFormat, bool) {
     let (mut format, mut describe) = (InfoFormat::Plain, false);
     for word in words {
@@ -132,7 +132,7 @@ pub(crate) fn schema(_: &mut Call<'_>) -> CommandReply {
     CommandReply::Text(pieces::schema_text())
 }
 
-/// The backends that the first argument names: one, or all.
+/// The backends selected by the first argument: one, or all.
 fn backends(call: &Call<'_>) -> Result<Vec<ProxyView>, CommandReply> {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
@@ -145,7 +145,7 @@ fn backends(call: &Call<'_>) -> Result<Vec<ProxyView>, CommandReply> {
     }
 }
 
-/// One piece a backend, after a title.
+/// One output piece per backend, after a title.
 fn by_backend(
     call: &Call<'_>,
     title: String,
@@ -181,7 +181,7 @@ fn ip(address: &ServerAddress) -> Option<SocketAddr> {
     }
 }
 
-/// The whole of `show servers state` as one text: what a reload or `server-state-file` reads back.
+/// The full `show servers state` as one text, which a reload or `server-state-file` reads back.
 pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonymous) -> String {
     let address = server.address.load();
     let ip = ip(&address);
@@ -195,8 +195,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         _ => 2,
     };
     let configured = server.health.configured.load(Relaxed);
-    // Checks of a server that began in maintenance are marked as resting whether there are any or
-    // not.
+    // Checks of a server that started in maintenance are marked as paused even if there are none.
     let rests = match configured {
         true => server.admin().in_maintenance(),
         false => server.admin().0 & Admin::CONFIGURED_MAINT != 0,
@@ -205,7 +204,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         | if configured { 2 } else { 0 }
         | if server.checked.load(Relaxed) { 4 } else { 0 }
         | if rests { 8 } else { 0 };
-    // 16 tells an agent's state from a check's.
+    // 16 distinguishes an agent's state from a check's.
     let agent = match (server.agent.configured.load(Relaxed), server.agent_checked.load(Relaxed)) {
         (false, _) => 0,
         (true, enabled) => {
@@ -220,7 +219,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let ((check_address, check_port), (agent_address, agent_port)) =
         (place(&server.health), place(&server.agent));
     let since = now_ms().saturating_sub(server.changed_at.load(Relaxed)) / 1000;
-    // Checks rest in maintenance, and nothing is known of the server's health.
+    // Checks are paused in maintenance, so the server's health is unknown.
     let level = if server.admin().in_maintenance() { 0 } else { server.health.level.load(Relaxed) };
     let fqdn = server.fqdn.load();
     let fqdn = fqdn.as_ref().map_or("-".into(), |name| anonymous.word(name));
@@ -240,7 +239,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         level,
         u8::from(proxy.state.forced_id.load(Relaxed)),
         u8::from(server.forced_id.load(Relaxed)),
-        // Of a server without a port of its own, how far it is from the client's.
+        // For a server without a fixed port, the offset to the client's.
         server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
         server.secured().number(),
     )
@@ -259,7 +258,7 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> CommandReply {
         let view = proxy.server(server.id);
         let served = server.serving();
         let idle = counters::current(&server.counters, |s| s.idle.get());
-        // HAProxy's words: a connection is safe once it was used again.
+        // HAProxy's terms: a connection is safe once it was reused.
         let unproven = counters::current(&server.counters, |s| s.idle_unproven.get()).min(idle);
         let mut out = format!(
             "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 {unproven} {} {} {idle}",

@@ -1,9 +1,8 @@
-//! How `show sess` shows a stream: the line and the detailed dump of HAProxy (management manual,
-//! 9.3 `show sess`), with the keys that tools look for. Called by [`crate::commands::streams`].
+//! The line and the detailed dump of a stream in `show sess` (management manual, 9.3 `show sess`), in HAProxy's format with the
+//! keys that tools look for. Called by [`crate::commands::streams`].
 //!
-//! What HAProxy has there of its own engine and Weir has not (flags, counts of wake-ups, pointers)
-//! is zero or `(nil)`; what is due but not known here is empty. States of both ends and what either
-//! direction waits for are HAProxy's numbers.
+//! Fields about HAProxy's engine (flags, wake-up counts, pointers) are zero or `(nil)`; unknown values are empty. The states of
+//! both ends and the conditions that either direction waits for use HAProxy's numbers.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -15,7 +14,7 @@ use state::sessions::{Activity, Snapshot};
 
 use crate::anonymous::Anonymous;
 
-/// One stream as it is shown: of a proxy, or of the runtime socket.
+/// A stream to show, of a proxy or of the runtime socket.
 pub(crate) struct StreamSummary<'a> {
     entry: &'a Snapshot,
     now: u64,
@@ -34,7 +33,7 @@ fn protocol(source: Option<SocketAddr>) -> &'static str {
     }
 }
 
-/// `2m35s`, `4s`: ages as HAProxy prints them.
+/// Formats an age as HAProxy does: `2m35s`, `4s`.
 fn age(ms: u64) -> String {
     let seconds = ms / 1000;
     let (days, hours, minutes, rest) =
@@ -47,13 +46,13 @@ fn age(ms: u64) -> String {
     }
 }
 
-/// The states of the end towards the server, by number and name.
+/// States of the server side, by number and name.
 const NOT_ASKED: (u8, &str) = (0, "INI");
 const QUEUED: (u8, &str) = (2, "QUE");
 const CONNECTING: (u8, &str) = (5, "CON");
 const ESTABLISHED: (u8, &str) = (8, "EST");
 
-/// What a direction waits for: the analysers of HAProxy that would be left.
+/// The conditions that a direction waits for, as HAProxy's remaining analysers.
 const WAIT_HTTP: u32 = 0x4;
 const FORWARD_REQUEST: u32 = 0x8000;
 const WAIT_RESPONSE: u32 = 0x40_0000;
@@ -73,7 +72,7 @@ impl<'a> StreamSummary<'a> {
         self.anonymous.address(&address(one)).into_owned()
     }
 
-    /// The state of the end towards the server.
+    /// The state of the server side.
     fn back(&self) -> (u8, &'static str) {
         match self.entry.activity {
             Activity::Queued => QUEUED,
@@ -84,7 +83,7 @@ impl<'a> StreamSummary<'a> {
         }
     }
 
-    /// What request and response wait for.
+    /// The conditions that request and response wait for.
     fn analysers(&self) -> (u32, u32) {
         let is_http = self.entry.frontend.mode == Mode::Http;
         match self.entry.activity {
@@ -96,7 +95,7 @@ impl<'a> StreamSummary<'a> {
         }
     }
 
-    /// Which protocol it came by and from where; nobody connected for a question to an agent.
+    /// The protocol and the client's address; a request to an SPOE agent has no client.
     fn origin(&self, key: &str) -> String {
         if self.entry.frontend.mode == Mode::Spop {
             return "proto=?".into();
@@ -104,7 +103,7 @@ impl<'a> StreamSummary<'a> {
         format!("proto={} {key}={}", protocol(self.entry.source), self.address(self.entry.source))
     }
 
-    /// One line.
+    /// Formats one line.
     pub(crate) fn line(&self) -> String {
         let (entry, anonymous) = (self.entry, &self.anonymous);
         let backend = entry.backend.as_ref().map_or("<NONE>".into(), |backend| anonymous.word(&backend.name));
@@ -133,12 +132,12 @@ impl<'a> StreamSummary<'a> {
         )
     }
 
-    /// The request line, where it was asked for and is kept.
+    /// The request line, if it was requested and is kept.
     fn uri(&self) -> String {
         let line = self.entry.request_line.as_deref();
         line.map_or_else(String::new, |line| {
             let line = String::from_utf8_lossy(line);
-            // Of a target nothing is shown to who is not to know names.
+            // In anonymized mode the target is replaced.
             match line.split_once(' ').filter(|_| self.anonymous.key() != 0) {
                 Some((method, target)) => format!(" uri=\"{method} {}\"", self.anonymous.word(target)),
                 None => format!(" uri=\"{}\"", line.escape_debug()),
@@ -146,7 +145,7 @@ impl<'a> StreamSummary<'a> {
         })
     }
 
-    /// Several lines, indented after the first.
+    /// Formats several lines, indented after the first.
     pub(crate) fn dump(&self) -> String {
         let (entry, anonymous) = (self.entry, &self.anonymous);
         let when = WallTime::now().minus(Duration::from_millis(self.now.saturating_sub(entry.since_ms)));
@@ -200,7 +199,7 @@ impl<'a> StreamSummary<'a> {
         out
     }
 
-    /// The lines about the task, both ends and both directions.
+    /// Writes the lines about the task, both ends and both directions.
     fn dump_ends(&self, out: &mut String) {
         let entry = self.entry;
         let thread = entry.worker + 1;

@@ -1,5 +1,4 @@
-//! Streams under way: `show sess`, `shutdown session`, `shutdown sessions`. What a stream looks
-//! like is made by [`crate::commands::stream_dump`].
+//! Active streams: `show sess`, `shutdown session`, `shutdown sessions`. [`crate::commands::stream_dump`] formats them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +13,7 @@ use crate::commands::sets;
 use crate::commands::stream_dump::StreamSummary;
 use crate::invocation::{Call, CommandReply, error};
 
-/// Which sessions are wanted; sent to every worker.
+/// The selected sessions; sent to every worker.
 #[derive(Debug, Clone, Default)]
 struct SessionFilter {
     id: Option<u64>,
@@ -29,7 +28,7 @@ struct SessionFilter {
 impl SessionFilter {
     fn accepts(&self, entry: &Snapshot, now: u64) -> bool {
         let backend = entry.backend.as_ref().map(|backend| backend.id);
-        // What a connection has between two requests is no stream, nor before the first.
+        // An idle connection, before or between requests, is not a stream.
         let is_stream = entry.activity != Activity::Waiting || entry.frontend.mode != Mode::Http;
         (is_stream || self.id.is_some())
             && self.id.is_none_or(|id| id == entry.id)
@@ -43,20 +42,18 @@ impl SessionFilter {
     }
 }
 
-/// How much later than it should a stream may come to something before that is suspicious, in ms.
+/// The delay beyond all timeouts after which a stream is suspicious, in ms.
 const GRACE: u64 = 2_000;
 
-/// Whether a stream should have ended or come further by now (`susp`): it was told to end; the server
-/// that it is with is removed; or it has no response for longer than all timeouts and tries of its
-/// proxies allow together.
+/// Whether a stream should have ended or progressed by now (`susp`): it was told to end; its server is removed; or it has had no
+/// response for longer than all timeouts and retries of its proxies permit.
 fn is_suspicious(entry: &Snapshot, now: u64) -> bool {
     let overdue = longest_wait(entry).is_some_and(|longest| now.saturating_sub(entry.active_ms) > longest);
     let server_is_gone = entry.server.as_ref().is_some_and(|server| server.removed.load(Relaxed));
     overdue || server_is_gone || (entry.killed && now.saturating_sub(entry.active_ms) > GRACE)
 }
 
-/// The longest time that may pass before the response to a request comes, in ms; `None` where a timeout is
-/// not set, or it is not waited for.
+/// The maximum time until the response to a request, in ms; `None` if a timeout is not set, or no response is awaited.
 fn longest_wait(entry: &Snapshot) -> Option<u64> {
     if matches!(entry.activity, Activity::Waiting | Activity::Data | Activity::Tunnel) {
         return None;
@@ -65,7 +62,7 @@ fn longest_wait(entry: &Snapshot) -> Option<u64> {
     let [client, _, _, _, _, tarpit] =
         entry.frontend.timeouts.each_ref().map(|ms| u64::from(ms.load(Relaxed)));
     let [_, server, _, connect, queue, _] = backend.timeouts.each_ref().map(|ms| u64::from(ms.load(Relaxed)));
-    // Where nothing is said of queues, the limit of connecting is theirs.
+    // The queue timeout defaults to the connect timeout.
     let queue = if queue == 0 { connect } else { queue };
     if client == 0 || server == 0 || connect == 0 {
         return None;
@@ -74,8 +71,7 @@ fn longest_wait(entry: &Snapshot) -> Option<u64> {
     Some(client + tarpit + (queue + connect + server) * tries + GRACE)
 }
 
-/// Runs `work` on every worker and collects what they return. A process without workers (a test)
-/// runs it here.
+/// Runs `work` on every worker and collects the results. A process without workers (a test) runs it here.
 pub(crate) async fn on_every_worker<R: Send + 'static>(
     work: impl Fn() -> R + Clone + Send + 'static,
 ) -> Vec<R> {
@@ -84,7 +80,7 @@ pub(crate) async fn on_every_worker<R: Send + 'static>(
         let (send, receive) = oneshot::channel();
         let own = work.clone();
         let posted = worker::post(index, move || {
-            // Nobody waits any more when the connection closed meanwhile.
+            // The connection may have closed in the meantime.
             let _ = send.send(own());
         });
         if posted {
@@ -129,7 +125,7 @@ Available options:\n\
    frontend <f>    only show streams attached to this frontend\n\
 Without 'all' and identifier, streams are shown in a short format, one a line.\n";
 
-/// What `show sess` asks for, and whether in detail.
+/// The filter of `show sess`, and whether details are requested.
 fn sess_arguments(call: &Call<'_>) -> Result<(SessionFilter, bool), CommandReply> {
     let view = call.runtime.view();
     let mut wanted = SessionFilter::default();
@@ -251,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_suspicious_when_it_has_no_response_although_all_its_timeouts_are_over() {
+    fn streams_beyond_all_timeouts_are_suspicious() {
         // Client, server, tunnel, connect, queue, tarpit.
         let limited = proxy([1_000, 5_000, 0, 2_000, 0, 0]);
         let longest = 1_000 + 2 * (2_000 + 2_000 + 5_000) + GRACE;

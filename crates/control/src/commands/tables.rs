@@ -1,5 +1,5 @@
-//! Stick tables: `show table`, `set table`, `clear table` (management manual, 9.3). Tables are walked
-//! through piece by piece, so that a large one holds nobody up.
+//! Stick tables: `show table`, `set table`, `clear table` (management manual, 9.3). Tables are traversed in pieces, so that a large
+//! one does not block the worker.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use state::table::{
 
 use crate::invocation::{Call, CommandReply, error};
 
-/// How many places of a table are looked at in one turn.
+/// The number of slots visited per turn.
 const TURN: usize = 512;
 
-/// How many conditions on stored data one command may have.
+/// The maximum number of data filters in a command.
 const MOST_FILTERS: usize = 4;
 
-/// What a command does with the entries that it names.
+/// The action on the selected entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     Show,
@@ -52,7 +52,7 @@ struct DataFilter {
 
 impl DataFilter {
     fn holds(&self, entry: &EntryValues<'_>, now_ms: u64) -> bool {
-        // Elements that an array has not match nothing.
+        // Missing array elements match nothing.
         if self.element >= self.column.count as usize {
             return false;
         }
@@ -64,7 +64,7 @@ impl DataFilter {
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
-        // As HAProxy lists them: the last one first.
+        // In HAProxy's order: the last one first.
         let mut out = String::new();
         view.tables.iter().rev().for_each(|table| summary(table, &mut out));
         return CommandReply::Text(out);
@@ -99,7 +99,7 @@ fn run(call: &mut Call<'_>, deed: Deed) -> CommandReply {
     outcome.unwrap_or_else(error)
 }
 
-/// The line of a table.
+/// The summary line of a table.
 fn summary(table: &Table, out: &mut String) {
     let (name, kind, size) = (table.name(), table.settings.kind.name(), table.settings.size);
     // Writing to text cannot fail.
@@ -141,7 +141,7 @@ fn by_pointer(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Command
     Ok(one(table, entry, deed, now))
 }
 
-/// Shows one entry, or removes it.
+/// Shows or removes one entry.
 fn one(table: &Table, entry: TableEntry<'_>, deed: Deed, now: u64) -> CommandReply {
     if deed == Deed::Clear {
         return if table.remove(entry) {
@@ -156,7 +156,7 @@ fn one(table: &Table, entry: TableEntry<'_>, deed: Deed, now: u64) -> CommandRep
     CommandReply::Text(out)
 }
 
-/// `data.<type>` or `data.<type>[<element>]`: the column and the element.
+/// Parses `data.<type>` or `data.<type>[<element>]` into column and element.
 fn stored(word: &str, table: &Table) -> Result<(Column, usize), String> {
     let name = word.strip_prefix("data.").ok_or("\"data.<type>\" followed by a value expected")?;
     let (name, element) = match name.split_once('[') {
@@ -170,7 +170,7 @@ fn stored(word: &str, table: &Table) -> Result<(Column, usize), String> {
     Ok((*column, element))
 }
 
-/// What `set table` changes.
+/// The changes of `set table`.
 fn changes(call: &Call<'_>, table: &Table) -> Result<Vec<(Column, usize, u64)>, String> {
     let words = call.args.get(3..).unwrap_or_default();
     let mut changes = Vec::new();
@@ -223,7 +223,7 @@ fn filter(words: &[String], table: &Table) -> Result<DataFilter, String> {
     Ok(DataFilter { column, element, operator, value })
 }
 
-/// All entries for which the filters hold, piece by piece.
+/// Processes all entries that pass the filters, in pieces.
 fn all(table: &Arc<Table>, filters: Vec<DataFilter>, deed: Deed) -> CommandReply {
     let mut first = String::new();
     if deed == Deed::Show {
@@ -234,7 +234,7 @@ fn all(table: &Arc<Table>, filters: Vec<DataFilter>, deed: Deed) -> CommandReply
     let pieces = std::iter::from_fn(move || {
         let mut cursor = at?;
         let (mut out, now) = (std::mem::take(&mut first), now_ms());
-        // How long a turn is does not depend on how many entries pass.
+        // The length of a turn does not depend on the number of matching entries.
         for _ in 0..TURN {
             match table.next(cursor, now, TURN) {
                 Ok((entry, next)) => {
@@ -242,7 +242,7 @@ fn all(table: &Arc<Table>, filters: Vec<DataFilter>, deed: Deed) -> CommandReply
                     if filters.iter().all(|filter| filter.holds(&entry, now)) {
                         match deed {
                             Deed::Show => line(&entry, now, &mut out),
-                            // Those in use stay.
+                            // Entries in use remain.
                             _ => drop(table.remove(entry)),
                         }
                     }
@@ -264,7 +264,7 @@ fn line(entry: &TableEntry<'_>, now: u64, out: &mut String) {
     let table = entry.table();
     let _ = write!(out, "{:#x}: key=", entry.pointer());
     key(entry, out);
-    // Who shows it holds it too.
+    // The reader holds a reference too.
     let (holders, left) = (entry.holders().saturating_sub(1), entry.expires_in(now));
     let _ = write!(out, " use={holders} exp={left} shard=0");
     for column in table.columns() {
@@ -297,7 +297,7 @@ fn line(entry: &TableEntry<'_>, now: u64, out: &mut String) {
     out.push('\n');
 }
 
-/// The key as it is written.
+/// Writes the key as text.
 fn key(entry: &TableEntry<'_>, out: &mut String) {
     let mut bytes = Vec::new();
     entry.key(&mut bytes);

@@ -1,4 +1,4 @@
-//! `trace`, `show trace` (management manual, 9.3). What can be traced is in `runtime::trace`.
+//! `trace`, `show trace` (management manual, 9.3). The trace sources are in `runtime::trace`.
 
 use runtime::trace::command::{self, Outputs as _, TraceCommand};
 

@@ -1,4 +1,4 @@
-//! `get var` and `set var`: the process's variables (management manual, 9.3).
+//! `get var` and `set var` for process-wide variables (management manual, 9.3).
 
 use base::clock::now_ms;
 use sample::live::{self, Written};

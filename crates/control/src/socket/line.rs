@@ -1,5 +1,5 @@
-//! A line of the runtime socket: commands between `;`, words between blanks, `\` taking the meaning
-//! from the next character, and `<<` at the end announcing a payload (management manual, 9.3).
+//! Parses a line of the runtime socket: commands separated by `;`, words by blanks, `\` as the escape character, and `<<` at the
+//! end to announce a payload (management manual, 9.3).
 
 /// One command's words.
 pub(crate) type Words = Vec<String>;
@@ -7,17 +7,16 @@ pub(crate) type Words = Vec<String>;
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct CommandLine {
-    /// Commands, in order. Empty ones are among them: each is answered by an empty line.
+    /// Commands, in order. Empty ones are included: each is answered by an empty line.
     pub(crate) commands: Vec<Words>,
-    /// A payload follows for the last command, up to a line equal to this (empty: an empty line).
+    /// The line that ends the last command's payload, if there is one (empty: an empty line).
     pub(crate) payload_end: Option<String>,
 }
 
-/// The longest pattern that may follow `<<`.
+/// The maximum length of the pattern after `<<`.
 const MAX_PATTERN: usize = 64;
 
-/// Parses a line. A carriage return before its end stands for an empty command behind the others,
-/// as in HAProxy.
+/// Parses a line. A carriage return at the end counts as an additional empty command, as in HAProxy.
 pub(crate) fn parse(line: &str) -> CommandLine {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));
@@ -44,8 +43,7 @@ pub(crate) fn parse(line: &str) -> CommandLine {
     CommandLine { commands, payload_end }
 }
 
-/// Takes ` <<pattern` off the end: it must follow a blank, and the pattern must be short and
-/// without blanks.
+/// Splits ` <<pattern` off the end: it must follow a blank, and the pattern must be short and without blanks.
 fn split_payload(line: &str) -> (&str, Option<String>) {
     match line.rfind("<<") {
         Some(at) => {

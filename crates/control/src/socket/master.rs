@@ -1,5 +1,4 @@
-//! The commands of a master's socket (`-S`; management manual, 9.4), as its help and the references
-//! list them. What they do is the program's.
+//! The commands of a master's socket (`-S`; management manual, 9.4), for its help and the reference. The binary implements them.
 
 use crate::socket::table::CommandRow;
 use base::keyword_support::Support;
@@ -12,7 +11,7 @@ const fn refused(words: &'static str, why: &'static str) -> CommandRow {
     CommandRow { words, usage: "", doc: why, built: false, support: Support::None(why) }
 }
 
-/// Commands of HAProxy's master that there are not here.
+/// Commands of HAProxy's master that do not exist here.
 #[rustfmt::skip]
 pub const REFUSED: &[CommandRow] = &[
     refused("_loadstatus",     "what HAProxy's processes tell each other: Weir's have a channel of their own"),
@@ -20,10 +19,10 @@ pub const REFUSED: &[CommandRow] = &[
     refused("mcli-debug-mode", "the master does nothing but start workers: there is nothing of a worker's to look at in it"),
 ];
 
-/// The rows. What is not here is passed on to a worker.
+/// The rows. Other commands are passed on to a worker.
 #[rustfmt::skip]
 pub const COMMANDS: &[CommandRow] = &[
-    //  command            arguments          what it does
+    //  command            arguments          description
     row("@<relative pid>",   "[<command>]",   "run a command in the worker that serves (@1), or all that follow"),
     row("@!<pid>",           "[<command>]",   "run a command in the process of that number"),
     row("@master",           "[<command>]",   "run a command in the master; @ does too"),

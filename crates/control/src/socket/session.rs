@@ -1,5 +1,4 @@
-//! One connection to the runtime socket: reads lines, runs commands, writes answers (management
-//! manual, 9.3).
+//! A connection to the runtime socket: reads lines, runs commands, writes responses (management manual, 9.3).
 
 use std::future::poll_fn;
 use std::io;
@@ -20,19 +19,18 @@ use crate::invocation::{CommandReply, ConnectionSettings, Follow, Severity};
 use crate::process::Runtime;
 use crate::socket::{line, table};
 
-/// One of the connections that there may be at once (`stats maxconn`), given back when it is
-/// dropped.
+/// One of the permitted concurrent connections (`stats maxconn`), released on drop.
 pub struct ClientSlot(Arc<Runtime>);
 
 impl ClientSlot {
-    /// A place even where all are taken: for connections that the master took.
+    /// A slot even if all are taken, for connections accepted by the master.
     #[must_use]
     pub fn beyond_the_limit(runtime: Arc<Runtime>) -> Self {
         runtime.statistics.commanders.fetch_add(1, Relaxed);
         Self(runtime)
     }
 
-    /// Waits until there is a place, without taking it.
+    /// Waits until a slot is free, without taking it.
     pub async fn free(runtime: &Runtime) {
         loop {
             let left = runtime.left.notified();
@@ -43,7 +41,7 @@ impl ClientSlot {
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a slot and takes it.
     pub async fn take(runtime: Arc<Runtime>) -> Self {
         loop {
             let left = runtime.left.notified();
@@ -67,17 +65,16 @@ impl Drop for ClientSlot {
     }
 }
 
-/// Hands the listening sockets over on the connection itself (`expose-fd listeners`).
+/// Passes the listening sockets over the connection itself (`expose-fd listeners`).
 pub type HandOver = Box<dyn FnOnce() -> std::pin::Pin<Box<dyn Future<Output = ()>>>>;
 
-/// The command that asks for it: its answer is no text.
+/// The command for that; its response is not text.
 const GET_SOCKETS: &str = "_getsocks";
 
-/// Serves one connection of a runtime socket until it closes, idles too long, or one command line
-/// is done.
+/// Serves one connection of a runtime socket until it closes, is idle for too long, or its one command line is done.
 ///
 /// # Errors
-/// What the socket says; the caller has nothing to do about it.
+/// An error of the socket; the caller can ignore it.
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     level: AccessLevel,
@@ -90,7 +87,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     runtime.statistics.process.commanded.fetch_add(1, Relaxed);
     runtime.statistics.process.streams.fetch_add(1, Relaxed);
     let settings = ConnectionSettings::new(level, severity, view.timeout);
-    // It is a stream like others: `show sess` lists it, `shutdown session` ends it.
+    // It is a stream like any other: `show sess` lists it, `shutdown session` ends it.
     let entry = sessions::register(&frontend(), None, None, now_ms());
     entry.activity.set(Activity::Tunnel);
     let session = RuntimeSession {
@@ -107,7 +104,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// What streams of runtime sockets name as their frontend.
+/// The frontend shown for streams of runtime sockets.
 fn frontend() -> Local<Proxy> {
     static FRONTEND: LazyLock<Arc<Proxy>> = LazyLock::new(|| {
         Arc::new(Proxy::new(ProxySeed {
@@ -159,8 +156,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         }
     }
 
-    /// One line with its end; `None` when the connection is over. What has no end is not run: it
-    /// may be cut off.
+    /// Reads one line including its terminator; `None` at the end of the connection. An unterminated line is not run, since it may
+    /// be truncated.
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         loop {
@@ -223,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         }
     }
 
-    /// Runs one command and writes its answer, which an empty line ends. `false` to close.
+    /// Runs one command and writes its response, followed by an empty line. Returns `false` to close.
     async fn command(&mut self, words: &[String], payload: Option<&str>) -> io::Result<bool> {
         if words == [GET_SOCKETS] {
             if let Some(hand_over) = self.hand_over.take() {
@@ -255,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
             CommandReply::Pieces(pieces) => {
                 for piece in pieces {
                     self.write(&piece).await?;
-                    // Other connections of this worker get their turn between pieces.
+                    // Yields to other connections of this worker between pieces.
                     tokio::task::yield_now().await;
                 }
                 String::new()
@@ -269,8 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RuntimeSession<S> {
         Ok(true)
     }
 
-    /// Writes the messages of a ring; with `wait` also those that come, until the client says
-    /// anything or goes.
+    /// Writes the messages of a ring; with `wait` also new ones, until the client sends anything or disconnects.
     async fn follow(&mut self, mut follow: Follow, wait: bool) -> io::Result<()> {
         loop {
             let batch = follow.next_batch();

@@ -1,5 +1,4 @@
-//! The table of commands of the runtime socket, and how a command is found, allowed and helped
-//! with.
+//! The table of runtime socket commands: lookup, permission checks and help.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::commands::{
 use crate::invocation::{Call, CommandReply, ConnectionSettings, denied, error, info};
 use crate::process::Runtime;
 
-/// What must be switched on first.
+/// The mode required for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandMode {
     Normal,
@@ -33,12 +32,12 @@ pub(crate) struct Command {
     text: &'static str,
     level: AccessLevel,
     mode: CommandMode,
-    /// `None`: understood, not built.
+    /// `None`: known but not supported.
     run: Option<CommandFn>,
     support: Support,
 }
 
-/// Of commands that are understood and refused.
+/// The support of commands that are known but refused.
 const LATER: Support = Support::None("not supported yet");
 
 impl Command {
@@ -61,7 +60,7 @@ const fn later(words: &'static str, usage: &'static str, level: AccessLevel, tex
     Command { words, usage, text, level, mode: CommandMode::Normal, run: None, support: LATER }
 }
 
-/// A command for developers: expert mode.
+/// A developer command, which requires expert mode.
 const fn debug(words: &'static str, usage: &'static str, text: &'static str, run: CommandFn) -> Command {
     Command {
         words,
@@ -74,7 +73,7 @@ const fn debug(words: &'static str, usage: &'static str, text: &'static str, run
     }
 }
 
-/// One that there will not be, with the reason.
+/// A command that will never be supported, with the reason.
 const fn refused(words: &'static str, usage: &'static str, why: &'static str) -> Command {
     let support = Support::None(why);
     Command { words, usage, text: why, level: Admin, mode: CommandMode::Expert, run: None, support }
@@ -82,10 +81,10 @@ const fn refused(words: &'static str, usage: &'static str, why: &'static str) ->
 
 use AccessLevel::{Admin, Operator, User};
 
-/// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
+/// All commands of the worker (management manual 9.3), sorted alphabetically as in `help`.
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
-    // words usage level what it does function
+    // words usage level description function
     row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| CommandReply::Quit),
     row  ("abort ssl ca-file",        "<cafile>", Admin,    "abort a transaction for a CA file", authorities::abort_ca),
     row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
@@ -253,15 +252,15 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   Admin,    "wait the specified delay or condition (-h to see list)",                          servers::wait),
 ];
 
-/// The commands listed at the end of every help.
+/// The commands at the end of every help.
 const LAST: [&str; 3] = ["help", "prompt", "quit"];
 
-/// The command whose words begin `words`: the one with the most words.
+/// The command matching the start of `words`: the one with the most words.
 pub(crate) fn find(words: &[String]) -> Option<&'static Command> {
     let first = words.first()?;
     COMMANDS
         .iter()
-        // Most are none of them, which their first bytes say: who sends a million commands waits for this.
+        // A prefix test rules most of them out quickly, for clients that send a million commands.
         .filter(|command| command.words.starts_with(first.as_str()))
         .filter(|command| {
             let mut given = words.iter();
@@ -291,8 +290,7 @@ pub(crate) fn run(
         };
         return info(listing(&title, words, &scripted));
     };
-    // The mode is asked for before the level, as HAProxy does: what is missing is told in the same
-    // order.
+    // The mode is checked before the level, so that errors come in HAProxy's order.
     match command.mode {
         CommandMode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");
@@ -317,8 +315,7 @@ pub(crate) fn run(
     watchdog::during(watchdog::TaskName::Command, || run(&mut Call { runtime, args, payload, settings }))
 }
 
-/// Commands that share the most leading words with `words`, the last one possibly cut short, then
-/// by likeness.
+/// The commands that share the most leading words with `words`, of which the last may be incomplete, sorted by similarity.
 fn matching(words: &[String]) -> Vec<&'static Command> {
     let listed = || COMMANDS.iter().filter(|command| command.mode == CommandMode::Normal);
     let shared = |command: &Command| {
@@ -342,7 +339,7 @@ fn matching(words: &[String]) -> Vec<&'static Command> {
     listed().filter(|command| distance(command.words, &typed) <= 2).collect()
 }
 
-/// How many edits lie between two short texts.
+/// The edit distance of two short texts.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -355,7 +352,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The usage of the scripts' commands that begin with the first of `words`, or of all without words.
+/// The usages of script commands that begin with the first of `words`, or of all.
 fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
     let all = runtime.scripts().map_or_else(Vec::new, |scripts| scripts.usages());
     let is_meant = |path: &str| {
@@ -364,8 +361,7 @@ fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
     all.into_iter().filter(|(path, _)| is_meant(path)).map(|(_, usage)| usage).collect()
 }
 
-/// The help text: a title, the commands that match, those of scripts, and those always shown. Every
-/// level sees all commands.
+/// The help text: a title, the matching commands, those of scripts, and those always shown. Every level sees all commands.
 fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
     if shown.is_empty() && (words.is_empty() || scripted.is_empty()) {
@@ -389,21 +385,21 @@ fn help(call: &mut Call<'_>) -> CommandReply {
     info(listing("The following commands are valid at this level:", call.args, &scripted))
 }
 
-/// A command as lists and references show it.
+/// A command in lists and references.
 pub struct CommandRow {
     /// Its words.
     pub words: &'static str,
-    /// What follows them.
+    /// Its arguments.
     pub usage: &'static str,
-    /// What it does.
+    /// A one-line description.
     pub doc: &'static str,
-    /// Whether it does something; others are understood and refused.
+    /// Whether it is supported; others are recognized and refused.
     pub built: bool,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
 }
 
-/// Every command of HAProxy's worker, built or not.
+/// All commands of HAProxy's worker, supported or not.
 pub fn commands() -> impl Iterator<Item = CommandRow> {
     COMMANDS.iter().map(|command| CommandRow {
         words: command.words,
@@ -423,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_sorted_unique_and_found_by_their_longest_name() {
+    fn commands_are_sorted_unique_and_matched_longest_first() {
         assert!(COMMANDS.windows(2).all(|pair| pair[0].words < pair[1].words));
         for command in COMMANDS {
             assert_eq!(find(&words(command.words)).map(|c| c.words), Some(command.words));
@@ -434,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_gets_the_likeliest_ones() {
+    fn unknown_commands_get_suggestions() {
         let names = |line| matching(&words(line)).iter().map(|c| c.words).collect::<Vec<_>>();
         assert_eq!(
             names("set maxconn foo"),

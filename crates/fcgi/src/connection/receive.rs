@@ -1,4 +1,4 @@
-//! Taking records apart (FastCGI specification, 3.3, 5.3 to 5.5).
+//! Parsing of records (FastCGI specification, 3.3, 5.3 to 5.5).
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, ErrorKind};
 
@@ -8,35 +8,34 @@ use crate::response;
 use crate::stream::{BodyProgress, StreamKey};
 use crate::{Broken, Event, Pairs};
 
-/// Where reading is.
+/// The state of the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadState {
     /// Before a record.
     Header,
-    /// In output of the request that had this place when the record began, if there was one: the
-    /// content that is left, and padding.
+    /// In output of the request that used this slot when the record began, if any: the content and padding left.
     Output { slot: u16, number: Option<u32>, left: usize, padding: usize },
     /// In a message.
     Message { left: usize, padding: usize },
-    /// In what means nothing.
+    /// In content that is ignored.
     Skip(usize),
 }
 
-/// Bytes of an END_REQUEST, and of an UNKNOWN_TYPE.
+/// Length of the content of END_REQUEST and UNKNOWN_TYPE.
 const FIXED: usize = 8;
-/// The most that an answer about values may have.
+/// Maximum length of the GET_VALUES_RESULT content.
 const VALUES: usize = 1024;
 
-/// The connection is of no more use: what came is not FastCGI.
+/// The connection is unusable: the input is not FastCGI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
 impl Connection {
-    /// Looks at `input`, which goes on where the bytes end that were used before: how many are used
-    /// now, and what came. With no event the rest has to come again, with more behind it.
+    /// Parses `input`, which continues after the bytes consumed by earlier calls. Returns how many bytes are consumed now, and an
+    /// event. Without an event, the remaining bytes must be passed again with more data after them.
     ///
     /// # Errors
-    /// What came is not FastCGI.
+    /// The input is not FastCGI.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<Event>), Closed> {
         let mut at = 0;
         loop {
@@ -92,8 +91,8 @@ impl Connection {
         }
     }
 
-    /// A record begins: how much of what is behind its header is used with it. `None` while that is
-    /// not here.
+    /// Handles the header of a record. Returns how many bytes after the header are consumed with it, or `None` if these have not
+    /// all arrived.
     fn begin(&mut self, header: RecordHeader, rest: &[u8]) -> Result<Option<(usize, Option<Event>)>, Closed> {
         let (length, padding) = (usize::from(header.length), usize::from(header.padding));
         let skip = ReadState::Skip(length + padding);
@@ -143,8 +142,7 @@ impl Connection {
         }
     }
 
-    /// Processes output of a request, which is at offset `at` of the input. Returns how much of it was used,
-    /// and an event.
+    /// Handles output of a request, at offset `at` of the input. Returns how many bytes were consumed, and an event.
     fn output_piece(
         &mut self,
         slot: u16,
@@ -230,7 +228,7 @@ impl Connection {
         Some(Event::Head { key })
     }
 
-    /// The output of a request has ended.
+    /// Handles the end of a request's output.
     fn output_end(&mut self, slot: u16) -> Option<Event> {
         let stream = self.streams.get_mut(usize::from(slot))?.as_mut()?;
         let key = StreamKey { slot, number: stream.number };
@@ -247,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// The application has ended a request.
+    /// Handles the END_REQUEST record of a request.
     fn request_end(&mut self, slot: u16, how: u8) -> Option<Event> {
         let stream = self.streams.get(usize::from(slot))?.as_ref()?;
         if stream.is_released {

@@ -1,5 +1,4 @@
-//! Bodies that nobody takes, and places of requests. Records cut and changed are the matter of the
-//! fuzzers' target `fcgi_records`.
+//! Flow control of bodies, and reuse of slots. Truncated and corrupted records are covered by the fuzz target `fcgi_records`.
 
 use http::{Method, ParseOptions};
 
@@ -35,7 +34,7 @@ fn end(id: u16) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_read_while_nobody_takes_a_body() {
+fn unconsumed_body_stops_reading() {
     let mut connection = connection(2);
     let (first, second) = (open(&mut connection), open(&mut connection));
     let bytes = [output(1, b"X: 1\r\n\r\n"), output(1, &vec![b'x'; HELD])].concat();
@@ -51,10 +50,10 @@ fn nothing_is_read_while_nobody_takes_a_body() {
 }
 
 #[test]
-fn output_of_a_request_never_reaches_the_next_one_in_its_place() {
+fn late_output_does_not_reach_the_next_request_in_the_slot() {
     let mut connection = connection(1);
     let first = open(&mut connection);
-    // The application goes on with a request that it has ended.
+    // The application sends more output for a request that it has ended.
     let late = output(1, b"X: 1\r\n\r\nlate");
     let bytes = [output(1, b"X: 1\r\n\r\n"), end(1), late[..12].to_vec()].concat();
     let mut rest = &bytes[..];
@@ -69,20 +68,20 @@ fn output_of_a_request_never_reaches_the_next_one_in_its_place() {
 }
 
 #[test]
-fn a_place_is_free_once_the_application_has_ended_its_request() {
+fn slot_is_free_once_the_application_ends_the_request() {
     let mut connection = connection(1);
     let key = open(&mut connection);
     assert_eq!(connection.free(), 0);
     let waiting = connection.output().len();
     connection.sent(waiting);
     connection.release(key);
-    // It was not over: the application is told.
+    // The request was unfinished, so an abort is sent to the application.
     assert_eq!(connection.output().get(1), Some(&kind::ABORT_REQUEST));
     assert!(connection.has_aborted() && connection.free() == 0);
     let late = [output(1, b"late"), end(1)].concat();
     assert_eq!(connection.receive(&late), Ok((late.len(), None)));
     assert_eq!((connection.free(), connection.streams()), (1, 0));
-    // A key that is over means no later request.
+    // The key of a finished request does not refer to a later one.
     let later = open(&mut connection);
     connection.release(key);
     assert_eq!((later.index(), connection.streams(), connection.is_forgotten()), (0, 1, false));

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use fields::{Field, FieldName, FieldSink, FieldSource, NameKind};
 use http::{Head, Version};
 
-/// The section of these names and values.
+/// A section with these names and values.
 pub(crate) struct Section<'a, T>(pub(crate) &'a [(T, T)]);
 
 impl<T: AsRef<[u8]>> FieldSource for Section<'_, T> {
@@ -38,7 +38,7 @@ impl Written {
         self.0.extend([marks[0], &field, marks[1], "|"]);
     }
 
-    /// The fields, as a section that can be read.
+    /// Returns the fields as a section that can be read.
     pub(crate) fn pairs(&self) -> Vec<(&str, &str)> {
         self.0.split_terminator('|').filter_map(|field| field.split_once(": ")).collect()
     }
@@ -54,7 +54,7 @@ impl FieldSink for Written {
     }
 }
 
-/// A head as HTTP/1, with `|` for line breaks.
+/// Returns a head in HTTP/1 form, with `|` for line breaks.
 pub(crate) fn written(head: &Head) -> String {
     let mut out = Vec::new();
     head.write_to(&mut out);

@@ -1,8 +1,6 @@
-//! HEADERS and CONTINUATION: header blocks gathered, and what they mean for their stream (RFC 9113
-//! sections 4.3, 5.1, 6.2, 8.1).
+//! HEADERS and CONTINUATION: collects header blocks and applies them to their streams (RFC 9113 sections 4.3, 5.1, 6.2, 8.1).
 //!
-//! Every block of a stream that nobody waits for is decoded all the same: the header table must stay
-//! in step with the peer's.
+//! A block is decoded even if its stream is gone: the header table must stay in sync with the peer's.
 
 use fields::Refusal;
 use http::Method;
@@ -29,10 +27,10 @@ pub(super) struct HeaderBlock {
     continuations: u32,
 }
 
-/// What does not come at once. Its memory is kept.
+/// State for blocks that arrive in several pieces. Its memory is kept.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    /// Whose block that is; `None` between two.
+    /// The current block; `None` between blocks.
     pub(super) block: Option<HeaderBlock>,
     pub(super) bytes: Vec<u8>,
 }
@@ -90,7 +88,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(ReceiveStep::Took(HEADER))
     }
 
-    /// Gathers a piece of a block, or takes the padding after it.
+    /// Collects a piece of a block, or skips the padding after it.
     pub(super) fn take_piece(
         &mut self,
         left: usize,
@@ -124,7 +122,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(ReceiveStep::told(piece + padded, event))
     }
 
-    /// A block is complete.
+    /// Processes a complete block.
     fn block_end(&mut self, block: HeaderBlock, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         match self.streams.find(block.id) {
             StreamSlot::Here(slot) => self.next_block(slot, block, bytes),
@@ -146,12 +144,12 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Decodes a block for the header table's sake only.
+    /// Decodes a block only to keep the header table in sync.
     fn ignore(&mut self, bytes: &[u8]) -> Result<(), Breach> {
         self.decoder.decode(bytes, &mut |_| false).map_err(|_| Breach::Compression)
     }
 
-    /// A request opens a stream.
+    /// Opens a stream for a request.
     fn request(&mut self, block: HeaderBlock, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         if matches!(self.going, Going::Final(last) if block.id > last) {
             self.ignore(bytes)?;
@@ -201,7 +199,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(Some(Event::Head { key, end: block.end, protocol: request.protocol }))
     }
 
-    /// Answers a request that gets no stream with a status and nothing else.
+    /// Responds to a request that gets no stream with a bare status.
     fn answer_request(&mut self, block: &HeaderBlock, status: u16, reason: Reason) -> Event {
         self.streams.refuse(block.id);
         let (encoder, head) = (&mut self.encoder, self.head.get_or_insert_default());
@@ -211,10 +209,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
             fields::write_response(&mut encoder.writer(out), head);
         });
         if !block.end {
-            // The rest of it is of no interest.
+            // The rest of the request is not wanted.
             self.output.answer(kind::RST_STREAM, 0, block.id, Code::NoError.number().to_be_bytes());
         }
-        // No glitch: what is answered is a matter of the request, and none of the connection.
+        // Not a glitch: the response concerns the request, not the connection.
         self.counts.stream_errors += 1;
         Event::Refused { id: block.id, code: reason.code(), reason }
     }
@@ -238,7 +236,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// A block of a stream that is there: a response, or trailers.
+    /// Processes a block for an existing stream: a response, or trailers.
     fn next_block(&mut self, slot: u32, block: HeaderBlock, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         let stream = self.streams.at(slot);
         let is_trailers = stream.has(HEAD_RECEIVED);

@@ -1,5 +1,5 @@
-//! Frames without a message: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM and priorities (RFC
-//! 9113 sections 6.3 to 6.9, RFC 9218 section 7).
+//! Frames that carry no message: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM and priorities (RFC 9113 sections 6.3 to 6.9,
+//! RFC 9218 section 7).
 
 use fields::Priority;
 
@@ -14,14 +14,14 @@ use crate::settings::SETTING;
 use crate::stream::{Gone, QUEUED, RESET, RESET_BY_PEER, StreamSlot, WAITING};
 use crate::{Code, StreamKey};
 
-/// Bytes of a priority's value that are read; longer frames are ignored.
+/// The maximum number of bytes of a priority value that are read; longer frames are ignored.
 const PRIORITY_VALUE_MAX: usize = 256;
-/// Payloads of our PINGs: for the caller, behind an announcement, and before unfinished requests are reset.
+/// The payloads of our PINGs: on behalf of the caller, after an announcement, and before unfinished requests are reset.
 pub(super) const PING_CALLER: [u8; 8] = *b"weirping";
 pub(super) const PING_ANNOUNCE: [u8; 8] = *b"weirlast";
 pub(super) const PING_STOP: [u8; 8] = *b"weirstop";
 
-/// A payload of `N` bytes; `None` while it is not complete.
+/// A payload of `N` bytes; `None` while it is incomplete.
 fn fixed<const N: usize>(header: FrameHeader, payload: &[u8]) -> Result<Option<&[u8; N]>, Breach> {
     if header.length == N { Ok(payload.first_chunk()) } else { Err(Breach::FrameSize) }
 }
@@ -56,7 +56,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(ReceiveStep::Took(HEADER))
     }
 
-    /// All settings of a frame were taken: what they change for streams that are open.
+    /// Applies the effects of a complete SETTINGS frame on open streams.
     pub(super) fn settings_end(&mut self, before: u32) -> Result<Event, Breach> {
         let change = i64::from(self.peer.initial_window) - i64::from(before);
         if change < 0 {
@@ -81,7 +81,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(Event::Settings)
     }
 
-    /// A stream's window grew: if it waits for that, it may send.
+    /// Lets a stream send after its window grew, if it was waiting for that.
     fn wake(&mut self, slot: u32) {
         let stream = self.streams.at(slot);
         if stream.sendable > 0 && stream.flags & (WAITING | QUEUED) == WAITING {
@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(ReceiveStep::Told(HEADER + 4, Event::Reset { key: StreamKey { slot, id }, code, by: By::Peer }))
     }
 
-    /// RFC 7540's priorities are checked and not used (RFC 9113 section 5.3).
+    /// RFC 7540 priorities are validated but not used (RFC 9113 section 5.3).
     pub(super) fn priority_frame(&mut self, header: FrameHeader, payload: &[u8]) -> ReceiveOutcome {
         of_stream(header)?;
         let breach = if header.length != 5 {
@@ -206,7 +206,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             }
             Breach::SelfDependency
         };
-        // An error of the stream; where there is none to reset, of the connection.
+        // A stream error; without a stream to reset, a connection error.
         let slot = match self.streams.find(header.stream) {
             StreamSlot::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
             _ => return Err(breach),

@@ -1,4 +1,4 @@
-//! DATA: lengths, windows and where bodies end (RFC 9113 sections 5.2, 6.1, 8.1.1).
+//! DATA: lengths, windows and the ends of bodies (RFC 9113 sections 5.2, 6.1, 8.1.1).
 
 use super::Connection;
 use super::receive::{DataRest, ReadState, ReceiveOutcome, ReceiveStep};
@@ -14,13 +14,13 @@ use crate::stream::{
     UNFINISHED,
 };
 
-/// What a DATA frame is.
+/// The treatment of a DATA frame.
 enum DataVerdict {
-    /// For the caller.
+    /// Passed to the caller.
     Accepted,
-    /// An error of its stream.
+    /// A stream error.
     Fault(Breach),
-    /// Of a stream that is over; the breach is answered, if it is one.
+    /// Its stream is over; if this is a breach, the peer is notified.
     Over(Option<Breach>),
 }
 
@@ -73,7 +73,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(ReceiveStep::told(HEADER + prefix, event))
     }
 
-    /// Counts a frame against the connection's window, and opens that again.
+    /// Deducts a frame from the connection window, and replenishes the window.
     fn charge(&mut self, length: usize) -> Result<(), Breach> {
         let length = length as u32;
         self.credit = self.credit.checked_sub(length).ok_or(Breach::WindowExceeded)?;
@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(())
     }
 
-    /// Our SETTINGS hold from here on: the peer acknowledged them, or must have seen them.
+    /// Applies our SETTINGS from here on: the peer acknowledged them, or must have seen them.
     pub(super) fn acknowledge(&mut self) {
         if self.unacknowledged == u64::MAX {
             return;
@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.stop_if_exhausted();
     }
 
-    /// Whether a frame of so many bytes is for the caller, and what it means if not.
+    /// Decides whether a frame of `length` bytes goes to the caller, and what to do otherwise.
     fn judge_data(&mut self, body: &DataRest, length: usize) -> DataVerdict {
         let stream = self.streams.at(body.key.slot);
         let (due, left) = (stream.due, body.left as u64);
@@ -151,7 +151,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(())
     }
 
-    /// The end of a DATA frame; the event of the message's end if that is one.
+    /// Processes the end of a DATA frame; returns the event if the message ends here.
     pub(super) fn body_end(&mut self, body: &DataRest) -> Option<Event> {
         if !body.end {
             return None;
@@ -160,13 +160,13 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Some(Event::End { key: body.key })
     }
 
-    /// The peer's message is complete.
+    /// Marks the peer's message as complete.
     pub(super) fn end_remote(&mut self, slot: u32) {
         self.streams.at(slot).flags |= REMOTE_ENDED;
         self.stop_receiving(slot);
     }
 
-    /// A body is under way that may need more credit than it has.
+    /// Registers a body that may need more credit than it has.
     pub(super) fn receives(&mut self, slot: u32) {
         let stream = self.streams.at(slot);
         if !stream.has(RECEIVING | UNFINISHED) && stream.due as i128 > i128::from(stream.credit) {
@@ -184,7 +184,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Grants credit to a stream if it needs and is due enough.
+    /// Grants credit to a stream if it needs any and enough is due.
     fn refill(&mut self, slot: u32) {
         let open = self.streams.len();
         let stream = self.streams.at(slot);
@@ -200,8 +200,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// The caller is done with `count` bytes of the stream's body: the peer may send more. Nothing
-    /// happens for a stream that is over.
+    /// Called after the caller processed `count` bytes of the stream's body: the peer may send more. No effect if the stream is
+    /// over.
     pub fn consume(&mut self, key: StreamKey, count: usize) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         let count = stream.held.min(u32::try_from(count).unwrap_or(u32::MAX));
@@ -209,20 +209,20 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.refill(key.slot);
     }
 
-    /// Bytes of the stream's body that the caller did not consume yet.
+    /// The number of body bytes that the caller has not consumed yet.
     #[must_use]
     pub fn held(&self, key: StreamKey) -> usize {
         self.streams.get(key).map_or(0, |stream| stream.held as usize)
     }
 
-    /// Whether our message on that stream is complete, or can no longer be.
+    /// Whether our message on that stream is complete, or cannot be completed any more.
     #[must_use]
     pub fn is_sent(&self, key: StreamKey) -> bool {
         self.streams.get(key).is_none_or(|stream| stream.has(LOCAL_ENDED | RESET))
     }
 }
 
-/// The bytes of the pad length, and the padding; `None` while the pad length is not there.
+/// The length of the pad length field, and of the padding; `None` until the pad length has arrived.
 pub(super) fn padding(header: FrameHeader, payload: &[u8]) -> Result<Option<(usize, usize)>, Breach> {
     if !header.has(flag::PADDED) {
         return Ok(Some((0, 0)));

@@ -1,5 +1,4 @@
-//! How streams and the connection end: resets, refusals, glitches, GOAWAY (RFC 9113 sections 5.4,
-//! 6.4, 6.8).
+//! The ends of streams and the connection: resets, refusals, glitches, GOAWAY (RFC 9113 sections 5.4, 6.4, 6.8).
 
 use super::control::{PING_ANNOUNCE, PING_CALLER};
 use super::{Connection, Going, Phase};
@@ -13,8 +12,8 @@ use crate::stream::{LOCAL_ENDED, RESET, RESET_BY_US, TURN, WAITING};
 use crate::{Code, StreamKey};
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Resets a stream in both directions; nothing more is told of it. It is still to be released.
-    /// Nothing happens for a stream that is over.
+    /// Resets a stream in both directions; it causes no further events, but must still be released. No effect if the stream is
+    /// over.
     pub fn reset(&mut self, key: StreamKey, code: Code) {
         let Some(stream) = self.streams.get(key) else { return };
         if stream.has(RESET) || stream.is_ended() {
@@ -24,9 +23,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.output.frame(kind::RST_STREAM, 0, key.id, code.number().to_be_bytes());
     }
 
-    /// The caller is done with the stream: its place is free, and its key is of no use any more. What
-    /// is still open is reset, with CANCEL. If the whole response was given, a short rest of the request
-    /// is thrown away first, and the reset has NO_ERROR.
+    /// Releases a stream: its slot becomes free, and its key invalid. If the stream is still open, it is reset with CANCEL. If the
+    /// whole response was sent, a short rest of the request is discarded first, and the reset has NO_ERROR.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(key) else { return };
         let is_answered = self.role == Role::Server && stream.has(LOCAL_ENDED);
@@ -37,7 +35,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.forget(key);
     }
 
-    /// A stream is over in both directions.
+    /// Ends a stream in both directions.
     pub(super) fn end_stream(&mut self, slot: u32, how: u16) {
         self.ready.remove(&mut self.streams, slot);
         self.stop_receiving(slot);
@@ -46,7 +44,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         stream.flags |= how;
     }
 
-    /// The peer did something wrong on a stream that is there: it is reset.
+    /// Resets an existing stream after an error of the peer.
     pub(super) fn stream_fault(&mut self, slot: u32, code: Code, reason: Reason) -> Option<Event> {
         let id = self.streams.at(slot).id;
         let is_over = self.streams.at(slot).has(RESET);
@@ -55,12 +53,12 @@ impl<B: AsRef<[u8]>> Connection<B> {
         (!is_over).then_some(Event::Reset { key: StreamKey { slot, id }, code, by: By::Us(reason) })
     }
 
-    /// The same on a stream that is gone.
+    /// Reports an error on a stream that no longer exists.
     pub(super) fn answer_reset(&mut self, id: u32, breach: Breach) {
         self.send_fault(id, breach.code(), Reason::Breach(breach));
     }
 
-    /// The same on one that never got a place.
+    /// Refuses a stream that never got a slot.
     pub(super) fn refuse(&mut self, id: u32, code: Code, reason: Reason) -> Event {
         self.streams.refuse(id);
         self.send_fault(id, code, reason);
@@ -75,7 +73,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.glitch();
     }
 
-    /// Something is sent because the peer asked for it, on the connection.
+    /// Sends a frame in response to the peer, on the connection.
     pub(super) fn answer<const N: usize>(&mut self, kind: u8, flags: u8, payload: [u8; N]) {
         self.output.answer(kind, flags, 0, payload);
         if self.output.answers() > limits::ANSWERS_HARD && self.closed.is_none() {
@@ -83,20 +81,19 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// A frame that brought nothing.
+    /// Counts a frame without effect.
     pub(super) fn waste(&mut self) -> Result<(), Breach> {
         if self.used.waste() { Err(Breach::Flood) } else { Ok(()) }
     }
 
-    /// Counts a glitch (`fc_glitches`): what HAProxy counts, which is every reset of a stream for an error, a
-    /// request that its client resets, a window that SETTINGS make smaller, and a header block in many
-    /// pieces.
+    /// Counts a glitch (`fc_glitches`). As in HAProxy these are stream resets caused by an error, requests reset by their client,
+    /// windows reduced by SETTINGS, and header blocks in many pieces.
     pub(super) fn glitch(&mut self) {
         self.used.glitches = self.used.glitches.saturating_add(1);
         self.judge_glitches();
     }
 
-    /// At three quarters of the threshold the peer is asked to leave, at the threshold it must.
+    /// At three quarters of the threshold the peer is asked to leave; at the threshold the connection is closed.
     pub(super) fn judge_glitches(&mut self) {
         let threshold = self.config.glitches_threshold;
         if threshold == 0 || self.closed.is_some() {
@@ -110,20 +107,20 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// The peer did something that ends the connection.
+    /// Closes the connection after a connection error of the peer.
     pub(super) fn fail(&mut self, breach: Breach) -> Closed {
         breach.note();
         self.counts.connection_errors += 1;
         self.counts.goaways_answered += 1;
         let code = match breach.code() {
-            // A code of streams only.
+            // A code for streams only.
             Code::RefusedStream => Code::ProtocolError,
             code => code,
         };
         self.end(code, Some(breach))
     }
 
-    /// Ends the connection at once: GOAWAY is the last frame of the output.
+    /// Closes the connection immediately: GOAWAY is the last frame of the output.
     pub fn close(&mut self, code: Code) {
         if self.closed.is_none() {
             self.end(code, None);
@@ -137,7 +134,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         closed
     }
 
-    /// The last stream that the peer opened and that is or was served.
+    /// The last peer-initiated stream that is or was processed.
     fn last_of_peer(&self) -> u32 {
         match self.going {
             Going::Final(last) => last,
@@ -153,8 +150,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.output.frame(kind::GOAWAY, 0, 0, payload);
     }
 
-    /// Brings the connection to its end; streams that are open go on. To be called again with the
-    /// final phase when the peer takes too long.
+    /// Starts a shutdown; open streams continue. Call again with the final phase if the peer takes too long.
     pub fn shutdown(&mut self, phase: Phase) {
         self.stop_all_unfinished();
         match (phase, self.going) {
@@ -173,33 +169,33 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Whether the connection is or comes to its end: no streams are to be opened on it.
+    /// Whether the connection is closed or shutting down: no streams may be opened on it.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.closed.is_some() || self.going != Going::No || self.peer_last.is_some()
     }
 
-    /// Whether there is nothing left to do but to send the output and to close the socket.
+    /// Whether only sending the output and closing the socket remain.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let is_last = matches!(self.going, Going::Final(_)) || self.peer_last.is_some();
         self.closed.is_some() || (is_last && self.streams.len() == 0)
     }
 
-    /// Whether it is for this side to close the socket, once the output was sent: what it said last
-    /// was said, and nothing is open. Where the peer announced the end, closing is its matter.
+    /// Whether this side closes the socket once the output is sent: its final GOAWAY was sent, and no stream is open. If the peer
+    /// announced the end, closing is up to the peer.
     #[must_use]
     pub fn is_ours_to_close(&self) -> bool {
         self.closed.is_some() || (matches!(self.going, Going::Final(_)) && self.streams.len() == 0)
     }
 
-    /// How the connection was closed, if it was.
+    /// How the connection was closed, if at all.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         self.closed
     }
 
-    /// Asks the peer for a sign of life; [`Event::Pong`] tells of it.
+    /// Pings the peer; the response is reported as [`Event::Pong`].
     pub fn ping(&mut self) {
         if !std::mem::replace(&mut self.is_pinging, true) {
             self.output.frame(kind::PING, 0, 0, PING_CALLER);

@@ -1,10 +1,9 @@
 //! One HTTP/2 connection without its socket, for both sides (RFC 9113).
 //!
-//! The caller owns the socket, the read buffer, the bodies and the clock. Its turn: `begin_turn`, one
-//! read, `receive` in a loop until it tells of nothing more, the streams that have something to send,
-//! `next_writable` in a loop, and everything in `output` with one system call. Files: `receive` takes
-//! frames apart, `data`, `blocks` and `control` say what they mean, `send` writes messages, `life`
-//! ends streams and the connection.
+//! The caller owns the socket, the read buffer, the bodies and the clock. Each turn it calls `begin_turn`, reads once, calls
+//! `receive` until that returns no more events, serves the streams that have data to send, calls `next_writable` in a loop, and
+//! writes all of `output` with one system call. Files: `receive` parses frames, `data`, `blocks` and `control` process them, `send`
+//! writes messages, `life` ends streams and the connection.
 
 mod blocks;
 mod control;
@@ -36,27 +35,26 @@ use crate::window::Pool;
 use blocks::Gathering;
 use receive::ReadState;
 
-/// How a connection is brought to its end (RFC 9113 section 6.8).
+/// The phases of a shutdown (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The peer is asked to open no more streams; those that are on their way are still served.
-    /// When it has seen that, the last one is announced without the caller's doing. A client has
-    /// nothing to announce: it is final at once.
+    /// Asks the peer to open no more streams; those in transit are still served. Once the peer has seen this, the last stream is
+    /// announced automatically. A client has nothing to announce and goes to the final phase.
     Announce,
-    /// Streams that are not here yet will not be served.
+    /// Streams that have not arrived yet will not be served.
     Final,
 }
 
-/// Why no stream can be opened.
+/// The reason why no stream can be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenError {
-    /// As many are open as the peer or the configuration allows.
+    /// The limit of the peer or the configuration is reached.
     Full,
-    /// The connection is ending, or its numbers are used up: another one is needed.
+    /// The connection is shutting down, or its stream IDs are exhausted: a new one is needed.
     Ending,
 }
 
-/// How far we are with our own GOAWAY.
+/// The progress of our own GOAWAY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
     No,
@@ -65,65 +63,64 @@ enum Going {
     Final(u32),
 }
 
-/// One connection. `B` is what large payloads are handed over in (`send_owned`).
+/// An HTTP/2 connection. `B` is the type in which large payloads are passed (`send_owned`).
 #[derive(Debug)]
 pub struct Connection<B> {
     role: Role,
-    /// The role that its settings were exchanged in: another one where it is reversed.
+    /// The role during the exchange of settings: the opposite one for a reversed connection.
     began: Role,
     config: Arc<Config>,
     peer: PeerSettings,
     decoder: Decoder,
     encoder: Encoder,
-    /// The message of the last event; none while the connection is idle.
+    /// The message of the last event; `None` while the connection is idle.
     head: Option<Box<Head>>,
-    /// A header block that did not come at once.
+    /// A header block that arrives in several pieces.
     gathering: Option<Box<Gathering>>,
     reading: ReadState,
     streams: Streams,
     ready: SendQueues,
-    /// Priorities that came before their streams.
+    /// Priorities that arrived before their streams.
     early: Option<Box<Early>>,
     pool: Pool,
     output: FrameOutput<B>,
     used: UsedLimits,
     counts: Counts,
-    /// What may be sent on all streams together.
+    /// The connection-level send window.
     sendable: i32,
-    /// What the peer may send on all streams together.
+    /// The connection-level receive window.
     credit: u32,
-    /// DATA received before our SETTINGS were acknowledged; the maximum once they were.
+    /// DATA received before our SETTINGS were acknowledged; afterwards the maximum.
     unacknowledged: u64,
-    /// Streams that are kept for the rest of their requests.
+    /// The number of streams kept for the rest of their requests.
     unfinished: u32,
-    /// Whether a PING is on its way after which such streams are reset.
+    /// Whether a PING is in flight after which such streams are reset.
     is_stopping: bool,
-    /// Streams opened.
+    /// The number of streams opened.
     total: u32,
     is_settled: bool,
     is_busy: bool,
     is_pinging: bool,
     going: Going,
-    /// The last stream that the peer's GOAWAY lets us have.
+    /// The last stream allowed by the peer's GOAWAY.
     peer_last: Option<u32>,
-    /// Streams above it are still to be told as reset.
+    /// Streams above it have yet to be reported as reset.
     cut: Option<u32>,
     closed: Option<Closed>,
-    /// Frames received, where they are to be noted.
+    /// Received frames, if they are recorded.
     watch: FrameWatch,
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// A connection whose preface and SETTINGS are in the output.
+    /// Creates a connection with its preface and SETTINGS in the output.
     #[must_use]
     pub fn new(role: Role, config: &Arc<Config>) -> Connection<B> {
         Self::begin(role, role, config)
     }
 
-    /// A connection of reverse HTTP: it begins as any other does, with the preface of the side that
-    /// dialled, and has the other direction once settings were exchanged. `role` is the one that
-    /// this side has from then on: [`Role::Server`] where it dialled, [`Role::Client`] where it
-    /// accepted, which opens no stream before [`Event::Settings`](crate::Event::Settings).
+    /// Creates a connection for reverse HTTP: it begins like any other, with the preface of the side that dialled, and changes
+    /// direction after the exchange of settings. `role` is this side's role from then on: [`Role::Server`] if it dialled,
+    /// [`Role::Client`] if it accepted, in which case it opens no stream before [`Event::Settings`](crate::Event::Settings).
     #[must_use]
     pub fn reversed(role: Role, config: &Arc<Config>) -> Connection<B> {
         let began = if role == Role::Server { Role::Client } else { Role::Server };
@@ -136,7 +133,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             output.bytes().extend_from_slice(PREFACE);
         }
         settings::write_ours(role, began, config, output.bytes());
-        // Until our SETTINGS arrive the peer uses the default; less than that is not worth a check.
+        // Until our SETTINGS arrive the peer uses the default; enforcing a smaller size is not worth a check.
         let table_size = config.header_table_size.max(TABLE_DEFAULT);
         let reading = if began == Role::Server { ReadState::Preface(0) } else { ReadState::Header };
         Connection {
@@ -176,19 +173,18 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Whether a header block has come in part.
+    /// Whether part of a header block has arrived.
     fn is_gathering(&self) -> bool {
         self.gathering.as_ref().is_some_and(|gathering| gathering.block.is_some())
     }
 
-    /// What it was told by the configuration.
+    /// The configuration.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config)
     }
 
-    /// The same connection for payloads of another kind; `None`, and its end, where some wait to be
-    /// sent.
+    /// Converts the connection to another payload type; `None`, which ends it, if payloads are still waiting to be sent.
     #[must_use]
     pub fn repacked<C: AsRef<[u8]>>(self) -> Option<Connection<C>> {
         let output = self.output.repacked()?;
@@ -226,84 +222,84 @@ impl<B: AsRef<[u8]>> Connection<B> {
         })
     }
 
-    /// A read begins: what may be received at once is counted anew. `busy` says whether connections
-    /// that reach their glitches-threshold are to be killed now (`tune.glitches.kill.cpu-usage`).
+    /// Starts a turn, before a read: resets the per-turn limits. `busy` enables killing connections that reach their glitches
+    /// threshold (`tune.glitches.kill.cpu-usage`).
     pub fn begin_turn(&mut self, busy: bool) {
         self.is_busy = busy;
         self.used.begin_turn();
         self.judge_glitches();
     }
 
-    /// Whether `receive` takes no further frame in this turn: `max-frames-at-once` or
-    /// `max-rst-at-once` is reached. What is left of the input is for a later turn, after others.
+    /// Whether `receive` accepts no further frame in this turn because of `max-frames-at-once` or `max-rst-at-once`. The caller
+    /// keeps the rest of the input for a later turn.
     #[must_use]
     pub fn is_turn_over(&self) -> bool {
         self.used.is_turn_over(&self.config)
     }
 
-    /// Whether reading must stop until output was sent: the peer does not read what it makes due.
-    /// `receive` takes no further frame until then. A server also stops while response heads wait for
-    /// a client that does not read: they are subject to no window, and each of its requests adds one.
+    /// Whether reading must stop until output is sent: the peer does not read the responses that it triggers. `receive` accepts no
+    /// further frame until then. A server also stops while response heads wait for a client that does not read: no window limits
+    /// them, and each request adds one.
     #[must_use]
     pub fn must_drain(&self) -> bool {
         self.output.answers() >= limits::ANSWERS_SOFT || (self.is_server() && !self.takes_heads())
     }
 
-    /// Whether the output has room for header blocks. [`Connection::open`] and
-    /// [`Connection::send_head`] write them regardless. If the peer decides how many there are (interim
-    /// responses, requests to a server that has stopped reading), the caller must wait for room.
+    /// Whether the output has room for header blocks. [`Connection::open`] and [`Connection::send_head`] write them regardless. If
+    /// the peer controls their number (interim responses, requests to a server that stopped reading), the caller must wait for
+    /// room.
     #[inline]
     #[must_use]
     pub fn takes_heads(&self) -> bool {
         self.output.heads() < limits::HEADS
     }
 
-    /// Whether a header block has been received in part.
+    /// Whether part of a header block has been received.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
         self.is_gathering() || matches!(self.reading, ReadState::Block { .. })
     }
 
-    /// Whether the input ended within the payload of a frame.
+    /// Whether the input ended inside a frame's payload.
     #[must_use]
     pub fn is_within_payload(&self) -> bool {
         matches!(&self.reading, ReadState::Data(body) if body.left > 0)
     }
 
-    /// The head or trailers that the last event told of; to be swapped with the caller's own.
+    /// The head or trailers of the last event, for swapping with the caller's own.
     pub fn head_mut(&mut self) -> &mut Head {
         self.head.get_or_insert_default()
     }
 
-    /// Fills `slices` with what is to be sent, in order; how many it filled. `sent` tells how much
-    /// of it was.
+    /// Fills `slices` with the pending output, in order, and returns how many it filled. `sent` must be called with the number of
+    /// bytes written.
     pub fn output<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         self.output.slices(slices)
     }
 
-    /// The first `count` bytes of the output are sent. Streams may have become writable.
+    /// Removes the first `count` bytes from the output. Streams may become writable.
     pub fn sent(&mut self, count: usize) {
         self.output.sent(count);
     }
 
-    /// Bytes that wait in the output.
+    /// The number of bytes in the output.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.output.pending()
     }
 
-    /// Streams that are not released yet.
+    /// The number of streams not released yet.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.streams.len() - self.unfinished as usize
     }
 
-    /// Their keys, the oldest first.
+    /// The keys of all streams, the oldest first.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = crate::StreamKey> {
         self.streams.keys()
     }
 
-    /// What the peer announced.
+    /// The peer's settings.
     #[must_use]
     pub fn peer(&self) -> &PeerSettings {
         &self.peer
@@ -315,21 +311,21 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.used.glitches
     }
 
-    /// What happened since the last call, for the statistics.
+    /// Takes the statistics since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 
-    /// The frames that came and were made since the last call; from the first one on they are noted,
-    /// until [`Connection::shrink`].
+    /// Takes the frames received and sent since the last call; recording starts with the first call and ends with
+    /// [`Connection::shrink`].
     pub fn take_frames(&mut self) -> Vec<WatchedFrame> {
         let mut frames = self.watch.take();
         frames.append(&mut self.output.watch.take());
         frames
     }
 
-    /// Gives back memory that an idle connection does not need. It is allocated again when used: for
-    /// connections that are about to wait for long.
+    /// Frees memory that an idle connection does not need, and allocates it again on use: for connections that are about to be idle
+    /// for long.
     pub fn shrink(&mut self) {
         self.head = None;
         if !self.is_gathering() {
@@ -342,7 +338,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.watch.end();
     }
 
-    /// Bytes of memory on the heap, header tables and the head aside.
+    /// Heap memory in bytes, without the header tables and the head.
     #[must_use]
     pub fn heap(&self) -> usize {
         self.gathering.as_ref().map_or(0, |gathering| gathering.bytes.capacity())
@@ -354,7 +350,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.output.answer(kind::WINDOW_UPDATE, 0, stream, increment.to_be_bytes());
     }
 
-    /// What the peer may still send on a stream, in bytes; 0 if there is no such stream.
+    /// The receive window of a stream in bytes; 0 if there is no such stream.
     #[cfg(test)]
     pub(crate) fn window(&mut self, id: u32) -> usize {
         match self.streams.find(id) {
@@ -365,7 +361,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Panics when what is known twice differs.
+    /// Panics if redundant state is inconsistent.
     #[cfg(any(test, debug_assertions))]
     pub fn check_invariants(&mut self) {
         use crate::stream::{QUEUED, RECEIVING, RESET, WAITING};

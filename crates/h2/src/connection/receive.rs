@@ -1,6 +1,6 @@
-//! Input taken apart: the preface, frame headers, and payloads that come in pieces.
+//! Parses input: the preface, frame headers, and payloads that arrive in pieces.
 //!
-//! Which payload means what is in `data`, `blocks` and `control`.
+//! `data`, `blocks` and `control` process the payloads.
 
 use std::ops::Range;
 
@@ -12,24 +12,24 @@ use crate::settings::SETTING;
 use crate::stream::{RESET, RESET_BY_US};
 use crate::{Code, StreamKey};
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ReadState {
-    /// The client's preface, of which so many bytes came.
+    /// The client's preface, with the number of bytes received.
     Preface(usize),
-    /// A frame's header, and the whole frame if its payload is short and of a fixed form.
+    /// A frame header, and the whole frame if its payload is short and of fixed form.
     Header,
     /// A body.
     Data(DataRest),
-    /// Settings; the initial window before them.
+    /// Settings; the initial window before this frame.
     Settings { left: usize, window: u32 },
-    /// A piece of a header block, then padding; whether it is the block's last frame.
+    /// A piece of a header block, then padding; `last` marks the block's last frame.
     Block { left: usize, padding: usize, last: bool },
-    /// What is ignored.
+    /// Bytes to ignore.
     Skip(usize),
 }
 
-/// What is left of a DATA frame.
+/// The rest of a DATA frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataRest {
     pub(super) key: StreamKey,
@@ -38,13 +38,13 @@ pub(super) struct DataRest {
     pub(super) end: bool,
 }
 
-/// What came of one step.
+/// The result of one step.
 pub(super) enum ReceiveStep {
     /// More input is needed.
     More,
-    /// So many bytes were taken.
+    /// That many bytes were consumed.
     Took(usize),
-    /// The same, and the caller is to be told.
+    /// Bytes were consumed, with an event for the caller.
     Told(usize, Event),
 }
 
@@ -57,13 +57,12 @@ impl ReceiveStep {
 pub(super) type ReceiveOutcome = Result<ReceiveStep, Breach>;
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Takes `input` apart up to the next event: how many bytes were taken, and the event. To be
-    /// called again with the rest until there is none; then what was not taken (less than 300 bytes,
-    /// unless [`Connection::must_drain`] or [`Connection::is_turn_over`] say why) stays with the
-    /// caller, in front of what it reads next. An empty input is fine.
+    /// Parses `input` up to the next event; returns the number of bytes consumed, and the event. Call again with the rest until
+    /// there is no event. The caller then keeps the remaining bytes (less than 300, unless [`Connection::must_drain`] or
+    /// [`Connection::is_turn_over`] applies) in front of the next read. An empty input is allowed.
     ///
     /// # Errors
-    /// The connection is over, from now on.
+    /// The connection is over.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<Event>), Closed> {
         let mut at = 0;
         loop {
@@ -99,7 +98,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// One stream of ours that the peer's GOAWAY leaves out, if any is to be told of.
+    /// The next of our streams that the peer's GOAWAY excludes, if any is unreported.
     fn next_cut(&mut self) -> Option<Event> {
         let last = self.cut?;
         let alive = |key: &StreamKey| self.streams.get(*key).is_some_and(|stream| !stream.has(RESET));
@@ -182,7 +181,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if there == 0 { ReceiveStep::More } else { self.skip(left.min(there), left.saturating_sub(there)) }
     }
 
-    /// Passes a piece of a body on, or takes padding.
+    /// Passes on a piece of a body, or skips padding.
     fn take_body(&mut self, mut body: DataRest, there: usize, at: usize) -> ReceiveStep {
         if self.streams.get(body.key).is_none_or(|stream| stream.has(RESET)) {
             return self.skip(0, body.left + body.padding);
@@ -208,7 +207,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         )
     }
 
-    /// `taken` bytes of the body went to the caller; whether the message ends with them.
+    /// Accounts for `taken` bytes passed to the caller; returns whether the message ends with them.
     fn body_taken(&mut self, mut body: DataRest, taken: usize) -> bool {
         body.left -= taken;
         let is_whole = body.left + body.padding == 0;
@@ -231,7 +230,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(ReceiveStep::Took(SETTING))
     }
 
-    /// Whether this side serves requests.
+    /// Whether this side is the server.
     #[inline]
     pub(super) fn is_server(&self) -> bool {
         self.role == Role::Server

@@ -1,8 +1,7 @@
-//! Messages out: heads, bodies, trailers, and whose turn it is (RFC 9113 sections 5.2, 8.1).
+//! Outgoing messages: heads, bodies, trailers, and scheduling (RFC 9113 sections 5.2, 8.1).
 //!
-//! A body's bytes go as far as both windows, the output's bound and the turns of other streams let
-//! them. What does not fit stays with the caller, and the stream waits: for its window outside of all
-//! queues, else in the queue of its urgency until `next_writable` names it.
+//! The bytes of a body are sent as both windows, the output limit and the turns of other streams permit. The caller keeps the rest,
+//! and the stream waits: for its window outside all queues, otherwise in the queue of its urgency until `next_writable` returns it.
 
 use std::ops::Range;
 
@@ -18,12 +17,12 @@ use crate::role::Role;
 use crate::stream::{CONNECT, HEAD_METHOD, LOCAL_ENDED, QUEUED, SEQUENTIAL, TURN, WAITING};
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// The largest frame that is sent.
+    /// The maximum size of a sent frame.
     fn max_frame(&self) -> usize {
         self.peer.max_frame_size.min(MAX_SIZE_DEFAULT) as usize
     }
 
-    /// How many more streams may be opened now, as a client.
+    /// The number of streams that may be opened now, as a client.
     #[must_use]
     pub fn free(&self) -> usize {
         if self.role == Role::Server || self.is_ending() || self.streams.last >= WINDOW_MAX {
@@ -32,8 +31,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         (self.most_streams() as usize).saturating_sub(self.streams.len())
     }
 
-    /// How many streams there may be at once: as a server as we said, as a client what both sides let
-    /// us.
+    /// The limit of concurrent streams: for a server the announced one, for a client the lower one of both sides.
     #[must_use]
     pub fn most_streams(&self) -> u32 {
         match self.role {
@@ -42,11 +40,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Opens a stream with a request; `end` says that it has no body. A request that asks for an upgrade
-    /// ([`fields::is_extended_connect`]) needs [`crate::PeerSettings::connect_protocol`].
+    /// Opens a stream with a request; `end` means that it has no body. A request for an upgrade ([`fields::is_extended_connect`])
+    /// requires [`crate::PeerSettings::connect_protocol`].
     ///
     /// # Errors
-    /// As many are open as may be, or the connection is ending.
+    /// The limit is reached, or the connection is shutting down.
     pub fn open(&mut self, head: &Head, scheme: Scheme, end: bool) -> Result<StreamKey, OpenError> {
         if self.role == Role::Server || self.is_ending() || self.streams.last >= WINDOW_MAX {
             return Err(OpenError::Ending);
@@ -70,8 +68,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(key)
     }
 
-    /// Sends a response's head, interim or final; `end` says that it has no body. Nothing happens
-    /// for a stream that is over.
+    /// Sends an interim or final response head; `end` means that it has no body. No effect if the stream is over.
     pub fn send_head(&mut self, key: StreamKey, head: &Head, end: bool) {
         self.send_block(key, end, |connection, max| {
             let encoder = &mut connection.encoder;
@@ -81,7 +78,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         });
     }
 
-    /// Sends trailers, and with them the message's end. The whole body must have been taken.
+    /// Sends trailers and ends the message. The whole body must have been accepted before.
     pub fn send_trailers(&mut self, key: StreamKey, trailers: &Head) {
         self.send_block(key, true, |connection, max| {
             let encoder = &mut connection.encoder;
@@ -109,11 +106,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
         stream.flags |= LOCAL_ENDED;
     }
 
-    /// Sends what can be sent of `data` now, copied; how many bytes that was. The message ends with
-    /// `data` if `end` says so and all of it was taken; with no data that is always so. If something
-    /// is left, the stream waits, and `next_writable` names it when it may go on.
+    /// Sends as much of `data` as possible by copying it; returns the number of bytes accepted. If `end` is set and all was
+    /// accepted, which empty data always is, the message ends with it. Otherwise the stream waits, and `next_writable` returns it
+    /// when it may continue.
     ///
-    /// All is taken, and forgotten, on a stream that is over.
+    /// If the stream is over, everything is accepted and discarded.
     pub fn send_data(&mut self, key: StreamKey, data: &[u8], end: bool) -> usize {
         let Some(allowed) = self.allowance(key, data.len(), false) else { return data.len() };
         self.send_copied(key, &data[..allowed], end && allowed == data.len());
@@ -123,13 +120,12 @@ impl<B: AsRef<[u8]>> Connection<B> {
         allowed
     }
 
-    /// Sends a large payload without a copy: it is dropped when it is sent. It goes as a whole where
-    /// there is any room and both windows let it, so that what waits is at most the output's bound and
-    /// one payload. What cannot be sent now comes back with the part of it that is left; the stream
-    /// then waits, as in `send_data`. Small payloads, and those that a window cuts, are copied.
+    /// Sends a large payload without copying it; it is dropped after it was sent. It is accepted as a whole if the output has any
+    /// room and both windows permit, so that at most the output limit plus one payload is pending. The part that cannot be sent now
+    /// is returned, and the stream waits as in `send_data`. Small payloads, and those cut by a window, are copied.
     ///
     /// # Errors
-    /// What is left of it.
+    /// The rest of the payload.
     pub fn send_owned(
         &mut self,
         key: StreamKey,
@@ -158,8 +154,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if sent == length { Ok(()) } else { Err((data, range.start + sent..range.end)) }
     }
 
-    /// How much of so many bytes may be sent; `None` on a stream that is over. With `whole` only a
-    /// window cuts them.
+    /// How many of `length` bytes may be sent; `None` if the stream is over. With `whole` only the windows limit it.
     fn allowance(&mut self, key: StreamKey, length: usize, whole: bool) -> Option<usize> {
         let stream = self.streams.get_mut(key).filter(|stream| stream.can_send())?;
         let has_turn = stream.flags & TURN != 0;
@@ -190,7 +185,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.took(key.slot, data.len(), end);
     }
 
-    /// Accounts for payload that went to the output.
+    /// Accounts for payload added to the output.
     fn took(&mut self, slot: u32, length: usize, end: bool) {
         self.sendable -= length as i32;
         let stream = self.streams.at(slot);
@@ -204,20 +199,20 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// The stream has more to send than it could.
+    /// Lets the stream wait with unsent data.
     fn wait(&mut self, slot: u32, sent: bool) {
         let stream = self.streams.at(slot);
         stream.flags |= WAITING;
         if stream.sendable > 0 {
-            // One that is to be complete before others goes on, if it was at it.
+            // A stream that is sent sequentially keeps its turn if it has one.
             let front = sent && stream.has(SEQUENTIAL);
             self.ready.push(&mut self.streams, slot, front);
         }
     }
 
-    /// A stream that waits and may send now, the most urgent first, fair among equals. It no longer
-    /// waits: the caller sends what it has (and waits again, if that is more than can go), or has
-    /// nothing any more. To be called until there is none, after `sent` and `receive`.
+    /// The next waiting stream that may send, the most urgent first and round robin among equals. It no longer waits: the caller
+    /// sends its data (and waits again if there is more than can go), or has nothing to send any more. Call until it returns
+    /// `None`, after `sent` and `receive`.
     pub fn next_writable(&mut self) -> Option<StreamKey> {
         let is_blocked = self.sendable <= 0 || self.output.room() < limits::ROOM_MIN + HEADER;
         if is_blocked || self.closed.is_some() {
@@ -225,7 +220,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         while let Some(slot) = self.ready.pop(&mut self.streams) {
             let stream = self.streams.at(slot);
-            // SETTINGS may have lowered its window meanwhile: it waits for that to grow.
+            // SETTINGS may have reduced its window in the meantime; it then waits for it to grow.
             if stream.sendable > 0 {
                 stream.flags &= !WAITING;
                 stream.flags |= TURN;
@@ -235,7 +230,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         None
     }
 
-    /// Whether a stream waits that could send if only there were room or a window of the connection.
+    /// Whether a stream waits only for output room or the connection window.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.ready.is_empty()

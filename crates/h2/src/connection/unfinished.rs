@@ -1,10 +1,10 @@
-//! Requests that were answered before they were complete (RFC 9113 section 8.1).
+//! Requests that were responded to before they were complete (RFC 9113 section 8.1).
 //!
-//! The server is done with such a stream, while the rest of the request may be on its way. As much of it as
-//! the stream's window allows is taken and thrown away, so that the stream ends without a reset and its
-//! frames are still checked. A client that has used up the window is asked to stop, by a reset with
-//! NO_ERROR. The reset follows the acknowledgement of a PING, so that the client has processed the
-//! response by then: some clients, such as curl 7.88, drop a response that is followed at once by a reset.
+//! The server is done with such a stream, while the rest of the request may be in transit. As much of it as the stream's window
+//! allows is received and discarded, so that the stream ends without a reset and its frames are still validated. A client that has
+//! used up the window is asked to stop by a reset with NO_ERROR. The reset follows the acknowledgement of a PING, so that the
+//! client has processed the response by then: some clients, such as curl 7.88, drop a response that is followed immediately by a
+//! reset.
 
 use super::control::PING_STOP;
 use super::{Connection, Going};
@@ -14,8 +14,7 @@ use crate::stream::{CONNECT, REMOTE_ENDED, RESET, RESET_BY_US, StreamState, UNFI
 use crate::{Code, StreamKey};
 
 impl<B: AsRef<[u8]>> Connection<B> {
-    /// Keeps a stream for the rest of its request, after its response was sent. Returns `false` if it is
-    /// to be reset at once.
+    /// Keeps a stream for the rest of its request, after its response was sent. Returns `false` if it must be reset now.
     pub(super) fn keep_unfinished(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.get_mut(key) else { return false };
         let is_ending = self.closed.is_some() || self.going != Going::No || self.peer_last.is_some();
@@ -33,8 +32,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         true
     }
 
-    /// Takes an event of a stream that is kept for the rest of its request. Returns the event if it is
-    /// one for the caller.
+    /// Processes an event of a stream kept for the rest of its request. Returns the event if it is for the caller.
     pub(super) fn without_unfinished(&mut self, event: Event) -> Option<Event> {
         if self.unfinished == 0 {
             return Some(event);
@@ -58,7 +56,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         None
     }
 
-    /// The windows of all streams have changed.
+    /// Called after the windows of all streams changed.
     pub(super) fn stop_if_exhausted(&mut self) {
         let is_exhausted = |stream: &mut StreamState| stream.has(UNFINISHED) && stream.credit <= 0;
         if self.unfinished > 0 && self.streams.iter_mut().any(|(_, stream)| is_exhausted(stream)) {
@@ -66,14 +64,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Asks the client for a sign that it has processed the responses sent so far.
+    /// Pings the client to find out when it has processed the responses sent so far.
     fn announce_stop(&mut self) {
         if !std::mem::replace(&mut self.is_stopping, true) {
             self.output.frame(kind::PING, 0, 0, PING_STOP);
         }
     }
 
-    /// The sign has come: resets the streams on which the client can send no more.
+    /// Called after the ping: resets the streams on which the client cannot send any more.
     pub(super) fn stop_exhausted(&mut self) {
         self.is_stopping = false;
         for slot in 0..self.streams.places() {
@@ -85,7 +83,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
     }
 
-    /// Makes room for another stream, if one is kept for the rest of its request.
+    /// Makes room for another stream by ending one kept for the rest of its request, if there is any.
     pub(super) fn evict_unfinished(&mut self) -> bool {
         let next = self.streams.iter_mut().find(|(_, stream)| stream.has(UNFINISHED));
         let Some(key) = next.map(|(slot, stream)| StreamKey { slot, id: stream.id }) else { return false };
@@ -93,7 +91,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         true
     }
 
-    /// Ends all of them: the connection is ending.
+    /// Ends all of them, since the connection is shutting down.
     pub(super) fn stop_all_unfinished(&mut self) {
         while self.unfinished > 0 && self.evict_unfinished() {}
     }
@@ -104,7 +102,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.forget(key);
     }
 
-    /// Frees the stream's place.
+    /// Frees the stream's slot.
     pub(super) fn forget(&mut self, key: StreamKey) {
         self.stop_receiving(key.slot);
         let stream = self.streams.at(key.slot);

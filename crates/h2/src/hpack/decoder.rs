@@ -1,4 +1,4 @@
-//! Header blocks to fields (RFC 7541 sections 3 and 6).
+//! Decodes header blocks to fields (RFC 7541 sections 3 and 6).
 
 use fields::integer::take;
 use fields::string::{self, Text};
@@ -9,11 +9,11 @@ use super::DecodeError;
 use super::dynamic::DynamicTable;
 use super::known::{self, COUNT};
 
-/// What one direction of a connection remembers; nothing is allocated before it is needed.
+/// The state of one direction of a connection; nothing is allocated before it is needed.
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
-    /// Strings that stand coded in the block, and entries that lie over the end of the ring.
+    /// Decoded Huffman strings, and entries that wrap around the end of the ring.
     scratch: Vec<u8>,
     /// Recent Huffman strings, for responses.
     memo: Option<Memo>,
@@ -22,24 +22,23 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a peer that was told `max_size` as SETTINGS_HEADER_TABLE_SIZE, or nothing if
-    /// it is 4096.
+    /// Creates a decoder for a peer to which `max_size` was announced as SETTINGS_HEADER_TABLE_SIZE, or nothing if it is 4096.
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
         Decoder { table: DynamicTable::new(max_size as usize), scratch: Vec::new(), memo: None, max_size }
     }
 
-    /// A decoder for responses, which repeat literals more often than requests.
+    /// Creates a decoder for responses, which repeat literals more often than requests.
     #[must_use]
     pub fn of_server(max_size: u32) -> Decoder {
         Decoder { memo: Some(Memo::default()), ..Decoder::new(max_size) }
     }
 
-    /// Decodes one whole header block. `each` gets every field in order; once it says `false` the
-    /// rest is still decoded, since the table must stay in step, but not given.
+    /// Decodes a whole header block. `each` gets every field in order; after it returns `false` the rest is still decoded, to keep
+    /// the table in sync, but not passed on.
     ///
     /// # Errors
-    /// The connection cannot go on (COMPRESSION_ERROR).
+    /// The connection cannot continue (COMPRESSION_ERROR).
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -64,7 +63,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Changes of the table's size, which stand at the beginning alone (RFC 7541 section 4.2).
+    /// Reads table size updates, which are only allowed at the beginning (RFC 7541 section 4.2).
     #[inline(always)]
     fn change_sizes(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
         while let [first, left @ ..] = rest
@@ -81,7 +80,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A field that a table has (RFC 7541 section 6.1).
+    /// Reads a field that is in a table (RFC 7541 section 6.1).
     #[inline(always)]
     fn indexed(
         &mut self,
@@ -90,7 +89,7 @@ impl Decoder {
         each: &mut impl FnMut(Field<'_>) -> bool,
     ) -> Result<(), DecodeError> {
         if !*wanted {
-            // Nothing is copied for it: an index of one byte may stand for a value of kilobytes.
+            // Nothing is copied here: a one-byte index may refer to a value of several kilobytes.
             let exists = if index <= COUNT { index > 0 } else { self.table.has(index - COUNT - 1) };
             return if exists { Ok(()) } else { Err(DecodeError::Index) };
         }
@@ -105,7 +104,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A field with its value, and with its name if `index` is 0 (RFC 7541 sections 6.2 and 6.3).
+    /// Reads a field with its value, and with its name if `index` is 0 (RFC 7541 sections 6.2 and 6.3).
     #[inline(always)]
     fn literal(
         &mut self,
@@ -122,13 +121,13 @@ impl Decoder {
         } else if let Some((kind, _)) = known::entry(index) {
             (kind, Text::Raw(b""))
         } else {
-            // Copied, since the entry may have to go for the new one.
+            // Copied, since the entry may be evicted for the new one.
             let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(DecodeError::Index)?;
             (kind, Text::Decoded(0, self.scratch.len()))
         };
         let value = self.string(rest)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
-        // What comes again is looked at once.
+        // Values in the table are validated once.
         let inserted = first & 0x40 != 0;
         let sound = inserted && http::is_line(value);
         if *wanted {
@@ -142,7 +141,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A string with its length in the low seven bits of its first byte.
+    /// Reads a string with its length in the low seven bits of the first byte.
     #[inline(always)]
     fn string<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Text<'a>, CodingError> {
         let (&first, left) = rest.split_first().ok_or(CodingError::Truncated)?;
@@ -150,12 +149,12 @@ impl Decoder {
         string::take(first, 0x7f, rest, &mut self.scratch, &mut self.memo)
     }
 
-    /// A whole header block that this decoder is to decode.
+    /// Wraps a whole header block for decoding by this decoder.
     pub fn block<'a>(&'a mut self, bytes: &'a [u8]) -> Block<'a> {
         Block { decoder: self, bytes }
     }
 
-    /// Gives scratch memory back: for a connection that becomes idle.
+    /// Frees scratch memory, for a connection that becomes idle.
     pub fn shrink(&mut self) {
         self.scratch = Vec::new();
         if let Some(memo) = &mut self.memo {

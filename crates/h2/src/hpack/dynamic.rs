@@ -1,37 +1,36 @@
-//! The dynamic table (RFC 7541 section 2.3.2): a queue of entries over one ring of bytes.
+//! The dynamic table (RFC 7541 section 2.3.2): a queue of entries over a ring buffer.
 //!
-//! An entry knows its name's number, so that no name is looked up again; the ring holds values, and
-//! the names that have no number. Used by both directions; memory comes with the first entry and
-//! never exceeds the table's size, as the RFC counts it.
+//! An entry stores its name as a number, so that names are looked up only once; the ring holds values, and names without a number.
+//! Used by both directions; memory is allocated with the first entry and never exceeds the table size as defined by the RFC.
 
 use std::collections::VecDeque;
 
 use fields::NameKind;
 
-/// What an entry costs beside its bytes (RFC 7541 section 4.1).
+/// The size overhead of an entry (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
-/// The ring's first size.
+/// The initial size of the ring.
 const FIRST: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
 struct DynamicEntry {
-    /// Where its bytes begin in the ring; they may go on at the ring's beginning.
+    /// The start of its bytes in the ring, which may wrap around.
     at: u32,
-    /// Bytes of a name without number.
+    /// The length of a name without a number.
     name: u32,
     value: u32,
     kind: NameKind,
-    /// The value has no CR, LF or NUL.
+    /// Whether the value is free of CR, LF and NUL.
     sound: bool,
 }
 
-/// An entry as it is read.
+/// A view of an entry.
 pub(crate) struct EntryView<'a> {
     pub(crate) kind: NameKind,
-    /// The bytes of a name without number.
+    /// The bytes of a name without a number.
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
-    /// The value has no CR, LF or NUL.
+    /// Whether the value is free of CR, LF and NUL.
     pub(crate) sound: bool,
 }
 
@@ -51,13 +50,13 @@ pub(crate) struct DynamicTable {
     /// Oldest first.
     entries: VecDeque<DynamicEntry>,
     ring: Vec<u8>,
-    /// Where the next bytes go.
+    /// The position for the next bytes.
     end: u32,
-    /// Bytes of the ring in use.
+    /// The used bytes of the ring.
     used: u32,
     size: u32,
     limit: u32,
-    /// Entries that were ever inserted.
+    /// The number of entries ever inserted.
     inserted: u32,
 }
 
@@ -66,23 +65,23 @@ impl DynamicTable {
         DynamicTable { limit: limit as u32, ..DynamicTable::default() }
     }
 
-    /// The size that it may have.
+    /// The maximum size.
     pub(crate) fn limit(&self) -> usize {
         self.limit as usize
     }
 
-    /// Entries inserted so far; the number of the next one.
+    /// The number of entries inserted so far, which is the number of the next one.
     pub(crate) fn inserted(&self) -> u32 {
         self.inserted
     }
 
-    /// How many entries back the one of this number is, if it is still there.
+    /// The age of the entry with this number, if it is still present.
     pub(crate) fn age(&self, number: u32) -> Option<usize> {
         let age = self.inserted.wrapping_sub(number).wrapping_sub(1) as usize;
         (age < self.entries.len()).then_some(age)
     }
 
-    /// Changes the size that it may have, dropping what is beyond it (RFC 7541 section 4.3).
+    /// Sets the maximum size, evicting entries beyond it (RFC 7541 section 4.3).
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit as u32;
         self.evict(0);
@@ -92,7 +91,7 @@ impl DynamicTable {
         }
     }
 
-    /// Drops the oldest until `more` fit.
+    /// Evicts the oldest entries until `more` bytes fit.
     fn evict(&mut self, more: usize) {
         while self.size as usize + more > self.limit() {
             let Some(oldest) = self.entries.pop_front() else { break };
@@ -101,8 +100,8 @@ impl DynamicTable {
         }
     }
 
-    /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` holds
-    /// the bytes of a name without number, else nothing.
+    /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` has the bytes of a name without a
+    /// number, otherwise it is empty.
     pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
         let entry = DynamicEntry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
         self.evict(entry.size());
@@ -125,7 +124,7 @@ impl DynamicTable {
         self.entries.push_back(DynamicEntry { at, ..entry });
     }
 
-    /// Copies bytes to the ring's end, going on at its beginning.
+    /// Copies bytes to the end of the ring, wrapping around.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         let end = self.end as usize;
@@ -147,13 +146,13 @@ impl DynamicTable {
         self.end = ((end + bytes.len()) % self.ring.len()) as u32;
     }
 
-    /// Makes the ring large enough for `needed` bytes, and puts what it holds in order.
+    /// Grows the ring to at least `needed` bytes, and linearizes its contents.
     #[cold]
     fn grow(&mut self, needed: usize) {
         self.lay_out(needed.max(self.ring.len() * 2).max(FIRST).min(self.limit().max(needed)));
     }
 
-    /// Gives memory back that its entries do not need.
+    /// Frees memory that the entries do not need.
     pub(crate) fn shrink(&mut self) {
         if self.ring.len() > self.used as usize {
             self.lay_out(self.used as usize);
@@ -161,7 +160,7 @@ impl DynamicTable {
         }
     }
 
-    /// Puts what the ring holds in order, in one of `size` bytes.
+    /// Copies the contents into a new ring of `size` bytes, linearized.
     fn lay_out(&mut self, size: usize) {
         let mut ring = Vec::with_capacity(size);
         for entry in &mut self.entries {
@@ -176,8 +175,7 @@ impl DynamicTable {
         self.ring = ring;
     }
 
-    /// The entry so many back: 0 is the newest. It is read through `scratch` where it goes over the
-    /// ring's end.
+    /// The entry of age `age`; 0 is the newest. An entry that wraps around the ring's end is copied to `scratch`.
     #[inline(always)]
     pub(crate) fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<EntryView<'a>> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
@@ -195,12 +193,12 @@ impl DynamicTable {
         Some(EntryView { kind: entry.kind, name, value, sound: entry.sound })
     }
 
-    /// Whether there is an entry so many back.
+    /// Whether an entry of that age exists.
     pub(crate) fn has(&self, age: usize) -> bool {
         age < self.entries.len()
     }
 
-    /// The kind of that entry's name, whose bytes, if it has no number, are appended to `out`.
+    /// The name of that entry; the bytes of a name without a number are appended to `out`.
     pub(crate) fn name(&self, age: usize, out: &mut Vec<u8>) -> Option<NameKind> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
         let (at, length) = (entry.at as usize, entry.name as usize);
@@ -210,8 +208,7 @@ impl DynamicTable {
         Some(entry.kind)
     }
 
-    /// Whether the entry so many back has this value, and this name, in any case, if it has no
-    /// number.
+    /// Whether the entry of that age has this value, and this name, compared case-insensitively if it has no number.
     pub(crate) fn is(&self, age: usize, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
         let Some(index) = self.entries.len().checked_sub(age + 1) else { return false };
         let Some(entry) = self.entries.get(index) else { return false };
@@ -228,7 +225,7 @@ impl DynamicTable {
         own().skip(name_len).eq(value) && own().zip(name).all(|(a, b)| a.eq_ignore_ascii_case(b))
     }
 
-    /// Bytes of memory.
+    /// Its memory in bytes.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.ring.capacity() + self.entries.capacity() * size_of::<DynamicEntry>()
@@ -239,7 +236,7 @@ impl DynamicTable {
 mod tests {
     use super::*;
 
-    /// The same table as a plain list.
+    /// A reference implementation with a plain list.
     #[derive(Default)]
     struct Plain(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_holds_what_a_plain_list_does() {
+    fn the_ring_matches_a_plain_list() {
         let mut random = fastrand::Rng::with_seed(7);
         for limit in [0, 40, 100, 333, 4096] {
             let (mut table, mut plain) = (DynamicTable::new(limit), Plain::default());
@@ -297,7 +294,7 @@ mod tests {
                 }
                 assert!(table.get(plain.0.len(), &mut scratch).is_none());
                 assert_eq!(table.size as usize, plain.size());
-                // Entries are small, and their queue doubles: what the size counts for each is more.
+                // Entries are small and their queue doubles, but the RFC's size per entry is larger.
                 assert!(table.memory() <= 3 * limit.max(FIRST) + 5_000, "{}", table.memory());
             }
         }

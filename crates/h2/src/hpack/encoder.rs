@@ -1,9 +1,8 @@
-//! Fields to header blocks (RFC 7541 section 6).
+//! Encodes fields to header blocks (RFC 7541 section 6).
 //!
-//! Strings are written plainly: the Huffman code would cost more than what its bytes save. A field
-//! goes into the dynamic table when it comes a second time and was not crowded out by others since:
-//! what repeats (`server`, `content-type`, `user-agent`) is then one byte or two, and what does not
-//! costs a look into a small table.
+//! Strings are not Huffman-coded: that would cost more than the bytes it saves. A field is inserted into the dynamic table when it
+//! occurs a second time and was not displaced by others in between: repeated fields (`server`, `content-type`, `user-agent`) then
+//! take one or two bytes, and others only cost a lookup in a small table.
 
 use fields::{FieldName, FieldSink, NameKind, Pseudo, integer, string};
 use http::KnownName;
@@ -11,31 +10,30 @@ use http::KnownName;
 use super::dynamic::DynamicTable;
 use super::known::{self, COUNT};
 
-/// The size that both sides begin with (RFC 9113 section 6.5.2).
+/// The initial table size on both sides (RFC 9113 section 6.5.2).
 const INITIAL: usize = 4096;
-/// Places for fields that were seen, at first and at most: powers of two.
+/// The initial and maximum number of slots for recently seen fields, powers of two.
 const SEEN_FIRST: usize = 8;
 const SEEN_MOST: usize = 64;
-/// Cookies shorter than this could be guessed one by one by somebody who sees sizes (RFC 7541
-/// section 7.1.3).
+/// Cookies shorter than this could be guessed byte by byte by an observer of sizes (RFC 7541 section 7.1.3).
 const SHORT_COOKIE: usize = 20;
-/// Nothing inserted yet.
+/// Not inserted yet.
 const NEVER: u32 = u32::MAX;
 
-/// A field that was seen: its hash, and the number of its entry in the table.
+/// A field seen before: its hash, and the number of its table entry.
 #[derive(Debug, Clone, Copy)]
 struct SeenField {
     hash: u32,
     number: u32,
 }
 
-/// What one direction of a connection remembers; nothing is allocated before it is needed.
+/// The state of one direction of a connection; nothing is allocated before it is needed.
 #[derive(Debug)]
 pub struct Encoder {
     table: DynamicTable,
-    /// By the last bits of the hash.
+    /// Indexed by the low bits of the hash.
     seen: Box<[SeenField]>,
-    /// The smallest size since the last block, where it has to be told.
+    /// The smallest size since the last block, if it must be announced.
     smallest: Option<u32>,
 }
 
@@ -45,7 +43,7 @@ impl Default for Encoder {
     }
 }
 
-/// How a field that no table has is written: the first byte, and the bits of it that hold an index.
+/// The representation of a field that is in no table: its first byte, and the number of index bits in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LiteralForm {
     Inserted,
@@ -54,20 +52,20 @@ enum LiteralForm {
 }
 
 impl Encoder {
-    /// Gives memory back: for a connection that becomes idle. Fields that were seen are new again.
+    /// Frees memory, for a connection that becomes idle. Seen fields are forgotten.
     pub fn shrink(&mut self) {
         self.seen = Box::default();
         self.table.shrink();
     }
 
-    /// An encoder for a peer of which no settings are known yet.
+    /// Creates an encoder for a peer with settings still unknown.
     #[must_use]
     pub fn new() -> Encoder {
         Encoder { table: DynamicTable::new(INITIAL), seen: Box::default(), smallest: None }
     }
 
-    /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE and the most that we want to use of it. A change
-    /// is written at the start of the next block (RFC 7541 section 4.2).
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE, limited to `ours`. A change is written at the start of the next block (RFC
+    /// 7541 section 4.2).
     pub fn set_limit(&mut self, peer_max: u32, ours: u32) {
         let limit = peer_max.min(ours) as usize;
         if limit == self.table.limit() {
@@ -80,7 +78,7 @@ impl Encoder {
         }
     }
 
-    /// A writer that appends a header block to `out`.
+    /// Creates a writer that appends a header block to `out`.
     pub fn writer<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BlockWriter<'a> {
         BlockWriter { encoder: self, out }
     }
@@ -91,7 +89,7 @@ impl Encoder {
         self.write(name, value, false, out);
     }
 
-    /// As [`Encoder::field`], for one that no table may learn, here or further on.
+    /// Like [`Encoder::field`], for a field that must not enter any table, here or further on.
     pub fn secret(&mut self, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
         self.write(name, value, true, out);
     }
@@ -121,7 +119,7 @@ impl Encoder {
         }
     }
 
-    /// Tells the table's size, and before it a smaller one that it had meanwhile.
+    /// Writes table size updates: the current size, preceded by a smaller intermediate one.
     #[cold]
     fn tell_size(&mut self, out: &mut Vec<u8>) {
         let limit = self.table.limit();
@@ -131,7 +129,7 @@ impl Encoder {
         integer::put(limit, 0x1f, 0x20, out);
     }
 
-    /// Looks whether the table has the field, and remembers that it came.
+    /// Looks the field up in the tables, and records its occurrence.
     #[inline]
     fn look_up(&mut self, name: FieldName<'_>, value: &[u8]) -> TableMatch {
         if value.len() + name.bytes().len() > self.table.limit() / 4 {
@@ -156,13 +154,12 @@ impl Encoder {
         if self.table.is(age, kind, own, value) { TableMatch::Entry(age) } else { TableMatch::Nothing }
     }
 
-    /// The place of a field with this hash, made free of another field as long as there may be more
-    /// places.
+    /// The slot for a field with this hash; other fields are moved away as long as more slots may be added.
     #[inline]
     fn place_of(&mut self, hash: u32) -> usize {
         loop {
             let count = self.seen.len();
-            // A power of two, or none.
+            // A power of two, or zero.
             let at = hash as usize & count.wrapping_sub(1);
             match self.seen.get(at) {
                 Some(place) if place.hash == hash || place.hash == 0 || count >= SEEN_MOST => {
@@ -173,8 +170,8 @@ impl Encoder {
         }
     }
 
-    /// Makes twice as many places. Fields that have places of their own keep them: those that would
-    /// share one among more had to share one among fewer.
+    /// Doubles the slots. Fields with a slot of their own keep one: fields that would collide among more slots already collided
+    /// among fewer.
     #[cold]
     fn grow_seen(&mut self) {
         let count = (self.seen.len() * 2).max(SEEN_FIRST);
@@ -195,7 +192,7 @@ impl Encoder {
     }
 }
 
-/// A header block that is being written, and its encoder.
+/// A header block being written, and its encoder.
 #[derive(Debug)]
 pub struct BlockWriter<'a> {
     encoder: &'a mut Encoder,
@@ -214,9 +211,9 @@ impl FieldSink for BlockWriter<'_> {
 }
 
 enum TableMatch {
-    /// The table has it, so many entries back.
+    /// In the table, that many entries back.
     Entry(usize),
-    /// It came before: it is worth an entry, which the caller makes.
+    /// Seen before: the caller should insert it.
     Twice,
     Nothing,
 }
@@ -229,7 +226,7 @@ fn kind_of(name: FieldName<'_>) -> (NameKind, &[u8]) {
     }
 }
 
-/// What goes into no table: secrets, and what is nearly always another value.
+/// Chooses the representation: secrets and fields with ever-changing values enter no table.
 #[inline(always)]
 fn form_of(name: FieldName<'_>, value: &[u8]) -> LiteralForm {
     match name {
@@ -254,7 +251,7 @@ fn form_of(name: FieldName<'_>, value: &[u8]) -> LiteralForm {
     }
 }
 
-/// A field with its value, and its name unless `index` says it.
+/// Writes a field with its value, and its name unless `index` refers to it.
 #[inline]
 fn literal(form: LiteralForm, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
     let (first, mask) = match form {
@@ -274,8 +271,7 @@ fn literal(form: LiteralForm, index: usize, name: FieldName<'_>, value: &[u8], o
     string::put(value, 0x7f, 0, out);
 }
 
-/// A hash of name and value: of their lengths and their first and last bytes. Fields of the same
-/// hash are compared.
+/// A hash of the lengths and the first and last bytes of name and value. Fields with equal hashes are compared.
 #[inline(always)]
 fn hash(name: FieldName<'_>, value: &[u8]) -> u32 {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -285,7 +281,7 @@ fn hash(name: FieldName<'_>, value: &[u8]) -> u32 {
         FieldName::Other(name) => ends(name) | 0x2020_2020_2020_2020,
     };
     let mixed = (named.wrapping_mul(MIX) ^ ends(value)).wrapping_add(value.len() as u64).wrapping_mul(MIX);
-    // Zero is the hash of an empty place.
+    // Zero marks an empty slot.
     ((mixed >> 32) as u32).max(1)
 }
 

@@ -76,16 +76,16 @@ const ENTRIES: [(NameKind, &str); 61] = [
     known(KnownName::WwwAuthenticate),
 ];
 
-/// Entries of the static table.
+/// The number of entries in the static table.
 pub(crate) const COUNT: usize = ENTRIES.len();
 
-/// The entry of index 1 to 61.
+/// The entry at index 1 to 61.
 #[inline(always)]
 pub(crate) fn entry(index: usize) -> Option<(NameKind, &'static [u8])> {
     ENTRIES.get(index.wrapping_sub(1)).map(|(name, value)| (*name, value.as_bytes()))
 }
 
-/// The index of each known name, 0 where it has none.
+/// The index of each known name, 0 if it has none.
 static BY_NAME: [u8; 128] = {
     let mut indices = [0; 128];
     let mut at = COUNT;
@@ -112,8 +112,7 @@ pub(crate) fn index_of(name: FieldName<'_>) -> usize {
     }
 }
 
-/// The index of the entry with this name and value, 0 if there is none. `at` is what
-/// [`index_of`] says of the name.
+/// The index of the entry with this name and value, 0 if there is none. `at` is the result of [`index_of`] for the name.
 #[inline(always)]
 pub(crate) fn whole(name: FieldName<'_>, value: &[u8], at: usize) -> usize {
     match name {
@@ -134,7 +133,7 @@ pub(crate) fn whole(name: FieldName<'_>, value: &[u8], at: usize) -> usize {
     }
 }
 
-/// The field of an entry.
+/// The field at an index.
 #[inline(always)]
 pub(crate) fn field(index: usize) -> Option<Field<'static>> {
     let (name, value) = entry(index)?;

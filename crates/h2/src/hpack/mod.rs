@@ -1,7 +1,7 @@
-//! Header compression (RFC 7541): blocks of bytes to fields and back.
+//! Header compression (RFC 7541): header blocks to fields and back.
 //!
-//! The meaning of fields is up to [`fields`], which reads and writes messages through [`Block`] and
-//! [`BlockWriter`]. A connection holds one [`Decoder`] and one [`Encoder`].
+//! The meaning of fields is up to [`fields`], which reads and writes messages through [`Block`] and [`BlockWriter`]. A connection
+//! holds one [`Decoder`] and one [`Encoder`].
 
 mod decoder;
 mod dynamic;
@@ -13,20 +13,20 @@ pub use encoder::{BlockWriter, Encoder};
 
 use fields::CodingError;
 
-/// A block that cannot be decoded: the connection ends with COMPRESSION_ERROR, since its dynamic
-/// table is no longer that of the peer.
+/// A block that cannot be decoded: the connection ends with COMPRESSION_ERROR, since the dynamic tables of both sides are out of
+/// sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// A string or integer is invalid.
     Coding(CodingError),
     /// An index beyond both tables, or 0.
     Index,
-    /// A change of the table's size behind a field, or above what our settings allow.
+    /// A table size update after a field, or above the size that our settings allow.
     TableSize,
 }
 
 impl DecodeError {
-    /// A few words for logs.
+    /// A short description for logs.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {

@@ -1,11 +1,11 @@
-//! Header blocks written plainly, for tests that say which fields come.
+//! Plainly encoded header blocks, for tests that choose the fields.
 
 #![allow(dead_code, reason = "each program uses a part")]
 
 use fields::FieldName;
 use h2::hpack::Decoder;
 
-/// A field without any table or code.
+/// Encodes a field without table or Huffman code.
 pub(crate) fn literal(first: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.push(first);
     for text in [name, value] {
@@ -25,7 +25,7 @@ pub(crate) fn literal(first: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A block of these fields.
+/// Encodes a block of these fields.
 pub(crate) fn block<T: AsRef<[u8]>>(fields: &[(T, T)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -34,10 +34,10 @@ pub(crate) fn block<T: AsRef<[u8]>>(fields: &[(T, T)]) -> Vec<u8> {
     out
 }
 
-/// Name and value of a field.
+/// A field's name and value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// All fields of a block.
+/// Decodes all fields of a block.
 pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h2::hpack::DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
@@ -51,13 +51,13 @@ pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h
     Ok(fields)
 }
 
-/// Fields as text: `name: value`, one a line.
+/// Fields as text: one `name: value` per line.
 pub(crate) fn lines(fields: &[Pair]) -> String {
     let line = |(name, value): &Pair| format!("{}: {}\n", name.escape_ascii(), value.escape_ascii());
     fields.iter().map(line).collect()
 }
 
-/// Bytes written as hexadecimal digits, blanks between.
+/// Parses hexadecimal digits, optionally with blanks.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("digits");

@@ -1,4 +1,4 @@
-//! One caller with its engine: it acts as the plans say and checks what arrives.
+//! A caller with its engine: it follows the plans and checks everything that arrives.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -10,14 +10,14 @@ use http::Head;
 
 use super::{Fate, Plan, World, byte};
 
-/// A stream as its caller sees it.
+/// A stream from its caller's view.
 #[derive(Debug)]
 struct Flow {
     plan: Plan,
     sent: usize,
-    /// Our message is handed over entirely.
+    /// Our message was passed to the engine completely.
     is_sent: bool,
-    /// Our final head is.
+    /// Our final head was sent.
     is_begun: bool,
     received: usize,
     is_received: bool,
@@ -29,9 +29,9 @@ struct Flow {
 pub(crate) struct End {
     role: Role,
     pub(crate) engine: Connection<Vec<u8>>,
-    /// On its way here.
+    /// Bytes in transit to this side.
     pub(crate) wire: Vec<u8>,
-    /// Read, and not taken.
+    /// Bytes read but not consumed.
     inbox: Vec<u8>,
     flows: HashMap<StreamKey, Flow>,
     pub(crate) progress: usize,
@@ -43,7 +43,7 @@ impl End {
         End { role, engine, wire: Vec::new(), inbox: Vec::new(), flows: HashMap::new(), progress: 0 }
     }
 
-    /// Which of a plan's directions is sent from here.
+    /// The direction of a plan that this side sends.
     fn out(&self) -> usize {
         usize::from(self.role == Role::Server)
     }
@@ -82,7 +82,7 @@ impl End {
         self.send(world, key);
     }
 
-    /// Sends what can be sent of a stream's message.
+    /// Sends as much as possible of a stream's message.
     fn send(&mut self, world: &mut World, key: StreamKey) {
         let out = self.out();
         let Some(flow) = self.flows.get_mut(&key) else { return };
@@ -118,7 +118,7 @@ impl End {
             self.progress += 1;
             self.finish(world, key);
         } else if count == piece {
-            // More is there: nobody else will ask for it.
+            // More data is available; no event will trigger sending it.
             self.send(world, key);
         }
     }
@@ -142,7 +142,7 @@ impl End {
         if end { self.finish(world, key) } else { self.send(world, key) }
     }
 
-    /// Streams that may send, bodies that are consumed, answers that are late.
+    /// Serves writable streams, consumes bodies, and sends late responses.
     pub(crate) fn work(&mut self, world: &mut World) {
         let mut keys: Vec<StreamKey> = self.flows.keys().copied().collect();
         keys.sort_by_key(|key| key.id());
@@ -243,7 +243,7 @@ impl End {
         }
     }
 
-    /// The peer's message is here.
+    /// Checks a complete message of the peer.
     fn received(&mut self, world: &mut World, key: StreamKey, trailers: bool) {
         let direction = 1 - self.out();
         let flow = self.flows.get_mut(&key).expect("a stream that is known");
@@ -257,7 +257,7 @@ impl End {
 
     fn finish(&mut self, world: &mut World, key: StreamKey) {
         let Some(flow) = self.flows.get(&key) else { return };
-        // A server may lose interest in the rest of a request that it answered.
+        // A server may lose interest in the rest of a request after responding.
         let bored = self.role == Role::Server && !world.is_draining && world.rng.u8(..4) == 0;
         if flow.is_sent && (flow.is_received || bored) {
             self.flows.remove(&key);
@@ -287,7 +287,7 @@ impl End {
         self.engine.release(key);
     }
 
-    /// Our memory is given back now and then.
+    /// Occasionally shrinks memory.
     pub(crate) fn rest(&mut self, world: &mut World) {
         if self.flows.is_empty() && world.rng.bool() {
             self.engine.shrink();

@@ -1,4 +1,4 @@
-//! The simulation: what both callers want, and the scheduler.
+//! The simulation: the plans of both callers, and the scheduler.
 
 mod end;
 
@@ -9,21 +9,21 @@ use h2::{Config, Phase, Role};
 
 use end::End;
 
-/// What is to pass on a stream; both callers know it.
+/// The planned messages of a stream; both callers know them.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) is_head: bool,
     pub(crate) says_length: bool,
-    /// Bytes of each body, request first.
+    /// The length of each body, request first.
     pub(crate) lengths: [usize; 2],
     pub(crate) trailers: [bool; 2],
     pub(crate) interim: usize,
     pub(crate) priority: Option<&'static [u8]>,
-    /// The server answers before it has the whole request.
+    /// The server responds before it has the whole request.
     pub(crate) is_early: bool,
 }
 
-/// What became of a stream, as the client saw it.
+/// The outcome of a stream from the client's view.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fate {
     Open,
@@ -31,11 +31,11 @@ pub(crate) enum Fate {
     Cancelled,
 }
 
-/// What both callers share.
+/// The state shared by both callers.
 pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
     pub(crate) plans: BTreeMap<u32, (Plan, Fate)>,
-    /// No more is begun or cancelled.
+    /// Nothing more is started or cancelled.
     pub(crate) is_draining: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Simulation {
     steps: usize,
 }
 
-/// The byte of a body at an offset.
+/// The expected byte of a body at an offset.
 pub(crate) fn byte(id: u32, direction: usize, offset: usize) -> u8 {
     (id as usize * 131 + direction * 77 + offset * 7 + (offset >> 8)) as u8
 }
@@ -101,7 +101,7 @@ impl Simulation {
         }
     }
 
-    /// How many exchanges were whole.
+    /// Runs the simulation; returns the number of complete exchanges.
     pub(crate) fn run(mut self) -> usize {
         for _ in 0..self.steps {
             self.step();
@@ -151,7 +151,7 @@ impl Simulation {
         server.engine.check_invariants();
     }
 
-    /// Everything that is on its way arrives.
+    /// Delivers everything in transit.
     fn flush(&mut self) {
         let Simulation { world, client, server, .. } = self;
         client.work(world);

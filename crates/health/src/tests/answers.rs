@@ -1,4 +1,4 @@
-//! What is sent, and what each answer means.
+//! The data sent by checks, and the evaluation of responses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,7 +72,7 @@ fn each_answer_to_an_http_check_has_haproxys_result() {
 }
 
 #[test]
-fn a_request_says_what_was_configured_and_how_the_server_stands() {
+fn requests_have_the_configured_content_and_server_state() {
     worker(async {
         let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
         let lines = "option httpchk GET /up HTTP/1.1 example.org\n http-check send-state\n \
@@ -97,7 +97,7 @@ fn a_request_says_what_was_configured_and_how_the_server_stands() {
 }
 
 #[test]
-fn a_state_that_is_not_changing_is_sent_without_numbers() {
+fn stable_states_are_sent_without_numbers() {
     worker(async {
         let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
         let (checks, _) = backend("option httpchk\n http-check send-state", address, "");
@@ -112,13 +112,13 @@ fn a_state_that_is_not_changing_is_sent_without_numbers() {
             words.split(';').next().unwrap_or_default().to_owned()
         };
         let states: Vec<String> = heard.borrow().iter().map(state).collect();
-        // Two successes bring it up, three failures down.
+        // Two successes take it up, three failures down.
         assert_eq!(states, ["DOWN", "DOWN 1/2", "UP 1/3", "UP 2/3", "UP"]);
     });
 }
 
 #[test]
-fn a_check_is_announced_as_the_proxys_own_unless_servers_do_not_understand_that() {
+fn proxy_headers_of_checks_use_local_unless_disabled() {
     worker(async {
         let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
         for global in ["", " pp2-never-send-local\n"] {
@@ -140,7 +140,7 @@ fn a_check_is_announced_as_the_proxys_own_unless_servers_do_not_understand_that(
 }
 
 #[test]
-fn an_absolute_target_names_the_host_of_its_field() {
+fn absolute_targets_use_the_host_field() {
     worker(async {
         let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
         let (checks, _) = backend("option httpchk GET http://old:1/x HTTP/1.1 new.example", address, "");
@@ -193,7 +193,7 @@ fn connections_and_scripts_have_haproxys_results() {
 }
 
 #[test]
-fn what_is_sent_may_be_bytes_or_formats() {
+fn bytes_and_formats_can_be_sent() {
     worker(async {
         for (line, wanted) in [
             ("send a\\tb", "a\tb"),
@@ -210,7 +210,7 @@ fn what_is_sent_may_be_bytes_or_formats() {
 }
 
 #[test]
-fn a_check_goes_where_the_most_specific_address_and_port_say() {
+fn the_most_specific_address_and_port_are_used() {
     worker(async {
         let (good, _) = fake(None).await;
         let (bad, port) = (nobody(), nobody().port());
@@ -251,7 +251,7 @@ fn a_check_goes_where_the_most_specific_address_and_port_say() {
 }
 
 #[test]
-fn several_exchanges_may_follow_each_other_on_connections_of_their_own() {
+fn scripts_may_use_several_connections() {
     worker(async {
         let (address, heard) = fake(Some(b"HTTP/1.0 200 OK\r\nX: /b\r\n\r\n")).await;
         let lines = "option httpchk\n http-check connect\n http-check send meth GET uri /a\n \
@@ -263,7 +263,7 @@ fn several_exchanges_may_follow_each_other_on_connections_of_their_own() {
 }
 
 #[test]
-fn protocols_tell_what_haproxy_tells() {
+fn protocol_results_match_haproxy() {
     #[rustfmt::skip]
     let cases: &[(&str, &'static [u8], Told<'_>)] = &[
         ("option redis-check",        b"+PONG\r\n",                               ("L7OK", Some(0), "Redis server is ok")),
@@ -303,7 +303,7 @@ fn a_healthcheck_section_replaces_the_check_of_the_backend() {
 }
 
 #[test]
-fn a_program_is_told_about_the_server_and_says_whether_it_lives() {
+fn external_programs_get_server_data_and_decide() {
     worker(async {
         let directory = scratch::Scratch::new("external");
         let (program, seen) = (directory.join("check"), directory.join("seen"));

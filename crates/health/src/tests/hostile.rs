@@ -1,5 +1,4 @@
-//! Servers that hang, lie, flood or come and go: every check ends in a verdict, in time and in
-//! bounded memory.
+//! Servers that hang, misbehave, flood or flap: every check ends in a verdict, in time and in bounded memory.
 
 use std::time::Duration;
 
@@ -53,8 +52,8 @@ fn garbage_of_every_length_ends_in_a_verdict() {
 }
 
 #[test]
-fn megabytes_are_read_no_further_than_the_buffer() {
-    /// How much of a flood the check took: what the other side could write before it was reset.
+fn floods_are_read_up_to_the_buffer_size() {
+    /// How much of a flood the check may read: as measured by the bytes the other side could write before the reset.
     const FLOOD: usize = 64 << 20;
     worker(async {
         for start in [
@@ -63,7 +62,7 @@ fn megabytes_are_read_no_further_than_the_buffer() {
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffff\r\n",
         ] {
             for option in OPTIONS {
-                // Little is on its way, and who reads on gets far more than that.
+                // Little data is in flight, and a check that kept reading would get far more than that.
                 let socket = TcpSocket::new_v4().unwrap();
                 socket.set_send_buffer_size(64 << 10).unwrap();
                 socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -80,7 +79,7 @@ fn megabytes_are_read_no_further_than_the_buffer() {
                 });
                 let outcome = once(&backend(option, address, "").0).await;
                 assert!(outcome.info.len() < 128, "{option}");
-                // The rest is what the kernel's buffers hold.
+                // The rest is in the kernel's buffers.
                 let written = flood.await.unwrap();
                 assert!(written < FLOOD / 32, "{option}: {written}");
             }
@@ -89,7 +88,7 @@ fn megabytes_are_read_no_further_than_the_buffer() {
 }
 
 #[test]
-fn an_answer_cut_short_is_judged_by_what_there_is() {
+fn truncated_responses_are_evaluated() {
     type Case = (&'static str, &'static [u8], (&'static str, Option<i32>, &'static str));
     const CUT: &[Case] = &[
         ("option httpchk", b"HTTP/1.1 20", ("SOCKERR", None, "")),
@@ -110,7 +109,7 @@ fn an_answer_cut_short_is_judged_by_what_there_is() {
             let answer = answer.to_vec();
             tokio::task::spawn_local(async move {
                 let (mut socket, _) = listener.accept().await.unwrap();
-                // A reader that leaves bytes unread would reset the connection.
+                // Closing with unread bytes would reset the connection.
                 if !answer.starts_with(b"\x4a") {
                     let _ = socket.read(&mut [0; 4096]).await;
                 }
@@ -126,7 +125,7 @@ fn a_flapping_server_changes_its_state_only_by_rise_and_fall() {
     worker(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        // One answer in three is good: never three failures in a row, never down.
+        // One response in three is good: never three failures in a row, never down.
         tokio::task::spawn_local(async move {
             for number in 0u32.. {
                 let (mut socket, _) = listener.accept().await.unwrap();

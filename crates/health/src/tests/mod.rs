@@ -1,5 +1,4 @@
-//! Claims about whole checks, written as configurations, against servers of this process on ports
-//! the kernel chooses.
+//! Tests of whole checks, written as configurations, against servers in this process on ports chosen by the kernel.
 
 mod answers;
 mod hostile;
@@ -28,10 +27,10 @@ pub(crate) fn worker<T>(test: impl Future<Output = T>) -> T {
     })
 }
 
-/// What a server heard, a text a connection.
+/// The data received by a server, one text per connection.
 type Heard = Rc<RefCell<Vec<String>>>;
 
-/// A server that reads once and answers each connection with `answer`, or not at all.
+/// Starts a server that reads once and answers each connection with `answer`, or not at all.
 async fn fake(answer: Option<&'static [u8]>) -> (SocketAddr, Heard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -49,7 +48,7 @@ async fn fake(answer: Option<&'static [u8]>) -> (SocketAddr, Heard) {
                     Some(answer) => {
                         let _ = socket.write_all(answer).await;
                     }
-                    // Silence, until the other side goes.
+                    // No response until the other side closes.
                     None => while !matches!(socket.read(&mut room).await, Ok(0) | Err(_)) {},
                 }
             });
@@ -58,7 +57,7 @@ async fn fake(answer: Option<&'static [u8]>) -> (SocketAddr, Heard) {
     (address, heard)
 }
 
-/// A server that says `answer` at once, whatever it is told, and closes when the other side does.
+/// Starts a server that sends `answer` at once, ignores its input, and closes when the other side does.
 async fn greeter(answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -75,13 +74,13 @@ async fn greeter(answer: &'static [u8]) -> SocketAddr {
     address
 }
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 fn nobody() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
 
-/// Messages told: level and text.
+/// The messages reported: level and text.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<(u8, String)>>>);
 
@@ -95,7 +94,7 @@ impl Told {
     }
 }
 
-/// The checks of a configuration.
+/// Loads the checks of a configuration.
 fn load(text: &str) -> (Checks, Told) {
     let mut sources = SourceMap::new();
     let file = sources.add("test.cfg", text);
@@ -114,20 +113,19 @@ fn load(text: &str) -> (Checks, Told) {
     (Checks::new(&plan, Arc::new(Process::default()), Arc::new(notify), None), told)
 }
 
-/// A backend `be` with the server `s1` at `address`, checked as `lines` say; `more` are parameters
-/// of the server.
+/// Loads a backend `be` with the server `s1` at `address`, with check settings `lines`; `more` are parameters of the server.
 fn backend(lines: &str, address: SocketAddr, more: &str) -> (Checks, Told) {
     load(&format!(
         "global\n node n1\nbackend be\n timeout check 100ms\n timeout connect 1s\n {lines}\n server s1 {address} check inter 300ms fastinter 5ms downinter 5ms rise 2 fall 3 {more}\n"
     ))
 }
 
-/// One check.
+/// Runs the check once.
 async fn once(checks: &Checks) -> CheckOutcome {
     checks.subjects[0].check(&checks.context, |outcome| outcome).await
 }
 
-/// What is told of an outcome.
+/// Returns the reported parts of an outcome.
 fn told(outcome: &CheckOutcome) -> (&'static str, Option<i32>, &str) {
     (outcome.status, outcome.code, &outcome.info)
 }

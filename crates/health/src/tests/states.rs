@@ -1,4 +1,4 @@
-//! What results do to servers: levels, states, followers, agents, and the messages about them.
+//! The effects of results on servers: levels, states, trackers, agents, and messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use state::server::{Demand, Operational, ServerAddress, Trouble};
 use super::{backend, fake, load, nobody, until, worker};
 use crate::{CheckOutcome, Checks, verdict, watch};
 
-/// A server whose checks begin, without any being made.
+/// Loads a server with its initial state, without running checks.
 fn prepared(lines: &str, more: &str) -> (Checks, super::Told) {
     backend(lines, nobody(), more)
 }
@@ -18,7 +18,7 @@ fn apply(checks: &Checks, status: &'static str, code: i32, info: &str) {
 }
 
 #[test]
-fn rise_and_fall_decide_and_every_change_is_told_once() {
+fn rise_and_fall_decide_and_each_change_is_reported_once() {
     let (checks, list) = prepared("", "");
     let server = checks.subjects[0].server();
     let health = &server.health;
@@ -47,7 +47,7 @@ fn rise_and_fall_decide_and_every_change_is_told_once() {
 }
 
 #[test]
-fn a_check_that_cannot_connect_in_time_casts_doubt_on_the_address() {
+fn connect_timeouts_make_the_address_doubtful() {
     let (checks, _) = prepared("", "");
     let doubts = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let counted = doubts.clone();
@@ -61,7 +61,7 @@ fn a_check_that_cannot_connect_in_time_casts_doubt_on_the_address() {
 }
 
 #[test]
-fn logged_checks_read_as_haproxys() {
+fn logged_checks_match_haproxy() {
     let (checks, list) = prepared("option log-health-checks", "");
     apply(&checks, "L7OK", 200, "");
     apply(&checks, "L7OK", 200, "");
@@ -81,7 +81,7 @@ fn logged_checks_read_as_haproxys() {
 }
 
 #[test]
-fn a_404_takes_a_running_server_out_softly_and_a_success_brings_it_back() {
+fn a_404_drains_a_running_server_until_the_next_success() {
     let (checks, list) = prepared("option httpchk\n http-check disable-on-404", "");
     let server = checks.subjects[0].server();
     apply(&checks, "L7OKC", 404, "");
@@ -95,7 +95,7 @@ fn a_404_takes_a_running_server_out_softly_and_a_success_brings_it_back() {
 }
 
 #[test]
-fn an_initial_state_is_had_at_the_start_and_again_after_maintenance() {
+fn the_initial_state_applies_at_start_and_after_maintenance() {
     let cases = [
         ("", 2, Operational::Running),
         ("init-state fully-up", 4, Operational::Running),
@@ -120,7 +120,7 @@ fn an_initial_state_is_had_at_the_start_and_again_after_maintenance() {
 }
 
 #[test]
-fn servers_that_track_follow_and_so_do_those_that_track_them() {
+fn trackers_follow_and_so_do_their_trackers() {
     let (checks, list) = load(&format!(
         "backend be\n server s1 {0} check\nbackend two\n server s2 {0} track be/s1\nbackend three\n server s3 {0} track two/s2\n",
         nobody()
@@ -182,7 +182,7 @@ fn real_traffic_can_bring_a_server_down() {
 }
 
 #[test]
-fn a_watched_server_goes_down_and_comes_back_with_its_checks() {
+fn a_checked_server_goes_down_and_comes_back() {
     worker(async {
         let (good, heard) = fake(Some(b"HTTP/1.0 200 OK\r\n\r\n")).await;
         let (checks, list) = backend("option httpchk", good, "slowstart 50ms");
@@ -212,7 +212,7 @@ fn a_watched_server_goes_down_and_comes_back_with_its_checks() {
 }
 
 #[test]
-fn no_more_checks_run_at_once_on_a_worker_than_are_allowed() {
+fn concurrent_checks_per_worker_are_limited() {
     worker(async {
         let (address, heard) = fake(None).await;
         let servers: String = (0..6).map(|n| format!(" server s{n} {address} check inter 30ms\n")).collect();
@@ -228,7 +228,7 @@ fn no_more_checks_run_at_once_on_a_worker_than_are_allowed() {
     });
 }
 
-/// Runs the agent of a server of initial weight 100 once; gives the checks and what was told.
+/// Runs the agent of a server with an initial weight of 100 once; returns the checks, messages and received data.
 async fn asked(answer: &'static [u8], lines: &str) -> (Checks, super::Told, super::Heard) {
     let (address, heard) = fake(Some(answer)).await;
     let (checks, list) = load(&format!(
@@ -257,7 +257,7 @@ fn an_agent_sets_weight_limit_and_state() {
 }
 
 #[test]
-fn what_an_agent_says_is_kept_and_logged_as_haproxy_does() {
+fn agent_results_are_kept_and_logged_like_haproxy() {
     #[rustfmt::skip]
     let cases: &[(&'static [u8], &str, &str)] = &[
         (b"up\n",                   "L7OK",    "via agent : up"),

@@ -1,4 +1,4 @@
-//! The class `core`: what scripts register, log and ask of the process.
+//! The class `core`: registration, logging and process-wide functions.
 
 use std::sync::Arc;
 
@@ -8,27 +8,26 @@ use super::function;
 use crate::function::FunctionKind;
 use crate::name_cache::Called;
 
-/// What the files of a state registered.
+/// The registrations made by the files of a state.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptRegistry {
-    /// Whether files are being loaded: nothing is registered afterwards.
+    /// Whether files are being loaded: registration ends afterwards.
     pub(crate) is_open: bool,
-    /// Whether what was registered to be run before the first connection is being run: tasks may
-    /// still be.
+    /// Whether init functions are running before the first connection, when tasks may still be registered.
     pub(crate) is_starting: bool,
-    /// Functions, by what they are for.
+    /// Functions, by kind.
     pub(crate) functions: Vec<(FunctionKind, Box<str>, Function)>,
-    /// Filters: their names, their classes, and what makes one of a line of the configuration.
+    /// Filters: their names, their classes, and the functions that create one from a configuration line.
     pub(crate) filters: Vec<(Box<str>, Table, Function)>,
-    /// What is run once the configuration is read.
+    /// Functions to run once the configuration is read.
     pub(crate) inits: Vec<Function>,
-    /// Commands of the runtime socket: their words, what is said of them, and what they do.
+    /// Runtime socket commands: their words, help texts, and functions.
     pub(crate) commands: Vec<(Vec<String>, String, Function)>,
-    /// What runs beside requests, with its arguments.
+    /// Background tasks, with their arguments.
     pub(crate) tasks: Vec<(Function, Vec<Value>)>,
 }
 
-/// Makes `core` and `act`.
+/// Creates `core` and `act`.
 pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Result<()> {
     lua.set_app_data(ScriptRegistry::default());
     let core = lua.create_table()?;
@@ -80,7 +79,7 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
     lua.globals().set("act", act)
 }
 
-/// Where functions may be registered.
+/// Calls `with` if functions may be registered now.
 fn opened<R>(lua: &Lua, name: &str, with: impl FnOnce(&mut ScriptRegistry) -> R) -> mlua::Result<R> {
     let mut registered = lua.app_data_mut::<ScriptRegistry>();
     match registered.as_deref_mut() {
@@ -120,7 +119,7 @@ fn register_filter(lua: &Lua, (name, class, make): (String, Table, Function)) ->
     opened(lua, "core.register_filter", |registered| registered.filters.push((name.into(), class, make)))
 }
 
-/// What is registered has a name that a configuration can say.
+/// Checks that a registered name can be used in a configuration.
 fn check_name(what: &str, name: &str) -> mlua::Result<()> {
     if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || "(),".contains(c)) {
         return Err(mlua::Error::runtime(format!("{what}: `{name}` cannot be written in a configuration")));

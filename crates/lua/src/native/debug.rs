@@ -1,13 +1,12 @@
-//! The harmless part of Lua's `debug` library: looking at the stack.
+//! The harmless part of Lua's `debug` library: inspecting the stack.
 //!
-//! What changes functions and metatables from outside is left out: the host's own would be among
-//! them.
+//! Functions that change functions and metatables from outside are left out, since they could change the host's own.
 
 use mlua::{Lua, Table, Value};
 
 use crate::budget;
 
-/// The library.
+/// Creates the library.
 pub(crate) fn debug(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.set("traceback", lua.create_function(traceback)?)?;
@@ -16,13 +15,13 @@ pub(crate) fn debug(lua: &Lua) -> mlua::Result<Table> {
 }
 
 fn traceback(lua: &Lua, (message, level): (Value, Option<usize>)) -> mlua::Result<Value> {
-    // A deep stack takes its time.
+    // A deep stack takes a while.
     budget::is_over(lua);
     let text = match &message {
         Value::Nil => None,
         Value::String(text) => Some(text.to_string_lossy()),
         Value::Integer(_) | Value::Number(_) => Some(message.to_string()?),
-        // As in Lua: what is no text is given back.
+        // As in Lua, values other than text are returned unchanged.
         _ => return Ok(message),
     };
     lua.traceback(text.as_deref(), level.unwrap_or(1)).map(Value::String)

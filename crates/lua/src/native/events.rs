@@ -1,4 +1,4 @@
-//! What handlers of events get: queues that events are put in, and events as tables.
+//! Event handlers: their queues, and events as tables.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::function;
 use crate::inbox::{Happened, Inbox};
 use crate::name_cache::Called;
 
-/// Kinds of events, by the names that scripts have for them.
+/// Kinds of events, by their names in scripts.
 const KINDS: [(&str, ServerEventKind); 9] = [
     ("SERVER_ADD", ServerEventKind::Added),
     ("SERVER_DEL", ServerEventKind::Removed),
@@ -27,10 +27,10 @@ const KINDS: [(&str, ServerEventKind); 9] = [
     ("ACME_NEWCERT", ServerEventKind::Certified),
 ];
 
-/// So many of them are about servers.
+/// The number of them that concern servers.
 const OF_SERVERS: usize = 7;
 
-/// Kinds of changes of pattern lists.
+/// Kinds of pattern list changes.
 const OF_PATTERNS: [(&str, ListChange); 5] = [
     ("PAT_REF_ADD", ListChange::Add),
     ("PAT_REF_DEL", ListChange::Delete),
@@ -39,8 +39,7 @@ const OF_PATTERNS: [(&str, ListChange); 5] = [
     ("PAT_REF_COMMIT", ListChange::Commit),
 ];
 
-/// The flags that an administrator sets, by the names that scripts have for them: each with what it is
-/// part of.
+/// Administrative flags, by their names in scripts, each with its mask.
 const FLAGS: [(u32, &str); 8] = [
     (Admin::MAINT, "MAINT"),
     (Admin::FORCED_MAINT, "FMAINT"),
@@ -52,7 +51,7 @@ const FLAGS: [(u32, &str); 8] = [
     (Admin::INHERITED_DRAIN, "IDRAIN"),
 ];
 
-/// A queue of events, as scripts hold it.
+/// An event queue, as held by scripts.
 pub(super) struct Handle(pub(super) Arc<Inbox>);
 
 impl UserData for Handle {
@@ -98,7 +97,7 @@ fn of_order(lua: &Lua, event: &OrderEvent) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// The event as its handler sees it.
+/// Returns the event as its handler sees it.
 fn of_server(lua: &Lua, event: &ServerEvent) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.set("name", &*event.server)?;
@@ -219,7 +218,7 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
     )
 }
 
-/// The sum of the kinds of these names; a family's name stands for all of it.
+/// Sums the kinds with these names; the name of a family stands for all of it.
 fn kinds<K: Copy>(all: &[(&str, K)], names: Table, number: impl Fn(K) -> u32) -> mlua::Result<u32> {
     let mut sum = 0;
     for name in names.sequence_values::<String>() {

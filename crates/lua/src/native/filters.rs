@@ -1,5 +1,4 @@
-//! What filters see and change: the payload of a direction, the first line of a message, and what they
-//! want of the stream.
+//! The functions for filters: the payload of a direction, the first line of a message, and requests about the stream.
 
 use mlua::{Lua, LuaString, Table, Value};
 
@@ -7,13 +6,13 @@ use super::function;
 use crate::bridge::{self, FilterRequest, Setting};
 use crate::payload::Payload;
 
-/// `filter.FLT_CFG_FL_HTX`: it can filter streams of HTTP.
+/// `filter.FLT_CFG_FL_HTX`: it can filter HTTP streams.
 pub(crate) const FOR_HTTP: i64 = 1;
 
-/// A payload: the call, whether it is the response's, and whether it is asked for as that of a message.
+/// Selects a payload: the call, whether it is the response's, and whether it is that of a message.
 type Which = (u64, bool, bool);
 
-/// Shows the payload that a filter may change.
+/// Calls `look` with the payload that a filter may change.
 fn with<R>((call, of_response, of_message): Which, look: impl FnOnce(&mut Payload) -> R) -> mlua::Result<R> {
     let mut result = None;
     bridge::with(call, |bridge| {
@@ -34,7 +33,7 @@ fn behind_end(offset: i64) -> mlua::Error {
     mlua::Error::runtime(format!("there is nothing at offset {offset}"))
 }
 
-/// How many bytes are meant: all where nothing or -1 is said.
+/// Returns a number of bytes: all if absent or -1.
 fn length(given: Option<i64>) -> mlua::Result<Option<usize>> {
     match given {
         None | Some(-1) => Ok(None),
@@ -205,7 +204,7 @@ fn changing(lua: &Lua, native: &Table) -> mlua::Result<()> {
     )
 }
 
-/// The first line of a message.
+/// Returns the first line of a message.
 fn start_line(lua: &Lua, (call, of_response): (u64, bool)) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let filled = bridge::view(call, |env| {

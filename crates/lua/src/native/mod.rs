@@ -1,4 +1,4 @@
-//! What the prelude and scripts call of the host.
+//! Host functions for the prelude and scripts.
 //!
 //! Functions about a request take the number of their call first ([`crate::bridge`]).
 
@@ -28,8 +28,8 @@ pub(crate) use self::core::{ScriptRegistry, core};
 pub(crate) use self::debug::debug;
 pub(crate) use self::filters::FOR_HTTP;
 
-/// A function of the host. Its error comes back as a mark and a text, of which the prelude makes an
-/// error of Lua: scripts expect texts.
+/// Creates a host function. It returns an error as a mark and a text, which the prelude raises as a Lua error: scripts expect
+/// texts.
 fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     lua: &Lua,
     run: impl Fn(&Lua, A) -> mlua::Result<R> + Send + 'static,
@@ -44,7 +44,7 @@ fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     })
 }
 
-/// Where the script is that called what runs: its file and line, or nothing.
+/// Returns the file and line of the script that called the current function, if any.
 fn place(lua: &Lua) -> String {
     for level in 0..MOST_LEVELS {
         let found = lua.inspect_stack(level, |debug| {
@@ -62,13 +62,13 @@ fn place(lua: &Lua) -> String {
     String::new()
 }
 
-/// So many calls are looked through for one of a script.
+/// How many call levels are searched for a script.
 const MOST_LEVELS: usize = 16;
 
-/// What a shell is told before a command, so that programs see the environment of the configuration.
+/// Returns the shell commands that set the configured environment before a program runs.
 fn exports(environment: &[(String, String)]) -> String {
     let is_own = |name: &str, value: &str| std::env::var_os(name).is_some_and(|own| own == value);
-    // A shell gives up at others.
+    // A shell fails on other names.
     let is_name = |name: &str| {
         name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -80,7 +80,7 @@ fn exports(environment: &[(String, String)]) -> String {
     set.chain(gone.map(|name| format!("unset {name}; "))).collect()
 }
 
-/// The functions of the prelude.
+/// Creates the prelude's functions.
 pub(crate) fn table(lua: &Lua, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;

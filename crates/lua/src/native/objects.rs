@@ -1,4 +1,4 @@
-//! The classes that are no part of a request: `Map`, `Regex`, and what queues wait by.
+//! Classes independent of requests: `Map`, `Regex`, and the signals of queues.
 
 use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 use sample::pattern::{MatchMethod, View};
@@ -9,7 +9,7 @@ use crate::convert;
 use crate::loading::{Loading, loading};
 use crate::signal::Signal;
 
-/// The ways of looking into a map, by the names that scripts have for them.
+/// The match methods for maps, by their names in scripts.
 const METHODS: [(&str, MatchMethod); 9] = [
     ("int", MatchMethod::Int),
     ("ip", MatchMethod::Ip),
@@ -22,7 +22,7 @@ const METHODS: [(&str, MatchMethod); 9] = [
     ("reg", MatchMethod::Reg),
 ];
 
-/// A map that scripts look into.
+/// A map used by scripts.
 struct Map {
     view: View,
     method: MatchMethod,
@@ -52,7 +52,7 @@ impl Map {
 /// A regular expression.
 struct Expression {
     regex: Regex,
-    /// How many groups it has.
+    /// Number of groups.
     groups: usize,
 }
 
@@ -73,7 +73,7 @@ impl UserData for Expression {
     }
 }
 
-/// How many groups a pattern has.
+/// Returns the number of groups in a pattern.
 fn groups(pattern: &str) -> usize {
     let (mut groups, mut bytes) = (0, pattern.bytes().peekable());
     while let Some(byte) = bytes.next() {
@@ -98,7 +98,7 @@ impl UserData for Signal {
     }
 }
 
-/// Makes the classes.
+/// Creates the classes.
 pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
     let map = lua.create_table()?;
     for (number, (name, _)) in METHODS.iter().enumerate() {
@@ -113,7 +113,7 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
     native.set("signal", function(lua, |_, ()| Ok(Signal::default()))?)
 }
 
-/// `Map.new(file, method)`; the file is read when the configuration is.
+/// `Map.new(file, method)`; the file is read together with the configuration.
 fn new_map(_: &Lua, (name, method): (String, Option<usize>)) -> mlua::Result<Map> {
     let (_, method) = *METHODS
         .get(method.unwrap_or(2))
@@ -127,7 +127,7 @@ fn new_map(_: &Lua, (name, method): (String, Option<usize>)) -> mlua::Result<Map
     Ok(Map { view, method })
 }
 
-/// `Regex.new(pattern, case_sensitive)`: whether it is one, and it, or what is wrong.
+/// `Regex.new(pattern, case_sensitive)`: returns true and the expression, or false and the error.
 fn new_regex(lua: &Lua, (pattern, sensitive): (String, Option<bool>)) -> mlua::Result<MultiValue> {
     use mlua::IntoLuaMulti;
     match Regex::new(&pattern, !sensitive.unwrap_or(true)) {

@@ -1,5 +1,4 @@
-//! The class `Patref`: a pattern list (of an ACL or a map) that scripts look at and change, at once
-//! or as a whole.
+//! The class `Patref`: a pattern list (of an ACL or a map) that scripts read and change, line by line or as a whole.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +9,7 @@ use super::events::Handle;
 use super::function;
 use crate::name_cache::Called;
 
-/// A pattern list, and what is to take the place of its lines, where that is being prepared.
+/// A pattern list, and the replacement being prepared, if any.
 struct Reference {
     list: Arc<List>,
     prepared: Mutex<Option<Vec<NewLine>>>,
@@ -70,7 +69,7 @@ impl Reference {
         }
     }
 
-    /// Some lines, from a place on.
+    /// Returns some lines, starting at an index.
     fn portion(&self, from: usize, most: usize) -> Vec<NewLine> {
         if let Some(lines) = &*self.prepared() {
             return lines.iter().skip(from).take(most).cloned().collect();
@@ -80,7 +79,7 @@ impl Reference {
         self.list.lines(ids).into_iter().map(|PatternLine { key, value, .. }| (key, value)).collect()
     }
 
-    /// The value of the first line with that key; of an ACL's, an empty text.
+    /// Returns the value of the first line with that key; for an ACL, an empty text.
     fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
         let value = match &*self.prepared() {
             Some(lines) => lines.iter().find(|(own, _)| **own == *key)?.1.clone(),
@@ -90,7 +89,7 @@ impl Reference {
     }
 }
 
-/// What went well, or nothing and why not.
+/// Returns true, or nil and the reason for a failure.
 fn outcome(lua: &Lua, done: Result<(), &'static str>) -> mlua::Result<MultiValue> {
     match done {
         Ok(()) => true.into_lua_multi(lua),
@@ -131,7 +130,7 @@ fn open(called: &Called, name: &str) -> mlua::Result<Reference> {
     Ok(Reference { list, prepared: Mutex::default() })
 }
 
-/// What is done with the whole of a list.
+/// Adds the functions for whole lists.
 fn versions(lua: &Lua, native: &Table) -> mlua::Result<()> {
     native.set(
         "pattern_purge",
@@ -163,7 +162,7 @@ fn versions(lua: &Lua, native: &Table) -> mlua::Result<()> {
     )
 }
 
-/// What is done with its lines.
+/// Adds the functions for lines.
 fn lines(lua: &Lua, native: &Table) -> mlua::Result<()> {
     native.set(
         "pattern_add",
@@ -207,7 +206,7 @@ fn lines(lua: &Lua, native: &Table) -> mlua::Result<()> {
     )
 }
 
-/// Adds many lines: an ACL's are numbered, a map's are pairs of key and value.
+/// Adds many lines: an ACL's as a sequence, a map's as key-value pairs.
 fn add_all(own: &Reference, all: &Table) -> mlua::Result<Result<(), &'static str>> {
     for pair in all.pairs::<Value, LuaString>() {
         let (key, value) = pair?;

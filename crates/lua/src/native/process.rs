@@ -1,5 +1,4 @@
-//! What scripts see and change of the process: pattern lists, variables of the process, dates,
-//! networks.
+//! The process-wide functions for scripts: pattern lists, process variables, dates, networks.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::convert;
 use crate::name_cache::Called;
 use crate::settings::LuaSettings;
 
-/// A network that scripts compare.
+/// A network, as compared by scripts.
 struct Address(Network);
 
 impl UserData for Address {}
@@ -65,7 +64,7 @@ fn dates(lua: &Lua, core: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Cuts a text at each of these characters.
+/// Splits a text at each of these characters.
 fn tokenize(
     lua: &Lua,
     (text, separators, no_blank): (LuaString, LuaString, Option<bool>),
@@ -79,7 +78,7 @@ fn tokenize(
     Ok(table)
 }
 
-/// Whether one of two networks is within the other.
+/// Whether one of two networks contains the other.
 fn meet(one: &Network, other: &Network) -> bool {
     match (one, other) {
         (Network::V4 { address, mask }, Network::V4 { address: other, mask: of_other }) => {
@@ -95,7 +94,7 @@ fn meet(one: &Network, other: &Network) -> bool {
     }
 }
 
-/// Changes of pattern lists.
+/// Adds the functions that change pattern lists.
 fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     for name in ["add_acl", "del_acl", "del_map", "set_map"] {
         let own = called.clone();

@@ -1,5 +1,4 @@
-//! What scripts see and change of a request: fetches, converters, variables, heads, what they keep of
-//! it, and how it goes on.
+//! The functions for requests: fetches, converters, variables, heads, private data, and the treatment of the request.
 
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ pub(super) fn fill(
     )
 }
 
-/// Fetches and converters.
+/// Adds the functions for fetches and converters.
 fn looking(lua: &Lua, table: &Table, settings: &Arc<LuaSettings>, called: &Arc<Called>) -> mlua::Result<()> {
     table.set("has_fetch", function(lua, |_, name: String| Ok(CalledFetch::exists(&name)))?)?;
     table.set("has_convert", function(lua, |_, name: String| Ok(CalledConvert::exists(&name)))?)?;
@@ -76,8 +75,7 @@ fn looking(lua: &Lua, table: &Table, settings: &Arc<LuaSettings>, called: &Arc<C
     table.set("convert", function(lua, convert)?)
 }
 
-/// What a stream's content has, from an offset on (the end, where that is below 0), as much as asked
-/// for; or a line of it.
+/// Returns part of a stream's content from an offset (from the end if negative), up to the requested length; or a line.
 fn channel(
     lua: &Lua,
     (call, of_response, offset, length, is_line): (u64, bool, Option<i64>, Option<i64>, bool),
@@ -98,7 +96,7 @@ fn channel(
     if !is_filtered {
         found = bridge::view(call, |env| {
             let own = Payload { input: bytes_of(env, of_response).to_vec(), ..Payload::default() };
-            // A place behind the end is the end, for rules.
+            // For rules, an offset after the end means the end.
             let end = own.input.len()..own.input.len();
             show(&own.input, Some(own.part(offset, length).unwrap_or(end)), true)
         })?;
@@ -106,7 +104,7 @@ fn channel(
     found.unwrap_or(Ok(Value::Nil))
 }
 
-/// Whether more must come in before a script has what it asks for, and may be waited for.
+/// Whether a script must and may wait for more input to get the requested data.
 fn channel_lacks(
     _: &Lua,
     (call, of_response, offset, length, is_line): (u64, bool, Option<i64>, Option<i64>, bool),
@@ -124,8 +122,7 @@ fn bytes_of<'e>(env: &sample::Env<'e>, of_response: bool) -> &'e [u8] {
     if of_response { env.response_bytes } else { env.request_bytes }
 }
 
-/// How many bytes came in, or were passed on, whether that is all that fits, and whether more may come:
-/// for rules, of what they see.
+/// Returns the number of input or output bytes, whether the buffer is full, and whether more may arrive, for rules.
 fn channel_fact(_: &Lua, (call, of_response, what): (u64, bool, String)) -> mlua::Result<Value> {
     let mut found = None;
     bridge::with(call, |bridge| {
@@ -150,7 +147,7 @@ fn channel_fact(_: &Lua, (call, of_response, what): (u64, bool, String)) -> mlua
     })
 }
 
-/// A name and its arguments, as words.
+/// Returns a name and its arguments, as words.
 fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
     let mut words = Vec::with_capacity(1 + args.len());
     words.push(name);
@@ -168,7 +165,7 @@ fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
     Ok(words)
 }
 
-/// Variables, and what scripts keep.
+/// Adds the functions for variables and private data.
 fn variables(
     lua: &Lua,
     table: &Table,
@@ -177,7 +174,7 @@ fn variables(
 ) -> mlua::Result<()> {
     let own = called.clone();
     let set = move |_: &Lua, (call, name, value, if_exists): (u64, String, Value, Option<bool>)| {
-        // Only variables of the process live on: for others it does not matter who named them.
+        // Only process variables persist: for others it does not matter who uses them.
         let adds = !(if_exists.unwrap_or(false) && name.starts_with("proc."));
         let Some(var) = own.variable(&name, adds) else { return Ok(false) };
         let value = convert::from_lua(&value);
@@ -218,13 +215,13 @@ fn variables(
     )
 }
 
-/// Whether a state is the one that all workers share (0) or a worker's own (1).
+/// Returns the index of a state: the shared one (0) or a worker's own (1).
 fn place_of_state(lua: &Lua) -> mlua::Result<usize> {
     let core: Table = lua.globals().raw_get("core")?;
     Ok(usize::from(core.get::<i64>("thread")? > 0))
 }
 
-/// The fields of a head, by their names in lower case: `headers[name][0]` is the first.
+/// Returns the fields of a head, by name in lower case: `headers[name][0]` is the first.
 fn headers(lua: &Lua, (call, of_response): (u64, bool)) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     bridge::view(call, |env| {
@@ -254,7 +251,7 @@ pub(super) fn fill_headers(lua: &Lua, head: &Head, table: &Table) -> mlua::Resul
 
 type EditArguments = (u64, LuaString, bool, LuaString, Option<LuaString>, Option<String>, Option<u16>);
 
-/// Changes a head: the kind of change, the message, a name or what is written, and what else it takes.
+/// Changes a head; the arguments are the kind of change, the message, a name or a value, and any others needed.
 fn edit(
     _: &Lua,
     (call, kind, of_response, first, second, pattern, status): EditArguments,
@@ -294,13 +291,13 @@ fn edit(
     }
 }
 
-/// The script has done with its request.
+/// Ends the request.
 fn done(_: &Lua, (call, answer): (u64, Option<Table>)) -> mlua::Result<()> {
     let reply = answer.map(|answer| reply(&answer)).transpose()?;
     bridge::with(call, |bridge| bridge.end(reply))
 }
 
-/// An answer out of its table.
+/// Converts a table to a response.
 fn reply(answer: &Table) -> mlua::Result<ScriptReply> {
     let text = |text: LuaString| text.as_bytes().to_vec();
     let mut headers = Vec::new();
@@ -323,7 +320,7 @@ fn reply(answer: &Table) -> mlua::Result<ScriptReply> {
     })
 }
 
-/// Changes how the request is treated.
+/// Changes the treatment of the request.
 fn set(_: &Lua, (call, what, value): (u64, String, i64)) -> mlua::Result<()> {
     let setting = match what.as_str() {
         "loglevel" if value < 0 => Setting::LogLevel(None),

@@ -1,6 +1,6 @@
-//! What scripts see and change of proxies, their servers and their listeners.
+//! The functions for proxies, their servers and their listeners.
 //!
-//! What the runtime socket does has one way of being done: a command of it, which the host runs.
+//! Changes that the runtime socket supports are made through its commands, which the host runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -51,7 +51,7 @@ pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Res
     proxies(lua, native, called)
 }
 
-/// What is told of a command: nothing and its answer where it was done, else why it was not.
+/// Returns the outcome of a command: nil and its output if it succeeded, otherwise its error.
 fn done(lua: &Lua, outcome: Result<String, String>) -> mlua::Result<MultiValue> {
     match outcome {
         Ok(answer) if answer.is_empty() => Ok(MultiValue::new()),
@@ -60,7 +60,7 @@ fn done(lua: &Lua, outcome: Result<String, String>) -> mlua::Result<MultiValue> 
     }
 }
 
-/// Statistics by their names.
+/// Returns statistics by name.
 pub(super) fn statistics(lua: &Lua, called: &Called, whose: Whose<'_>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for (name, value) in called.shared.host().map_or_else(Vec::new, |host| host.statistics(whose)) {
@@ -73,7 +73,7 @@ pub(super) fn statistics(lua: &Lua, called: &Called, whose: Whose<'_>) -> mlua::
     Ok(table)
 }
 
-/// What the prelude makes `core.proxies` of: names and numbers, and functions by both.
+/// Adds the functions for `core.proxies`: names and numbers, and functions by both.
 fn proxies(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let own = called.clone();
     native.set(
@@ -211,7 +211,7 @@ fn of_server(
     }
 }
 
-/// A server's backend and name.
+/// Returns a server's backend and name.
 fn pair(lua: &Lua, server: &Server) -> mlua::Result<Table> {
     lua.create_sequence_from([
         lua.create_string(server.proxy.as_bytes())?,
@@ -219,7 +219,7 @@ fn pair(lua: &Lua, server: &Server) -> mlua::Result<Table> {
     ])
 }
 
-/// What a proxy's e-mails are, where there are any and a script said that it sends them.
+/// Returns a proxy's email settings, if it has any and a script has taken over sending.
 fn mailers(lua: &Lua, called: &Called, proxy: &str) -> mlua::Result<Value> {
     let Some(mailing) = called.shared.mailing(proxy) else { return Ok(Value::Nil) };
     let machine = || called.shared.host().map(|host| host.machine()).unwrap_or_default();
@@ -238,7 +238,7 @@ fn mailers(lua: &Lua, called: &Called, proxy: &str) -> mlua::Result<Value> {
     Ok(Value::Table(table))
 }
 
-/// A weight, or a share of the initial one (`50%`).
+/// Parses a weight, or a share of the initial one (`50%`).
 fn weight(value: &Value, initial: u32) -> mlua::Result<u32> {
     let wrong =
         || mlua::Error::runtime("a weight is a number up to 256, or a share of the initial one in percent");

@@ -1,5 +1,4 @@
-//! What services get and give: the request that they answer, its body, their response; of streams,
-//! what comes in and goes out.
+//! The functions for services: the request, its body, the response; for streams, input and output.
 
 use http::{Version, uri};
 use mlua::{Lua, LuaString, Table, Value};
@@ -25,7 +24,7 @@ pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
     )
 }
 
-/// The request as services see it.
+/// Returns the request as services see it.
 fn request(lua: &Lua, call: u64) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let filled = bridge::view(call, |env| {
@@ -56,7 +55,7 @@ fn version(version: Version) -> String {
 
 type Fields = Vec<(LuaString, LuaString)>;
 
-/// The head of the response.
+/// Sets the head of the response.
 fn respond(
     _: &Lua,
     (call, status, reason, fields): (u64, u16, Option<LuaString>, Table),
@@ -78,8 +77,7 @@ fn respond(
     bridge::with(call, |bridge| bridge.respond(reply))
 }
 
-/// What came in: up to so many bytes, or a line; nothing where it is to be waited for, and the empty
-/// text at its end.
+/// Takes input: up to a number of bytes, or a line; returns nil if there is none yet, and the empty text at the end.
 fn take(lua: &Lua, (call, most, is_line): (u64, i64, bool)) -> mlua::Result<Value> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     match bridge::with(call, |bridge| bridge.take(most, is_line))? {
@@ -89,7 +87,7 @@ fn take(lua: &Lua, (call, most, is_line): (u64, i64, bool)) -> mlua::Result<Valu
     }
 }
 
-/// Texts one behind the other.
+/// Concatenates texts.
 fn concat(lua: &Lua, pieces: Table) -> mlua::Result<LuaString> {
     let mut all = Vec::new();
     for piece in pieces.sequence_values::<LuaString>() {

@@ -1,5 +1,4 @@
-//! The functions of Lua's `string` library that match patterns, for what its own might take long for
-//! (`prelude/bounds.lua`).
+//! The pattern functions of Lua's `string` library, for subjects that Lua's own might take long for (`prelude/bounds.lua`).
 
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
@@ -56,7 +55,7 @@ pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.set("text_replace", function(lua, replace)?)
 }
 
-/// The byte from which a search begins, from 0: positions count from 1, negative ones from the end.
+/// Returns the byte at which a search begins, from 0: positions count from 1, negative ones from the end.
 fn start(length: usize, first: Option<i64>) -> usize {
     match first.unwrap_or(1) {
         first if first > 0 => usize::try_from(first - 1).unwrap_or(usize::MAX),
@@ -65,7 +64,7 @@ fn start(length: usize, first: Option<i64>) -> usize {
     }
 }
 
-/// A pattern without its anchor, and whether it had one.
+/// Returns a pattern without its anchor, and whether it had one.
 fn anchor(pattern: &[u8]) -> (&[u8], bool) {
     pattern.strip_prefix(b"^").map_or((pattern, false), |rest| (rest, true))
 }
@@ -81,8 +80,8 @@ fn value(lua: &Lua, text: &[u8], captured: MatchCapture) -> mlua::Result<Value> 
     }
 }
 
-/// Searches, and returns what `found` makes of the match, of its captures and of whether these are the
-/// whole match since the pattern has none.
+/// Searches, and passes the match to `found`, with its captures and whether these are only the whole match because the pattern has
+/// none.
 fn searched(
     lua: &Lua,
     text: &[u8],
@@ -101,7 +100,7 @@ fn searched(
     found((start, end), values?, !matcher.has_captures())
 }
 
-/// The next of several matches: its start and its end, both from 1, and its captures.
+/// The next of several matches: its start and end, both from 1, and its captures.
 type Next = (LuaString, LuaString, usize, Option<usize>, bool);
 
 fn next(lua: &Lua, (text, pattern, from, last, may_anchor): Next) -> mlua::Result<MultiValue> {
@@ -119,7 +118,7 @@ fn next(lua: &Lua, (text, pattern, from, last, may_anchor): Next) -> mlua::Resul
     Ok(values)
 }
 
-/// Replaces up to `most` matches by a text; how many there were.
+/// Replaces up to `most` matches by a text; returns their number.
 fn replace(
     lua: &Lua,
     (text, pattern, by, most): (LuaString, LuaString, LuaString, f64),
@@ -143,7 +142,7 @@ fn replace(
     Ok((lua.create_string(&out)?, done))
 }
 
-/// Appends a replacement, with the captures that it names.
+/// Appends a replacement, inserting the captures it refers to.
 fn expand(
     matcher: &Matcher<'_>,
     (text, by): (&[u8], &[u8]),

@@ -1,4 +1,4 @@
-//! The class `StickTable`: what a stick table is, one of its entries, and all of them.
+//! The class `StickTable`: the properties of a stick table, one of its entries, and all of them.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use state::table::{self, Column, DataType, EntryValues, KeyType, Operator, Table
 use super::function;
 use crate::name_cache::Called;
 
-/// How many places of a table are looked at in one turn.
+/// How many positions of a table are visited in one turn.
 const TURN: usize = 512;
 
-/// How many conditions may be put to a walk through a table.
+/// Maximum number of conditions for a walk through a table.
 const MOST_FILTERS: usize = 4;
 
 /// Adds the functions to the prelude's table; each takes the name of a table first.
@@ -69,10 +69,10 @@ fn info(lua: &Lua, table: &table::Table) -> mlua::Result<Table> {
     Ok(info)
 }
 
-/// An entry: who holds it, when it expires, and what it stores.
+/// Returns an entry: its holders, expiry, and values.
 fn entry(lua: &Lua, view: &EntryValues<'_>) -> mlua::Result<Table> {
     let (now, entry) = (now_ms(), lua.create_table()?);
-    // Who looks at it holds it too.
+    // The reader holds it as well.
     entry.set("use", view.holders().saturating_sub(1))?;
     entry.set("expire", view.expires_in(now))?;
     for column in view.table().columns() {
@@ -102,8 +102,8 @@ fn number(view: &EntryValues<'_>, column: &Column, element: usize, now: u64) -> 
     i64::try_from(view.read(column, element, now).saturating_mul(factor)).unwrap_or(i64::MAX)
 }
 
-/// Puts entries for which all filters hold into `found`, from a place on, for one turn; the place to go
-/// on from, or nothing where all were met.
+/// Adds entries that match all filters to `found`, starting at a position, for one turn; returns the position to continue from, or
+/// nil at the end.
 fn walk(
     lua: &Lua,
     table: &table::Table,
@@ -136,7 +136,7 @@ fn walk(
     Ok(Some(cursor.into()))
 }
 
-/// Filters: each the name of what is stored, an operator and a number.
+/// Parses filters: each is the name of a data type, an operator and a number.
 fn read(table: &table::Table, filters: &Table) -> mlua::Result<Vec<(Column, Operator, i64)>> {
     let mut all = Vec::new();
     for filter in filters.clone().sequence_values::<Table>() {

@@ -1,4 +1,4 @@
-//! What scripts have run beside requests, and what they ask of others: tasks, sockets.
+//! The functions for background work: tasks, sockets, requests.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
     )
 }
 
-/// Has a task run on the calling worker.
+/// Runs a task on the calling worker.
 fn spawn(lua: &Lua, shared: &SharedNames, make: impl FnOnce(&Arc<State>) -> ScriptTask) -> mlua::Result<()> {
     let state = lua.app_data_ref::<StateHome>().and_then(|home| home.0.upgrade());
     match (state, shared.host()) {

@@ -1,8 +1,7 @@
--- Functions of Lua's libraries that the interpreter's hook cannot interrupt, replaced by ones that it
--- can, so that a script ends when its time is up.
+-- Replacements for library functions that the interpreter's hook cannot interrupt, so that a script ends when its time is up.
 --
--- Lua's own functions do the work as long as it is short. `native.over()` checks the time; if it is
--- up, the next instruction of the caller abandons the call.
+-- Lua's own functions are used as long as they are fast. `native.over()` checks the time; if it is up, the next instruction of the
+-- caller abandons the call.
 
 local native = ...
 
@@ -11,7 +10,7 @@ local type, rawget, rawset, pcall, error, tostring, select = type, rawget, rawse
 local set, getmetatable, collect, protected, log = setmetatable, getmetatable, collectgarbage, xpcall, core.log
 local MOST = math and math.maxinteger or 0x7fffffffffffffff
 
--- Elements of a table that one call moves or joins without interruption.
+-- Number of table elements that one call moves or joins without interruption.
 local SHORT = 10000
 
 -- Message handlers: Lua runs them without the hook if it was the hook that raised the error.
@@ -60,7 +59,7 @@ local function finalize()
 	end
 end
 
--- Has finalizers that are due run beside the calls of scripts.
+-- Runs pending finalizers in a task.
 local function flush()
 	if not pending.is_queued then
 		pending.is_queued = pcall(native.register_task, finalize)
@@ -122,7 +121,7 @@ local function bound_strings(string)
 	local find, match, gmatch, gsub = string.find, string.match, string.gmatch, string.gsub
 	local rep, sub = string.rep, string.sub
 
-	-- The longest subject that a pattern takes a short time for, by pattern.
+	-- The maximum length of a subject that is fast to match, by pattern.
 	local longest, count = {}, 0
 
 	local function weigh(pattern)
@@ -162,7 +161,7 @@ local function bound_strings(string)
 		return native.text_match(text, pattern, first)
 	end
 
-	-- The next match: where it begins and ends, and its captures.
+	-- Returns the start and end of the next match, and its captures.
 	local function step(state, from, to, ...)
 		if from then
 			state.at, state.last = to, to
@@ -184,7 +183,7 @@ local function bound_strings(string)
 		end
 	end
 
-	-- The replacement of a match.
+	-- Returns the replacement of a match.
 	local function replaced(is_table, by, whole, key, ...)
 		local value
 		if is_table then
@@ -246,10 +245,10 @@ local function bound_strings(string)
 	end
 end
 
--- Functions whose time grows with a text: a thousand instructions may call one of them hundreds of
--- times before the hook runs.
+-- Functions that take time proportional to a text: a thousand instructions may call one of them hundreds of times before the hook
+-- runs.
 
--- The longest text that takes no notable time.
+-- Maximum length of a text with negligible processing time.
 local LONG = 100000
 
 local function timed(text, ...)
@@ -296,7 +295,7 @@ local function bound_files(io)
 	local methods = getmetatable(io.stdout).__index
 	local read, write = methods.read, methods.write
 
-	-- Reads at most so many bytes.
+	-- Reads at most `most` bytes.
 	local function read_portions(file, most)
 		local parts = {}
 		while most > 0 do
@@ -342,7 +341,7 @@ local function bound_files(io)
 	end
 end
 
--- Tables: a metamethod may return any length, and a script may give any range.
+-- Tables: a metamethod may return any length, and a script may pass any range.
 
 local function bound_tables(table)
 	local concat, insert, move, remove, sort = table.concat, table.insert, table.move, table.remove, table.sort

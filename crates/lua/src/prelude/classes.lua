@@ -14,12 +14,12 @@ local END, INPUT = 3, 6
 local function class(name, members)
 	local meta = { __tostring = function() return "HAProxy class " .. name end }
 	meta.__index = members
-	-- What there is, for the reference.
+	-- The members, for checking the reference documentation.
 	native.classes[name] = members
 	return meta
 end
 
--- Fetches and converters: what is not known yet is looked for by name, once.
+-- Fetches and converters: unknown ones are looked up by name, once.
 
 local function family(name, exists, make)
 	local known = {}
@@ -82,7 +82,7 @@ local HTTP = class("HTTP", {
 	res_set_status = function(self, status, reason) return edit(self[0], "status", true, reason or "", nil, nil, status) end,
 })
 
--- Answers that actions make
+-- Responses created by actions
 
 local Reply = class("Reply", {
 	set_status = function(self, status, reason)
@@ -148,13 +148,13 @@ local TXN = {
 	set_priority_offset = function(self, offset) return set(self[0], "offset", offset) end,
 }
 
--- Channels: what rules on a stream's content see of it, and what filters of TCP change
+-- Channels: the content of a stream for rules, and for TCP filters
 
 local function fact(what)
 	return function(self) return native.channel_fact(self[0], self.is_response, what) end
 end
 
--- Actions wait for what was asked for and has not come in yet.
+-- Actions wait for requested data that has not arrived yet.
 local function await(self, offset, length, is_line)
 	while native.channel_lacks(self[0], self.is_response, offset, length, is_line) do
 		wait(INPUT)
@@ -214,7 +214,7 @@ local ResponseChannel = { __index = function(_, key)
 	return Channel.__index[key]
 end, __tostring = Channel.__tostring }
 
--- What belongs to an object of a request is made when it is first asked for.
+-- The parts of a request object are created on first use.
 local parts = {
 	f = Fetches,
 	sf = StringFetches,

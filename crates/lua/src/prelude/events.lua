@@ -1,8 +1,7 @@
--- Events: functions that are called when something happens to servers and pattern lists.
+-- Events: functions called on events of servers and pattern lists.
 --
--- A subscription has a task, which takes what happened from a queue of the host and has the function
--- called for one event after the other, each call a task of its own: what goes wrong in one ends that
--- one alone.
+-- A subscription has a task that takes events from a queue of the host and calls the function for one event after the other. Each
+-- call is a separate task, so that an error in one only ends that one.
 
 local native, scheduling, process = ...
 
@@ -18,7 +17,7 @@ local EventSub = class("EventSub", {
 	unsub = function(self) self.inbox:close() end,
 })
 
--- Adds the server that an event is about, as long as it is there.
+-- Adds the server of an event, if it still exists.
 local function complete(event, data)
 	if data and data.proxy_name and event ~= "SERVER_DEL" then
 		local server = process.server(data.proxy_name, data.name)

@@ -1,5 +1,5 @@
--- Filters: what lines of the configuration make of a class of a script, the filter of a stream, and
--- what its functions get.
+-- Filters: instances created from a script's class by configuration lines, the filter of a stream, and the arguments of its
+-- functions.
 
 local native, scheduling, classes = ...
 
@@ -11,7 +11,7 @@ local function class(name, members)
 	return { __index = members, __tostring = function() return "HAProxy class " .. name end }
 end
 
--- The last argument is the channel: the filter itself may stand before it.
+-- The last argument is the channel: it may be preceded by the filter itself.
 local function channel_of(...)
 	local channel = select(select("#", ...), ...)
 	if type(channel) ~= "table" or channel[0] == nil then
@@ -34,7 +34,7 @@ function filter.wake_time(...)
 	return native.wake_in((select(select("#", ...), ...)))
 end
 
--- An action that returns `act.YIELD` says so when it is called again.
+-- An action that returns `act.YIELD` sets the delay until it is called again.
 function act.wake_time(...)
 	return native.wake_action_in((select(select("#", ...), ...)))
 end
@@ -94,7 +94,7 @@ local function message(call, of_response)
 	return setmetatable({ [0] = call, is_response = of_response, channel = channel }, HTTPMessage)
 end
 
--- The transaction as filters see it, with both messages.
+-- The transaction as seen by filters, with both messages.
 local Transaction = setmetatable({}, { __index = classes.Transaction })
 Transaction.__tostring = classes.Transaction.__tostring
 Transaction.__index = function(self, key)
@@ -109,7 +109,7 @@ end
 local NAMES = { "start_analyze", "end_analyze", "http_headers", "http_payload", "http_end", "tcp_payload" }
 
 return {
-	-- Makes a filter of a line: it and its flags, or nothing and what is wrong.
+	-- Creates a filter from a line: returns it and its flags, or nil and the error.
 	declare = function(class, make, words)
 		local own = make(setmetatable({}, { __index = class }), words)
 		if own == nil then
@@ -121,7 +121,7 @@ return {
 		end
 		return own, own.flags or 0
 	end,
-	-- The filter of a stream, and which functions it has.
+	-- Creates the filter of a stream; returns it with a mask of its functions.
 	begin = function(own)
 		local made, has = own:new(), 0
 		if type(made) ~= "table" then

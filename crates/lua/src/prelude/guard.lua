@@ -1,5 +1,5 @@
--- Errors of the host's functions are texts with the script's place, as those of Lua are: the host
--- returns a mark and the message, and they are raised here.
+-- Errors of the host's functions are texts with the script's position, like Lua's own: the host returns a mark and the message, and
+-- they are raised here.
 
 local native = ...
 
@@ -41,7 +41,7 @@ local function refuse(library, name)
 	end
 end
 
--- Programs see what `setenv` and its like made of the environment.
+-- Programs see the environment as changed by `setenv` and so on.
 local function run_with_exports(library, name)
 	local run = library and library[name]
 	if run and native.exports ~= "" then

@@ -1,5 +1,4 @@
--- What is no part of a request: tasks, queues, texts put together, proxies and servers, sockets,
--- requests of the script's own.
+-- Functions independent of a request: tasks, queues, string building, proxies and servers, sockets, requests made by scripts.
 
 local native, scheduling = ...
 
@@ -22,7 +21,7 @@ core.set_nice = function() end
 core.register_task = function(run, ...) native.register_task(run, ...) end
 core.use_native_mailers_config = native.use_mailers
 
--- What wakes a coroutine that waits: each has a signal, which others that it names give.
+-- Signals wake waiting coroutines: each coroutine waits on a signal that others give.
 
 local bells = setmetatable({}, { __mode = "k" })
 
@@ -123,7 +122,7 @@ local function server(backend, name)
 	return proxy and proxy.servers[name]
 end
 
--- Of commands of the runtime socket scripts get nothing where they were carried out, else why not.
+-- For runtime socket commands scripts get nil if they succeeded, otherwise the error.
 local Server = {
 	get_name = function(self) return self.name end,
 	get_puid = of_server("puid"),
@@ -177,7 +176,7 @@ local Listener = class("Listener", {
 	get_stats = function(self) return native.statistics(false, self.frontend, self.name, true) end,
 })
 
--- Stick tables: large ones are walked through in turns.
+-- Stick tables: large ones are walked through in several turns.
 
 local StickTable = class("StickTable", {
 	info = function(self) return native.table_info(self.name) end,
@@ -224,7 +223,7 @@ local Proxy = class("Proxy", {
 	end,
 })
 
--- Pattern lists: what is no member of the class is a key.
+-- Pattern lists: any name that is not a member of the class is a key.
 
 local PORTION = 256
 
@@ -264,7 +263,7 @@ core.get_patref = function(name)
 	return setmetatable({ list = list }, OfPatref)
 end
 
--- A table that is made by names when it is asked for: they may come and go.
+-- A table with elements created by name on demand, since they may come and go.
 local function by_name(names, make)
 	local made = {}
 	local function get(_, name)
@@ -382,7 +381,7 @@ core.tcp = function()
 	return setmetatable({ handle = native.socket() }, Socket)
 end
 
--- Requests of the script's own
+-- Requests made by scripts
 
 local function request(method)
 	return function(self, asked)

@@ -1,8 +1,7 @@
--- Coroutines: those that the proxy resumes, and those that scripts make inside them.
+-- Coroutines: those that the proxy resumes, and those created by scripts inside them.
 --
--- What is yielded to the proxy is a number and what belongs to it (`wait.rs`); the interpreter's hook
--- yields nothing. What a script yields to its own resumer carries a mark, so that the two are told
--- apart: a wait inside a coroutine of the script's own goes up to the proxy.
+-- A yield to the proxy is a number with arguments (`wait.rs`); the interpreter's hook yields nothing. A script's yield to its own
+-- resumer carries a mark to distinguish the two: a wait inside a script's coroutine is passed up to the proxy.
 
 local native, bounds = ...
 
@@ -17,7 +16,7 @@ local MARK = {}
 -- Coroutines that ended with an error other than that of the time limit.
 local failed = setmetatable({}, { __mode = "k" })
 
--- Runs one call after the other: a coroutine is used again when its function has returned.
+-- Runs calls one after the other: a coroutine is reused when its function has returned.
 local function loop(run, ...)
 	if pending.count > 0 then
 		flush()
@@ -76,7 +75,7 @@ coroutine.wrap = function(run)
 	end
 end
 
--- At the top there is no resumer of the script's own: others have their turn.
+-- At the top level there is no script to resume it, so this yields to other tasks.
 coroutine.yield = function(...)
 	return yield(MARK, ...)
 end
@@ -86,8 +85,7 @@ local function closed(...)
 	return ...
 end
 
--- A coroutine that was ended for its time is not unwound: Lua would run the `__close` metamethods of
--- its variables without the hook.
+-- An abandoned coroutine is not unwound: Lua would run the `__close` metamethods of its variables without the hook.
 coroutine.close = function(co)
 	if type(co) == "thread" and status(co) == "dead" and not failed[co] then
 		return true

@@ -1,4 +1,4 @@
--- Services: functions that answer requests, or speak over a connection, in a server's place.
+-- Services: functions that answer requests, or handle a connection, instead of a server.
 
 local native, scheduling, classes = ...
 
@@ -22,8 +22,7 @@ local function send(self, text)
 	return true
 end
 
--- Takes what there is, up to `most` bytes (all where that is below 0), until there is as much or
--- nothing more comes.
+-- Reads up to `most` bytes (everything if negative), until there are as many or the input ends.
 local function receive(self, most)
 	local call, pieces, got = self[0], {}, 0
 	while most < 0 or got < most do

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The bytes that digits in base 16 stand for.
+/// Decodes hexadecimal digits.
 fn hex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
@@ -13,7 +13,7 @@ fn columns(list: &[(DataKind, u32, u32)]) -> Vec<DataColumn> {
         .collect()
 }
 
-/// Any table.
+/// Generates any table.
 pub(crate) fn any_definition() -> impl Strategy<Value = Definition> {
     let kinds = [KeyKind::Integer, KeyKind::Ipv4, KeyKind::Ipv6, KeyKind::String, KeyKind::Binary];
     let column = (0..KINDS.len(), 1..=LONGEST_ARRAY as u32, any::<u32>());
@@ -38,7 +38,7 @@ pub(crate) fn any_definition() -> impl Strategy<Value = Definition> {
 }
 
 #[test]
-fn kinds_stand_in_the_order_of_their_bits() {
+fn types_are_in_the_order_of_their_bits() {
     for (place, kind) in DataKind::all().enumerate() {
         assert_eq!(kind as usize, place, "{}", kind.name());
     }
@@ -75,7 +75,7 @@ fn definitions_are_written_as_haproxy_writes_them() {
 }
 
 #[test]
-fn what_comes_behind_the_kinds_that_are_known_is_passed_over() {
+fn unknown_types_and_what_follows_are_skipped() {
     let mut out = Vec::new();
     for number in [7, 1, u64::from(b'a'), 2, 4, 1 << 2 | 1 << 40, 0, 40, 12, 13] {
         varint::write(&mut out, number);
@@ -85,7 +85,7 @@ fn what_comes_behind_the_kinds_that_are_known_is_passed_over() {
 }
 
 #[test]
-fn tables_that_lie_about_themselves_are_refused() {
+fn inconsistent_definitions_are_rejected() {
     let gpt = 1 << DataKind::Gpt as u64;
     let cases: [(&str, &[u64]); 8] = [
         ("no name", &[1, 0, 2, 4, 0, 0]),
@@ -106,7 +106,7 @@ fn tables_that_lie_about_themselves_are_refused() {
 
 proptest! {
     #[test]
-    fn every_table_comes_back(id: u64, definition in any_definition(), rest: [u8; 3]) {
+    fn every_definition_round_trips(id: u64, definition in any_definition(), rest: [u8; 3]) {
         let mut out = Vec::new();
         definition.write(id, &mut out);
         let length = out.len();

@@ -1,22 +1,21 @@
-//! The replacement of a process: how long the old one teaches the new one, and when the new one adds
-//! the old one's counts to its own.
+//! The replacement of a process: how long the old one teaches the new one, and when the new one adds the old one's counts to its
+//! own.
 //!
-//! The old process has requests under way after it has sent its tables, and the new process counts
-//! from its first request on. Messages carry totals, so the new process remembers the last totals
-//! for each entry until the old one leaves, and adds the difference. It does so only if no other
-//! peer has sent it the same counts.
+//! The old process still has requests in progress after it has sent its tables, and the new process counts from its first request
+//! on. Messages carry totals, so the new process remembers the last totals for each entry until the old one leaves, and adds the
+//! difference. It does so only if no other peer has sent it the same counts.
 
 use super::{Group, GroupCommand, PeerConnection};
 use crate::tables::Tables;
 
-/// For how many milliseconds after a lesson the old process sends the changes of requests that are
-/// under way. The new process keeps memory for each entry during that time.
+/// For how many milliseconds after teaching its successor the old process sends the changes of requests in progress. The new
+/// process keeps memory for each entry during that time.
 const LATE: u64 = 60_000;
 
 /// How many milliseconds the successor has to acknowledge the last changes.
 const LAST: u64 = 2_000;
 
-/// How far a process that ends is with its successor.
+/// The progress of handing over to the successor.
 #[derive(Debug, Default)]
 pub(super) struct Parting {
     /// The successor has confirmed that it was taught everything.
@@ -48,8 +47,8 @@ impl Parting {
 }
 
 impl Group {
-    /// The last connection of a process that ends is over: there will be no more changes. Once the
-    /// successor has acknowledged them, the command is [`GroupCommand::Done`].
+    /// Called when the last connection of a process that ends is over: there will be no more changes. Once the successor has
+    /// acknowledged them, the command is [`GroupCommand::Done`].
     pub fn drained(&mut self, now: u64, tables: &impl Tables) {
         self.parting.drained = true;
         if self.parting.taught {
@@ -58,7 +57,7 @@ impl Group {
         self.part_if_done(tables);
     }
 
-    /// Parts from the successor if it has acknowledged the last change.
+    /// Disconnects from the successor if it has acknowledged the last change.
     pub(super) fn part_if_done(&mut self, tables: &impl Tables) {
         if !self.parting.taught || !self.parting.drained || self.parting.done {
             return;
@@ -99,7 +98,7 @@ impl Group {
         self.keeps_predecessor && self.before == process
     }
 
-    /// Whether the predecessor has left and the memory for its counts can be freed. `true` once.
+    /// Whether the predecessor has left and the memory for its counts can be freed. Returns `true` once.
     pub(crate) fn forgets_predecessor(&mut self) -> bool {
         let is_here =
             self.resync.is_local() || self.local.is_some_and(|local| self.peers[local].link.is_some());

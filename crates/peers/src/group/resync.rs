@@ -1,30 +1,29 @@
-//! From whom a process learns what was known before it began (doc/peers-v2.0.txt, "Initial full
-//! resync process"): from the process that it follows, then from one peer after the other
-//! until one says that it knows everything, each for five seconds at most before it begins.
+//! From which peer a process gets the existing entries (doc/peers-v2.0.txt, "Initial full resync process"): from its predecessor,
+//! then from one peer after the other until one reports that it knows everything, waiting at most five seconds for each to begin.
 
 use super::LinkId;
 
-/// For how many milliseconds somebody is waited for who could teach.
+/// How long to wait for a peer that could teach, in milliseconds.
 const WAIT: u64 = 5000;
 
-/// How far a process is with it.
+/// The stage of a resync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResyncStage {
-    /// The process before this one is waited for, or teaches.
+    /// Waiting for the predecessor, or being taught by it.
     Local,
-    /// Another peer is waited for, or teaches.
+    /// Waiting for another peer, or being taught by it.
     Remote,
-    /// This process knows what can be known.
+    /// Complete, as far as possible.
     Finished,
 }
 
 #[derive(Debug)]
 pub(super) struct Resync {
     stage: ResyncStage,
-    /// Until when somebody is waited for; `None` while somebody teaches.
+    /// Deadline of the wait for a teacher; `None` while there is one.
     until: Option<u64>,
     teacher: Option<LinkId>,
-    /// The number of the process that teaches, of those before this one.
+    /// The number of the teaching process, if it is the predecessor.
     before: Option<u32>,
 }
 
@@ -80,7 +79,7 @@ impl Resync {
         self.teacher = None;
     }
 
-    /// The process before this one has connected, and shows its number.
+    /// The predecessor has connected, and sent its number.
     pub(super) fn local_came(&mut self, process: Option<u32>) {
         self.before = process;
         if self.is_local() {
@@ -88,8 +87,8 @@ impl Resync {
         }
     }
 
-    /// It has taught everything, or what it knows. Answers the number to be shown from now on: the
-    /// others need not teach again what they taught that process.
+    /// It has sent everything, or all it had. Returns the number to show from now on: the others need not repeat what they
+    /// taught that process.
     pub(super) fn local_taught(&mut self, everything: bool, now: u64) -> Option<u32> {
         if !self.is_local() {
             return None;
@@ -117,7 +116,7 @@ impl Resync {
         self.until = None;
     }
 
-    /// A peer has taught everything, or what it knows; whether it was asked to.
+    /// A peer has sent everything, or all it had; returns whether it was asked to.
     pub(super) fn taught(&mut self, link: LinkId, everything: bool, now: u64) -> bool {
         if self.teacher != Some(link) {
             return false;
@@ -129,7 +128,7 @@ impl Resync {
         true
     }
 
-    /// A connection is gone.
+    /// A connection has closed.
     pub(super) fn left(&mut self, link: LinkId, now: u64) {
         if self.teacher == Some(link) {
             self.go(ResyncStage::Remote, now);

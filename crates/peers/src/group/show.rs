@@ -1,5 +1,5 @@
-//! `show peers` of the runtime socket (management guide, 9.3): a section in HAProxy's words. What
-//! stands for addresses in memory there are numbers that tell things apart.
+//! `show peers` of the runtime socket (management guide, 9.3): formats a section like HAProxy. Memory addresses are replaced by
+//! numbers that distinguish objects.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use super::{Group, PeerConnection, PeerState, ResyncStage};
 use crate::handshake::HandshakeStatus;
 use crate::session::{HEARTBEAT, Over, PeerSession};
 
-/// How many strings a dictionary has room for.
+/// Number of strings in a dictionary.
 const STRINGS: usize = 128;
 
-/// What is not the group's to know.
+/// Facts that the group does not know.
 #[derive(Debug, Clone, Copy)]
 pub struct ShowContext<'a> {
     /// The section's name.
@@ -23,13 +23,13 @@ pub struct ShowContext<'a> {
     pub addresses: &'a [String],
     /// The number of the last change of each table.
     pub latest: &'a [u64],
-    /// A number for the section, above those of what is in it.
+    /// A number for the section, larger than those of its parts.
     pub number: u64,
-    /// Whether the dictionaries are shown (`show peers dict`).
+    /// Whether to show the dictionaries (`show peers dict`).
     pub with_names: bool,
 }
 
-/// How far away an instant is: `4s`, `2m05s`.
+/// Formats the distance to an instant: `4s`, `2m05s`.
 fn away(at: Option<u64>, now: u64, is_past: bool) -> String {
     let Some(at) = at else { return "<NEVER>".to_owned() };
     if !is_past && at < now {
@@ -70,7 +70,7 @@ impl Group {
             Some(until) => away(Some(until), now, false),
             None => "<PAST>".to_owned(),
         };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "{:#x}: [{}] id={} disabled={} flags={flags:#x} resync_timeout={until} task_calls=0",

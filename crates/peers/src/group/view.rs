@@ -1,56 +1,56 @@
-//! What can be told of a section (`show peers`).
+//! The visible state of a section (`show peers`).
 
 use super::{Group, PeerConnection, ResyncStage};
 use crate::session::{Over, SessionCounts};
 
-/// A peer as it stands.
+/// The state of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerView {
     /// Whether it is this process.
     pub is_local: bool,
     /// Whether there is a session with it.
     pub is_established: bool,
-    /// Whether a connection is being made to it, or greetings are exchanged.
+    /// Whether it is being connected to, or greetings are exchanged.
     pub is_connecting: bool,
-    /// Whether it teaches this process.
+    /// Whether it is teaching this process.
     pub teaches: bool,
-    /// Whether it has said that it does not know everything.
+    /// Whether it has reported that it does not know everything.
     pub is_partial: bool,
     /// When its last session began.
     pub established: Option<u64>,
     /// When it is tried again.
     pub retry: u64,
-    /// How its last attempt or session ended, if there is none now.
+    /// How its last attempt or session ended, if there is no current one.
     pub last: Option<Over>,
-    /// How many sessions there were.
+    /// Number of sessions.
     pub sessions: u64,
-    /// How many connections gave way to another.
+    /// Number of connections that were replaced by another.
     pub collisions: u64,
-    /// How many of its sessions were cut because it broke the protocol.
+    /// Number of sessions ended because it violated the protocol.
     pub breaches: u64,
-    /// How many of its sessions ended because nothing came any more.
+    /// Number of sessions ended by a timeout.
     pub timeouts: u64,
-    /// What went each way in the session that stands.
+    /// The message counts of the current session.
     pub counts: SessionCounts,
 }
 
-/// How far a peer is with a table.
+/// A peer's progress with a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SyncProgress {
-    /// The number by which it names the table, if it has said so.
+    /// The number by which it refers to the table, if known.
     pub remote_id: u64,
-    /// The number of our last change that it has acknowledged, and of the last that was sent.
+    /// The number of our last change that it has acknowledged.
     pub acknowledged: u64,
-    /// The last that was sent.
+    /// The last one sent.
     pub sent: u64,
-    /// The number of its last entry, and of the last that was acknowledged to it.
+    /// The number of its last entry.
     pub learned: u32,
-    /// The last that was acknowledged to it.
+    /// The last one that we acknowledged.
     pub confirmed: u32,
 }
 
 impl Group {
-    /// A peer as it stands.
+    /// Returns the state of a peer.
     pub fn view(&self, place: usize) -> Option<PeerView> {
         let peer = self.peers.get(place)?;
         let session = peer.link.and_then(|link| match self.lines.get(&link) {
@@ -74,7 +74,7 @@ impl Group {
         })
     }
 
-    /// How far a peer is with a table.
+    /// Returns a peer's progress with a table.
     pub fn progress(&self, place: usize, table: usize) -> SyncProgress {
         let Some(peer) = self.peers.get(place) else { return SyncProgress::default() };
         let known = peer.known.get(table).copied().unwrap_or(0);
@@ -86,7 +86,7 @@ impl Group {
         SyncProgress { remote_id, acknowledged, sent, learned, confirmed }
     }
 
-    /// How many connections stand, and how many of these are sessions.
+    /// Returns the number of connections, and how many of these have a session.
     pub fn connections(&self) -> [u32; 2] {
         let up = self.lines.values().filter_map(|line| match line {
             PeerConnection::Up(session) => Some(session.is_open()),
@@ -95,7 +95,7 @@ impl Group {
         up.fold([0, 0], |[all, open], is_open| [all + 1, open + u32::from(is_open)])
     }
 
-    /// Until when somebody is waited for who could teach this process.
+    /// Returns the deadline of the wait for a peer that could teach this process.
     pub fn resync_until(&self) -> Option<u64> {
         self.resync.until().filter(|_| self.stage() != ResyncStage::Finished)
     }

@@ -16,7 +16,7 @@ fn number(value: u64) -> EntryValue {
     EntryValue::Number(value)
 }
 
-/// Values that fit a table, made from whatever numbers there are.
+/// Generates values for a table from a seed.
 fn values(definition: &Definition, seed: u64) -> Vec<EntryValue> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut values = Vec::new();
@@ -38,7 +38,7 @@ fn values(definition: &Definition, seed: u64) -> Vec<EntryValue> {
 }
 
 #[test]
-fn entries_are_written_as_haproxy_writes_them() {
+fn entries_are_encoded_like_haproxy() {
     let columns = vec![
         column(DataKind::ServerId, 1),
         column(DataKind::Gpc0, 1),
@@ -70,7 +70,7 @@ fn entries_are_written_as_haproxy_writes_them() {
 }
 
 #[test]
-fn values_go_where_the_table_here_has_them() {
+fn values_are_stored_at_their_local_indexes() {
     let there = Definition::new(
         b"t",
         KeyKind::Integer,
@@ -98,7 +98,7 @@ fn values_go_where_the_table_here_has_them() {
 }
 
 #[test]
-fn tables_of_other_keys_are_not_learned() {
+fn tables_with_other_keys_are_not_learned() {
     let table = |kind, length| Definition::new(b"t", kind, length, 0, Vec::new());
     let here = table(KeyKind::String, 20);
     assert!(remote(&table(KeyKind::String, 20), &here).is_some());
@@ -109,7 +109,7 @@ fn tables_of_other_keys_are_not_learned() {
 }
 
 #[test]
-fn what_never_expires_there_lives_as_entries_do_here() {
+fn entries_without_expiry_get_the_local_lifetime() {
     let table = |expire| Definition::new(b"t", KeyKind::Integer, 4, expire, Vec::new());
     for (there, told, expected) in [(0, 0, None), (0, 5, Some(5)), (1000, 0, Some(0)), (1000, 7, Some(7))] {
         let remote = remote(&table(there), &table(60_000)).unwrap();
@@ -122,7 +122,7 @@ fn what_never_expires_there_lives_as_entries_do_here() {
 
 proptest! {
     #[test]
-    fn every_entry_comes_back_and_none_that_is_cut(
+    fn entries_round_trip_and_truncated_ones_are_rejected(
         definition in any_definition(),
         key in proptest::collection::vec(any::<u8>(), 0..300),
         seed: u64,

@@ -1,5 +1,5 @@
-//! What a peer teaches in a session: its tables, which of ours they are, entries, and what is owed for
-//! them: an acknowledgement for each table, of the last entry, however many came.
+//! The receiving half of a session: the peer's tables and their local counterparts, entries, and pending acknowledgements: one for
+//! each table, of the last entry received.
 
 use std::collections::HashMap;
 
@@ -10,29 +10,29 @@ use crate::message::{self, Breach};
 use crate::row::{EntryValue, PeerEntry, Remote};
 use crate::tables::{EntryOrigin, Tables};
 
-/// A table of ours that the peer has announced.
+/// A local table that the peer has announced.
 #[derive(Debug)]
 struct Course {
     remote: Remote,
     /// The number of the last entry.
     last: u32,
     acknowledged: u32,
-    /// Whether it waits in `owed`.
+    /// Whether it is in `owed`.
     owed: bool,
     values: Box<[EntryValue]>,
 }
 
 #[derive(Debug)]
 pub(super) struct Learning {
-    /// By the places of our tables.
+    /// By the indexes of the local tables.
     courses: Vec<Option<Course>>,
-    /// Our table by the peer's number.
+    /// The local table by the peer's number.
     numbers: HashMap<u64, usize>,
-    /// Of which of our tables the next entries are; `None`: of one that we do not have.
+    /// The local table of the next entries; `None` for an unknown table.
     current: Option<usize>,
     /// Whether the peer has announced any table.
     announced: bool,
-    /// The tables that are to be acknowledged.
+    /// The tables to be acknowledged.
     owed: Vec<usize>,
     names: DictionaryEntry,
 }
@@ -54,23 +54,23 @@ impl Learning {
         Some((course.remote.id, course.last, course.acknowledged))
     }
 
-    /// The kinds of data that the peer sends of a table, a bit each.
+    /// Returns the types that the peer sends for a table, as bits.
     pub(super) fn bits(&self, table: usize) -> u64 {
         self.courses.get(table).and_then(Option::as_ref).map_or(0, |course| course.remote.bits())
     }
 
-    /// Of which table the next entries are.
+    /// Returns the table of the next entries.
     pub(super) fn current(&self) -> Option<usize> {
         self.current
     }
 
-    /// The strings that the peer has sent, with their numbers.
+    /// Returns the strings received from the peer, with their numbers.
     pub(super) fn names(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.names.all()
     }
 
-    /// A table of the peer's. One that we do not have, or that is another kind of table here, is no
-    /// error: its entries are passed over.
+    /// Handles a table definition. An unknown table, or one that differs from the local one, is not an error: its entries are
+    /// skipped.
     pub(super) fn define(&mut self, body: &[u8], tables: &[Definition]) -> Result<(), Breach> {
         let announced = Definition::read(body).ok_or(Breach::Protocol("a table that is none"))?;
         self.announced = true;
@@ -80,7 +80,7 @@ impl Learning {
             self.forget(id);
             return Ok(());
         };
-        // The same table again, as it comes before each run of entries.
+        // The same table again, as repeated before each run of entries.
         if let Some(course) = &self.courses[place]
             && course.remote.is(&announced)
         {
@@ -107,7 +107,7 @@ impl Learning {
         Ok(())
     }
 
-    /// The peer's number is of a table that is not learned.
+    /// Handles a number of a table that is not learned.
     fn forget(&mut self, id: u64) {
         self.current = None;
         if let Some(place) = self.numbers.remove(&id) {
@@ -119,7 +119,7 @@ impl Learning {
         self.current = self.numbers.get(&id).copied();
     }
 
-    /// An entry; whether it was learned.
+    /// Handles an entry; returns whether it was learned.
     pub(super) fn update(
         &mut self,
         incremental: bool,
@@ -148,7 +148,7 @@ impl Learning {
         Ok(true)
     }
 
-    /// Appends the acknowledgements that are owed.
+    /// Appends the pending acknowledgements.
     pub(super) fn acks(&mut self, out: &mut Vec<u8>) {
         for place in self.owed.drain(..) {
             let Some(course) = &mut self.courses[place] else { continue };

@@ -1,8 +1,7 @@
-//! Sending of entries: each change after it was made, and all entries in a resync.
+//! The sending half of a session: changes as they are made, and all entries in a resync.
 //!
-//! A change is sent with its number, of which the wire has the lower 32 bits. An entry of a resync
-//! carries the number of the last change that was sent before it: the peer acknowledges in order, so
-//! its acknowledgement of the entry covers that change.
+//! A change is sent with its number, of which the wire has the lower 32 bits. An entry of a resync carries the number of the last
+//! change that was sent before it: the peer acknowledges in order, so its acknowledgement of the entry covers that change.
 
 use crate::dictionary::Sent;
 use crate::message::{self, Control};
@@ -11,7 +10,7 @@ use crate::session::PeersSection;
 use crate::shard;
 use crate::tables::Tables;
 
-/// The longest key that is sent. The other parts of a message fit into the remaining space.
+/// Maximum length of a key. The other parts of a message fit into the remaining space.
 const LONGEST_KEY: usize = message::LONGEST - 6144;
 
 /// The changes of a table that the peer has.
@@ -112,12 +111,12 @@ impl Sender {
         self.cursors.get(table).map_or((0, 0), |cursor| (cursor.acknowledged, cursor.sent))
     }
 
-    /// The table that was defined last.
+    /// Returns the table that was defined last.
     pub(super) fn defined(&self) -> Option<usize> {
         self.defined
     }
 
-    /// The strings that were sent, with their numbers.
+    /// Returns the strings that were sent, with their numbers.
     pub(super) fn names(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.names.all()
     }
@@ -137,7 +136,7 @@ impl Sender {
 
     pub(super) fn begin_resync(&mut self) {
         match self.resync {
-            // A confirmation that is still due belongs to the resync before.
+            // A pending confirmation belongs to the previous resync.
             Resync::None | Resync::Sent => self.resync = Resync::At(0, 0),
             Resync::At(..) => self.again = true,
         }
@@ -163,7 +162,7 @@ impl Sender {
         }
     }
 
-    /// Sends entries up to the limits of `writer`. Returns how many.
+    /// Sends entries up to the limits of `writer`; returns their number.
     pub(super) fn output(
         &mut self,
         up_to_date: bool,

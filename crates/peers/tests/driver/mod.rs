@@ -1,6 +1,6 @@
-//! A peers section over real sockets, and the machine's HAProxy as a peer, for `tests/haproxy.rs`.
+//! A peers section over real sockets, and the installed HAProxy as a peer, for `tests/haproxy.rs`.
 //!
-//! Nothing runs beside the test: [`Driver::until`] turns the section until something is so.
+//! There are no background tasks: [`Driver::until`] runs the section until a condition holds.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -16,30 +16,30 @@ use scratch::Scratch;
 
 use crate::memory::Memory;
 
-/// How long something is waited for that must happen.
+/// Timeout for expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection.
 struct Socket {
     stream: TcpStream,
-    /// What could not be written yet.
+    /// Bytes that could not be written yet.
     out: Vec<u8>,
-    /// Whether it is closed once that is written.
+    /// Whether to close it once they are written.
     ends: bool,
 }
 
-/// A section at work.
+/// A running section.
 pub(crate) struct Driver {
     pub(crate) group: Group,
     pub(crate) memory: Memory,
     listener: TcpListener,
-    /// Where peers are; `None` for those that have to come here.
+    /// The addresses of peers; `None` for those that connect to us.
     places: Vec<Option<SocketAddr>>,
     sockets: HashMap<LinkId, Socket>,
     start: Instant,
 }
 
-/// An address that nothing listens at.
+/// Returns an address without a listener.
 pub(crate) fn free() -> SocketAddr {
     listener().1
 }
@@ -75,7 +75,7 @@ impl Driver {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// Turns until something is so.
+    /// Runs until a condition holds.
     pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Driver) -> bool) {
         let begun = Instant::now();
         while !is_so(self) {
@@ -87,7 +87,7 @@ impl Driver {
         }
     }
 
-    /// Breaks all connections off, as a network does.
+    /// Breaks all connections, like a network failure.
     pub(crate) fn cut(&mut self) {
         let now = self.now();
         for (link, socket) in self.sockets.drain() {
@@ -179,13 +179,13 @@ impl Driver {
     }
 }
 
-/// HAProxy, with a runtime socket. Ends with the value.
+/// A HAProxy process with a runtime socket, killed when dropped.
 pub(crate) struct Haproxy {
     child: Option<Child>,
     directory: Scratch,
 }
 
-/// The machine's HAProxy; a reason is printed if there is none.
+/// Returns the path of the installed HAProxy; prints a reason if there is none.
 pub(crate) fn haproxy() -> Option<PathBuf> {
     let path = std::env::var_os("HAPROXY").map_or_else(|| "/usr/sbin/haproxy".into(), PathBuf::from);
     if !path.exists() {
@@ -196,8 +196,8 @@ pub(crate) fn haproxy() -> Option<PathBuf> {
 }
 
 impl Haproxy {
-    /// Starts with a configuration, behind a global section with the runtime socket; `None` if it
-    /// does not, as where somebody has a port by now.
+    /// Starts it with a configuration, after a global section with the runtime socket; `None` if that fails, for example because a
+    /// port is taken.
     pub(crate) fn start(path: &Path, configuration: &str) -> Option<Haproxy> {
         let directory = Scratch::new("peers");
         let socket = directory.join("socket");
@@ -211,7 +211,7 @@ impl Haproxy {
         haproxy.runs(path).then_some(haproxy)
     }
 
-    /// Begins again after it was killed.
+    /// Starts again after it was killed.
     pub(crate) fn begin(&mut self, path: &Path) {
         let begun = Instant::now();
         while !self.runs(path) {
@@ -244,7 +244,7 @@ impl Haproxy {
         }
     }
 
-    /// What the runtime socket answers.
+    /// Returns the runtime socket's response.
     pub(crate) fn ask(&self, command: &str) -> String {
         let mut stream = UnixStream::connect(self.directory.join("socket")).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("there are limits");
@@ -254,7 +254,7 @@ impl Haproxy {
         answer
     }
 
-    /// The entries of a table: for each key, its fields.
+    /// Returns the entries of a table: for each key, its fields.
     pub(crate) fn table(&self, name: &str) -> HashMap<String, HashMap<String, String>> {
         let answer = self.ask(&format!("show table {name}"));
         let mut entries = HashMap::new();

@@ -1,4 +1,4 @@
-//! The least that can be a table: entries in a map, changes in another. For the tests of this crate.
+//! A minimal table implementation: entries in a map, changes in another. For the tests of this crate.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -13,11 +13,11 @@ use peers::{
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) values: Vec<EntryValue>,
-    /// When it expires; `u64::MAX` for never.
+    /// Expiry time; `u64::MAX` for never.
     pub(crate) expires: u64,
-    /// The number of its last change here; 0 if it was learned.
+    /// The number of its last local change; 0 if it was learned.
     number: u64,
-    /// Whether it was learned in a resync, and not since.
+    /// Whether it was last updated by a resync.
     old: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     /// How many entries were learned.
     pub(crate) learned: u64,
     pub(crate) origins: HashMap<String, u64>,
-    /// Whether what a resync tells takes the place of what is newer, as in the tables of [`peers::Stick`].
+    /// Whether resync data may replace newer data, as in the tables of [`peers::Stick`].
     pub(crate) overwrites: bool,
 }
 
@@ -57,7 +57,7 @@ impl Memory {
         }
     }
 
-    /// An entry is made or changed here.
+    /// Creates or changes an entry locally.
     pub(crate) fn set(&mut self, table: usize, key: &[u8], values: &[EntryValue], now: u64) {
         let table = &mut self.tables[table];
         table.latest += 1;
@@ -69,12 +69,12 @@ impl Memory {
         table.changes.insert(table.latest, key.to_vec());
     }
 
-    /// Sets an entry of a table with one number in it.
+    /// Sets an entry in a table with a single number.
     pub(crate) fn count(&mut self, table: usize, key: &[u8], number: u64, now: u64) {
         self.set(table, key, &[EntryValue::Number(number)], now);
     }
 
-    /// The number in an entry of a table with one number.
+    /// Returns the number in an entry of a table with a single number.
     pub(crate) fn counted(&self, table: usize, key: &[u8]) -> Option<u64> {
         match self.tables[table].entries.get(key)?.values.first()? {
             EntryValue::Number(number) => Some(*number),
@@ -82,7 +82,7 @@ impl Memory {
         }
     }
 
-    /// What is in the tables, without when it expires.
+    /// Returns the contents of the tables, without expiry times.
     pub(crate) fn contents(&self) -> Vec<BTreeMap<Vec<u8>, Vec<EntryValue>>> {
         let of = |table: &Table| {
             table.entries.iter().map(|(key, entry)| (key.clone(), entry.values.clone())).collect()
@@ -148,7 +148,7 @@ impl Tables for Memory {
             number: 0,
             old: true,
         });
-        // Each key has one writer here: what it says itself is newer than what others tell of it.
+        // Each key has one writer here: its own data is newer than that from others.
         let resync = matches!(origin, EntryOrigin::Remote { resync: true, .. });
         if resync && !entry.old && !overwrites {
             return;
@@ -163,13 +163,13 @@ impl Tables for Memory {
     }
 }
 
-/// A table of strings with a number each.
+/// Returns a table of strings with one number each.
 pub(crate) fn counters(name: &str, expire: u32) -> Definition {
     let column = DataColumn { kind: DataKind::Gpc0, count: 1, period: 0 };
     Definition::new(name.as_bytes(), KeyKind::String, 31, expire, vec![column])
 }
 
-/// A section of peers whose names are given, seen by the first of them or another.
+/// Returns a section with the given peers, as seen by `local`.
 pub(crate) fn section(local: &str, peers: &[&str], tables: Vec<Definition>) -> Arc<PeersSection> {
     let ids = tables.iter().map(|table| table.name.clone()).collect();
     Arc::new(PeersSection {

@@ -1,5 +1,4 @@
-//! The pages of errors and the replies of rules, rendered into the transaction; `serve::reply`
-//! sends them.
+//! Error pages and rule replies, rendered into the transaction; `serve::reply` sends them.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use rules::Reply;
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Makes the answer for `status`: the backend's or the frontend's own page, or the built-in one.
+/// Renders the response for `status`: the backend's or the frontend's own page, or the built-in one.
 pub(crate) fn error(client: &Client, x: &mut Exchange, status: u16) {
     x.txn.response.clear();
     x.reply.clear();
@@ -26,7 +25,7 @@ pub(crate) fn error(client: &Client, x: &mut Exchange, status: u16) {
     }
 }
 
-/// The page that the configuration gives for `status`.
+/// Returns the configured page for `status`.
 pub(crate) fn find_error(client: &Client, x: &Exchange, status: u16) -> Option<Arc<Reply>> {
     let of = |proxy: &plan::Proxy| {
         proxy.errors.iter().find(|(code, _)| *code == status).map(|(_, reply)| reply.clone())
@@ -41,7 +40,7 @@ pub(crate) fn render(client: &Client, x: &mut Exchange, reply: &Reply) {
     head.clear();
     body.clear();
     x.reply.clear();
-    // Its formats know what they are part of.
+    // The reply's formats can refer to the status.
     x.txn.status = if x.error_status > 0 { x.error_status } else { reply.status };
     view::with(client, x, |env| reply.render(env, &mut head, &mut body));
     x.txn.response = head;

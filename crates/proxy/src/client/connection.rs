@@ -1,5 +1,4 @@
-//! A client's connection, from accept to close: PROXY header, TLS handshake, session rules, and the
-//! rest between requests.
+//! A client's connection, from accept to close: PROXY header, TLS handshake, session rules, and the idle time between requests.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -17,15 +16,15 @@ use crate::flow::Socket;
 use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
-/// A client's connection: link, deadline, entry in the register, and its socket.
+/// A client's connection: link, deadline, register entry, and socket.
 ///
-/// It is a [`Client`] with the socket as its side, in the same box. Serving a request therefore
-/// lends the box ([`into_client`](Self::into_client)) instead of moving its content, and rules see
-/// the connection as they see the client of a request.
+/// It is a [`Client`] with the socket as its side, in the same box. Serving a request therefore lends the box
+/// ([`into_client`](Self::into_client)) instead of moving its content, and rules see the connection the same way they see the
+/// client of a request.
 pub(crate) struct ClientConnection(Boxed<Client>);
 
 impl ClientConnection {
-    /// Begins a connection. A TLS handshake takes `tls_place`, if the number of these is limited.
+    /// Creates a connection. A TLS handshake uses `tls_place` if the number of handshakes is limited.
     pub(crate) fn new(
         worker: Rc<Worker>,
         frontend: Rc<LocalProxy>,
@@ -52,7 +51,7 @@ impl ClientConnection {
         }))
     }
 
-    /// The client of a request that has the whole connection.
+    /// Lends the connection to a request that has it to itself.
     #[inline]
     pub(crate) fn into_client(self) -> Boxed<Client> {
         self.0

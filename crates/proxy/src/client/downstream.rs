@@ -1,5 +1,5 @@
-//! The protocol between a client's connection and the steps of a request: each method says what it
-//! means in HTTP/1 and in HTTP/2. Called by the steps, which do not know which one it is.
+//! The protocol layer between a client's connection and the request steps. Each method hides the differences between HTTP/1 and
+//! HTTP/2 from its callers.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -15,17 +15,16 @@ use super::{h1, h2};
 use crate::flow::{Beginning, Coding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::stream::{self, WireProtocol};
 
-/// What a client speaks.
+/// The client's side of a request.
 pub(crate) enum Downstream {
     /// The connection itself: one HTTP/1 request at a time, or TCP.
     Socket(Socket),
-    /// A stream of a connection that carries many.
+    /// One stream of a multiplexed connection.
     Stream(stream::AnyStream),
 }
 
 impl Downstream {
-    /// What was received and nobody has taken yet: of TCP streams, and for what is told of a
-    /// malformed request.
+    /// Returns the bytes received but not consumed yet, for TCP streams and for the report of a malformed request.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         match self {
@@ -34,14 +33,14 @@ impl Downstream {
         }
     }
 
-    /// Puts other bytes in the place of what was received of a stream of TCP.
+    /// Replaces the received bytes of a TCP stream.
     pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
         if let Self::Socket(socket) = self {
             socket.replace(bytes);
         }
     }
 
-    /// Whether nothing is left of what was received.
+    /// Whether all received bytes have been consumed.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         match self {
@@ -50,10 +49,10 @@ impl Downstream {
         }
     }
 
-    /// Reads more of what the client sends: 0 at its end.
+    /// Reads more data from the client; 0 at its end.
     ///
     /// # Errors
-    /// The connection's, or `OutOfMemory` where there is no room.
+    /// The connection's, or `OutOfMemory` if there is no room.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
@@ -62,7 +61,7 @@ impl Downstream {
         }
     }
 
-    /// Receives the rest of what is here, in little memory while there is none.
+    /// Receives the rest of the available data; holds little memory while there is none.
     ///
     /// # Errors
     /// As [`poll_fill`](Self::poll_fill).
@@ -73,8 +72,7 @@ impl Downstream {
         }
     }
 
-    /// Ready when there is something to receive, or the connection has ended. No memory is held
-    /// meanwhile.
+    /// Ready when there is something to receive, or the connection has ended. Holds no memory while waiting.
     #[inline]
     pub(crate) fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -83,12 +81,12 @@ impl Downstream {
         }
     }
 
-    /// Whether there is room for more of what the client sends.
+    /// Whether there is room for more data from the client.
     pub(crate) fn has_room(&mut self) -> bool {
         self.input().has_room()
     }
 
-    /// The buffer of what was received, a small one if there is none.
+    /// Returns the receive buffer, allocating a small one if there is none.
     fn input(&mut self) -> &mut Buffer {
         match self {
             Self::Socket(socket) => socket.input(),
@@ -96,7 +94,7 @@ impl Downstream {
         }
     }
 
-    /// Whether the client has taken its request back: it has reset the stream.
+    /// Whether the client has cancelled its request by resetting the stream.
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         match self {
@@ -105,7 +103,7 @@ impl Downstream {
         }
     }
 
-    /// Gives back memory that holds nothing.
+    /// Releases empty buffers.
     #[inline]
     pub(crate) fn release(&mut self) {
         match self {
@@ -114,11 +112,10 @@ impl Downstream {
         }
     }
 
-    /// Reads the head of the next request in what was received: its length, or `None` if it is not
-    /// complete.
+    /// Parses the head of the next request from the received bytes. Returns its length, or `None` if it is incomplete.
     ///
     /// # Errors
-    /// What was received is no request.
+    /// The bytes are not a valid request.
     #[inline]
     pub(crate) fn read_head(
         &mut self,
@@ -131,7 +128,7 @@ impl Downstream {
         }
     }
 
-    /// Takes the head of so many bytes, of which [`read_head`](Self::read_head) told.
+    /// Consumes a head of `length` bytes, as returned by [`read_head`](Self::read_head).
     #[inline]
     pub(crate) fn consume_head(&mut self, length: usize) {
         match self {
@@ -140,10 +137,10 @@ impl Downstream {
         }
     }
 
-    /// How the body of the request ends.
+    /// Returns how the end of the request's body is signalled.
     ///
     /// # Errors
-    /// What came of it together with the head is badly coded: it goes nowhere.
+    /// The part of the body that arrived with the head is malformed; the request is not forwarded.
     #[inline]
     pub(crate) fn body_length(&self, head: &Head) -> Result<BodyLength, ParseError> {
         match self {
@@ -152,8 +149,8 @@ impl Downstream {
         }
     }
 
-    /// Takes what is between the client and us out of a request: rules and servers do not see it.
-    /// Says whether the connection may take another request.
+    /// Removes hop-by-hop fields from a request, so that rules and servers do not see them. Returns whether the connection may take
+    /// another request.
     #[inline]
     pub(crate) fn clean_request(&self, head: &mut Head) -> bool {
         match self {
@@ -162,9 +159,8 @@ impl Downstream {
         }
     }
 
-    /// Says in the response whether its connection stays, and how its body goes where the client
-    /// could not read it as it comes. A connection that was to be `kept` may stay so if it `may`
-    /// be.
+    /// Sets the response's connection fields, and chooses how its body is transferred if the client cannot read the server's
+    /// framing. A `kept` connection stays open if it `may`.
     #[inline]
     pub(crate) fn frame_response(
         &self,
@@ -179,8 +175,7 @@ impl Downstream {
         }
     }
 
-    /// How the end of a body of this length shows in what is received, where each side has its own
-    /// ways.
+    /// Maps a body length to the way its end shows in the received bytes, which depends on the protocol.
     #[inline]
     pub(crate) fn framing(&self, length: BodyLength) -> BodyLength {
         match (self, length) {
@@ -190,8 +185,8 @@ impl Downstream {
         }
     }
 
-    /// How a body of this length is written for a server; to `bare` ones as payload alone, whose
-    /// end its stream tells.
+    /// Returns how a body of this length is written to a server. `bare` servers get only the payload, because their stream marks
+    /// its end.
     #[inline]
     pub(crate) fn path(&self, length: BodyLength, bare: bool) -> Path {
         if length != BodyLength::Chunked {
@@ -204,8 +199,8 @@ impl Downstream {
         }
     }
 
-    /// Sends the head of a final response, in front of the body that goes through `flow`; how many
-    /// bytes of it `flow` does not count.
+    /// Sends the head of a final response, ahead of the body that goes through `flow`. Returns how many bytes of it `flow` does not
+    /// count.
     pub(crate) fn send_head(&mut self, head: &Head, flow: &mut Flow) -> u64 {
         match self {
             Self::Socket(_) => {
@@ -227,7 +222,7 @@ impl Downstream {
         }
     }
 
-    /// What its stream is known as, where its connection has many.
+    /// Identifies the stream if the connection is multiplexed.
     #[inline]
     pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
         match self {
@@ -236,7 +231,7 @@ impl Downstream {
         }
     }
 
-    /// Whether bodies come as payload alone, whose end their stream tells.
+    /// Whether bodies arrive as bare payload, with their end marked by the stream.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
         match self {
@@ -245,7 +240,7 @@ impl Downstream {
         }
     }
 
-    /// Whether heads are text that leaves with the body.
+    /// Whether heads are serialized as text and sent together with the body.
     pub(crate) fn stages_heads(&self) -> bool {
         match self {
             Self::Socket(_) => true,
@@ -253,7 +248,7 @@ impl Downstream {
         }
     }
 
-    /// What is here of a body that nothing was taken of yet.
+    /// Returns the received part of a body that has not been read yet.
     pub(crate) fn beginning(&self) -> Beginning<'_> {
         let is_all = match self {
             Self::Socket(_) => None,
@@ -262,13 +257,12 @@ impl Downstream {
         Beginning { bytes: self.received(), is_all }
     }
 
-    /// Has the buffer hold so many bytes, where it holds less; whether it did.
+    /// Grows the buffer to at least `bytes`; returns whether that succeeded.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
         self.input().enlarge(bytes)
     }
 
-    /// What is here of a body that nothing was taken of yet, so that [`put_back`](Self::put_back)
-    /// can bring it again.
+    /// Copies the received part of an unread body to `out`, so that [`put_back`](Self::put_back) can replay it.
     pub(crate) fn keep(&self, length: BodyLength, out: &mut Vec<u8>) {
         match self {
             Self::Socket(socket) => h1::keep(socket, length, out),
@@ -276,8 +270,7 @@ impl Downstream {
         }
     }
 
-    /// Puts `kept` back in the place of what `flow` has not sent of it, so that the body can be
-    /// taken from its beginning.
+    /// Replaces the bytes that `flow` has not sent with `kept`, so that the body can be read from its beginning again.
     pub(crate) fn put_back(&mut self, kept: &[u8], flow: &Flow) {
         match self {
             Self::Socket(socket) => h1::put_back(&mut socket.input, kept, flow),
@@ -285,8 +278,7 @@ impl Downstream {
         }
     }
 
-    /// Takes what `flow` had not taken yet of a body that nobody reads; says whether all of it was
-    /// here.
+    /// Discards the rest of an unread body; returns whether all of it had been received.
     pub(crate) fn skip_body(&mut self, flow: &mut Flow) -> bool {
         match self {
             Self::Socket(socket) => h1::skip_body(socket, flow),
@@ -294,10 +286,10 @@ impl Downstream {
         }
     }
 
-    /// Takes what is here of the body, behind what `out` holds; says whether that was the end of it.
+    /// Appends the received part of the body to `out`; returns whether that was the end of it.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     pub(crate) fn take_body(&mut self, flow: &mut Flow, out: &mut Vec<u8>) -> Result<bool, FlowError> {
         match self {
             Self::Socket(socket) => match &mut socket.input {
@@ -313,10 +305,10 @@ impl Downstream {
         }
     }
 
-    /// Has `flow` take in what is here of the body.
+    /// Passes the received part of the body to `flow`.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     #[inline]
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
         match self {
@@ -325,7 +317,7 @@ impl Downstream {
         }
     }
 
-    /// Where the body of the request comes from.
+    /// Returns the source of the request's body.
     #[inline]
     pub(crate) fn source(&mut self) -> Source<'_> {
         match self {
@@ -334,7 +326,7 @@ impl Downstream {
         }
     }
 
-    /// Where the response goes.
+    /// Returns the sink for the response.
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         match self {
@@ -343,8 +335,8 @@ impl Downstream {
         }
     }
 
-    /// Begins TLS as its listener says; what was received is the beginning of it, `place` what was
-    /// taken for it.
+    /// Starts TLS with the listener's settings. The bytes received so far are the start of the handshake; `place` is the slot
+    /// reserved for it.
     pub(crate) fn begin_tls(
         &mut self,
         acceptor: &Arc<tls::Acceptor>,
@@ -356,8 +348,7 @@ impl Downstream {
         socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep, place);
     }
 
-    /// Ready once TLS is spoken; where the client's request may be `early`, also before the end of
-    /// the handshake, once it has come.
+    /// Ready once the TLS handshake is done. If the request may be `early`, also ready before that, once early data has arrived.
     ///
     /// # Errors
     /// The handshake failed.
@@ -369,23 +360,22 @@ impl Downstream {
         match self {
             Self::Socket(socket) if early => socket.stream.poll_early_handshake(context),
             Self::Socket(socket) => socket.stream.poll_handshake(context),
-            // Its connection is beyond that.
+            // The stream's connection has finished its handshake.
             Self::Stream(_) => Poll::Ready(Ok(())),
         }
     }
 
-    /// Whether the client is served though its handshake is not over: what it sent may be sent once
-    /// more by somebody else.
+    /// Whether the client is served before its handshake has finished; its early data could be a replay by an attacker.
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
         match self {
             Self::Socket(socket) => socket.stream.is_early(),
-            // Served once the handshake is over (`serve::multiplexed`).
+            // Streams are served only after the handshake (`serve::multiplexed`).
             Self::Stream(_) => false,
         }
     }
 
-    /// The TLS session, where there is one.
+    /// Returns the TLS session, if there is one.
     pub(crate) fn tls(&self) -> Option<&tls::Session> {
         match self {
             Self::Socket(socket) => socket.stream.tls(),
@@ -393,10 +383,10 @@ impl Downstream {
         }
     }
 
-    /// Sends the end of our side: no more comes of the response, nor any other.
+    /// Closes our side: nothing more of this or any other response is sent.
     pub(crate) fn finish(&mut self) {
         match self {
-            // The end of the handshake is on its way: a reset would meet it (`Client::settle`).
+            // The end of the handshake is still on its way and could meet a reset (`Client::settle`).
             Self::Socket(socket) if socket.stream.is_early() => {}
             Self::Socket(socket) => {
                 socket.stream.close();
@@ -406,7 +396,7 @@ impl Downstream {
         }
     }
 
-    /// Has the end of the connection tell the client that what it has is not the whole.
+    /// Aborts the connection or stream, so that the client sees a truncated response.
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Socket(socket) => socket.stream.reset_on_close(),
@@ -414,7 +404,7 @@ impl Downstream {
         }
     }
 
-    /// Has the connection end without a word to the client (`silent-drop`).
+    /// Ends the connection without notifying the client (`silent-drop`).
     pub(crate) fn vanish(&self, rst_ttl: Option<u8>) {
         match self {
             Self::Socket(socket) => socket.stream.vanish(rst_ttl),
@@ -422,7 +412,7 @@ impl Downstream {
         }
     }
 
-    /// Sets the type of service of what is sent.
+    /// Sets the type of service of outgoing packets.
     pub(crate) fn set_tos(&self, tos: u32) {
         match self {
             Self::Socket(socket) => socket.stream.set_tos(tos),
@@ -430,7 +420,7 @@ impl Downstream {
         }
     }
 
-    /// Sets the firewall mark of what is sent.
+    /// Sets the firewall mark of outgoing packets.
     pub(crate) fn set_mark(&self, mark: u32) {
         match self {
             Self::Socket(socket) => socket.stream.set_mark(mark),
@@ -438,8 +428,7 @@ impl Downstream {
         }
     }
 
-    /// Throws away what came and nobody will read, so that closing is no reset; says how much that
-    /// was.
+    /// Discards unread received bytes, so that closing does not send a reset; returns their number.
     pub(crate) fn discard_received(&self) -> usize {
         match self {
             Self::Socket(socket) => socket.received().len() + socket.stream.discard_received(),
@@ -447,7 +436,7 @@ impl Downstream {
         }
     }
 
-    /// The kernel's number of the connection.
+    /// Returns the connection's file descriptor.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {

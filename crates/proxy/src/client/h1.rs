@@ -10,8 +10,7 @@ use runtime::Buffer;
 use super::presence::Presence;
 use crate::flow::{Coding, Flow, Path, Socket};
 
-/// Reads the head of the next request in what was received: its length, or `None` if it is not
-/// complete.
+/// Parses the head of the next request from the received bytes. Returns its length, or `None` if it is incomplete.
 #[inline]
 pub(super) fn read_head(
     socket: &mut Socket,
@@ -24,7 +23,7 @@ pub(super) fn read_head(
     }
 }
 
-/// How the body ends (RFC 9112, 6.3). Looks at what came of it together with the head.
+/// Returns how the body ends (RFC 9112, 6.3). Checks the part of it that arrived with the head.
 #[inline]
 pub(super) fn body_length(socket: &Socket, head: &Head) -> Result<BodyLength, ParseError> {
     let length = match head.method_id() {
@@ -38,8 +37,7 @@ pub(super) fn body_length(socket: &Socket, head: &Head) -> Result<BodyLength, Pa
     Ok(length)
 }
 
-/// Takes the hop-by-hop fields away (RFC 9110, 7.6.1); says whether the connection may take another
-/// request.
+/// Removes the hop-by-hop fields (RFC 9110, 7.6.1); returns whether the connection may take another request.
 #[inline]
 pub(super) fn clean_request(head: &mut Head) -> bool {
     head.clean_connection();
@@ -48,7 +46,7 @@ pub(super) fn clean_request(head: &mut Head) -> bool {
     head.keep_alive()
 }
 
-/// Keeps what is here of the body, coded as it came.
+/// Copies the received part of the body, with its transfer coding.
 pub(super) fn keep(socket: &Socket, length: BodyLength, out: &mut Vec<u8>) {
     let received = socket.received();
     let taken = match length {
@@ -59,7 +57,7 @@ pub(super) fn keep(socket: &Socket, length: BodyLength, out: &mut Vec<u8>) {
     out.extend_from_slice(&received[..taken]);
 }
 
-/// Puts `kept` in the place of what `flow` has made ready, before what follows the body.
+/// Replaces the bytes that `flow` has prepared with `kept`, ahead of the bytes after the body.
 pub(super) fn put_back(input: &mut Option<Buffer>, kept: &[u8], flow: &Flow) {
     let rest = input.take();
     let rest = rest.as_ref().map_or(&[][..], |input| &input.filled()[flow.ready()..]);
@@ -69,29 +67,29 @@ pub(super) fn put_back(input: &mut Option<Buffer>, kept: &[u8], flow: &Flow) {
     *input = Some(again);
 }
 
-/// Takes a body that nobody reads out of what was received; says whether all of it was here.
+/// Discards an unread body from the received bytes; returns whether all of it had been received.
 pub(super) fn skip_body(socket: &mut Socket, flow: &mut Flow) -> bool {
     let Some(input) = &mut socket.input else { return flow.is_received() };
     flow.discard(input).unwrap_or(false)
 }
 
-/// What decides how a response is framed for this client.
+/// The inputs that decide how a response is framed for this client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Framed {
-    /// How the body ends as it comes.
+    /// How the end of the incoming body is signalled.
     pub(crate) length: BodyLength,
-    /// Whether the head may say how it ends; else the end of the connection does.
+    /// Whether the head may carry framing fields; otherwise closing the connection ends the body.
     pub(crate) is_framed: bool,
     /// Whether both connections become a tunnel.
     pub(crate) is_tunnel: bool,
-    /// Whether the client knows HTTP/1.1.
+    /// Whether the client supports HTTP/1.1.
     pub(crate) is_modern: bool,
     /// `option http-drop-response-trailers`.
     pub(crate) drops_trailers: bool,
 }
 
-/// Says in the response whether its connection stays, and how a body goes that the client could not
-/// read as it comes. What was `kept` alive may stay so if it `may` be.
+/// Sets the response's connection fields, and chooses how to send a body that the client could not read with its current framing. A
+/// `kept` connection stays open if it `may`.
 pub(super) fn frame_response(
     head: &mut Head,
     framed: Framed,
@@ -100,14 +98,14 @@ pub(super) fn frame_response(
 ) -> (Path, bool) {
     let Framed { length, is_framed, is_tunnel, is_modern, drops_trailers } = framed;
     if is_tunnel {
-        // What follows is no body (RFC 9110, 9.3.6).
+        // The bytes after the head are not a body (RFC 9110, 9.3.6).
         head.remove_body_length();
         return (Path::Verbatim, false);
     }
     let closes = head.take_close();
     head.clean_upgrade();
     if head.status() == 204 {
-        // It has no body, and must not name a length (RFC 9110, 8.6).
+        // There is no body, and a length must not be sent (RFC 9110, 8.6).
         head.remove_body_length();
     }
     let mut path = Path::Verbatim;
@@ -120,13 +118,13 @@ pub(super) fn frame_response(
         path = Path::Payload(Coding::Chunked);
     }
     let old = !head.version().is_11_or_above();
-    // A coding that HTTP/1.0 does not know makes the end of the message doubtful (RFC 9112, 6.1).
+    // A transfer coding is unknown to HTTP/1.0, so the end of the message is ambiguous (RFC 9112, 6.1).
     let doubtful = old && length == BodyLength::Chunked;
     let dechunks = path == Path::Payload(Coding::Bare);
     let endless = length == BodyLength::UntilClose || dechunks || doubtful || !is_framed;
     let keep_alive = kept && !closes && !endless && may();
     if !keep_alive {
-        // HTTP/1.0 means just that by saying nothing.
+        // HTTP/1.0 closes by default.
         if !old {
             head.append(b"connection", b"close");
         }
@@ -136,7 +134,7 @@ pub(super) fn frame_response(
     (path, keep_alive)
 }
 
-/// Whether the client is still there; what it sent meanwhile is kept.
+/// Checks whether the client is still connected; data it sends in the meantime is kept.
 pub(super) fn poll_presence(socket: &mut Socket, context: &mut Context<'_>) -> std::io::Result<Presence> {
     loop {
         if socket.stream.poll_read_ready(context).is_pending()

@@ -1,4 +1,4 @@
-//! HTTP/2 towards a client, as far as its messages are not the engine's matter (RFC 9113, 8).
+//! HTTP/2 towards a client: the message rules that the engine leaves to the proxy (RFC 9113, 8).
 
 use http::{BodyLength, Head, KnownName, Method};
 
@@ -6,11 +6,10 @@ use super::h1::Framed;
 use crate::flow::{Coding, Flow, Path};
 use crate::stream::AnyStream;
 
-/// How the body ends. One whose length nobody told ends with the stream: to whoever asks, it is as
-/// one in chunks.
+/// Returns how the body ends. A body without a declared length ends with the stream and is reported as chunked.
 pub(super) fn body_length(stream: &AnyStream, head: &Head) -> BodyLength {
     match head.request_body() {
-        // What follows is the tunnel's.
+        // The bytes after the head belong to the tunnel.
         _ if head.method_id() == Method::Connect || head.has_upgrade() => BodyLength::None,
         BodyLength::Length(length) => BodyLength::Length(length),
         BodyLength::None => BodyLength::None,
@@ -19,23 +18,23 @@ pub(super) fn body_length(stream: &AnyStream, head: &Head) -> BodyLength {
     }
 }
 
-/// Whether it is a call of gRPC. One without messages ends apart from its head (gRPC over HTTP/2,
-/// "Requests"), and servers wait for that.
+/// Whether it is a gRPC call. A call without messages ends separately from its head (gRPC over HTTP/2, "Requests"), and servers
+/// wait for that.
 fn is_call(head: &Head) -> bool {
     head.get_known(KnownName::ContentType).is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-/// Nobody reads the rest of the body: the client is told so behind the response (RFC 9113, 8.1).
+/// Discards the rest of the body; the client is told after the response (RFC 9113, 8.1).
 pub(super) fn skip_body(stream: &mut AnyStream, flow: &mut Flow) -> bool {
     if let Some(input) = stream.input_slot() {
-        // What is wrong with it is nobody's matter any more.
+        // Errors in a discarded body are irrelevant.
         let _ = flow.discard(input);
     }
     true
 }
 
-/// There are no hop-by-hop fields (RFC 9113, 8.2.2), apart from those that the engine makes of an
-/// extended CONNECT; the connection takes other requests.
+/// HTTP/2 has no hop-by-hop fields (RFC 9113, 8.2.2) except those that the engine derives from an extended CONNECT; the connection
+/// can always take other requests.
 pub(super) fn clean_request(head: &mut Head) -> bool {
     head.clean_connection();
     head.clean_upgrade();
@@ -43,7 +42,7 @@ pub(super) fn clean_request(head: &mut Head) -> bool {
     true
 }
 
-/// Takes what belongs to HTTP/1 out of the response; the way that its body goes.
+/// Removes HTTP/1 framing fields from the response; returns how its body is sent.
 pub(super) fn frame_response(head: &mut Head, framed: Framed) -> Path {
     if framed.is_tunnel {
         head.remove_body_length();

@@ -1,6 +1,5 @@
-//! What comes before the first byte of a client's messages: of a proxy in front of us a NetScaler
-//! Client IP header, a PROXY header, or one behind the other; then the handshake of TLS. Called by
-//! `session` between the rules on connections and those on sessions.
+//! The start of a client's connection, before its first message: the NetScaler Client IP header, the PROXY header or both from a
+//! proxy in front of us, then the TLS handshake. Called by `session` between the connection rules and the session rules.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,8 +15,7 @@ use tls::Reason;
 
 use crate::client::{Client, ClientConnection};
 
-/// The headers that rules want before the first byte of a connection (`expect-proxy`,
-/// `expect-netscaler-cip`).
+/// The headers that rules expect before the first byte of a connection (`expect-proxy`, `expect-netscaler-cip`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Expected {
     pub(crate) proxy: bool,
@@ -31,11 +29,11 @@ enum HeaderKind {
     Netscaler { magic: u32 },
 }
 
-/// Receives the headers that rules or the bind line want, of which the addresses of the last one
-/// are those of the session, and begins TLS. What follows stays in the connection's buffer.
+/// Receives the headers that rules or the bind line require (the addresses of the last one become the session's), and starts TLS.
+/// The bytes after the headers stay in the connection's buffer.
 ///
 /// # Errors
-/// Why there is none, as it is logged (8.2.5).
+/// The reason to log for a connection that fails (8.2.5).
 pub(crate) async fn receive(
     connection: &mut ClientConnection,
     wanted: Expected,
@@ -60,7 +58,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
+/// Performs the TLS handshake. Its details are kept for rules and logs even if it fails.
 async fn secure(
     connection: &mut ClientConnection,
     acceptor: &Arc<tls::Acceptor>,
@@ -73,9 +71,9 @@ async fn secure(
     };
     let place = connection.tls_place.take();
     connection.side.begin_tls(acceptor, keep, place);
-    // A flood of handshakes must not hold up those who are served.
+    // A flood of handshakes must not delay the connections that are already being served.
     let mut turn = Turn::default();
-    // Of a stream of TCP nobody knows whether it may come twice.
+    // A TCP stream cannot be replayed safely, so early data is for HTTP only.
     let early = connection.frontend.mode == Mode::Http;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         if let Poll::Ready(outcome) =
@@ -103,8 +101,8 @@ async fn secure(
     }
 }
 
-/// What the log says of a failed handshake beyond HAProxy's text for its kind, where it says more:
-/// the cause in OpenSSL's words, unless the client found it or left, and what would admit the client.
+/// Returns the log text of a failed handshake if it adds to HAProxy's text for the failure kind: the cause in OpenSSL's words
+/// (unless the client found it or left), and how to admit the client.
 pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
     let failure = details.failure.filter(|error| error.kind == tls::FailureKind::Handshake)?;
     let (_, _, kind) = failure.kind.facts();
@@ -118,15 +116,14 @@ pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
     })
 }
 
-/// Whether the client left before it said anything, which `option dontlognull` keeps out of the
-/// logs.
+/// Whether the client left without sending anything, which `option dontlognull` keeps out of the logs.
 pub(crate) fn is_silent(why: ConnectionError) -> bool {
     let of_headers = [OF_PROXY, OF_NETSCALER];
     of_headers.iter().any(|failures| why == failures.empty || why == failures.abort)
         || [ConnectionError::TLS_EMPTY, ConnectionError::TLS_ABORT].contains(&why)
 }
 
-/// The bind line that the connection came by.
+/// Returns the bind line that accepted the connection.
 pub(crate) fn bind(connection: &Client) -> Option<&Bind> {
     let own = &connection.session.listener;
     connection.frontend.binds.iter().find(|bind| std::ptr::eq(&*bind.listener, &**own))
@@ -159,7 +156,7 @@ async fn receive_one(connection: &mut ClientConnection, kind: HeaderKind) -> Res
     }
 }
 
-/// Takes the header off what has been received; `false` when it is not whole yet.
+/// Removes the header from the received bytes; `false` if it is not complete yet.
 fn take(connection: &mut ClientConnection, kind: HeaderKind) -> Result<bool, ConnectionError> {
     let filled = connection.side.received();
     match kind {
@@ -207,7 +204,7 @@ fn of_netscaler(why: netscaler::Invalid) -> ConnectionError {
     }
 }
 
-/// How each way of failing is told.
+/// The error for each way in which a header can fail.
 struct Failures {
     empty: ConnectionError,
     abort: ConnectionError,

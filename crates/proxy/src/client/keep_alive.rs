@@ -1,5 +1,4 @@
-//! Whether connections are kept after a response, as far as the configuration and the process are
-//! concerned.
+//! Decides whether connections stay open after a response, by configuration and process state.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,8 +12,8 @@ use super::{Client, Link};
 use crate::worker;
 
 impl Link {
-    /// Whether the server's connection is kept: `option httpclose` of the backend closes it,
-    /// `option http-server-close` of either.
+    /// Whether the server's connection is kept: `option httpclose` in the backend closes it, `option http-server-close` in either
+    /// proxy does.
     pub(crate) fn keeps_server(&self, backend: &Proxy) -> bool {
         backend.options.connection == ConnectionMode::KeepAlive
             && self.frontend.options.connection != ConnectionMode::ServerClose
@@ -30,21 +29,21 @@ impl Link {
             && !self.is_crowded()
     }
 
-    /// Whether another plan is in use, which does not have the frontend.
+    /// Whether a newer plan without this frontend is in use.
     fn is_left_behind(&self) -> bool {
         self.worker.is_old()
             && worker::current().is_none_or(|now| now.same_frontend(&self.frontend).is_none())
     }
 
-    /// Whether the frontend was shut down by itself. At a soft stop all are, and that says how soon
-    /// who goes (`close-spread-time`).
+    /// Whether this frontend alone was shut down. At a soft stop all of them are, and `close-spread-time` spreads the closing over
+    /// time.
     fn is_shut_down(&self) -> bool {
         self.frontend.state.admission() == Admission::Stopped
             && !self.worker.shared.process.closing.load(Relaxed)
     }
 
-    /// Whether the frontend's own connection limit has been lowered below what it serves; then
-    /// connections close after their request instead of staying.
+    /// Whether the frontend's connection limit has been lowered below its current number of connections; connections then close
+    /// after their request instead of staying open.
     fn is_crowded(&self) -> bool {
         let state = &self.frontend.state;
         let limit = state.maxconn.load(Relaxed);
@@ -52,11 +51,11 @@ impl Link {
     }
 }
 
-/// How long a connection that was idle when its frontend went may have its next request on the way.
+/// Grace period for a request that may already be on its way when the frontend of its idle connection disappears.
 const SETTLED_MS: u64 = 500;
 
 impl Client {
-    /// Between requests: goes on as the plan says that is in use, where that has the frontend.
+    /// Between requests, switches to the current plan if it has the frontend.
     #[inline]
     pub(crate) fn follow_plan(&mut self) {
         if self.link.worker.is_old() {
@@ -68,7 +67,7 @@ impl Client {
     fn change_plan(&mut self) {
         let Some(now) = worker::current() else { return };
         let Some(frontend) = now.same_frontend(&self.link.frontend) else { return };
-        // Streams that are still served hold it, and are served as they began.
+        // Streams in progress hold the old link and finish with it.
         if let Some(link) = Rc::get_mut(&mut self.link) {
             let last = link.last_server.take().upgrade();
             if let Some(server) = last.and_then(|server| now.same_server(&server)) {
@@ -79,7 +78,7 @@ impl Client {
         }
     }
 
-    /// An idle connection whose frontend is gone rests no longer.
+    /// Sets a short deadline for an idle connection when its frontend is gone.
     #[inline]
     pub(crate) fn limit_rest(&mut self) {
         if self.link.worker.is_old() && self.is_left_behind() {

@@ -1,8 +1,8 @@
-//! The client's side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view
-//! of one request ([`Client`]), and the protocol in between ([`Downstream`]).
+//! The client's side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view of one request ([`Client`]),
+//! and the protocol in between ([`Downstream`]).
 //!
-//! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
-//! protocol answers. Made by `session`.
+//! The steps of a request call the methods of [`Client`] and [`Downstream`], which hide the protocol. `session` creates the
+//! connections.
 
 mod connection;
 mod downstream;
@@ -46,33 +46,30 @@ pub(crate) use presence::Presence;
 pub(crate) use substitute::StandIn;
 pub(crate) use wait::Watch;
 
-/// What a connection has, however many requests it serves at once. The places it takes in the
-/// limits are given back when it is dropped.
+/// The connection state shared by all its concurrent requests. Dropping it releases its slots in the connection limits.
 pub(crate) struct Link {
     pub(crate) session: Session,
     pub(crate) frontend: Rc<LocalProxy>,
     pub(crate) worker: Rc<Worker>,
-    /// Connections to servers that only this client may use (`http-reuse never`, NTLM), longest
-    /// kept first.
+    /// Server connections that only this client may use (`http-reuse never`, NTLM), oldest first.
     pub(crate) private: RefCell<Option<Box<Private>>>,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: RefCell<Weak<LocalServer>>,
     _load: ConnectionGuard,
 }
 
-/// A client as one request sees it: its connection, and what belongs to the request alone. Boxed,
-/// and handed from step to step. Idle connections are many: what only some of them need stands
-/// behind a pointer.
+/// A client as seen by one request: the connection, and the request's own state. It is boxed and passed from step to step. There
+/// can be many idle connections, so rarely used state is behind a pointer.
 pub(crate) struct Client {
     pub(crate) link: Rc<Link>,
-    /// The one deadline that the request waits for at a time.
+    /// The timer for the request's single active deadline.
     pub(crate) timer: Timer,
-    /// Its entry in the worker's register: `show sess`, `shutdown session`.
+    /// The entry in the worker's register: `show sess`, `shutdown session`.
     pub(crate) entry: RegisteredSession,
-    /// When it began to wait for its next request, µs of the monotonic clock.
+    /// Start of the wait for the next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     pub(crate) side: Downstream,
-    /// What was taken of the places for TLS, until that begins.
+    /// The reserved TLS slot, until the handshake starts.
     pub(crate) tls_place: Option<tls::ConnectionPermit>,
 }
 
@@ -86,14 +83,13 @@ impl Deref for Client {
 }
 
 impl Link {
-    /// The frontend with what was prepared from it.
+    /// Returns the frontend's prepared state.
     #[inline]
     pub(crate) fn prepared(&self) -> &PreparedProxy {
         self.frontend.prepared()
     }
 
-    /// Counts something for the frontend, and for the listener if it counts
-    /// (`option socket-stats`).
+    /// Increments a counter of the frontend, and of the listener if it keeps its own (`option socket-stats`).
     #[inline]
     pub(crate) fn count(&self, add: impl Fn(&Traffic)) {
         add(&self.frontend.state.frontend.mine().traffic);
@@ -104,7 +100,7 @@ impl Link {
 }
 
 impl Client {
-    /// One stream of the connection that `link` is of.
+    /// Creates the client for one stream of the connection behind `link`.
     pub(crate) fn of_stream(
         link: Rc<Link>,
         stream: impl Into<stream::AnyStream>,
@@ -121,7 +117,7 @@ impl Client {
         }
     }
 
-    /// One more request of the same connection, whose response goes to `own` instead.
+    /// Creates the client for another request on the same connection, with the response going to `own`.
     pub(crate) fn aside(&self, own: UnixStream) -> Boxed<Self> {
         let (link, session) = (self.link.clone(), &self.link.session);
         let ends = [session.source().address(), session.destination().address()];
@@ -136,20 +132,20 @@ impl Client {
         })
     }
 
-    /// Ready when the request is to be ended from outside: by an operator, or with its server.
+    /// Ready when the request is to be aborted: by an operator, or with its server.
     #[inline]
     pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
         self.entry.poll_killed(context).map(Fault::of_kill)
     }
 
-    /// Reads more of what the client sends: 0 at its end.
+    /// Reads more data from the client; 0 at its end.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.side.poll_fill(context);
         self.note_error(read)
     }
 
-    /// As [`poll_fill`](Self::poll_fill), for the rest of what is here.
+    /// As [`poll_fill`](Self::poll_fill), for the rest of the available data.
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.side.poll_rest(context);
         self.note_error(read)
@@ -165,7 +161,7 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// Says in TLS that this is the end.
+    /// Sends the TLS close alert.
     fn drop(&mut self) {
         if let Downstream::Socket(socket) = &mut self.side {
             socket.stream.close();
@@ -174,8 +170,8 @@ impl Drop for Client {
 }
 
 impl Drop for Link {
-    /// Gives back the places that `accept` took in the limits of the process, the frontend and the
-    /// listener. Of what no listener accepted it took none.
+    /// Releases the slots that `accept` took in the limits of the process, the frontend and the listener. Connections that no
+    /// listener accepted hold none.
     fn drop(&mut self) {
         if self.session.listener.is_nobody() {
             return;

@@ -1,6 +1,6 @@
-//! Whether a client that is not listened to is still there.
+//! Detects whether a client is still connected while its input is not being read.
 
-/// What a client does while it is only waited for something else.
+/// The state of a client during a wait for something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     /// Nothing new, or more requests.

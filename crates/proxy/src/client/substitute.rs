@@ -1,6 +1,5 @@
-//! A stream of the proxy's own in the place of a client's. What is asked on behalf of a client is a
-//! stream of its own: `show sess` has a line for it, and rules of where it goes see nothing of the
-//! client's session, and count nothing in it. Used by `evaluate::spoe`.
+//! A stream that the proxy opens on behalf of a client. It has its own line in `show sess`; the rules of its destination neither
+//! see the client's session nor count anything in it. Used by `evaluate::spoe`.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -12,17 +11,16 @@ use state::sessions::RegisteredSession;
 
 use super::{Client, Link};
 
-/// A client that has another entry, and perhaps another session, until this is dropped.
+/// A client with another register entry, and perhaps another session, until this is dropped.
 pub(crate) struct StandIn<'a> {
     client: &'a mut Client,
-    /// What it had before.
+    /// The replaced entry and link.
     entry: Option<RegisteredSession>,
     link: Option<Rc<Link>>,
 }
 
 impl Client {
-    /// Has `entry` stand in for the client's own, and `session`, which no listener accepted, where
-    /// something looks at it.
+    /// Replaces the client's entry with `entry`, and its session with `session` (which no listener accepted) if something uses it.
     pub(crate) fn stand_in(&mut self, entry: RegisteredSession, session: Option<Session>) -> StandIn<'_> {
         let entry = Some(std::mem::replace(&mut self.entry, entry));
         let link = session.map(|session| {

@@ -1,5 +1,5 @@
-//! Waiting on behalf of a client. Every wait ends when what was waited for is there, when the
-//! stream is killed, when its limit passes, and, where that matters, when the client leaves.
+//! Waiting on behalf of a client. A wait ends when its condition is met, the stream is killed, its timeout expires, or (optionally)
+//! the client leaves.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -14,29 +14,28 @@ use super::presence::Presence;
 use super::{Client, Downstream, h1};
 use crate::fault::Fault;
 
-/// How long a connection that is closed with unread bytes is still read, so that its client sees
-/// the answer instead of a reset.
+/// How long a connection closed with unread bytes is still drained, so that its client sees the response instead of a reset.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The most that is read and thrown away then.
+/// The most that is drained then.
 const LINGER_BYTES: usize = 1 << 20;
 
-/// Who else may end a wait.
+/// The other events that may end a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watch {
-    /// Whether the client's closing its side does (`option abortonclose`).
+    /// Whether a close by the client ends the wait (`option abortonclose`).
     pub(crate) leaving: bool,
-    /// What the deadline's passing is.
+    /// The fault to report if the deadline expires.
     pub(crate) late: Fault,
 }
 
 impl Watch {
-    /// Nobody but an operator ends the wait: what is waited for knows its own end.
+    /// Only an operator can end the wait; the awaited operation has its own time limit.
     pub(crate) const KILL: Self = Self { leaving: false, late: Fault::Internal };
 }
 
 impl Client {
-    /// Whether the client is still there (`option abortonclose`); what it sent meanwhile is kept.
+    /// Checks whether the client is still connected (`option abortonclose`); data it sends in the meantime is kept.
     pub(crate) fn poll_presence(&mut self, context: &mut Context<'_>) -> Presence {
         match &mut self.side {
             Downstream::Socket(socket) => h1::poll_presence(socket, context).unwrap_or_else(|error| {
@@ -50,16 +49,16 @@ impl Client {
         }
     }
 
-    /// Whether `option abortonclose` is in force: by default it is, for HTTP.
+    /// Whether `option abortonclose` is in effect; it is on by default for HTTP.
     pub(crate) fn aborts_on_close(&self, backend: &Proxy) -> bool {
         let configured = backend.options.abortonclose.or(self.frontend.options.abortonclose);
         configured.unwrap_or(backend.mode == state::Mode::Http)
     }
 
-    /// Waits for `what`, until the timer's deadline.
+    /// Waits for `what` until the timer's deadline.
     ///
     /// # Errors
-    /// Why there is no use in waiting on.
+    /// The reason to stop waiting.
     pub(crate) async fn wait<T>(
         &mut self,
         watch: Watch,
@@ -80,19 +79,18 @@ impl Client {
         .await
     }
 
-    /// Lets `pause` pass; where `leaving` matters, the client's leaving ends that.
+    /// Sleeps for `pause`; if `leaving` is set, the client's leaving ends the sleep.
     ///
     /// # Errors
-    /// It left meanwhile, or an operator ended the stream.
+    /// The client left, or an operator ended the stream.
     pub(crate) async fn pause(&mut self, pause: Duration, leaving: bool) -> Result<(), Fault> {
         self.timer.set_after(timer::now_ms(), Some(pause));
-        // The end of the pause is what is waited for.
+        // The end of the pause is the awaited event.
         let over = |client: &mut Self, context: &mut Context<'_>| client.timer.poll_expired(context);
         self.wait(Watch { leaving, ..Watch::KILL }, over).await
     }
 
-    /// Waits until the handshake of a client is over that is served early; `false` where it failed
-    /// or the client fell silent.
+    /// Waits for the end of the handshake of a client served early; `false` if it failed or timed out.
     pub(crate) async fn settle(&mut self) -> bool {
         let timeouts = &self.frontend.timeouts;
         self.timer.set_after(timer::now_ms(), timeouts.client_handshake.or(timeouts.client));
@@ -101,10 +99,10 @@ impl Client {
         matches!(self.wait(watch, over).await, Ok(Ok(())))
     }
 
-    /// Sends an interim response, within the timer's deadline; `bytes` is memory to write it into.
+    /// Sends an interim response within the timer's deadline; `bytes` is scratch memory.
     ///
     /// # Errors
-    /// The client does not take it.
+    /// The client does not accept it.
     pub(crate) async fn send_interim(&mut self, head: &Head, bytes: &mut Vec<u8>) -> Result<(), Fault> {
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         let room = |client: &mut Self, context: &mut Context<'_>| match &client.side {
@@ -123,10 +121,10 @@ impl Client {
         }
     }
 
-    /// Sends bytes to a client of HTTP/1 or TCP, within the timer's deadline.
+    /// Sends bytes to an HTTP/1 or TCP client within the timer's deadline.
     ///
     /// # Errors
-    /// It does not take them.
+    /// The client does not accept them.
     pub(crate) async fn send_bytes(&mut self, mut left: &[u8]) -> Result<(), Fault> {
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         while !left.is_empty() {
@@ -144,13 +142,13 @@ impl Client {
         self.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
     }
 
-    /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send
-    /// a reset that can overtake the answer.
+    /// Closes our side and keeps reading for a while: closing with unread bytes would make the kernel send a reset that can
+    /// overtake the response.
     pub(crate) async fn linger(&mut self) {
         self.side.finish();
         match self.side {
             Downstream::Socket(_) => {}
-            // The connection goes on without its stream.
+            // The connection outlives its stream.
             Downstream::Stream(_) => return,
         }
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);

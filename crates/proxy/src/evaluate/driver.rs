@@ -1,6 +1,5 @@
-//! The one driver of all rule sets: runs a set, does on the way what its rules wait for, and
-//! notices meanwhile that the client left, that the stream was killed and that the time for it is
-//! over.
+//! The driver of all rule sets: runs a set, performs the waits that its rules require, and watches for the client leaving, the
+//! stream being killed, and timeouts.
 
 use std::time::Duration;
 
@@ -18,10 +17,10 @@ use crate::message::inspect;
 use crate::message::upload;
 use crate::message::wanted::BodyWait;
 
-/// Runs `rules` to their end.
+/// Runs `rules` to the end.
 ///
 /// # Errors
-/// The message goes no further.
+/// The message is not forwarded.
 pub(super) async fn run(
     client: &mut Client,
     mut x: Option<&mut Exchange>,
@@ -43,7 +42,7 @@ pub(super) async fn run(
                     (HoldProgress::Waits(waiting), Some(x)) => {
                         Box::pin(hold::finish(client, x, about, waiting)).await?
                     }
-                    // Without an exchange nothing waits.
+                    // Without an exchange no rule waits.
                     (HoldProgress::Waits(_), None) => RuleFlow::Rule,
                 }
             }
@@ -71,7 +70,7 @@ pub(super) async fn run(
     Ok(ended)
 }
 
-/// Runs `rules` from number `start` on, until something is to be done.
+/// Runs `rules` from index `start` until an action is required.
 fn step(
     client: &Client,
     x: Option<&mut Exchange>,
@@ -131,14 +130,14 @@ fn step(
     rules.run(&mut stage, start)
 }
 
-/// Waits for more of what a condition looks at.
+/// Waits for more of the data that a condition inspects.
 async fn wait_for_more(
     client: &mut Client,
     x: &mut Exchange,
     about: &mut RuleContext<'_>,
 ) -> Result<(), Stop> {
     match about {
-        // In HTTP mode all that can be waited for is the body.
+        // In HTTP mode only the body can be waited for.
         RuleContext::Request(proxy) | RuleContext::Response(proxy, _) => {
             hold::hold_body(client, x, proxy, BodyWait::ALL, None).await?
         }
@@ -158,7 +157,7 @@ async fn wait_for_more(
             inspect::hold_more(client, x, proxy, upstream, until).await?;
         }
         RuleContext::Stream { .. } | RuleContext::Answer { .. } => wait_for_bytes(client, x, about).await?,
-        // All that there is of these is here.
+        // These contexts never have more data.
         RuleContext::Connection | RuleContext::Cached(_) | RuleContext::Reply { .. } => {}
     }
     Ok(())
@@ -167,7 +166,7 @@ async fn wait_for_more(
 /// Applies a final verdict to the message.
 ///
 /// # Errors
-/// It goes no further. Some verdicts end only the rule set.
+/// The message is not forwarded. Some verdicts end only the rule set.
 async fn conclude(
     client: &mut Client,
     x: Option<&mut Exchange>,
@@ -181,7 +180,7 @@ async fn conclude(
         return Err(Stop::Close);
     };
     let stop = match about {
-        // A stream of HTTP is there already.
+        // The HTTP stream exists already.
         RuleContext::Request(_)
         | RuleContext::Content { .. }
         | RuleContext::Response(..)
@@ -202,7 +201,7 @@ async fn conclude(
         | RuleContext::ResponseContent { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Response)).await
         }
-        // These rules end the response only by failing.
+        // The only way for these rules to stop the response is an error.
         RuleContext::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
         RuleContext::Reply { .. } => return Ok(()),
         RuleContext::Connection | RuleContext::Stream { .. } => verdict::close_stream(client, x, verdict),

@@ -1,5 +1,5 @@
-//! The actions of rules that are performed before the next rule: one function for each kind of
-//! [`Hold`]. Called by [`driver`](super::driver).
+//! Rule actions that must complete before the next rule runs: one function for each kind of [`Hold`]. Called by
+//! [`driver`](super::driver).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::message::wanted::BodyWait;
 pub(super) struct RuleSetEnd {
     /// Whether a rule ended it by accepting.
     pub(super) accepted: bool,
-    /// The headers that rules on a connection expect first.
+    /// The headers that connection rules expect first.
     pub(super) expected: Expected,
     /// The server that a rule attaches the connection to.
     pub(super) attach: Option<Box<Attach>>,
@@ -39,11 +39,11 @@ pub(super) struct RuleSetEnd {
 #[derive(Debug)]
 pub(crate) struct Attach {
     pub(crate) server: Arc<state::Server>,
-    /// The name that requests ask for; empty for none.
+    /// The name to match against requested names; empty for none.
     pub(crate) name: Box<[u8]>,
 }
 
-/// How a rule set goes on behind a rule.
+/// How a rule set continues after a rule.
 pub(super) enum RuleFlow {
     /// With the next rule.
     Rule,
@@ -55,7 +55,7 @@ pub(super) enum RuleFlow {
 
 /// The result of [`begin`].
 pub(super) enum HoldProgress {
-    /// All was done.
+    /// The hold is complete.
     Done(RuleFlow),
     /// The rest has to wait.
     Waits(PendingHold),
@@ -73,8 +73,8 @@ pub(super) enum PendingHold {
     Resolve(ResolveQuestion),
 }
 
-/// Performs as much of `hold` as is possible without waiting: all of it for most kinds. Without an
-/// exchange only holds of connections have an effect.
+/// Performs as much of `hold` as is possible without waiting: all of it for most kinds. Without an exchange only connection holds
+/// have an effect.
 pub(super) fn begin(
     client: &mut Client,
     x: Option<&mut Exchange>,
@@ -136,7 +136,7 @@ fn perform(
             }
         }
         (Hold::Mirror { backend, percent }, Some(x)) => note_mirror(client, x, &backend, percent),
-        // These are for streams.
+        // These apply to streams.
         (
             Hold::Script(_)
             | Hold::UseCache { .. }
@@ -156,7 +156,7 @@ fn perform(
 /// Waits for the rest of a hold.
 ///
 /// # Errors
-/// The message goes no further.
+/// The message is not forwarded.
 pub(super) async fn finish(
     client: &mut Client,
     x: &mut Exchange,
@@ -198,8 +198,7 @@ pub(super) async fn finish(
     Ok(RuleFlow::Rule)
 }
 
-/// Adds the time that rules waited to that of the request (manual, 8.4 `%TR`) or of the response's
-/// transfer.
+/// Adds the time spent waiting in rules to the request time (manual, 8.4 `%TR`) or the response's transfer time.
 pub(super) fn note_wait(x: &mut Exchange, about: &RuleContext<'_>) {
     match about {
         RuleContext::Request(_) | RuleContext::Content { .. } => x.txn.times.request = timer::now_us(),
@@ -211,7 +210,7 @@ pub(super) fn note_wait(x: &mut Exchange, about: &RuleContext<'_>) {
     }
 }
 
-/// `lua.name`: begins a function of a script.
+/// `lua.name`: starts a script function.
 fn begin_script(
     client: &mut Client,
     x: &mut Exchange,
@@ -229,7 +228,7 @@ fn begin_script(
     }
 }
 
-/// Sends what the function has written, and runs it to its end.
+/// Sends the function's output and runs it to the end.
 async fn finish_script(
     client: &mut Client,
     x: &mut Exchange,
@@ -254,7 +253,7 @@ async fn finish_script(
     }
 }
 
-/// `cache-use`: waits for a response that a cache may have.
+/// `cache-use`: waits for a response that may be in a cache.
 async fn use_cache(
     client: &mut Client,
     x: &mut Exchange,
@@ -280,8 +279,8 @@ async fn use_cache(
     Ok(RuleFlow::Rule)
 }
 
-/// `mirror`: notes that a backend gets a copy of the request, in `percent` of all cases. Each backend
-/// gets one copy, even if several rules name it.
+/// `mirror`: marks the request to be copied to a backend, in `percent` of all cases. Each backend gets one copy, even if several
+/// rules name it.
 #[cold]
 fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
     let index = client.worker.shared.plan.backends.get(&backend.name);
@@ -289,17 +288,17 @@ fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percen
     if let Some(index) = index.filter(|index| !known.contains(index))
         && (percent == 100 || fastrand::u8(..100) < percent)
     {
-        // Not before: for other requests nothing is decoded.
+        // Allocated only here, so that other requests decode nothing.
         x.mirrors.get_or_insert_default().targets.push(index);
     }
 }
 
-/// `early-hint`: sends an interim response to clients that know these.
+/// `early-hint`: sends an interim response to clients that support it.
 async fn send_hint(client: &mut Client, x: &mut Exchange, head: &[u8]) -> Result<(), Stop> {
     if x.txn.request.version().is_11_or_above() {
         client.timer.set_after(now_ms(), client.frontend.timeouts.client);
         let mut hint = Head::new();
-        // It was written here: it is a head.
+        // The bytes were written here, so they are a valid head.
         let _ = http::parse_response(head, &mut hint, &http::ParseOptions::default());
         client.send_interim(&hint, &mut Vec::new()).await?;
         x.txn.bytes_out += head.len() as u64;
@@ -331,7 +330,7 @@ async fn wait_for_body(
     Ok(())
 }
 
-/// Waits for that much of the request's body, for `time` or as long as the configuration allows.
+/// Waits for that much of the request's body, for `time` or the configured timeout.
 pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,

@@ -1,8 +1,6 @@
-//! Running the rule sets of a frontend and a backend, in the order in which they see a connection,
-//! a request and a response.
+//! Runs the rule sets of a frontend and a backend, in the order in which they see a connection, a request and a response.
 //!
-//! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
-//! [`verdict`].
+//! All sets are run by one driver ([`driver`]); [`verdict`] applies their verdicts to a message.
 
 mod driver;
 mod hold;
@@ -40,19 +38,19 @@ use verdict::count_denied_request;
 pub(crate) use hold::{Attach, hold_body};
 pub(crate) use verdict::count_denied_response;
 
-/// `tcp-request connection`: the headers that rules want before the first byte.
+/// `tcp-request connection`: returns the headers that rules expect before the first byte.
 ///
 /// # Errors
 /// The connection is refused.
 pub(crate) async fn tcp_connection(client: &mut Client) -> Result<Expected, Stop> {
     let frontend = client.frontend.clone();
     let ended = driver::run(client, None, &frontend.tcp_connection, &mut RuleContext::Connection).await;
-    // At this point the connection itself is what `set-src` and `set-dst` change.
+    // At this point `set-src` and `set-dst` change the connection itself.
     client.session.forget_own();
     Ok(ended?.expected)
 }
 
-/// `tcp-request session`; whose connection it is to become, where a rule says so.
+/// `tcp-request session`; returns the server to attach the connection to, if a rule asks for it.
 ///
 /// # Errors
 /// The connection is refused.
@@ -62,8 +60,7 @@ pub(crate) async fn tcp_session(client: &mut Client) -> Result<Option<Box<Attach
     Ok(ended.attach)
 }
 
-/// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`,
-/// statistics.
+/// All request rules of a frontend: `tcp-request content`, `http-request`, `redirect`, statistics.
 pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if has_nothing_to_ask(&client.frontend) && x.trace.is_none() && x.engaged.is_none() {
         x.note_request(client);
@@ -97,7 +94,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     Ok(())
 }
 
-/// Whether a proxy has no rule about requests: the usual case costs a look.
+/// Whether a proxy has no request rules: the usual case costs only this check.
 fn has_nothing_to_ask(proxy: &Proxy) -> bool {
     proxy.http_request.is_empty()
         && proxy.tcp_request.is_empty()
@@ -108,7 +105,7 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
         && proxy.options.restrict_header_names == RestrictNames::default()
 }
 
-/// All that the backend says, unless it is the frontend too.
+/// All request rules of the backend, unless it is the frontend too.
 pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if backend.index == client.frontend.index
         || has_nothing_to_ask(backend) && x.trace.is_none() && x.engaged.is_none()
@@ -131,7 +128,7 @@ pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &
     Ok(())
 }
 
-/// `tcp-request content` in HTTP: before anything else looks at the request.
+/// `tcp-request content` in HTTP: runs before the other rules.
 async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     if client.worker.shared.plan.variables.wants_bodies() {
         upload::look(client, x);
@@ -154,7 +151,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     restrict_names(client, x, proxy)?;
     if !proxy.http_request.is_empty() {
         if client.worker.shared.plan.revalidates && x.original.is_none() {
-            // Rules are run on it again where what it asks for is fetched anew.
+            // Rules are run on this copy again if a background refresh repeats the request.
             x.original = Some(Box::new(x.txn.request.clone()));
         }
         of_http(client, x, proxy, &proxy.http_request).await?;
@@ -166,7 +163,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
         Box::pin(statistics::statistics(client, x, proxy)).await?;
     }
     if x.caching.is_some() && lookup::has_found(x) {
-        // Rules behind the one that found it had their say.
+        // The rules after the one that found the response have run.
         return Err(Stop::Cached);
     }
     Ok(())
@@ -188,10 +185,10 @@ fn restrict_names(client: &Client, x: &mut Exchange, proxy: &Proxy) -> Result<()
     Err(Stop::Reply)
 }
 
-/// Runs one rule set on a request; says whether a rule ended it by accepting.
+/// Runs one rule set on a request; returns whether a rule ended it by accepting.
 ///
 /// # Errors
-/// The request goes no further.
+/// The request is not forwarded.
 pub(crate) async fn of_http(
     client: &mut Client,
     x: &mut Exchange,
@@ -243,10 +240,10 @@ pub(crate) async fn of_response(
     Ok(())
 }
 
-/// `http-response` on what a cache answers, as on a server's response.
+/// `http-response` on a cached response, as on a server's response.
 ///
 /// # Errors
-/// It is not what the client gets.
+/// The client does not get it.
 pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.engaged.is_some() {
         spoe::on(client, x, MessageEvent::HttpResponse).await?;
@@ -261,7 +258,7 @@ pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(
     Ok(())
 }
 
-/// `http-after-response` on a response of a server, with the cookie that persistence put there.
+/// `http-after-response` on a server's response, including the persistence cookie.
 ///
 /// # Errors
 /// A rewrite failed under `strict-mode on`.
@@ -277,7 +274,7 @@ pub(crate) async fn after_response(
     Ok(())
 }
 
-/// `http-after-response` on an answer made here.
+/// `http-after-response` on a response generated by the proxy.
 ///
 /// # Errors
 /// A rewrite failed under `strict-mode on`.
@@ -288,8 +285,8 @@ pub(crate) async fn of_reply(client: &mut Client, x: &mut Exchange) -> Result<()
     Ok(())
 }
 
-/// Whether `http-after-response` rules are to see the response: they see every one, whoever made
-/// it, to a request that was understood.
+/// Whether `http-after-response` rules apply to the response: they see every response to a well-formed request, whatever its
+/// origin.
 fn has_after_response(client: &Client, x: &Exchange) -> bool {
     let has = |proxy: &Proxy| !proxy.http_after_response.is_empty();
     (has(&client.frontend) || x.backend.as_ref().is_some_and(|backend| has(backend)))
@@ -311,8 +308,7 @@ async fn run_after_response(client: &mut Client, x: &mut Exchange, held: usize) 
     Ok(())
 }
 
-/// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in
-/// absolute form.
+/// `monitor-uri` and `monitor fail`. The target matches literally, or by its path if it is in absolute form.
 fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
     let target = x.txn.request.target();
     let wanted = frontend.monitor_uri.as_deref();
@@ -328,8 +324,7 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
     Err(Stop::Reply)
 }
 
-/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look
-/// at.
+/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for the data its rules inspect.
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
     trace::filter::enter(x, Analyser::InspectFrontend);
@@ -370,8 +365,8 @@ async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Resu
     driver::run(client, Some(x), &proxy.tcp_request, about).await.map(drop)
 }
 
-/// `tcp-response content` of a TCP backend: looked at when the server's first bytes are there, and
-/// again with more of them until `inspect-delay` is over.
+/// `tcp-response content` of a TCP backend: evaluated when the server's first bytes arrive, and again with more of them until
+/// `inspect-delay` is over.
 pub(crate) async fn of_tcp_response(
     client: &mut Client,
     x: &mut Exchange,
@@ -391,8 +386,7 @@ pub(crate) async fn of_tcp_response(
         return Ok(());
     }
     inspect::send_first(client, x, upstream).await;
-    // Without a delay there is nothing to look at yet: the rules are run as soon as the connection
-    // stands.
+    // Without a delay there is nothing to inspect yet: the rules run as soon as the connection is established.
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
     let complete = backend.response_inspect_delay.is_none();
     trace::filter::response(x, backend);

@@ -1,4 +1,4 @@
-//! `do-resolve`: the address of a name, asked for by a rule. Called by whoever runs a rule set.
+//! `do-resolve`: a DNS lookup made by a rule. Called while a rule set runs.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::client::{Client, Watch};
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 
-/// Whose address is wanted, and where it goes.
+/// The name to look up and the variable for its address.
 pub(super) struct ResolveQuestion {
     pub(super) section: Arc<ResolversSection>,
     pub(super) name: Box<str>,
@@ -21,10 +21,10 @@ pub(super) struct ResolveQuestion {
     pub(super) var: Var,
 }
 
-/// Asks the name servers, and puts what they say into the variable.
+/// Queries the name servers, and stores the result in the variable.
 ///
 /// # Errors
-/// The client left where that matters, or an operator ended the stream.
+/// The client left (if that matters), or an operator ended the stream.
 pub(super) async fn resolve(
     client: &mut Client,
     x: &Exchange,
@@ -32,7 +32,7 @@ pub(super) async fn resolve(
     leaving: bool,
 ) -> Result<(), Fault> {
     let ResolveQuestion { section, name, prefer, var } = question;
-    // How long name servers are asked is their section's matter.
+    // The resolvers section has its own timeouts.
     client.timer.set(timer::NEVER);
     let watch = Watch { leaving, late: Fault::Internal };
     let mut found = pin!((client.worker.shared.services.resolve)(&section, name, prefer));

@@ -1,4 +1,4 @@
-//! What a rule set is about, for who runs it and for what its rules run.
+//! The message a rule set applies to, used by the driver and by its actions.
 
 use plan::Proxy;
 
@@ -7,26 +7,25 @@ use crate::exchange::{Exchange, Stop};
 use crate::message::inspect;
 use crate::server::Upstream;
 
-/// What a rule set is about.
+/// The message a rule set applies to.
 pub(super) enum RuleContext<'a> {
     /// A connection before its first byte.
     Connection,
     /// An HTTP request, as rules of this proxy see it.
     Request(&'a Proxy),
-    /// An HTTP response from there, as rules of this proxy see it.
+    /// A server's HTTP response, as rules of this proxy see it.
     Response(&'a Proxy, &'a mut Upstream),
-    /// An HTTP response, as `tcp-response content` rules see it, looked at again until this instant.
+    /// An HTTP response, as `tcp-response content` rules see it, re-evaluated until this instant.
     ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
-    /// A response that a cache has, as rules of this proxy see it.
+    /// A cached response, as rules of this proxy see it.
     Cached(&'a Proxy),
-    /// The response that the client is about to get, of whose body so much is in the buffer.
+    /// The response about to be sent to the client; `held` bytes of its body are in the buffer.
     Reply { held: usize },
-    /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
+    /// An HTTP request, as `tcp-request content` rules see it, re-evaluated until this instant.
     Content { proxy: &'a Proxy, until: u64 },
-    /// What the client of a TCP stream has sent so far, looked at again until this instant or until
-    /// no more can come.
+    /// The client's bytes so far on a TCP stream, re-evaluated until this instant or until no more can arrive.
     Stream { proxy: &'a Proxy, until: u64, complete: bool },
-    /// What the server of a TCP stream has sent so far.
+    /// The server's bytes so far on a TCP stream.
     Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
 }
 
@@ -43,7 +42,7 @@ impl RuleContext<'_> {
         }
     }
 
-    /// Whose rules they are, where that matters.
+    /// The proxy that the rules belong to, if that matters.
     pub(super) fn proxy(&self) -> Option<&Proxy> {
         match self {
             Self::Request(proxy)
@@ -58,7 +57,7 @@ impl RuleContext<'_> {
     }
 }
 
-/// Waits for more bytes of a stream of TCP, or until no more can come.
+/// Waits for more bytes of a TCP stream, or until no more can arrive.
 ///
 /// # Errors
 /// An operator ended the stream.
@@ -79,7 +78,7 @@ pub(super) async fn wait_for_bytes(
     Ok(())
 }
 
-/// The longest that the head may become by rewriting: what the body leaves of a buffer.
+/// Returns the maximum length of the head after rewriting: the buffer minus the held body.
 pub(super) fn longest_head(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> usize {
     let held = match about {
         RuleContext::Response(_, upstream) | RuleContext::ResponseContent { upstream, .. } => {

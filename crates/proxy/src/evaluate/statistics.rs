@@ -1,4 +1,4 @@
-//! `stats uri`: who may see the page, and what is asked of it.
+//! `stats uri`: access to the page, and its parameters.
 
 use plan::Proxy;
 use sample::{Cause, Phase};

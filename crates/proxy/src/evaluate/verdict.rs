@@ -1,5 +1,4 @@
-//! What a rule's final verdict makes of a request, a response or a stream: the answer, the
-//! counters, the termination state.
+//! Applies a rule's final verdict to a request, a response or a stream: the response, the counters, the termination state.
 
 use std::sync::Arc;
 
@@ -17,20 +16,20 @@ use crate::exchange::lua::scripting;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
-/// Which message a rule set is about.
+/// The message a rule set applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageSide {
     Request,
     Response,
 }
 
-/// A rule ended a TCP stream by what its client sent.
+/// A rule ended a TCP stream because of its client's data.
 pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) -> Stop {
     if let Final::Service(Service::Script(call)) = verdict {
         scripting::of(x).service = Some(scripting::ScriptService::new(call));
         return Stop::Script;
     }
-    // Rules on content are the listener's matter, the backend's too.
+    // Content rules count for the listener, even those of the backend.
     client.count(|traffic| traffic.denied_requests.add(1));
     x.txn.termination.set(Cause::Proxy, Phase::Request);
     if let Final::SilentDrop { rst_ttl } = verdict {
@@ -39,10 +38,10 @@ pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) ->
     Stop::Close
 }
 
-/// A rule ended a TCP stream by what its server sent; one that just closes denies nothing.
+/// A rule ended a TCP stream because of its server's data; a plain close is not counted as denied.
 pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy, verdict: &Final) -> Stop {
     if matches!(verdict, Final::CloseServer) {
-        // A server that was waited for in vain is what ended the stream.
+        // If the server was silent until the deadline, its timeout ended the stream.
         return if x.response_body.is_silent { Fault::ServerTimeout.into() } else { Stop::Close };
     }
     count_denied_response(client, x, backend);
@@ -50,7 +49,7 @@ pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy, v
     Stop::Close
 }
 
-/// What a final verdict makes of the request.
+/// Applies a final verdict to the request.
 pub(super) async fn conclude(
     client: &mut Client,
     x: &mut Exchange,
@@ -94,7 +93,7 @@ pub(super) async fn conclude(
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
             let waited = client.pause(pause.unwrap_or_default(), true).await;
-            // As HAProxy logs it: time spent in a queue, of a request that never was.
+            // Logged as in HAProxy: queue time of a request that does not exist.
             (x.txn.times.request, x.txn.times.queued) = (0, timer::now_us());
             if let Err(fault) = waited {
                 x.phase = Phase::Tarpit;
@@ -150,7 +149,7 @@ pub(crate) fn count_denied_response(client: &Client, x: &Exchange, proxy: &Proxy
     }
 }
 
-/// The reply of a rule: its own, or the page of its status.
+/// Renders a rule's reply: its own content, or the page of its status.
 fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop {
     match (reply.bare_status(), &reply.content) {
         (Some(status), _) => page::error(client, x, status),
@@ -160,7 +159,7 @@ fn answer(client: &Client, x: &mut Exchange, reply: &Arc<rules::Reply>) -> Stop 
         }
         (_, rules::Content::Message(_)) => {
             page::render(client, x, reply);
-            // The file is sent as it is; logs and statistics tell what the rule says.
+            // The file is sent verbatim; logs and statistics show the rule's status.
             x.error_status = reply.status;
         }
         _ => page::render(client, x, reply),

@@ -1,5 +1,4 @@
-//! What compression does with an exchange, and how that is counted. What is compressed is decided in
-//! `message::compression`.
+//! The compression state of an exchange, and its statistics. `message::compression` decides which messages are compressed.
 
 use compress::{Algorithm, Encoder};
 use runtime::timer::now_ms;
@@ -9,23 +8,23 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{Filter, Flow, Rank};
 
-/// What compression does with one exchange.
+/// The compression state of one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Coded {
-    /// What the response is coded with if it may be: the client likes it best of what is offered.
+    /// The coding for the response if it may be compressed: the offered one the client prefers.
     pub(crate) accepted: Option<Algorithm>,
-    /// What the request is coded with, and where among its filters.
+    /// The coding of the request, and its filter's rank.
     pub(crate) request: Option<(Algorithm, Rank)>,
-    /// A coder for that, until it is on its way.
+    /// The encoder of the request, until the request is sent.
     pub(crate) encoder: Option<Encoder>,
-    /// Whether the response would have been, had the limits of the process allowed it.
+    /// Whether compression was skipped only because of the process limits.
     pub(crate) is_passed_by: bool,
-    /// What was decided of the response between two filters of scripts: whether its head says how its
-    /// body is framed, and what codes that.
+    /// The decision about the response between two script filters: whether its head declares its framing, and the compression
+    /// filter.
     pub(crate) decided: Option<(bool, Option<(Rank, Filter)>)>,
 }
 
-/// Counts what became of the response's body.
+/// Counts the response's body.
 #[inline]
 pub(crate) fn count(client: &Client, x: &mut Exchange) {
     if let Some(coded) = &x.coded
@@ -39,7 +38,7 @@ pub(crate) fn count(client: &Client, x: &mut Exchange) {
 #[cold]
 fn count_response(client: &Client, x: &mut Exchange, algorithm: Algorithm, is_passed_by: bool) {
     if compressed(&x.download).is_none() {
-        // What was answered instead is not.
+        // A response generated instead is not compressed.
         x.txn.compressed = None;
     }
     let frontend = &client.frontend.state.frontend.mine().compression;

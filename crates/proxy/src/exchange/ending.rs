@@ -1,5 +1,5 @@
-//! Why a stream ended, as its layers saw it (`term_events`): noted when it ends, by `exchange`,
-//! `conclude`, `relay` and `tunnel`.
+//! Why a stream ended, as its layers saw it (`term_events`): recorded when it ends, by `exchange`, `conclude`, `relay` and
+//! `tunnel`.
 
 use sample::{ConnectionError, ConnectionOutcome, Ending, Phase, StreamEnd};
 
@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
-/// Notes what made the stream stop.
+/// Records why the stream stopped.
 pub(crate) fn note(client: &Client, x: &mut Exchange, stop: Stop) {
     let connected =
         if x.txn.server_ends.is_some() { ConnectionOutcome::Closed } else { ConnectionOutcome::None };
@@ -19,7 +19,7 @@ pub(crate) fn note(client: &Client, x: &mut Exchange, stop: Stop) {
         Stop::Fault(Fault::NoBackend | Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout) => {
             (StreamEnd::NoServer, ConnectionOutcome::None)
         }
-        // Told by who saw it.
+        // Recorded by the layer that noticed it.
         _ if x.txn.ending.end != StreamEnd::None => (x.txn.ending.end, connected),
         Stop::Fault(fault) if x.phase == Phase::Connect => {
             (of_fault(client, x, fault), ConnectionOutcome::Closed)

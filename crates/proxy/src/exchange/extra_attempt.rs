@@ -1,17 +1,16 @@
-//! An attempt beyond the first that a request makes: a retry or a hedge, counted among its backend's
-//! until it is over.
+//! An attempt of a request after its first: a retry or a hedge, counted by its backend until it is over.
 
 use std::sync::Arc;
 
-/// One that counts.
+/// A counted attempt.
 pub(crate) struct ExtraAttempt {
     backend: Arc<state::Proxy>,
-    /// Whether it was allowed and has not begun yet.
+    /// Whether it was allowed and has not started yet.
     pub(crate) is_granted: bool,
 }
 
 impl ExtraAttempt {
-    /// One of a request to `backend`, which was counted in already.
+    /// Creates one for a request to `backend` that has counted it already.
     pub(crate) fn new(backend: &Arc<state::Proxy>, is_granted: bool) -> Box<Self> {
         Box::new(Self { backend: backend.clone(), is_granted })
     }

@@ -1,18 +1,18 @@
-//! What the rules of a FastCGI application said of a request. They are run in `message::fastcgi`.
+//! The parameters set by the rules of a FastCGI application. `message::fastcgi` runs the rules.
 
 use fcgi::ParamValue;
 
-/// What rules say of a request's parameters.
+/// The parameters set by rules.
 #[derive(Debug, Default)]
 pub(crate) struct FcgiParams {
-    /// Parameters, no two of one name.
+    /// Parameters with unique names.
     pub(crate) set: Vec<ParamValue>,
     /// Fields that are passed although they are hidden.
     pub(crate) passed: Vec<Box<[u8]>>,
 }
 
 impl FcgiParams {
-    /// Of several rules for one name the last counts.
+    /// Adds a parameter; the last rule for a name counts.
     pub(crate) fn set(&mut self, value: ParamValue) {
         match self.set.iter_mut().find(|other| other.name == value.name) {
             Some(other) => *other = value,

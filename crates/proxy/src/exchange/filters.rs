@@ -1,5 +1,5 @@
-//! Which limits and traces stand in the way of a stream's two directions: `filter bwlim-in|bwlim-out`
-//! that rules have switched on, and `filter trace`. Called where a direction is about to begin.
+//! Bandwidth limits and traces on a stream's two directions: `filter bwlim-in|bwlim-out` as enabled by rules, and `filter trace`.
+//! Called just before a direction begins.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -10,9 +10,8 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{EVERYWHERE, Gate, Rank, SharedRate, Stretch, Throttle, Tracer};
 
-/// Puts gates into one direction of `x` where filters ask for some and there are none yet: where
-/// nothing changes its payload, one before the receiver; else one in each stretch of filters between
-/// which the bytes are the same. What is staged is a head.
+/// Installs gates into one direction of `x` if filters ask for them and there are none yet: a single one before the receiver if
+/// nothing changes the payload, otherwise one in each stretch between filters that change it. Staged bytes are a head.
 #[inline(always)]
 pub(crate) fn install(client: &Client, x: &mut Exchange, upload: bool) {
     if !x.txn.bandwidth.is_empty() || x.trace.is_some() {
@@ -44,8 +43,8 @@ fn install_gates(client: &Client, x: &mut Exchange, upload: bool) {
     }
 }
 
-/// The limits and traces of a stretch of a direction whose next `free` bytes are a head, if there are
-/// any.
+/// Returns the limits and traces of a stretch of a direction, if there are any. The next `free` bytes are a head and are not
+/// limited.
 fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usize) -> Option<Gate> {
     let now = now_ms();
     let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
@@ -64,13 +63,13 @@ fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usi
     Some(Gate::new(throttles, tracer, free))
 }
 
-/// Where a limit stands; `None` where `filter-sequence` leaves it out.
+/// Returns the rank of a limit; `None` if `filter-sequence` leaves it out.
 fn rank(client: &Client, own: &BandwidthLimit) -> Option<Rank> {
     let of_backend = own.filter.proxy != client.frontend.index;
     Some(Rank { of_backend, place: own.filter.place? })
 }
 
-/// The rank of what stands first in a stretch that begins so.
+/// Returns the rank of the first filter in a stretch with this start.
 fn behind(from: Bound<Rank>) -> Rank {
     match from {
         Bound::Unbounded => Rank { of_backend: false, place: 0 },

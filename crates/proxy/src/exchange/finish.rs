@@ -21,14 +21,14 @@ use crate::exchange::trace;
 pub(crate) static MALFORMED: EventCounter =
     event_counter!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
 
-/// The whole second of an instant in microseconds, in milliseconds: what is kept of the last
-/// session of a server or backend, where 0 is never.
+/// Returns the whole second of an instant in microseconds, as milliseconds: the resolution of the last session time of a server or
+/// backend, with 0 for never.
 pub(crate) fn second_of(instant_us: u64) -> u64 {
     (instant_us / 1_000_000 * 1_000).max(1)
 }
 
 /// Counts the request and writes its log line.
-// Part of the usual path of a request; its other callers are rare.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     trace::filter::end(x);
@@ -50,8 +50,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             traffic.spliced_out.add(from_client);
         }
     }
-    // A request that nobody answered counts among the other codes; a connection that just ends made
-    // none.
+    // An unanswered request counts among the other codes; a connection that merely closes made no request.
     let counts = x.txn.is_http && (x.txn.status > 0 || !x.txn.request.method().is_empty());
     if counts {
         frontend.traffic.responses.add(x.txn.status);
@@ -68,10 +67,9 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             of_backend.traffic.responses.add(x.txn.status);
         }
         if let Some(server) = &x.txn.server {
-            // Shown in seconds: written once in a second is enough.
+            // Shown in seconds: one write per second is enough.
             backend.state.last_session.put(second_of(x.txn.times.closed));
-            // As in HAProxy, only of what was answered: how long a failure took says nothing of
-            // answers.
+            // As in HAProxy, only for answered requests: the duration of a failure would distort the average.
             let answered = if x.txn.is_http { x.txn.times.response } else { x.txn.times.connected };
             if answered > 0 {
                 let times = averages(x);
@@ -82,7 +80,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     }
     compression::count(client, x);
     report::close_cookie_states(client, x);
-    // Also of what no server was to see.
+    // This includes requests that no server was going to see.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();
     if was_request {
         crate::exchange::unique_id::make(client, x);
@@ -94,14 +92,14 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     }
 }
 
-/// Whose bytes are counted, and how many of them were already.
+/// The counters to update, and the bytes already counted.
 pub(crate) struct Moved<'a> {
     pub(crate) counted: &'a mut (u64, u64),
     pub(crate) backend: Option<&'a Proxy>,
     pub(crate) server: Option<&'a state::Server>,
-    /// What the request tracks.
+    /// The table entries tracked by the request.
     pub(crate) trackers: Option<&'a Trackers>,
-    /// Whether it is a server that answers.
+    /// Whether a server answers.
     pub(crate) answered: bool,
 }
 
@@ -117,8 +115,7 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted
-/// yet by `now_ms`.
+/// Counts the bytes of the stream by `now_ms` that were not counted yet; `bytes_in` and `bytes_out` are totals.
 fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
     let new_in = bytes_in.saturating_sub(moved.counted.0);
     let new_out = bytes_out.saturating_sub(moved.counted.1);
@@ -129,12 +126,12 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     let frontend = client.frontend.state.frontend.mine();
     let backend = moved.backend.map(|backend| &backend.state.backend.mine().traffic);
     let server = moved.server.map(|server| &server.counters.mine().traffic);
-    // What has no backend has no server that was reached.
+    // Without a backend no server was reached.
     let server = backend.and(server);
     let listener = client.session.listener.mine();
     if let Some(trackers) = moved.trackers {
         track::note(&client.session, trackers, CountedEvent::BytesIn(new_in), now_ms);
-        // What was made here is nothing that the server sent.
+        // Responses generated here are not bytes from a server.
         if moved.answered {
             track::note(&client.session, trackers, CountedEvent::BytesOut(new_out), now_ms);
         }
@@ -153,7 +150,7 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     }
 }
 
-/// `option contstats`: counts what has moved of a stream that goes on.
+/// `option contstats`: counts the bytes transferred so far by a running stream.
 pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64) {
     let entry = &client.entry;
     entry.bytes_in.set(bytes_in);
@@ -164,10 +161,10 @@ pub(crate) fn count_moved(client: &Client, moved: Moved<'_>, bytes_in: u64, byte
     }
 }
 
-/// Queue, connect, response and total time in ms.
+/// Returns the queue, connect, response and total time in ms.
 fn averages(x: &Exchange) -> [u64; 4] {
     let times = &x.txn.times;
-    // What a stream of TCP waited for its rules is part of its wait for a server.
+    // The time a TCP stream waited for its rules counts as queue time.
     let ready = if x.txn.is_http { times.request } else { times.idle_from };
     let between = |from: u64, to: u64| if from == 0 { 0 } else { to.saturating_sub(from) / 1000 };
     [
@@ -178,7 +175,7 @@ fn averages(x: &Exchange) -> [u64; 4] {
     ]
 }
 
-/// Keeps a malformed message for `show errors`: of the client's, or what `sender` said.
+/// Keeps a malformed message for `show errors`: the client's, or one from `sender`.
 pub(crate) fn note_malformed(
     client: &Client,
     sender: Option<(usize, &state::Server)>,

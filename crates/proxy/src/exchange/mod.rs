@@ -1,6 +1,5 @@
-//! What is known of one exchange, an HTTP request and its response, or of one TCP stream, from its
-//! first byte to its log line; and what may be told of it: to expressions ([`view`]), to logs
-//! ([`report`]), to counters ([`finish`]).
+//! The state of one exchange, an HTTP request and its response, or of one TCP stream, from its first byte to its log line; its
+//! views for expressions ([`view`]), logs ([`report`]) and counters ([`finish`]).
 
 pub(crate) mod cache;
 pub(crate) mod compression;
@@ -45,36 +44,35 @@ pub(crate) use mirror::Mirrors;
 pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
 pub(crate) use spoe::Engaged;
 
-/// What a request in progress needs beside its connection. Reused, so that a warm request allocates
-/// nothing.
+/// The state of a request in progress, other than its connection. Reused, so that a warm request allocates nothing.
 #[derive(Default)]
 pub(crate) struct Exchange {
-    /// What rules and logs see of it.
+    /// The part visible to rules and logs.
     pub(crate) txn: Transaction,
-    /// Where it is, for the termination state.
+    /// The current phase, for the termination state.
     pub(crate) phase: Phase,
-    /// How far the stream came in TCP mode, if it began so.
+    /// The progress of a stream that began in TCP mode.
     pub(crate) upgrade: Upgrade,
     pub(crate) backend: Option<Rc<LocalProxy>>,
-    /// Which server it is for.
+    /// The choice of the server.
     pub(crate) choice: Choice,
-    /// Keys that are noted with the server, by their `stick` lines.
+    /// Keys to be stored with the server, by their `stick` lines.
     pub(crate) sticky: Vec<(usize, Scratch)>,
-    /// What compression does with it, where there is any.
+    /// The compression state, if any.
     pub(crate) coded: Option<Box<Coded>>,
-    /// What `filter trace` is told, where a proxy has one.
+    /// The trace, if a proxy has a `filter trace`.
     pub(crate) trace: Option<Rc<Trace>>,
-    /// What is copied of it for other backends (`mirror`), where a rule says so.
+    /// Copies for other backends (`mirror`), if a rule asks for any.
     pub(crate) mirrors: Option<Box<Mirrors>>,
-    /// The engines that ask agents about it (SPOE), where a proxy has one.
+    /// The engines that ask agents about it (SPOE), if a proxy has one.
     pub(crate) engaged: Option<Box<Engaged>>,
-    /// What a cache has to do with it, where rules asked one.
+    /// The cache state, if rules used a cache.
     pub(crate) caching: Option<Box<Caching>>,
-    /// What scripts have to do with it, where any had.
+    /// The script state, if any.
     pub(crate) scripting: Option<Box<lua::scripting::Scripting>>,
-    /// The filters of scripts that see it, where a proxy has any.
+    /// The script filters, if a proxy has any.
     pub(crate) filtering: Option<Box<lua::filtering::Filtering>>,
-    /// The request as it came, where it may have to be made once more.
+    /// The original request, if it may have to be repeated.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
     pub(crate) upload: Flow,
@@ -82,143 +80,139 @@ pub(crate) struct Exchange {
     pub(crate) download: Flow,
     pub(crate) request_body: RequestBody,
     pub(crate) response_body: ResponseBody,
-    /// The body of an answer made here.
+    /// The body of a response generated here.
     pub(crate) reply: MemoryBody,
-    /// The error that the answer made here stands for, whatever its page says (`errorloc`,
-    /// `errorfile`); 0 for none.
+    /// The status of the error behind a response generated here, whatever its page sends (`errorloc`, `errorfile`); 0 for none.
     pub(crate) error_status: u16,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
-    /// Whether the client asked with HEAD, whatever rules made of it.
+    /// Whether the client sent HEAD, even if rules changed the method.
     pub(crate) head_only: bool,
-    /// Whether the server's answer makes a tunnel of both connections.
+    /// Whether the server's response turns both connections into a tunnel.
     pub(crate) is_tunnel: bool,
     /// Whether the client's connection can take another request.
     pub(crate) keep_alive: bool,
-    /// Whether the server said, before our own edits, that it closes.
+    /// Whether the server announced that it closes, before our own edits.
     pub(crate) server_closes: bool,
-    /// Whether rules said that the server's connection closes behind the response.
+    /// Whether rules asked to close the server's connection after the response.
     pub(crate) closes_server: bool,
-    /// What rules say of the parameters that an application gets.
+    /// The FastCGI parameters set by rules.
     pub(crate) fastcgi: Option<Box<FcgiParams>>,
-    /// The connection to the server, for what asks the kernel about it.
+    /// The server's connection, for queries to the kernel.
     pub(crate) server_socket: ServerSocket,
-    /// Bytes from and to the client that the counters have already.
+    /// Bytes from and to the client that have been counted already.
     pub(crate) counted: (u64, u64),
-    /// The attempt beyond the first that is being made, where such are limited.
+    /// The current attempt beyond the first, if such attempts are limited.
     pub(crate) extra: Option<Box<ExtraAttempt>>,
 }
 
-/// What is known of the request's body, apart from its way to the server.
+/// The state of the request's body, other than its forwarding to the server.
 #[derive(Default)]
 pub(crate) struct RequestBody {
-    /// How it ends, as it came: rules cannot change it.
+    /// How the end of the received body is signalled: rules cannot change it.
     pub(crate) length: BodyLength,
-    /// Whether it comes as payload alone, whose end its stream tells.
+    /// Whether it arrives as bare payload, with its end marked by the stream.
     pub(crate) is_bare: bool,
-    /// What rules see of it: buffered and decoded; empty unless something asked for it.
+    /// The part visible to rules: buffered and decoded; empty unless something asked for it.
     pub(crate) seen: Vec<u8>,
-    /// Whether `seen` is all of it.
+    /// Whether `seen` is the whole body.
     pub(crate) is_complete: bool,
-    /// Whether the client closed before all of it was there.
+    /// Whether the client closed before the body was complete.
     pub(crate) is_cut: bool,
-    /// Whether the client said nothing for its whole time while rules waited for more.
+    /// Whether the client timed out while rules waited for more.
     pub(crate) is_late: bool,
-    /// When the client was last heard of while rules waited for more, in ms of the worker's clock; 0
-    /// where none did.
+    /// When the client last sent something while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
-    /// What a retry sends again.
+    /// The bytes that a retry sends again.
     pub(crate) kept: Vec<u8>,
-    /// Whether rules took its framing away: it is read and not sent.
+    /// Whether rules removed its framing: it is read and not sent.
     pub(crate) is_dropped: bool,
-    /// Whether the client waits for a 100 that nobody has sent yet.
+    /// Whether the client waits for a 100 that has not been sent yet.
     pub(crate) expects_continue: bool,
 }
 
-/// What is known of the response's body, apart from its way to the client.
+/// The state of the response's body, other than its forwarding to the client.
 #[derive(Default)]
 pub(crate) struct ResponseBody {
-    /// How it ends, as the server sends it.
+    /// How the server signals its end.
     pub(crate) length: BodyLength,
-    /// Whether it comes as payload alone, whose end its stream tells.
+    /// Whether it arrives as bare payload, with its end marked by the stream.
     pub(crate) is_bare: bool,
-    /// What rules see of its beginning.
+    /// The beginning that is visible to rules.
     pub(crate) seen: Vec<u8>,
-    /// Whether a rule waited for something since its head was there: the time is no longer that of
-    /// the head.
+    /// Whether a rule waited after the head arrived: the head's arrival time is then no longer the current time.
     pub(crate) waited: bool,
-    /// Whether the server said nothing for its whole time while rules looked at what there was.
+    /// Whether the server timed out while rules inspected the received bytes.
     pub(crate) is_silent: bool,
-    /// When the server was last heard of while rules waited for more, in ms of the worker's clock; 0
-    /// where none did.
+    /// When the server last sent something while rules waited for more, in ms of the worker's clock; 0 if no rule waited.
     pub(crate) heard_ms: u64,
-    /// Whether its connection broke meanwhile.
+    /// Whether the server's connection broke during such a wait.
     pub(crate) is_broken: bool,
 }
 
-/// What ended the wait for a request.
+/// The end of the wait for a request.
 pub(crate) enum Arrival {
     /// Bytes, or the end of the stream.
     Ready,
-    /// Bytes that were looked at before: the first came at this instant (µs of the monotonic clock),
-    /// and `late` where no more came in time.
+    /// Bytes that were inspected before: the first arrived at this instant (µs of the monotonic clock), and `late` is set if no
+    /// more arrived in time.
     Begun {
-        /// When the first came.
+        /// When the first byte arrived.
         since: u64,
-        /// Whether the time for more is over.
+        /// Whether the time limit has passed.
         late: bool,
     },
     /// Nothing within the time allowed.
     Expired,
-    /// A request on a stream of its own, whose head is there.
+    /// A request on a multiplexed stream, with its head received.
     Stream(Box<Exchange>),
     /// The head is in the exchange.
     Received,
-    /// A stream of TCP that goes on as a request.
+    /// A TCP stream upgraded to an HTTP request.
     Upgraded(Box<Exchange>),
 }
 
-/// What to do with the connection after a request.
+/// The fate of the connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Wait for another request.
     KeepAlive,
-    /// Do that once the rest of this one has been read and thrown away.
+    /// The same, after discarding the rest of this request.
     Drain,
     /// Close.
     Close,
-    /// Close, once the client has had time to read what it was sent although it sends on itself.
+    /// Close, after giving the client time to read the response although it is still sending.
     Linger,
 }
 
-/// How far a stream of TCP came before it became one of HTTP.
+/// How a TCP stream became an HTTP stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Upgrade {
-    /// It did not begin as one.
+    /// It was HTTP from the beginning.
     #[default]
     None,
     /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
     ByRule(Spoken),
-    /// Its backend is one of HTTP, and is chosen.
+    /// The chosen backend is in HTTP mode.
     ByBackend,
 }
 
-/// How a step ends the usual course.
+/// Why a step leaves the usual course.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Something went wrong.
     Fault(Fault),
-    /// The answer was made here and lies in the transaction's response and `reply`.
+    /// The response was generated here, in the transaction's response and `reply`.
     Reply,
-    /// What was found in a cache answers it.
+    /// A cached response answers it.
     Cached,
-    /// A service of a script answers it.
+    /// A script service answers it.
     Script,
-    /// The connection just ends.
+    /// The connection is closed without a response.
     Close,
     /// The stream goes on in HTTP mode.
     Upgrade(Upgrade),
-    /// The connection just ends, and no log line tells of it.
+    /// The connection is closed without a response and without a log line.
     Silent,
 }
 
@@ -235,12 +229,12 @@ thread_local! {
 }
 
 impl Exchange {
-    /// One of the worker's, as new.
+    /// Takes a clean exchange from the worker's pool.
     pub(crate) fn take() -> Box<Self> {
         FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    /// Gives it back for the next request.
+    /// Returns it to the pool.
     pub(crate) fn give(mut self: Box<Self>) {
         self.reset();
         FREE.with_borrow_mut(|free| free.push(self));
@@ -286,13 +280,13 @@ impl Exchange {
         self.sticky.clear();
     }
 
-    /// Counts `event` in what the request and its connection track in stick tables.
+    /// Counts `event` in the table entries that the request and its connection track.
     #[inline]
     pub(crate) fn note(&self, client: &Client, event: CountedEvent) {
         track::note(&client.session, &self.txn.trackers, event, now_ms());
     }
 
-    /// Counts the request in the entries of stick tables that it and its connection track.
+    /// Counts the request in the table entries that it and its connection track.
     #[inline]
     pub(crate) fn note_request(&mut self, client: &Client) {
         track::note_request(&client.session, &mut self.txn.trackers, now_ms());
@@ -303,28 +297,26 @@ impl Exchange {
         !self.upload.is_received() || self.upload.is_blocked()
     }
 
-    /// Whether the request can be sent from its beginning again: nothing of its body was taken yet,
-    /// or all of it was kept.
+    /// Whether the request can be sent again from its beginning: none of its body has been consumed, or all of it was kept.
     pub(crate) fn can_rewind(&self) -> bool {
         self.upload.consumed() == 0 || !self.request_body.kept.is_empty()
     }
 
-    /// Whether the client's ending its side ends the request (`option abortonclose`). Who asked for
-    /// a tunnel may end its side of it at once.
+    /// Whether a half-close by the client ends the request (`option abortonclose`). It does not for tunnels.
     pub(crate) fn aborts_on_close(&self, client: &Client, backend: &Proxy) -> bool {
         client.aborts_on_close(backend) && self.txn.request.method_id() != Method::Connect
     }
 
-    /// Whether all of the request was here when it was first sent, and can be sent again whatever
-    /// the server took of it.
+    /// Whether the whole request had been received when it was first sent, so that it can be sent again however much of it the
+    /// server read.
     pub(crate) fn is_kept(&self) -> bool {
-        // What follows a CONNECT is the tunnel's, and has no end yet.
+        // The bytes after a CONNECT belong to the tunnel and have no end yet.
         !self.request_body.kept.is_empty()
             || matches!(self.request_body.length, BodyLength::None | BodyLength::Length(0))
                 && self.txn.request.method_id() != Method::Connect
     }
 
-    /// The timeout of `slot`: what a rule set, or the configured one.
+    /// Returns the timeout of `slot`: the one set by a rule, or the configured one.
     pub(crate) fn timeout(&self, slot: TimeoutSlot, configured: Option<Duration>) -> Option<Duration> {
         match self.txn.timeouts[slot as usize] {
             Some(0) => None,
@@ -338,12 +330,12 @@ impl Exchange {
         self.txn.source.unwrap_or_else(|| client.session.source())
     }
 
-    /// The address it was sent to, as this request sees it.
+    /// The destination address as this request sees it.
     pub(crate) fn destination(&self, client: &Client) -> Endpoint {
         self.txn.destination.unwrap_or_else(|| client.session.destination())
     }
 
-    /// What expressions see of the request's content.
+    /// The request's content as seen by expressions.
     pub(crate) fn request_bytes<'a>(&'a self, client: &'a Client) -> &'a [u8] {
         if self.txn.is_http { &self.request_body.seen } else { client.side.received() }
     }

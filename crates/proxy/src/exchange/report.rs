@@ -1,8 +1,7 @@
-//! What is logged of a connection and its streams, and when: at their end, at the steps of
-//! `log-steps`, where a rule says `do-log`, and of connections that never became a stream (manual,
-//! 8.2.1, 8.2.5 and 8.3).
+//! When connections and streams are logged: at their end, at the steps of `log-steps`, on a rule's `do-log`, and for connections
+//! that fail before they become a stream (manual, 8.2.1, 8.2.5 and 8.3).
 //!
-//! Called by every step of an exchange or relay; the lines themselves go through [`crate::log`].
+//! Called by every step of an exchange or relay; the lines are sent through [`crate::log`].
 
 use base::clock::WallTime;
 use runtime::timer::now_ms;
@@ -24,7 +23,7 @@ pub(crate) fn step(client: &Client, x: &Exchange, origin: LogOrigin) {
     }
 }
 
-/// The beginning of a stream: its own line, or that of frontends that chose no format.
+/// Logs the beginning of a stream: its own step, or the line of frontends without a format.
 #[inline]
 pub(crate) fn accepted(client: &Client, x: &Exchange) {
     if client.prepared().logs {
@@ -35,8 +34,8 @@ pub(crate) fn accepted(client: &Client, x: &Exchange) {
     }
 }
 
-/// The server has answered, or of a TCP stream is connected: the line of that step, or the only
-/// one, if it need not wait for the end.
+/// Logs the response's head (for TCP, the connection to the server): the line of that step, or the only line if it need not wait
+/// for the end.
 pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     let asap = client.frontend.logs_early;
     if !(asap || client.frontend.log_steps.holds(origin)) || !client.prepared().logs {
@@ -50,7 +49,7 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     x.txn.bytes_out = bytes_out;
 }
 
-/// Of a backend that persists by cookie and found none, or set none, the flags say so.
+/// For a backend with cookie persistence, sets the flags for a missing cookie.
 pub(crate) fn close_cookie_states(client: &Client, x: &mut Exchange) {
     let persists = x.backend.as_ref().unwrap_or(&client.frontend).cookie.is_some();
     if persists && x.txn.is_http {
@@ -78,8 +77,7 @@ fn log(client: &Client, x: &Exchange, origin: LogOrigin) {
     view::with(client, x, |env| write(client, env, origin, &report));
 }
 
-/// What arrived was no request, or none in time: a line of a connection that failed, at whatever
-/// steps requests are logged.
+/// Logs a missing, late or malformed request as a failed connection, whatever the log steps of requests.
 pub(crate) fn no_request(client: &Client, x: &Exchange) {
     if !client.prepared().logs {
         return;
@@ -91,13 +89,13 @@ pub(crate) fn no_request(client: &Client, x: &Exchange) {
     view::with(client, x, |env| write(client, env, LogOrigin::SessionError, &report));
 }
 
-/// The level of a line: the one that a rule set, or the usual one; `None` when a rule silences it.
+/// Returns the level of a line: set by a rule, or the default; `None` if a rule silences it.
 fn level(client: &Client, x: Option<&Exchange>, erroneous: bool) -> Option<u8> {
     let usual = if erroneous && client.frontend.options.log_separate_errors { ERROR } else { INFO };
     x.and_then(|x| x.txn.log_level).or(client.session.log_level.get()).unwrap_or(Some(usual))
 }
 
-/// `do-log`: writes a line now, of a stream or of a connection that has none yet.
+/// `do-log`: writes a line now, for a stream or for a connection without one yet.
 pub(crate) fn on_demand(
     client: &Client,
     x: Option<&Exchange>,
@@ -144,8 +142,8 @@ fn connect_line(client: &Client, x: &Exchange) {
     send(client, INFO, &text);
 }
 
-/// A connection that failed before it became a stream (8.2.5): `error-log-format`, or the line of
-/// old. `why` is in HAProxy's words.
+/// Logs a connection that failed before it became a stream (8.2.5): `error-log-format`, or the legacy line. `why` is HAProxy's
+/// text.
 pub(crate) fn session_error(client: &Client, why: &str) {
     if !client.prepared().logs {
         return;

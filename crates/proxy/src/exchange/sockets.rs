@@ -1,5 +1,5 @@
-//! What expressions ask the kernel about the connections of a stream. Made for a moment, with every
-//! view of a stream; asks nothing by itself.
+//! Kernel queries about a stream's connections, for expressions. Created briefly for each view of a stream; queries nothing by
+//! itself.
 
 use std::os::fd::RawFd;
 
@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::server::Upstream;
 use crate::server::agents::Question;
 
-/// The connection to the server, as far as a stream has one.
+/// The stream's connection to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum ServerSocket {
     /// None yet.
@@ -18,7 +18,7 @@ pub(crate) enum ServerSocket {
     None,
     /// This descriptor, which belongs to the stream until it is given back.
     Open(RawFd),
-    /// Given back or closed; what the kernel said of it before, if anything asks for it.
+    /// Released or closed, with the facts queried before if anything needs them.
     Gone(Option<TcpFacts>),
 }
 
@@ -29,23 +29,23 @@ pub(crate) struct StreamSockets<'a> {
 }
 
 impl<'a> StreamSockets<'a> {
-    /// Of a connection without a request.
+    /// Creates the sockets of a connection without a request.
     pub(crate) fn of_client(client: &'a Client) -> Self {
         Self { client, server: ServerSocket::None }
     }
 
-    /// Of a request.
+    /// Creates the sockets of a request.
     pub(crate) fn of(client: &'a Client, x: &Exchange) -> Self {
         Self { client, server: x.server_socket }
     }
 
-    /// The client's. What is asked on its behalf has none of its own.
+    /// The client's descriptor. Streams opened on a client's behalf have none.
     fn client(&self) -> Option<RawFd> {
         self.client.session.is_connected().then(|| self.client.side.descriptor())
     }
 }
 
-/// Notes that the stream has this connection now.
+/// Records the stream's new server connection.
 pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_uses = upstream.uses();
     x.txn.server_glitches = upstream.glitches();
@@ -59,8 +59,8 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.server_socket = ServerSocket::Open(number);
 }
 
-/// Notes over which connection a question to an agent goes. Others have it too and it may go with any of
-/// them: what is to be known of it is asked now.
+/// Records the connection of a query to an agent. It is shared with other queries and may close with any of them, so its facts are
+/// queried now.
 pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     own.txn.server_uses = question.uses();
     own.txn.server_ends = question.ends();
@@ -70,8 +70,7 @@ pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
     }
 }
 
-/// Notes that the connection to the server is about to go; what logs want to know of it is asked
-/// now.
+/// Records that the server's connection is about to be released; queries the facts that logs need first.
 pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
     if let ServerSocket::Open(number) = x.server_socket {
@@ -80,7 +79,7 @@ pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Notes that it went unexpectedly.
+/// Records its unexpected end.
 pub(crate) fn forget(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
     if let ServerSocket::Open(_) = x.server_socket {

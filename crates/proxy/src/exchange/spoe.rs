@@ -1,5 +1,4 @@
-//! The engines that ask agents about an exchange or a TCP stream (SPOE), and what became of that so
-//! far. `evaluate::spoe` asks.
+//! The engines that ask agents about an exchange or a TCP stream (SPOE), and their results so far. `evaluate::spoe` asks.
 
 use std::sync::Arc;
 
@@ -10,10 +9,10 @@ use plan::spoe::SpoeEngine;
 #[derive(Default)]
 pub(crate) struct Engaged(pub(crate) Vec<EngagedEngine>);
 
-/// One of them.
+/// An engine and its state.
 pub(crate) struct EngagedEngine {
     pub(crate) engine: Arc<SpoeEngine>,
-    /// Whether it asks no more: something went wrong.
+    /// Whether it is off after an error.
     pub(crate) is_off: bool,
     /// How long it took in all, in ms.
     pub(crate) total_ms: u64,
@@ -27,7 +26,7 @@ impl Engaged {
         self.0.extend(proxy.engines.iter().map(own));
     }
 
-    /// Where an engine stands.
+    /// Returns the index of an engine.
     pub(crate) fn position(&self, engine: &Arc<SpoeEngine>) -> Option<usize> {
         self.0.iter().position(|own| Arc::ptr_eq(&own.engine, engine))
     }

@@ -1,9 +1,9 @@
-//! `unique-id-format`: a name for the request that goes to the server and into logs.
+//! `unique-id-format`: the request's identifier for the server and for logs.
 
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// Makes the unique id, once.
+/// Generates the unique id, once.
 pub(crate) fn make(client: &Client, x: &mut Exchange) {
     let Some(format) = &client.frontend.unique_id_format else { return };
     if x.txn.unique_id.is_none() {

@@ -1,4 +1,4 @@
-//! The view that expressions get of a connection and its request, made for a moment.
+//! The view of a connection and its request for expressions, created briefly for each evaluation.
 
 use runtime::timer::now_ms;
 use sample::{Condition, Env, Test};
@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::sockets::StreamSockets;
 
-/// Calls `look` with the view of `client` and `x`, nothing more to come.
+/// Calls `look` with a complete view of `client` and `x`: no more data will arrive.
 pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>) -> R) -> R {
     let sockets = StreamSockets::of(client, x);
     look(&Env {
@@ -18,7 +18,7 @@ pub(crate) fn with<R>(client: &Client, x: &Exchange, look: impl FnOnce(&Env<'_>)
     })
 }
 
-/// Whether a condition holds now; none always does.
+/// Whether a condition holds now; `None` always does.
 pub(crate) fn holds(condition: Option<&Condition>, env: &Env<'_>) -> bool {
     condition.is_none_or(|condition| condition.eval(env) == Test::Yes)
 }

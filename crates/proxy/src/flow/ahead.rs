@@ -9,7 +9,7 @@ use super::source::SourceReader;
 use super::{Coding, Flow, FlowError, Path};
 
 impl Flow {
-    /// Takes more for a cache while the receiver is slower than others who get it from there.
+    /// Receives more for a cache while this receiver is slower than the other readers of the cache.
     #[cold]
     pub(super) fn read_ahead(
         &mut self,
@@ -31,7 +31,7 @@ impl Flow {
         self.filters.as_ref()?.feeds_others(context).filter(|_| !self.is_received())
     }
 
-    /// The receiver is gone, and others get the rest from a cache.
+    /// The receiver is gone, and other readers get the rest from a cache.
     #[cold]
     pub(crate) fn discard_for_receiver(&mut self) {
         self.staged.clear();

@@ -1,8 +1,7 @@
-//! The kinds of filters that payload passes on its way, each by itself. Which of them a direction has,
-//! and in which order, is the matter of [`Filters`](super::Filters).
+//! The kinds of payload filters. [`Filters`](super::Filters) has the filters of one direction, in order.
 //!
-//! A filter gets payload apart from any coding of transfer, and gives payload. Some pass their
-//! output on at once; limits, traces and scripts let payload wait in front of them ([`FilterQueue`]).
+//! A filter receives and emits payload without its transfer coding. Some emit output at once; limits, traces and scripts let
+//! payload wait in a queue in front of them ([`FilterQueue`]).
 
 use std::task::{Context, Poll};
 
@@ -12,56 +11,56 @@ use runtime::timer::now_ms;
 
 use super::Gate;
 
-/// The most that one read brings, in bytes.
+/// Maximum size of one read, in bytes.
 const READ: usize = 64 * 1024;
 
 /// A kind of filter.
 #[derive(Debug)]
 pub(crate) enum Filter {
-    /// A cache keeps the payload, which passes as it is.
+    /// Stores the payload in a cache; does not change it.
     Keep(Box<Keeping>),
-    /// Codes the content.
+    /// Compresses the content.
     Compress(Box<Compressor>),
-    /// Limits and traces, which pass it as it is and let it wait.
+    /// Limits and traces: these do not change the payload but may delay it.
     Hold(Box<Holding>),
-    /// One of a script.
+    /// A script filter.
     Script(Box<Scripted>),
 }
 
-/// A coder and what went through it.
+/// An encoder and its byte counts.
 #[derive(Debug)]
 pub(crate) struct Compressor {
-    /// Gone once the body has ended.
+    /// `None` once the body has ended.
     encoder: Option<Encoder>,
-    /// Bytes that it was given.
+    /// Bytes of input.
     pub(crate) taken: u64,
-    /// Bytes that it gave.
+    /// Bytes of output.
     pub(crate) given: u64,
 }
 
-/// What a cache keeps.
+/// A response being stored in a cache.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     filling: Option<Filling>,
     /// The position of the first client, while that is slower than the other readers.
     ahead: Option<Feed>,
-    /// Whether only its sender's closing in good order tells that a body is whole.
+    /// Whether a clean close by the sender is the only sign that the body is complete.
     until_close: bool,
-    /// Whether bytes were added since others had their turn.
+    /// Whether bytes were added since the other readers last ran.
     is_fresh: bool,
 }
 
-/// What waits before a filter.
+/// Payload queued before a filter.
 #[derive(Debug, Default)]
 pub(crate) struct FilterQueue {
     bytes: Vec<u8>,
-    /// How many of them were taken.
+    /// The number of bytes already taken.
     taken: usize,
-    /// Whether nothing follows.
+    /// Whether the payload ends after them.
     pub(super) is_ended: bool,
 }
 
-/// Limits of bandwidth and traces that stand side by side, and what waits before them.
+/// Adjacent bandwidth limits and traces, and their queue.
 #[derive(Debug)]
 pub(crate) struct Holding {
     pub(super) gate: Gate,
@@ -71,35 +70,35 @@ pub(crate) struct Holding {
 /// A script filter and its queue. `message::lua` calls its functions.
 #[derive(Debug)]
 pub(crate) struct Scripted {
-    /// Which one of those of the stream.
+    /// Its index in the stream's filters.
     pub(super) place: usize,
     pub(super) queue: FilterQueue,
-    /// Whether it was told of the end.
+    /// Whether it has been shown the end.
     pub(super) is_told: bool,
-    /// Whether it holds as much as it may.
+    /// Whether its queue is full.
     pub(super) is_full: bool,
-    /// Whether it let the end pass.
+    /// Whether it has passed on the end.
     pub(super) is_over: bool,
 }
 
 impl Filter {
-    /// What compresses with `encoder`.
+    /// Creates a compression filter.
     pub(crate) fn compress(encoder: Encoder) -> Self {
         Self::Compress(Box::new(Compressor { encoder: Some(encoder), taken: 0, given: 0 }))
     }
 
-    /// What keeps the payload in a cache. Of a body that ends with its connection, `until_close`,
-    /// nothing is kept before [`Filters::keep`](super::Filters::keep).
+    /// Creates a filter that stores the payload in a cache. A body that ends with its connection (`until_close`) is only kept once
+    /// [`Filters::keep`](super::Filters::keep) is called.
     pub(crate) fn keep(filling: Filling, until_close: bool) -> Self {
         Self::Keep(Box::new(Keeping { filling: Some(filling), ahead: None, until_close, is_fresh: false }))
     }
 
-    /// What lets payload wait as `gate` says.
+    /// Creates a filter that delays payload by `gate`.
     pub(super) fn hold(gate: Gate) -> Self {
         Self::Hold(Box::new(Holding { gate, queue: FilterQueue::default() }))
     }
 
-    /// The filter of a script, which is that `place` of those of the stream.
+    /// Creates a script filter; `place` is its index in the stream's filters.
     pub(crate) fn script(place: usize) -> Self {
         Self::Script(Box::new(Scripted {
             place,
@@ -110,25 +109,25 @@ impl Filter {
         }))
     }
 
-    /// Whether what it passes on may be other than what it was given.
+    /// Whether its output may differ from its input.
     pub(super) fn changes_payload(&self) -> bool {
         matches!(self, Self::Compress(_) | Self::Script(_))
     }
 }
 
 impl Compressor {
-    /// Takes `data` and writes what comes of it behind what `out` holds.
+    /// Compresses `data` and appends the output to `out`.
     pub(super) fn data(&mut self, data: &[u8], out: &mut Vec<u8>) {
         self.taken += data.len() as u64;
         self.run(out, |encoder, out| encoder.write(data, out));
     }
 
-    /// Writes what it held back.
+    /// Appends the bytes held back so far.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(out, Encoder::flush);
     }
 
-    /// The payload has ended: writes the last of it.
+    /// Ends the payload and appends the last output.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         let before = out.len();
         if let Some(encoder) = self.encoder.take() {
@@ -154,20 +153,20 @@ impl Keeping {
         }
     }
 
-    /// Whether others who read the same response have their turn before it takes more: a task that reads
-    /// from a fast server would leave them behind, however fast they are.
+    /// Whether to yield to other readers of the response before taking more: a task that reads from a fast server would outrun
+    /// them, however fast they are.
     pub(super) fn takes_turn(&mut self, context: &Context<'_>) -> bool {
         let is_fresh = std::mem::take(&mut self.is_fresh);
         is_fresh && self.filling.as_ref().is_some_and(|filling| filling.outruns(context.waker()))
     }
 
-    /// Whether the payload waits in the cache for a client that is slower than others.
+    /// Whether the payload waits in the cache for a client that is slower than other readers.
     pub(super) fn runs_ahead(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Whether to read on although the client is blocked: others read the same response, and it waits only in
-    /// memory that the cache uses anyway. The task is woken when another reader begins.
+    /// Whether to read on although the client is blocked: others read the same response, and it only waits in memory that the cache
+    /// uses anyway. The task is woken when another reader starts.
     pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
         let Some(filling) = &self.filling else { return false };
         if self.until_close || !filling.may_run_ahead(READ) {
@@ -179,8 +178,8 @@ impl Keeping {
         self.ahead.is_some()
     }
 
-    /// The next piece for the client, if the cache is ahead of it. It is not any more once all has been
-    /// taken and more may come.
+    /// Returns the next piece for the client, if the cache is ahead of it. The cache is no longer ahead once the client has taken
+    /// everything and more may arrive.
     pub(super) fn poll_ahead(&mut self, context: &mut Context<'_>) -> Option<Piece> {
         let Poll::Ready(piece) = self.ahead.as_mut()?.poll_piece(context) else {
             self.ahead = None;
@@ -192,8 +191,7 @@ impl Keeping {
         Some(piece)
     }
 
-    /// Whether others still need the rest although the client is gone. The task is woken when one waits
-    /// for more.
+    /// Whether others still need the rest although the client is gone. The task is woken when one of them waits for more.
     pub(super) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
         let filling = self.filling.as_ref()?;
         filling.poll_read(context.waker()).then(|| filling.poll_wanted(context.waker()))
@@ -211,7 +209,7 @@ impl Keeping {
         }
     }
 
-    /// The response came to its end: the cache has it from now on.
+    /// Marks the response as complete, which makes it available in the cache.
     pub(super) fn finish(&mut self) {
         if let Some(mut filling) = self.filling.take() {
             filling.finish(now_ms());
@@ -220,7 +218,7 @@ impl Keeping {
 }
 
 impl FilterQueue {
-    /// How much waits.
+    /// Returns the number of queued bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.taken
     }
@@ -233,7 +231,7 @@ impl FilterQueue {
         self.bytes.extend_from_slice(data);
     }
 
-    /// Moves what waits, at most so many bytes, behind what `into` holds.
+    /// Moves up to `most` queued bytes to the end of `into`.
     pub(super) fn take(&mut self, most: usize, into: &mut Vec<u8>) {
         let (bytes, from) = self.lend();
         let until = from + most.min(bytes.len() - from);
@@ -241,12 +239,12 @@ impl FilterQueue {
         self.give_back(bytes, until);
     }
 
-    /// Lends what waits, to be given back with how much of it was taken.
+    /// Lends the queue's bytes; `give_back` returns them.
     pub(super) fn lend(&mut self) -> (Vec<u8>, usize) {
         (std::mem::take(&mut self.bytes), self.taken)
     }
 
-    /// Takes back what was lent, less the first `taken` bytes.
+    /// Takes back lent bytes, without the first `taken`.
     pub(super) fn give_back(&mut self, bytes: Vec<u8>, taken: usize) {
         (self.bytes, self.taken) = (bytes, taken);
         if self.is_empty() {
@@ -257,12 +255,12 @@ impl FilterQueue {
 }
 
 impl Scripted {
-    /// Whether there is something that it was not shown yet.
+    /// Whether there is input that the script has not seen.
     pub(super) fn has_unseen(&self) -> bool {
         !self.queue.is_empty() || self.queue.is_ended && !self.is_told
     }
 
-    /// Whether nothing more may come before it has passed something on.
+    /// Whether no more input may arrive until the script has passed something on.
     pub(super) fn holds(&self) -> bool {
         !self.is_over && (self.has_unseen() || self.queue.is_ended || self.is_full)
     }

@@ -1,16 +1,14 @@
-//! The filters of one direction, in their order (configuration manual, `filter` and `filter-sequence`).
-//! A [`Flow`](super::Flow) without any pays for none of this.
+//! The filters of one direction, in order (configuration manual, `filter` and `filter-sequence`). A [`Flow`](super::Flow) without
+//! filters pays nothing for them.
 //!
-//! Payload passes from one filter to the next. Where a filter lets it wait, nothing more is read until
-//! it went on, so that what waits in all is no more than came with one read and what scripts hold.
-//! What compression holds back leaves when the sender pauses, so that who waits for a slow stream does
-//! not wait for more of it. Which filters there are is decided before a direction begins
-//! ([`compression`](crate::message::compression), [`cache`](crate::exchange::cache),
-//! [`lua`](crate::message::lua)); limits and traces may join later
+//! Payload passes from one filter to the next. While it is queued before a filter, nothing more is read, so that the queues hold no
+//! more than one read, plus the buffers of scripts. Compression flushes when the sender pauses, so that receivers of a slow stream
+//! do not wait for buffered output. The filters are chosen before a direction begins ([`compression`](crate::message::compression),
+//! [`cache`](crate::exchange::cache), [`lua`](crate::message::lua)); limits and traces may be added later
 //! ([`exchange::filters`](crate::exchange::filters)).
 //!
-//! Where no filter changes payload, limits and traces are no part of this: they are the flow's
-//! [`Gate`], before which bytes are as they are sent.
+//! If no filter changes the payload, limits and traces are not in this list but in the flow's [`Gate`], which sees the bytes as
+//! sent.
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -22,15 +20,15 @@ use cache::Piece;
 use super::filter::{Compressor, Filter};
 use super::{Coding, FlowError, Gate, Rank, Stretch, Tap};
 
-/// Longer ones are not kept.
+/// Longer buffers are not pooled.
 const KEPT_LENGTH: usize = 64 * 1024;
 
 thread_local! {
-    /// Memory for what comes out of filters, for the next direction that has any.
+    /// A pool of output buffers for later directions with filters.
     static MADE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A filter at its place.
+/// A filter and its rank.
 #[derive(Debug)]
 struct FilterStage {
     rank: Rank,
@@ -40,43 +38,42 @@ struct FilterStage {
 /// The filters of one direction.
 #[derive(Debug)]
 pub(crate) struct Filters {
-    /// Who else reads the payload as it comes, before the first.
+    /// Other readers of the payload, ahead of the first filter.
     taps: Vec<Rc<Tap>>,
     stages: Vec<FilterStage>,
-    /// What came out of the last and is not staged yet, behind `room` bytes where there is anything.
+    /// Output of the last filter that is not staged yet, after `room` bytes if there is any.
     made: Vec<u8>,
-    /// How many bytes the coding of the body needs before it.
+    /// How many bytes the body's coding needs before it.
     room: usize,
-    /// Memory for what compression gives to the filter behind it.
+    /// Scratch memory for the output of compression.
     coded: Vec<u8>,
-    /// Whether the last let the end pass.
+    /// Whether the last filter has passed on the end.
     is_over: bool,
     /// Whether the receiver is gone.
     discards: bool,
-    /// How many bytes the receiver still has to get, where filters of scripts change bodies whose
-    /// length it was told.
+    /// The number of bytes the receiver still expects, if script filters change a body with a declared length.
     pub(crate) promised: Option<u64>,
 }
 
-/// What is next in a direction that has filters, once all that came out of them has been sent.
+/// The next step of a direction with filters, once all their output has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextFilter {
-    /// Nothing waits: more may come.
+    /// Nothing is queued: more may be read.
     Free,
-    /// Something went on.
+    /// Payload was passed on.
     Moved,
-    /// Scripts are to be shown what came.
+    /// A script must be shown new payload.
     Unseen,
-    /// A script holds what it was shown, the one at this place.
+    /// The script filter at this index holds the payload it was shown.
     Held(usize),
-    /// The limits at this place let nothing pass for now.
+    /// The limits at this index block for now.
     Limited(usize),
     /// The cache no longer has the rest.
     Cut,
 }
 
 impl Filters {
-    /// These, each with its rank, in any order; `None` where there are none.
+    /// Creates the list from filters in any order; `None` if there are none.
     pub(crate) fn of(filters: impl IntoIterator<Item = (Rank, Filter)>) -> Option<Box<Self>> {
         let mut stages: Vec<FilterStage> =
             filters.into_iter().map(|(rank, filter)| FilterStage { rank, filter }).collect();
@@ -93,7 +90,7 @@ impl Filters {
         Box::new(Self { taps, stages, made, room: 0, coded, is_over: false, discards: false, promised: None })
     }
 
-    /// Those, if there are any, with others who read the payload as it comes.
+    /// Adds other readers of the payload to a list, which is created if needed.
     pub(crate) fn with_taps(own: Option<Box<Self>>, taps: &[Rc<Tap>]) -> Box<Self> {
         let mut own = own.unwrap_or_else(|| Self::in_order(Vec::new()));
         taps.iter().for_each(|tap| tap.start());
@@ -101,12 +98,12 @@ impl Filters {
         own
     }
 
-    /// What comes out of them will be sent in this coding.
+    /// Sets the coding of the output.
     pub(super) fn start(&mut self, coding: Coding) {
         self.room = coding.room();
     }
 
-    /// Whether other tasks should have their turn before more is taken.
+    /// Whether to yield to other tasks before more is read.
     pub(super) fn take_turns(&mut self, context: &Context<'_>) -> bool {
         let keeps = self.stages.iter_mut().any(|stage| match &mut stage.filter {
             Filter::Keep(own) => own.takes_turn(context),
@@ -115,7 +112,7 @@ impl Filters {
         keeps || self.taps.iter().any(|tap| tap.takes_turn())
     }
 
-    /// What is counted of compression, if there is any.
+    /// Returns the compression filter, for statistics.
     pub(crate) fn compressor(&self) -> Option<&Compressor> {
         self.stages.iter().find_map(|stage| match &stage.filter {
             Filter::Compress(own) => Some(&**own),
@@ -123,13 +120,13 @@ impl Filters {
         })
     }
 
-    /// Whether any may pass on other payload than it was given, or at another time.
+    /// Whether any filter may change the payload or its timing.
     pub(crate) fn changes_payload(&self) -> bool {
         self.discards || self.stages.iter().any(|stage| stage.filter.changes_payload() || stage.runs_ahead())
     }
 
-    /// Whether to read on although the receiver is blocked: a cache keeps the payload, and other readers of
-    /// it are faster. The task is woken when one begins.
+    /// Whether to read on although the receiver is blocked: a cache stores the payload, and has faster readers. The task is woken
+    /// when one starts.
     pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
         if !self.taps.is_empty() {
             return false;
@@ -144,7 +141,7 @@ impl Filters {
         false
     }
 
-    /// Whether others get the payload from a cache, and whether they want more of it now.
+    /// Whether others read the payload from a cache, and whether they want more of it now.
     pub(super) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
         self.stages.iter().find_map(|stage| match &stage.filter {
             Filter::Keep(own) => own.feeds_others(context),
@@ -167,8 +164,8 @@ impl Filters {
         self.made.clear();
     }
 
-    /// The stretches of ranks between those that change payload: limits and traces within one of them
-    /// see the same bytes.
+    /// Returns the stretches of ranks between the filters that change payload: limits and traces within one of them see the same
+    /// bytes.
     pub(crate) fn stretches(&self) -> Vec<Stretch> {
         let mut from = Bound::Unbounded;
         let mut all = Vec::new();
@@ -180,7 +177,7 @@ impl Filters {
         all
     }
 
-    /// Has payload wait before `gate`, which stands at that rank.
+    /// Inserts `gate` at that rank.
     pub(crate) fn hold(&mut self, rank: Rank, gate: Gate) {
         let at = self.stages.partition_point(|stage| stage.rank < rank);
         self.stages.insert(at, FilterStage { rank, filter: Filter::hold(gate) });
@@ -191,12 +188,12 @@ impl Filters {
         self.stages.iter().any(|stage| matches!(stage.filter, Filter::Hold(_)))
     }
 
-    /// Takes the limits and traces away, once nothing passes any more.
+    /// Removes the limits and traces, once nothing passes any more.
     pub(crate) fn remove_gates(&mut self) {
         self.stages.retain(|stage| !matches!(&stage.filter, Filter::Hold(_)));
     }
 
-    /// Has caches, and who else reads it, take `data`, which passes as it is.
+    /// Passes unchanged `data` to caches and other readers.
     pub(super) fn pass(&mut self, data: &[u8]) {
         self.taps.iter().for_each(|tap| tap.pass(data));
         for stage in &mut self.stages {
@@ -206,19 +203,19 @@ impl Filters {
         }
     }
 
-    /// Takes `data`, where something changes it ([`changes_payload`](Self::changes_payload)).
+    /// Filters `data`, if something changes it ([`changes_payload`](Self::changes_payload)).
     pub(super) fn data(&mut self, data: &[u8]) {
         self.taps.iter().for_each(|tap| tap.pass(data));
         self.put(0, data);
     }
 
-    /// The sender has said all.
+    /// The sender's payload is complete.
     pub(super) fn end(&mut self) {
         self.taps.iter().for_each(|tap| tap.end());
         self.end_from(0);
     }
 
-    /// Gives `data` to the filter at that place, or to the receiver behind the last.
+    /// Passes `data` to the filter at that index, or to the output after the last.
     fn put(&mut self, from: usize, data: &[u8]) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
@@ -242,20 +239,19 @@ impl Filters {
         }
     }
 
-    /// How many bytes came out of the last and are not staged yet.
+    /// Returns the size of the output that is not staged yet.
     pub(super) fn made(&self) -> usize {
         self.made.len().saturating_sub(self.room)
     }
 
-    /// Leaves room for what the coding needs before what is made.
+    /// Reserves room for the coding before the output.
     fn make_room(&mut self) {
         if self.made.is_empty() {
             self.made.resize(self.room, 0);
         }
     }
 
-    /// Gives what compression at that place makes of what it is told to do to what is behind it; says
-    /// whether that was anything.
+    /// Runs `make` on the compression filter at that index and passes its output on; returns whether there was any.
     fn code(&mut self, at: usize, make: impl FnOnce(&mut Compressor, &mut Vec<u8>)) -> bool {
         let is_last = at + 1 == self.stages.len();
         if is_last {
@@ -278,7 +274,7 @@ impl Filters {
         has_coded
     }
 
-    /// Nothing more comes to the filter at that place, nor to those behind it that let nothing wait.
+    /// Ends the input of the filter at that index, and of those after it that do not queue.
     fn end_from(&mut self, from: usize) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
@@ -304,7 +300,7 @@ impl Filters {
         self.is_over = true;
     }
 
-    /// Has compression from that place on give what it holds back; says whether there was anything.
+    /// Flushes compression from that index on; returns whether there was any output.
     pub(super) fn flush(&mut self, from: usize) -> bool {
         let mut has_given = false;
         for at in from..self.stages.len() {
@@ -313,8 +309,7 @@ impl Filters {
         has_given
     }
 
-    /// Lets what waits longest go on, as far as limits allow; the calling task is woken when they allow
-    /// more.
+    /// Moves the payload queued longest, if limits allow it; otherwise the calling task is woken when they allow more.
     pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> NextFilter {
         for at in (0..self.stages.len()).rev() {
             match &mut self.stages[at].filter {
@@ -338,7 +333,7 @@ impl Filters {
         NextFilter::Free
     }
 
-    /// Passes on a piece that waited in a cache.
+    /// Passes on a piece from a cache.
     #[cold]
     fn take_piece(&mut self, at: usize, piece: Piece) -> NextFilter {
         match piece {
@@ -349,7 +344,7 @@ impl Filters {
         NextFilter::Moved
     }
 
-    /// Passes on as much of what waits before limits as these allow.
+    /// Passes on as much queued payload as the limits allow.
     fn poll_release(&mut self, at: usize, context: &mut Context<'_>) -> NextFilter {
         let Filter::Hold(own) = &mut self.stages[at].filter else { return NextFilter::Free };
         let waiting = own.queue.len();
@@ -375,25 +370,24 @@ impl Filters {
         NextFilter::Moved
     }
 
-    /// Whether anything waits in them, so that nothing more may come.
+    /// Whether any payload is queued, so that no more may be read.
     pub(super) fn holds(&self) -> bool {
         self.stages.iter().any(|stage| stage.holds())
     }
 
-    /// Whether the last let the end pass.
+    /// Whether the last filter has passed on the end.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The scripts' filters, by their places here, the first first.
+    /// Returns the indexes of the script filters, in order.
     pub(super) fn scripts(&self) -> Vec<usize> {
         let is_script = |at: &usize| matches!(self.stages[*at].filter, Filter::Script(_));
         (0..self.stages.len()).filter(is_script).collect()
     }
 
-    /// What a script's filter was not shown yet, moved behind what `into` holds, as far as there is
-    /// `room` for it, by its place among those of the stream. `None` where what is behind it has to go
-    /// on first.
+    /// Moves payload that a script filter has not seen to the end of `into`, up to `room` bytes. `None` if a later filter must move
+    /// first.
     pub(super) fn take_unseen(
         &mut self,
         at: usize,
@@ -415,8 +409,8 @@ impl Filters {
         Some(Unseen { place: own.place, is_news, is_ended })
     }
 
-    /// Passes on what a script's filter gives; with `is_over` that was the last of it. With `is_full` it
-    /// takes no more until it passed something on.
+    /// Passes on the output of a script filter; `is_over` marks the last of it. With `is_full` the filter takes no more input until
+    /// it has passed something on.
     pub(super) fn put_from_script(&mut self, at: usize, bytes: &[u8], is_over: bool, is_full: bool) {
         if let Some(FilterStage { filter: Filter::Script(own), .. }) = self.stages.get_mut(at) {
             own.is_full = is_full;
@@ -428,7 +422,7 @@ impl Filters {
         }
     }
 
-    /// The response came to its end: caches have it from now on.
+    /// The response is complete: caches store it from now on.
     pub(crate) fn keep(&mut self) {
         for stage in &mut self.stages {
             if let Filter::Keep(own) = &mut stage.filter {
@@ -437,11 +431,10 @@ impl Filters {
         }
     }
 
-    /// Writes what came out of them behind what is staged; where that is nothing, the memory changes
-    /// hands.
+    /// Appends the output of the filters to `staged`; if that is empty, the buffers are swapped.
     ///
     /// # Errors
-    /// It is longer or shorter than the receiver was told.
+    /// The output does not match the length declared to the receiver.
     pub(super) fn give(&mut self, coding: Coding, staged: &mut Vec<u8>) -> Result<(), FlowError> {
         let payload = self.made.get(self.room..).unwrap_or_default();
         if let Some(left) = &mut self.promised {
@@ -461,14 +454,14 @@ impl Filters {
     }
 }
 
-/// What the filter of a script was not shown yet.
+/// The payload that a script filter has not seen yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unseen {
-    /// Which one of those of the stream it is.
+    /// Its index in the stream's filters.
     pub(crate) place: usize,
-    /// Whether anything came, be it the end.
+    /// Whether there is anything new, including the end.
     pub(crate) is_news: bool,
-    /// Whether nothing follows.
+    /// Whether the payload ends after it.
     pub(crate) is_ended: bool,
 }
 
@@ -478,7 +471,7 @@ impl FilterStage {
         matches!(&self.filter, Filter::Keep(own) if own.runs_ahead())
     }
 
-    /// Whether something waits before it or in it, so that nothing more may come.
+    /// Whether payload is queued before or in it, so that no more may be read.
     fn holds(&self) -> bool {
         match &self.filter {
             Filter::Hold(own) => !own.queue.is_empty(),
@@ -487,7 +480,7 @@ impl FilterStage {
         }
     }
 
-    /// Whether it takes no more for now.
+    /// Whether it accepts no more for now.
     fn holds_back(&self) -> bool {
         match &self.filter {
             Filter::Hold(own) => !own.queue.is_empty(),
@@ -498,11 +491,11 @@ impl FilterStage {
 }
 
 impl Drop for Filters {
-    /// Keeps the memory for the next.
+    /// Returns the memory to the pool.
     fn drop(&mut self) {
         let mut made = std::mem::take(&mut self.made);
         made.clear();
-        // At the end of a thread there is no pool any more.
+        // At thread exit the pool no longer exists.
         let _ = MADE.try_with(|kept| {
             if let Ok(mut kept) = kept.try_borrow_mut()
                 && kept.len() < 16

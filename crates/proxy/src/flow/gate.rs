@@ -1,11 +1,8 @@
-//! What holds the bytes of one direction back: limits of bandwidth and filters that trace
-//! (configuration manual, 9.7 and 9.1).
+//! Delays the bytes of one direction: bandwidth limits and trace filters (configuration manual, 9.7 and 9.1).
 //!
-//! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays for none of this.
-//! Where filters change payload, gates stand among these ([`Filters`](super::Filters)).
-//! Heads pass freely, bodies and TCP streams are held back. Limits are kept over a window of their
-//! period that slides on: what was sent in the period before counts as far as the window still
-//! reaches into it.
+//! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays nothing. If filters change payload, gates are part
+//! of the [`Filters`](super::Filters). Heads pass freely, bodies and TCP streams are limited. A limit applies to a sliding window
+//! of its period: the previous period counts in proportion to its overlap with the window.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,28 +12,28 @@ use state::table::{DataType, Tracked};
 
 use super::Tracer;
 
-/// How much at least is sent at a time: what the limit allows in so many ms, but for short periods.
+/// Minimum portion: the bytes that the limit allows in this many ms, except for short periods.
 const PORTION_MS: u64 = 20;
 
-/// A held direction looks at its deadlines at least so often, in ms: being held back is no silence.
+/// A delayed direction refreshes its deadlines at least this often, in ms: a delay is not a timeout.
 const LOOK: u64 = 1000;
 
-/// One limit and what was sent under it.
+/// One limit and its byte counts.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     limit: u64,
     period: u64,
-    /// The least that is sent at a time, the end aside; never more than the limit.
+    /// Minimum size of a portion, except at the end; never more than the limit.
     least: u64,
-    /// When the present period began.
+    /// Start of the current period.
     began: u64,
     current: u64,
     previous: u64,
-    /// Where what all streams sent is counted that share it.
+    /// The counter of all streams that share the limit.
     shared: Option<SharedRate>,
 }
 
-/// The rate of bytes of an entry of a stick table.
+/// The byte rate of a stick-table entry.
 #[derive(Debug)]
 pub(crate) struct SharedRate {
     entry: Rc<Tracked>,
@@ -50,19 +47,19 @@ impl SharedRate {
 }
 
 impl Throttle {
-    /// So many bytes in a period of so many ms, at least `min_size` at a time.
+    /// Creates a limit of `limit` bytes per `period` ms, with portions of at least `min_size`.
     pub(crate) fn new(limit: u64, period: u64, min_size: u64, now: u64) -> Self {
         let portion = (limit.saturating_mul(PORTION_MS) / period.max(1)).min(limit / 10).max(1);
         let least = min_size.max(portion).min(limit);
         Self { limit, period, least, began: now, current: 0, previous: 0, shared: None }
     }
 
-    /// Counts together with others.
+    /// Shares the counter with other streams.
     pub(crate) fn share(self, shared: Option<SharedRate>) -> Self {
         Self { shared, ..self }
     }
 
-    /// Reads what all that share it have sent; says how many these are.
+    /// Reads the shared counter; returns the number of streams sharing it.
     fn look(&mut self, now: u64) -> u64 {
         let Some(SharedRate { entry, rate }) = &self.shared else { return 1 };
         let view = entry.view();
@@ -75,7 +72,7 @@ impl Throttle {
         view.holders().max(1).into()
     }
 
-    /// Counts what was sent.
+    /// Counts sent bytes.
     fn count(&mut self, bytes: u64) {
         self.current += bytes;
         if let Some(SharedRate { entry, rate }) = &self.shared {
@@ -93,14 +90,14 @@ impl Throttle {
         }
     }
 
-    /// What was sent within the last period, as far as two periods' sums can tell.
+    /// Returns the bytes sent within the last period, estimated from the sums of two periods.
     fn sent(&self, now: u64) -> u64 {
         let left = self.period - now.saturating_sub(self.began).min(self.period);
         let share = u128::from(self.previous) * u128::from(left) / u128::from(self.period);
         self.current + share as u64
     }
 
-    /// How many of `wanted` bytes may be sent now: less than all only in portions.
+    /// Returns how many of `wanted` bytes may be sent now: fewer than all only in portions.
     fn allow(&mut self, wanted: u64, now: u64) -> u64 {
         let users = self.look(now);
         self.turn(now);
@@ -108,11 +105,10 @@ impl Throttle {
         if free < wanted.min(self.least) { 0 } else { free.div_ceil(users).max(self.least).min(wanted) }
     }
 
-    /// When a portion may be sent, if nothing is until then.
+    /// Returns when a portion may be sent, if nothing is sent before.
     fn ready_at(&self, wanted: u64) -> u64 {
         let room = self.limit - wanted.min(self.least);
-        // How far into a period the sum of the one before counts for no more than `room`; parts of
-        // a byte do not count.
+        // The time into a period after which the previous sum counts for at most `room`; fractions of a byte are ignored.
         let after = |sum: u64, room: u64| {
             let still = (u128::from(room) + 1) * u128::from(self.period);
             match still.div_ceil(u128::from(sum.max(1))) {
@@ -127,11 +123,11 @@ impl Throttle {
     }
 }
 
-/// Holds one direction of one stream back.
+/// Delays one direction of one stream.
 pub(crate) struct Gate {
     throttles: Vec<Throttle>,
     tracer: Option<Tracer>,
-    /// How many of the staged bytes that are sent next are a head, which passes freely.
+    /// How many of the staged bytes to be sent next are a head, which passes freely.
     pub(crate) free: usize,
     /// Bytes of payload that passed.
     passed: u64,
@@ -145,12 +141,12 @@ impl std::fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate for a direction whose next `free` bytes are a head.
+    /// Creates a gate for a direction that starts with `free` bytes of a head.
     pub(crate) fn new(throttles: Vec<Throttle>, tracer: Option<Tracer>, free: usize) -> Self {
         Self { throttles, tracer, free, passed: 0, timer: Timer::new() }
     }
 
-    /// How many of `wanted` bytes of payload may be sent now.
+    /// Returns how many of `wanted` payload bytes may be sent now.
     pub(crate) fn allow(&mut self, wanted: usize) -> usize {
         let now = now_ms();
         let mut allowed = wanted as u64;
@@ -160,7 +156,7 @@ impl Gate {
         self.tracer.as_ref().map_or(allowed, |tracer| tracer.allow(allowed)) as usize
     }
 
-    /// Counts bytes of payload that were sent.
+    /// Counts sent payload bytes.
     pub(crate) fn pass(&mut self, bytes: &[u8]) {
         for throttle in &mut self.throttles {
             throttle.count(bytes.len() as u64);
@@ -171,10 +167,10 @@ impl Gate {
         self.passed += bytes.len() as u64;
     }
 
-    /// Ready when something of `wanted` bytes may be sent.
+    /// Ready when some of `wanted` bytes may be sent.
     pub(crate) fn poll_open(&self, wanted: usize, context: &mut Context<'_>) -> Poll<()> {
         let at = self.throttles.iter().map(|throttle| throttle.ready_at(wanted as u64)).max().unwrap_or(0);
-        // One more than now: the clock that made it wait has not moved on.
+        // At least one more than now: the clock behind the wait has not advanced.
         self.timer.set(at.clamp(now_ms() + 1, now_ms() + LOOK));
         self.timer.poll_expired(context)
     }
@@ -184,7 +180,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    /// Sends as fast as the limit lets it, for so long; when each portion went, and how much.
+    /// Sends as fast as the limit allows until `until`; returns the time and size of each portion.
     fn run(throttle: &mut Throttle, mut left: u64, from: u64, until: u64) -> Vec<(u64, u64)> {
         let (mut now, mut sent) = (from, Vec::new());
         while now < until && left > 0 {
@@ -217,10 +213,10 @@ mod tests {
             let periods = 20;
             let sent = run(&mut throttle, u64::MAX, 500, 500 + periods * period);
             let total: u64 = sent.iter().map(|(_, n)| n).sum();
-            // A full period at once, and then the limit: never more, and not much less.
+            // A full period's worth at once, and then the limit: never more, and not much less.
             assert!(total <= limit * (periods + 1), "{limit} in {period}: {total}");
-            // Portions as large as the limit wait until the one before is forgotten; so do those of
-            // periods as short as the clock's grain.
+            // Portions as large as the limit wait until the previous one has left the window; so do those of periods as short as
+            // the clock's resolution.
             let least =
                 if min_size >= limit || period < 20 { limit * periods / 2 } else { limit * periods * 9 / 10 };
             assert!(total >= least, "{limit} in {period}: {total}");
@@ -236,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn portions_are_no_smaller_than_said_but_for_the_last() {
+    fn only_the_last_portion_is_below_the_minimum() {
         let mut throttle = Throttle::new(1000, 1000, 300, 0);
         let sent = run(&mut throttle, 2050, 0, 10_000);
         let (last, others) = sent.split_last().unwrap();
@@ -246,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_passes_at_once_and_a_long_rest_makes_all_free_again() {
+    fn small_writes_pass_at_once_and_idle_time_restores_the_limit() {
         let mut throttle = Throttle::new(1000, 1000, 0, 0);
         assert_eq!(throttle.allow(1, 0), 1);
         throttle.current += 1000;

@@ -1,23 +1,23 @@
-//! Payload on its way through filters of scripts: what came in waits before them until whoever pumps the
-//! direction has shown it to them, and gives what they pass on.
+//! Payload on its way through script filters: input is queued before a filter until the caller that pumps the direction has shown
+//! it to the script and passes on its output.
 //!
-//! They see the whole exchange, which a direction does not: `message::lua` calls them.
+//! The scripts see the whole exchange, which a flow does not: `message::lua` calls them.
 
 use super::filters::Unseen;
 use super::{Flow, FlowError};
 
 impl Flow {
-    /// Where scripts stand among its filters, if any do and are not waited for by what is behind them.
+    /// Returns the indexes of the script filters, if there are any that may run now.
     pub(crate) fn scripts(&self) -> Vec<usize> {
         match &self.filters {
-            // What was passed on is to be sent first.
+            // Output is sent first.
             Some(filters) if !self.is_blocked() => filters.scripts(),
             _ => Vec::new(),
         }
     }
 
-    /// Takes what the script's filter at that place was not shown yet behind what `into` holds, as far as
-    /// there is `room` for it. `None` where it is not its turn.
+    /// Moves payload that the script filter at that index has not seen to the end of `into`, up to `room` bytes. `None` if it is
+    /// not its turn.
     pub(crate) fn take_unseen(
         &mut self,
         at: usize,
@@ -27,11 +27,11 @@ impl Flow {
         self.filters.as_mut()?.take_unseen(at, into, room)
     }
 
-    /// Passes on what it gives; with `is_over` that was the last of it. With `is_full` it takes no more
-    /// until it passed something on.
+    /// Passes on the filter's output; `is_over` marks the last of it. With `is_full` the filter takes no more input until it has
+    /// passed something on.
     ///
     /// # Errors
-    /// It is not as long as the receiver was told.
+    /// The output does not match the length declared to the receiver.
     pub(crate) fn put_from_script(
         &mut self,
         at: usize,

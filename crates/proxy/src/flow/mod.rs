@@ -1,11 +1,9 @@
-//! One direction of a message or of a TCP stream: bytes come from a [`Source`] and leave through a
-//! [`Sink`].
+//! One direction of a message or of a TCP stream: bytes flow from a [`Source`] to a [`Sink`].
 //!
-//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes go from one HTTP/1 or TCP
-//! socket to another as they are coded, out of the buffer that they came into, or through a pipe.
-//! Payload is taken apart and written anew, whatever either side speaks. Either way a flow knows
-//! how the body ends and which of the buffered bytes belong to it, so that a pipelined request
-//! behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
+//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes go from one HTTP/1 or TCP socket to another with their
+//! coding intact, out of the buffer they were received into, or through a pipe. Payload is decoded and encoded again, for any pair
+//! of protocols. Either way a flow knows how the body ends and which buffered bytes belong to it, so that a pipelined request after
+//! it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
 
 mod ahead;
 mod filter;
@@ -41,38 +39,37 @@ pub use tracer::{Life, tell_of_process};
 
 use source::Framing;
 
-/// What happens to the bytes on the way.
+/// The treatment of the bytes on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Path {
-    /// They leave as they came, their framing included: both sides speak HTTP/1, or TCP.
+    /// They are forwarded unchanged, including their framing: both sides use HTTP/1, or TCP.
     #[default]
     Verbatim,
-    /// The payload alone is taken, and written in another coding.
+    /// Only the payload is taken, and written with another coding.
     Payload(Coding),
-    /// The payload goes through the filters, and what they make of it is written in this coding.
+    /// The payload passes through the filters, and their output is written with this coding.
     Filtered(Coding),
 }
 
-/// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
+/// Bodies up to this size are copied after their head: cheaper than two pieces for the kernel.
 const COPY: usize = 2048;
 
-/// No path has smaller segments than IPv6 promises (RFC 8200, 5), less headers with all their
-/// options.
+/// The smallest segment size that IPv6 guarantees (RFC 8200, 5), less headers with all their options.
 const SEGMENT: usize = 1280 - 120;
 
-/// Bodies from this length on go through a pipe where the options allow it.
+/// Bodies from this length on use a pipe if the options allow it.
 const SPLICE_FROM: u64 = 64 * 1024;
 
 /// Why a direction stopped before its end.
 #[derive(Debug)]
 pub(crate) enum FlowError {
-    /// Reading failed, or the sender closed before the end; what the kernel said of it.
+    /// Reading failed, or the sender closed early; with the kernel's error.
     Read(ConnectionError),
-    /// Writing failed; what the kernel said of it.
+    /// Writing failed; with the kernel's error.
     Write(ConnectionError),
-    /// The chunked coding is broken.
+    /// The chunked coding is malformed.
     Coding,
-    /// A filter of a script failed.
+    /// A script filter failed.
     Filter,
 }
 
@@ -87,60 +84,57 @@ impl FlowError {
         Self::Write(ConnectionError::of_kernel(error))
     }
 
-    /// Nothing was taken, for no reason that the kernel tells.
+    /// Returns the error for a write of zero bytes without a kernel error.
     #[cold]
     fn unwritten() -> Self {
         Self::Write(ConnectionError::default())
     }
 }
 
-/// One direction.
+/// One direction of a message or stream.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     framing: Framing,
     path: Path,
-    /// Bytes to be sent before those of the buffer: the head, or recoded parts of the body.
+    /// Bytes to send before those of the buffer: the head, or re-encoded parts of the body.
     pub(crate) staged: Vec<u8>,
     staged_sent: usize,
-    /// How many bytes at the start of the buffer belong to the body and may be sent as they are.
+    /// How many bytes at the start of the buffer belong to the body and may be sent unchanged.
     ready: usize,
     /// Bytes written to the receiver, staged ones included.
     pub(crate) sent: u64,
-    /// Bytes of the body taken in, its coding included, as the sender wrote them.
+    /// Bytes of the body received, with the sender's coding.
     pub(crate) received: u64,
-    /// Those of them that were made ready, as they are sent on, or taken apart.
+    /// Of those, the bytes made ready (in the form sent on) or decoded.
     admitted: u64,
-    /// Bytes that went through a pipe.
+    /// Bytes spliced through a pipe.
     pub(crate) spliced: u64,
-    /// What the kernel moves its bytes through, where the options ask for that.
+    /// The kernel pipe, if the options allow splicing.
     pub(crate) pipe: Option<Pipe>,
-    /// What came behind the payload and is still to be sent.
+    /// Trailers still to be sent.
     trailers: Option<Box<Head>>,
-    /// Whether that is left out (`option http-drop-request-trailers`, `-response-`).
+    /// Whether trailers are dropped (`option http-drop-request-trailers`, `-response-`).
     pub(crate) drops_trailers: bool,
-    /// What its payload goes through, where its path says so, in order.
+    /// The payload's filters, if its path has any.
     pub(crate) filters: Option<Box<Filters>>,
-    /// What holds it back, where a filter does that and none changes it; most have none.
+    /// The gate of a direction with limits or traces but no filter that changes it; usually `None`.
     pub(crate) gate: Option<Box<Gate>>,
-    /// Whether the last call moved anything: the caller then moves its deadline.
+    /// Whether the last call moved anything: the caller then extends its deadline.
     pub(crate) moved: bool,
-    /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then
-    /// leave together.
+    /// Whether the caller closes the receiver's connection once everything has been sent, so that both leave together.
     pub(crate) ends: bool,
-    /// Whether the last read brought more than a small buffer takes: the next is worth a large one.
+    /// Whether the last read filled more than a small buffer: the next one uses a large one.
     bulk: bool,
-    /// Whether the receiver had to be waited for since the last read: what it does not take yet is
-    /// kept small.
+    /// Whether the receiver blocked since the last read: unsent bytes are then kept in little memory.
     slow: bool,
-    /// How many reads are behind what came out of the filters and is not staged yet.
+    /// The number of reads behind the filter output that is not staged yet.
     gathered: u8,
-    /// Whether the kernel holds the end of what was written last, less than a segment, for what
-    /// comes next.
+    /// Whether the kernel holds back the last partial segment for more data.
     held: bool,
 }
 
 impl Flow {
-    /// Makes it as new, for a body that ends as `length` says; its memory stays.
+    /// Resets the flow for a body that ends as `length` specifies; its memory is kept.
     pub(crate) fn start(&mut self, length: BodyLength, path: Path) {
         self.staged.clear();
         self.staged_sent = 0;
@@ -163,7 +157,7 @@ impl Flow {
         self.framing = Framing::new(length);
     }
 
-    /// As [`start`](Self::start), for a body whose payload goes through `filters`.
+    /// As [`start`](Self::start), for a body that passes through `filters`.
     pub(crate) fn start_filtered(&mut self, length: BodyLength, path: Path, mut filters: Box<Filters>) {
         let coding = match path {
             Path::Verbatim => Coding::Chunked,
@@ -174,27 +168,27 @@ impl Flow {
         self.filters = Some(filters);
     }
 
-    /// Whether all of the body has come into the buffer.
+    /// Whether the whole body has been received.
     pub(crate) fn is_received(&self) -> bool {
         matches!(self.framing, Framing::Done)
     }
 
-    /// Whether the sender has said all, whether or not filters have let it pass.
+    /// Whether the sender's payload has ended, even if filters still hold some of it.
     fn has_ended(&self) -> bool {
         matches!(self.framing, Framing::Done | Framing::Held)
     }
 
-    /// Whether anything waits in its filters, so that nothing more may come.
+    /// Whether filters hold anything, so that no more may be read.
     pub(crate) fn is_held(&self) -> bool {
         self.filters.as_ref().is_some_and(|filters| filters.holds())
     }
 
-    /// Whether limits or traces stand in its way.
+    /// Whether it has limits or traces.
     pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some() || self.filters.as_ref().is_some_and(|filters| filters.has_gates())
     }
 
-    /// Takes limits and traces away, once all has passed.
+    /// Removes limits and traces, once all bytes have passed.
     #[cold]
     pub(crate) fn remove_gates(&mut self) {
         self.gate = None;
@@ -208,12 +202,12 @@ impl Flow {
         self.is_received() && !self.is_blocked() && self.trailers.is_none()
     }
 
-    /// Whether the receiver gets nothing of the body, however long that goes on.
+    /// Whether the receiver gets no body at all.
     pub(crate) fn sends_no_body(&self) -> bool {
         self.path == Path::Payload(Coding::Nothing)
     }
 
-    /// Whether everything is here, and so little of it that it leaves in one write and one segment.
+    /// Whether everything has been received and fits in one write and one segment.
     pub(crate) fn is_one_write(&self) -> bool {
         self.is_received() && self.gate.is_none() && self.staged.len() + self.ready <= SEGMENT
     }
@@ -223,32 +217,32 @@ impl Flow {
         self.staged.len() - self.staged_sent
     }
 
-    /// Whether something waits to be sent.
+    /// Whether anything waits to be sent.
     pub(crate) fn is_blocked(&self) -> bool {
         self.has_unsent() || !self.pipe.as_ref().is_none_or(Pipe::is_empty)
     }
 
-    /// Whether something here waits to be sent, apart from what is in the pipe.
+    /// Whether anything waits to be sent, not counting the pipe.
     #[inline]
     fn has_unsent(&self) -> bool {
         self.ready > 0 || self.staged_sent < self.staged.len()
     }
 
-    /// How many bytes at the start of the buffer may be sent as they are.
+    /// Returns how many bytes at the start of the buffer may be sent unchanged.
     pub(crate) fn ready(&self) -> usize {
         self.ready
     }
 
-    /// How many bytes of the body have left the buffer since it was [started](Self::start), as they
-    /// are sent on, wherever they are now: sent, staged, or lost with a connection that broke.
+    /// Returns how many bytes of the body have left the buffer since [`start`](Self::start), in the form sent on: sent, staged, or
+    /// lost with a broken connection.
     pub(crate) fn consumed(&self) -> u64 {
         self.admitted - self.ready as u64
     }
 
-    /// Whether the body is long enough, as far as can be told, for a pipe to be worth it.
+    /// Whether the body is long enough, judging by its framing, for a pipe to be worth it.
     pub(crate) fn is_long(&self) -> bool {
         match self.framing {
-            // What is looked at goes through no pipe.
+            // Filtered bytes cannot go through a pipe.
             _ if self.filters.is_some() => false,
             Framing::Length(n) => n >= SPLICE_FROM,
             Framing::Chunked(_) | Framing::UntilClose => true,
@@ -256,7 +250,7 @@ impl Flow {
         }
     }
 
-    /// Whether the end is the sender's closing.
+    /// Whether closing the connection ends the body.
     pub(crate) fn is_until_close(&self) -> bool {
         matches!(self.framing, Framing::UntilClose)
     }
@@ -280,7 +274,7 @@ mod tests {
         (Stream::from_fd(own.into(), true), peer)
     }
 
-    /// All that has arrived by now.
+    /// Reads all that has arrived by now.
     fn read_arrived(peer: &mut TcpStream) -> Vec<u8> {
         let mut all = Vec::new();
         peer.set_nonblocking(true).unwrap();
@@ -293,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_pauses_behind_a_full_buffer_holds_nothing_back() {
+    fn a_pause_after_a_full_buffer_sends_everything() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         for (length, ended) in [
             (BodyLength::Length(1 << 20), false),
@@ -318,7 +312,7 @@ mod tests {
         }
     }
 
-    /// The sizes of the chunks that so many zeros become, compressed.
+    /// Returns the sizes of the chunks into which `count` compressed zeros are packed.
     fn chunks_of_zeros(count: usize) -> Vec<usize> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let ((from, mut sender), (mut to, mut receiver)) = (pair(), pair());
@@ -350,12 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn what_compression_makes_little_of_leaves_together() {
-        // Two reads and what stands behind the body, then the last chunk.
+    fn small_compressed_output_is_sent_together() {
+        // Two reads and the end of the body, then the last chunk.
         let sizes = chunks_of_zeros(100_000);
         assert!(sizes.len() <= 3, "{sizes:?}");
         assert_eq!(sizes.last(), Some(&0));
-        // Nobody waits for more than four.
+        // No output is held back for more than four reads.
         let sizes = chunks_of_zeros(4 << 20);
         assert!(sizes.len() > (4 << 20) / (4 * Buffer::large().capacity()), "{sizes:?}");
     }
@@ -375,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_the_body_are_not_part_of_it() {
+    fn bytes_after_the_body_are_not_part_of_it() {
         let (out, rest, done) = admitted(BodyLength::Length(5), Path::Verbatim, &[b"hel", b"loGET /"]);
         assert_eq!((out.as_slice(), rest, done), (b"hello".as_slice(), 5, true));
         let chunked: &[u8] = b"3\r\nabc\r\n0\r\n\r\nGET";
@@ -384,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_taken_off_wherever_they_are_cut() {
+    fn chunks_are_decoded_wherever_they_are_cut() {
         let chunked: &[u8] = b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n";
         for cut in 0..chunked.len() {
             let (out, rest, done) = admitted(
@@ -411,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discarded_body_leaves_what_follows_it() {
+    fn a_discarded_body_leaves_the_bytes_after_it() {
         let (out, rest, done) =
             admitted(BodyLength::Length(5), Path::Payload(Coding::Nothing), &[b"hel", b"lonext"]);
         assert_eq!((out.as_slice(), rest, done), (b"".as_slice(), 4, true));

@@ -1,4 +1,4 @@
-//! Moving a direction on: taking in what its source has, handing it to its sink.
+//! Drives a direction: receives from its source, sends to its sink.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -13,25 +13,25 @@ use super::source::{Framing, SourceReader};
 use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::stream;
 
-/// Fewer bytes than this are not worth a pipe's two calls.
+/// Fewer bytes than this are not worth the two calls for a pipe.
 const SPLICE_LEAST: u64 = 4096;
 
-/// While less is staged than this, payload joins a head before it is sent.
+/// While less than this is staged, payload joins a head before it is sent.
 const TOGETHER: usize = 16 * 1024;
 
-/// While less came out of filters than this, and more comes fast, it is not sent yet: compression makes
-/// little of much, and to send it costs more than its bytes do.
+/// Filter output below this size is not sent yet while more input arrives fast: compression shrinks its input a lot, and a send
+/// costs more than its bytes.
 const GATHERED: usize = 32 * 1024;
 
-/// After so many reads it is, whatever it is: the receiver is not kept waiting.
+/// The number of reads after which it is sent anyway, to bound the receiver's wait.
 const GATHERED_READS: u8 = 4;
 
-/// What went on in filters.
+/// The progress of filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// Nothing waits in them.
+    /// Nothing is queued in them.
     Nothing,
-    /// Something did, or the end: it may be staged.
+    /// Payload or the end came out: it may be staged.
     Something,
 }
 
@@ -54,8 +54,8 @@ impl Flow {
         }
     }
 
-    /// How many of the next bytes may be moved without being looked at: of a known length, of the
-    /// current chunk, or all until the close.
+    /// Returns how many of the next bytes may be spliced without being inspected: a known length, the current chunk, or everything
+    /// until the close.
     fn spliceable(&self) -> u64 {
         match (&self.framing, self.path) {
             (Framing::Length(n), Path::Verbatim) => *n,
@@ -65,8 +65,7 @@ impl Flow {
         }
     }
 
-    /// Looks at the bytes of `buffer` that were not looked at yet, and makes those of the body
-    /// ready to be sent.
+    /// Inspects the new bytes of `buffer`, and makes those of the body ready to be sent.
     pub(crate) fn admit(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
         let fresh = buffer.len() - self.ready;
         if fresh == 0 || self.is_received() {
@@ -74,7 +73,7 @@ impl Flow {
         }
         match self.path {
             Path::Verbatim => self.admit_verbatim(buffer, fresh),
-            // Nothing to take off, nothing to put on.
+            // No coding to remove or add.
             Path::Payload(Coding::Bare) if !matches!(self.framing, Framing::Chunked(_)) => {
                 self.admit_verbatim(buffer, fresh)
             }
@@ -97,8 +96,7 @@ impl Flow {
                 (taken as usize, taken as usize)
             }
             Framing::Chunked(decoder) => {
-                // One spelling for all that read it after us: nobody finds the end of a chunk
-                // elsewhere.
+                // Normalizes the chunked coding, so that every receiver agrees on where a chunk ends.
                 let Normalized { used, kept } = decoder
                     .normalize(&mut buffer.filled_mut()[self.ready..])
                     .map_err(|_| FlowError::Coding)?;
@@ -114,16 +112,15 @@ impl Flow {
         self.ready += kept;
         self.received += used as u64;
         self.admitted += kept as u64;
-        // Chunk extensions and leading zeros do not count: a sender could go on with them for ever.
+        // Chunk extensions and leading zeros are not progress: a sender could send them forever.
         self.moved |= kept > 0 || self.is_received();
         Ok(())
     }
 
-    /// Takes what `buffer` has of a body that nobody reads, and forgets it; says whether that was
-    /// the end of it.
+    /// Discards the part of an unread body in `buffer`; returns whether that was its end.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     pub(crate) fn discard(&mut self, buffer: &mut Buffer) -> Result<bool, FlowError> {
         if self.filters.is_some() {
             self.forget_filters();
@@ -136,7 +133,7 @@ impl Flow {
         Ok(self.is_received())
     }
 
-    /// Nobody reads what filters would make of the rest of the body.
+    /// Drops the filters, as their output is no longer needed.
     #[cold]
     fn forget_filters(&mut self) {
         self.filters = None;
@@ -146,11 +143,10 @@ impl Flow {
         }
     }
 
-    /// Takes what `buffer` has of a body out of it, behind what `out` holds; says whether that was
-    /// the end of it. For flows of bare payload.
+    /// Moves the part of the body in `buffer` to the end of `out`; returns whether that was its end. For flows of bare payload.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     pub(crate) fn take(&mut self, buffer: &mut Buffer, out: &mut Vec<u8>) -> Result<bool, FlowError> {
         self.admit(buffer)?;
         out.extend_from_slice(&buffer.filled()[..self.ready]);
@@ -161,7 +157,7 @@ impl Flow {
         Ok(self.is_received())
     }
 
-    /// Takes the payload out of `buffer` and writes it behind what is staged.
+    /// Takes the payload out of `buffer` and appends it to the staged bytes.
     fn admit_payload(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         let mut staged = std::mem::take(&mut self.staged);
         let taken = self.take_payload(buffer, |data| coding.write(data, &mut staged));
@@ -173,12 +169,11 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes the payload out of `buffer` and writes what the filters make of it behind what is
-    /// staged.
+    /// Takes the payload out of `buffer`, and stages the output of the filters.
     #[cold]
     fn admit_filtered(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         if matches!(self.framing, Framing::Held) {
-            // What lies behind is another message's.
+            // The following bytes belong to another message.
             return Ok(());
         }
         let Some(mut filters) = self.filters.take() else { return Err(FlowError::Coding) };
@@ -211,10 +206,10 @@ impl Flow {
         taken.and(staged)
     }
 
-    /// Stages what came out of the filters, and the end once the last lets it pass.
+    /// Stages the output of the filters, and the end once the last filter passes it on.
     ///
     /// # Errors
-    /// It is longer or shorter than the receiver was told.
+    /// The output does not match the length declared to the receiver.
     pub(super) fn stage_filtered(&mut self) -> Result<(), FlowError> {
         let (Path::Filtered(coding), Some(filters)) = (self.path, &mut self.filters) else { return Ok(()) };
         self.gathered = 0;
@@ -226,7 +221,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Has `take` each piece of payload that `buffer` has.
+    /// Calls `take` with each piece of payload in `buffer`.
     fn take_payload(&mut self, buffer: &mut Buffer, mut take: impl FnMut(&[u8])) -> Result<(), FlowError> {
         let (mut at, mut moved) = (0, false);
         let input = buffer.filled();
@@ -254,7 +249,7 @@ impl Flow {
         Ok(())
     }
 
-    /// All that was staged has left: lets what waits in the filters go on. `Pending` where it cannot yet.
+    /// Called when all staged bytes have been sent: moves queued payload through the filters. `Pending` if it cannot move yet.
     #[cold]
     pub(super) fn poll_filters(&mut self, context: &mut Context<'_>) -> Poll<Result<Passed, FlowError>> {
         let Some(filters) = &mut self.filters else { return Poll::Ready(Ok(Passed::Nothing)) };
@@ -265,7 +260,7 @@ impl Flow {
             NextFilter::Cut => return Poll::Ready(Err(FlowError::Filter)),
             NextFilter::Moved => {}
             NextFilter::Held(at) | NextFilter::Limited(at) => {
-                // Being held back by a limit is no silence of either side: deadlines are counted anew.
+                // Throttling is not silence of either side: the deadlines start again.
                 self.moved |= matches!(turn, NextFilter::Limited(_));
                 if !filters.flush(at + 1) {
                     return Poll::Pending;
@@ -275,11 +270,10 @@ impl Flow {
         Poll::Ready(self.stage_filtered().map(|()| Passed::Something))
     }
 
-    /// The sender pauses: what compression held back leaves, and what was gathered. Says whether there
-    /// was anything.
+    /// The sender pauses: flushes compression and gathered output. Returns whether there was any.
     ///
     /// # Errors
-    /// What comes out is longer than the receiver was told.
+    /// The output exceeds the length declared to the receiver.
     #[cold]
     pub(super) fn flush_filters(&mut self) -> Result<bool, FlowError> {
         let Some(filters) = &mut self.filters else { return Ok(false) };
@@ -289,8 +283,8 @@ impl Flow {
         Ok(has_any)
     }
 
-    /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What
-    /// needs not be looked at goes through the pipe, if there is one.
+    /// Moves the body on until a side blocks; `Ready` once all of it has been sent. Bytes that need no inspection go through the
+    /// pipe, if there is one.
     pub(crate) fn poll_pump(
         &mut self,
         context: &mut Context<'_>,
@@ -308,7 +302,7 @@ impl Flow {
                         pumped
                     }
                 };
-                // Nothing is held while nothing comes.
+                // Idle directions hold no buffer.
                 from.release();
                 pumped
             }
@@ -331,7 +325,7 @@ impl Flow {
         self.poll_forward(context, SourceReader::Socket(stream), buffer, to)
     }
 
-    /// From a stream of a connection that has many.
+    /// From a stream of a multiplexed connection.
     #[inline]
     fn poll_from_stream(
         &mut self,
@@ -346,7 +340,7 @@ impl Flow {
         pumped
     }
 
-    /// By way of `buffer`.
+    /// Through `buffer`.
     #[inline]
     fn poll_forward(
         &mut self,
@@ -355,12 +349,12 @@ impl Flow {
         buffer: &mut Buffer,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        // What came with the head leaves with it, in one call.
+        // Bytes that arrived with the head are sent with it, in one call.
         self.admit(buffer)?;
         if self.is_until_close() && from.is_at_end() {
             self.end_of_stream(&mut from)?;
         }
-        // Payload leaves together with the head; what the receiver does not take is not added to.
+        // Payload is sent together with the head; nothing is added while the receiver blocks.
         let may_join = self.sent == 0 && self.staged_left() < TOGETHER;
         if self.staged_left() > 0
             && may_join
@@ -400,7 +394,7 @@ impl Flow {
                 && filters.take_turns(context)
             {
                 self.release(context, to);
-                // Behind the worker's next look at its sockets: the reader waits for one of them.
+                // The task runs again after the worker's next poll of its sockets: the reader waits for one of them.
                 turns::yield_turn(context);
                 return Poll::Pending;
             }
@@ -415,7 +409,7 @@ impl Flow {
         }
     }
 
-    /// From socket to socket, by way of the kernel's `pipe` wherever nobody looks at the bytes.
+    /// From socket to socket, through the kernel's `pipe` wherever the bytes need no inspection.
     fn poll_splice(
         &mut self,
         context: &mut Context<'_>,
@@ -429,7 +423,7 @@ impl Flow {
                 return self.poll_from_socket(context, from, to);
             };
             if from.stream.tls().is_some() || socket.tls().is_some() {
-                // The kernel does not see what is encrypted here.
+                // The kernel cannot splice bytes that are encrypted here.
                 *pipe = None;
                 continue;
             }
@@ -468,7 +462,7 @@ impl Flow {
                     self.skip(n as u64);
                     self.moved = true;
                 }
-                // A socket that cannot be spliced is read the usual way.
+                // A socket that cannot be spliced is read normally.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *pipe = None,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::read(&error))),
                 Poll::Pending => {
@@ -479,7 +473,7 @@ impl Flow {
         }
     }
 
-    /// Reads once into `buffer` and admits what came.
+    /// Reads once into `buffer` and admits the bytes.
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -487,7 +481,7 @@ impl Flow {
         buffer: &mut Buffer,
     ) -> Poll<Result<(), FlowError>> {
         if buffer.len() > self.ready {
-            // Bytes that came with the head.
+            // Bytes that arrived with the head.
             let before = self.received;
             self.admit(buffer)?;
             if self.received > before {
@@ -501,7 +495,7 @@ impl Flow {
         }
         let room = buffer.room_len();
         if room == 0 {
-            // A line of the coding that no buffer holds has no end for us.
+            // A line of the coding that exceeds the buffer is treated as endless.
             return if self.has_unsent() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
         }
         match from.poll_read(context, buffer) {
@@ -513,7 +507,7 @@ impl Flow {
                 self.bulk = n == room || n >= buffer::small_size();
                 let admitted = self.admit(buffer);
                 if from.is_at_end() && self.is_until_close() && admitted.is_ok() {
-                    // The end leaves with the last bytes.
+                    // The end is sent with the last bytes.
                     return Poll::Ready(self.end_of_stream(from));
                 }
                 Poll::Ready(admitted)
@@ -521,11 +515,11 @@ impl Flow {
         }
     }
 
-    /// Gives the empty `buffer` the size that the next read is worth.
+    /// Sizes the empty `buffer` for the next read.
     #[inline]
     fn fit(&self, buffer: &mut Buffer) {
         if buffer.capacity() == 0 {
-            // Who took the bytes took the memory.
+            // The receiver of the bytes took the memory with them.
             *buffer = if self.bulk && !self.slow { Buffer::for_body() } else { Buffer::small() };
         } else if self.slow {
             buffer.shrink();
@@ -534,8 +528,7 @@ impl Flow {
         }
     }
 
-    /// The receiver takes no more for now: what it may not take for long is kept in as little
-    /// memory as holds it.
+    /// The receiver blocks: keeps the unsent bytes in as little memory as possible, since the wait may be long.
     #[cold]
     fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
         self.slow = true;
@@ -557,7 +550,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The payload that goes through filters has ended.
+    /// Ends the payload that passes through filters.
     #[cold]
     fn end_filtered(&mut self) -> Result<(), FlowError> {
         if let Some(filters) = &mut self.filters {

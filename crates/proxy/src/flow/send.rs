@@ -1,5 +1,4 @@
-//! Sending what a direction has ready: in one call where it can be, in whole segments, and held
-//! back where a filter says so.
+//! Sends the ready bytes of a direction: in one call if possible, in whole segments, and delayed by the gate.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +8,7 @@ use super::sink::Following;
 use super::{COPY, Flow, FlowError, Gate, Sink};
 
 impl Flow {
-    /// Writes what is staged and ready; `Ready` when nothing is left to write.
+    /// Writes the staged and ready bytes; `Ready` when nothing is left to write.
     #[inline]
     pub(crate) fn poll_send(
         &mut self,
@@ -20,7 +19,7 @@ impl Flow {
         if self.gate.is_some() {
             return self.poll_send_gated(context, buffer, to);
         }
-        // A buffer that was filled to its end is not the end of what the sender has.
+        // The sender usually has more if it filled the buffer.
         let following = match self.is_received() {
             true if self.trailers.is_some() => Following::More,
             true => Following::End(self.ends),
@@ -61,7 +60,7 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what is staged; `Ready` when nothing of it is left.
+    /// Writes the staged bytes; `Ready` when none are left.
     pub(super) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -83,17 +82,17 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the kernel was told to hold for more to come, which has not.
+    /// Sends the bytes that the kernel held back for more data that has not arrived.
     #[inline]
     pub(super) fn release(&mut self, context: &mut Context<'_>, to: &mut Sink<'_>) {
-        // What fails here fails again with what is written next.
+        // An error here will recur with the next write.
         let _ = to.poll_flush(context);
         if std::mem::take(&mut self.held) {
             to.push();
         }
     }
 
-    /// All was written; what is held leaves with the end of the connection, if that comes now.
+    /// All was written; bytes held back leave with the end of the connection, if that comes now.
     #[inline]
     pub(super) fn poll_finished(
         &mut self,
@@ -108,7 +107,7 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
-    /// So many of the staged bytes, and of the buffer's, have left.
+    /// Accounts for sent bytes, staged and from the buffer.
     #[inline]
     fn note_sent(&mut self, of_staged: usize, of_buffer: usize, buffer: &mut Buffer) {
         self.note_staged(of_staged);
@@ -117,7 +116,7 @@ impl Flow {
         self.ready -= of_buffer;
     }
 
-    /// So many of the staged bytes have left.
+    /// Accounts for sent staged bytes.
     #[inline]
     pub(super) fn note_staged(&mut self, n: usize) {
         self.moved = true;
@@ -129,7 +128,7 @@ impl Flow {
         }
     }
 
-    /// As [`poll_send`](Self::poll_send), as far as the gate lets bytes pass.
+    /// As [`poll_send`](Self::poll_send), limited by the gate.
     #[cold]
     fn poll_send_gated(
         &mut self,
@@ -156,7 +155,7 @@ impl Flow {
             let payload = staged.len() - free + self.ready;
             let allowed = gate.allow(payload);
             if free == 0 && allowed == 0 {
-                // Being held back is no silence of either side: deadlines are counted anew.
+                // Throttling is not silence of either side: the deadlines start again.
                 self.moved = true;
                 match gate.poll_open(payload, context) {
                     Poll::Ready(()) => continue,

@@ -1,4 +1,4 @@
-//! Where the bytes of a direction go, and how payload is written for HTTP/1.
+//! The destinations of a direction, and the writing of payload for HTTP/1.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -8,31 +8,31 @@ use net::Stream;
 
 use crate::stream;
 
-/// Where a direction's bytes go.
+/// The destination of a direction's bytes.
 pub(crate) enum Sink<'a> {
-    /// A peer that speaks HTTP/1, or TCP.
+    /// An HTTP/1 or TCP peer.
     Socket(&'a mut Stream),
-    /// A stream of a connection that carries many.
+    /// A stream of a multiplexed connection.
     Stream(&'a mut stream::AnyStream),
-    /// Memory, which takes so many bytes in all.
+    /// Memory, limited to a total size.
     Memory(&'a mut Vec<u8>, usize),
-    /// Nowhere: there is no stream any more.
+    /// A stream that no longer exists.
     Gone,
 }
 
-/// What follows the bytes that are written.
+/// The data expected after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Following {
-    /// Nothing that is known of.
+    /// Unknown.
     Unknown,
-    /// More of the body, or the end of the connection, at once.
+    /// More of the body, or the end of the connection, follows at once.
     More,
-    /// The end of the body; and with `true` that of the connection, at once.
+    /// The end of the body; with `true` also of the connection, at once.
     End(bool),
 }
 
 impl Sink<'_> {
-    /// Writes what it takes of both pieces, in their order; how many bytes those were.
+    /// Writes from both pieces in order; returns how many bytes were taken.
     ///
     /// # Errors
     /// The connection's.
@@ -59,7 +59,7 @@ impl Sink<'_> {
                 bytes.extend_from_slice(staged);
                 bytes.extend_from_slice(ready);
                 match staged.len() + ready.len() {
-                    // Whoever takes of it asks again.
+                    // The reader of the memory polls again.
                     0 => Poll::Pending,
                     taken => Poll::Ready(Ok(taken)),
                 }
@@ -68,7 +68,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The stream that may keep a buffer until the bytes in it have left.
+    /// Returns the stream if it may keep a buffer until its bytes have been sent.
     #[inline]
     pub(crate) fn gathering(&mut self) -> Option<&mut stream::AnyStream> {
         match self {
@@ -77,7 +77,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Sends what was accepted and not sent yet, as far as that is not the connection's matter.
+    /// Flushes accepted bytes, unless the connection does so itself.
     ///
     /// # Errors
     /// The connection's.
@@ -89,7 +89,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Has the kernel send what it was told to hold.
+    /// Makes the kernel send the bytes it holds back.
     #[inline]
     pub(crate) fn push(&mut self) {
         match self {
@@ -98,8 +98,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Ends the message, with trailers or without, where its end is told by the side and not by
-    /// what was written.
+    /// Ends the message, with or without trailers, on sinks that mark the end separately from the written bytes.
     #[inline]
     pub(crate) fn end_message(&mut self, trailers: Option<Box<Head>>) {
         match (self, trailers) {
@@ -109,7 +108,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Closes the sending side.
     pub(crate) fn finish(&mut self) {
         match self {
             Self::Socket(stream) => {
@@ -122,19 +121,19 @@ impl Sink<'_> {
     }
 }
 
-/// How payload is written.
+/// The coding of written payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// As it is: of a known length, or until the connection closes.
+    /// None: the length is known, or the connection's close ends it.
     Bare,
-    /// In chunks.
+    /// Chunked.
     Chunked,
-    /// Not at all: the receiver expects none.
+    /// No body is written: the receiver expects none.
     Nothing,
 }
 
 impl Coding {
-    /// How many bytes before payload most portions need that are made where they are sent from.
+    /// Returns how many bytes to reserve before payload so that most portions can be encoded in place.
     pub(crate) fn room(self) -> usize {
         match self {
             // The size line of a chunk from 4 KiB to 64 KiB.
@@ -143,8 +142,7 @@ impl Coding {
         }
     }
 
-    /// Makes what `out` has behind its first [`room`](Self::room) bytes, which is not empty, what is
-    /// sent of it.
+    /// Encodes the (non-empty) payload after the first [`room`](Self::room) bytes of `out`, in place.
     pub(crate) fn enclose(self, out: &mut Vec<u8>) {
         match self {
             Self::Nothing => out.clear(),
@@ -157,7 +155,7 @@ impl Coding {
         }
     }
 
-    /// Writes a piece of payload behind what `out` holds.
+    /// Appends a piece of encoded payload to `out`.
     pub(crate) fn write(self, data: &[u8], out: &mut Vec<u8>) {
         match self {
             // An empty chunk would be the last one.
@@ -172,7 +170,7 @@ impl Coding {
         }
     }
 
-    /// Writes the end of the body, with trailers where it has a place for them.
+    /// Appends the end of the body, with trailers if the coding has them.
     pub(crate) fn finish(self, trailers: &mut Option<Box<Head>>, out: &mut Vec<u8>) {
         if self != Self::Chunked {
             return;
@@ -197,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payload_that_is_made_in_its_place_is_sent_as_any_other() {
+    fn payload_encoded_in_place_matches_written_payload() {
         for coding in [Coding::Bare, Coding::Chunked, Coding::Nothing] {
             for length in [1, 15, 16, 4095, 4096, 65535, 65536, 200_000] {
                 let payload = vec![b'x'; length];

@@ -1,5 +1,4 @@
-//! A socket and what was received from it and not used yet. Clients and servers of HTTP/1 and of
-//! TCP are one each.
+//! A socket and its received but unused bytes. Used for HTTP/1 and TCP clients and servers.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -10,24 +9,23 @@ use runtime::Buffer;
 /// A connected socket with its received bytes.
 pub(crate) struct Socket {
     pub(crate) stream: Stream,
-    /// Bytes received and not consumed; `None` while there are none, so that idle connections hold
-    /// no buffer.
+    /// Received, unconsumed bytes; `None` while there are none, so that idle connections hold no buffer.
     pub(crate) input: Option<Buffer>,
 }
 
 impl Socket {
-    /// Nothing was received yet.
+    /// Creates a socket without received bytes.
     pub(crate) fn new(stream: Stream) -> Self {
         Self { stream, input: None }
     }
 
-    /// What was received and not consumed.
+    /// Returns the received, unconsumed bytes.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         self.input.as_ref().map_or(&[][..], Buffer::filled)
     }
 
-    /// Puts other bytes in the place of what was received.
+    /// Replaces the received bytes.
     #[cold]
     pub(crate) fn replace(&mut self, bytes: &[u8]) {
         let input = self.input();
@@ -39,19 +37,19 @@ impl Socket {
         input.push(bytes);
     }
 
-    /// Whether nothing is left of what was received.
+    /// Whether all received bytes have been consumed.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.input.as_ref().is_none_or(Buffer::is_empty)
     }
 
-    /// The buffer of received bytes, a small one of the pool if there is none.
+    /// Returns the receive buffer, a small one from the pool if there is none.
     #[inline]
     pub(crate) fn input(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::small)
     }
 
-    /// The buffer of received bytes, one that is fit for a body if there is none.
+    /// Returns the receive buffer, one sized for a body if there is none.
     #[inline]
     pub(crate) fn input_for_body(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::for_body)
@@ -60,7 +58,7 @@ impl Socket {
     /// Reads once: 0 at the end of the stream.
     ///
     /// # Errors
-    /// The kernel's, or `OutOfMemory` where the buffer is full.
+    /// The kernel's, or `OutOfMemory` if the buffer is full.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = self.input.get_or_insert_with(Buffer::small);
@@ -77,8 +75,8 @@ impl Socket {
         read
     }
 
-    /// As [`poll_fill`](Self::poll_fill) where more of what is here has to come, which may take long:
-    /// meanwhile that is held in little more memory than it takes.
+    /// As [`poll_fill`](Self::poll_fill) if the rest of a message may take long to arrive: until then the bytes are held in little
+    /// more memory than they need.
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.stream.poll_read_ready(context).is_ready() {
             if let Some(input) = &mut self.input {
@@ -95,7 +93,7 @@ impl Socket {
         Poll::Pending
     }
 
-    /// Gives the buffer back if nothing is in it.
+    /// Releases the buffer if it is empty.
     #[inline]
     pub(crate) fn release(&mut self) {
         if self.input.as_ref().is_some_and(Buffer::is_empty) {

@@ -1,5 +1,4 @@
-//! Where the bytes of a direction come from: a socket that speaks HTTP/1, or what lies here
-//! already.
+//! The sources of a direction: an HTTP/1 socket, a stream, or a stored body.
 
 use std::io;
 use std::ops::Range;
@@ -16,14 +15,14 @@ use runtime::{Buffer, turns};
 use super::Socket;
 use crate::stream::{self, AnyIncoming};
 
-/// What a direction is read from.
+/// The reader of a direction.
 pub(super) enum SourceReader<'a> {
     Socket(&'a mut Stream),
     Stream(AnyIncoming<'a>),
 }
 
 impl SourceReader<'_> {
-    /// Receives into `buffer` what is here: 0 at the end of the stream.
+    /// Receives available bytes into `buffer`: 0 at the end of the stream.
     #[inline]
     pub(super) fn poll_read(
         &mut self,
@@ -42,7 +41,7 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Whether there is something to read at no cost: the connection has read it already.
+    /// Whether there is data to read without a system call: the connection has read it already.
     #[inline]
     pub(super) fn has_payload(&self) -> bool {
         match self {
@@ -51,7 +50,7 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Whether the message has ended with what was read, as far as the side tells.
+    /// Whether the message ended with the last read, if the source marks its end.
     #[inline]
     pub(super) fn is_at_end(&mut self) -> bool {
         match self {
@@ -60,7 +59,7 @@ impl SourceReader<'_> {
         }
     }
 
-    /// The trailers that came behind the message, where the side knows them.
+    /// Takes the message's trailers, if the source has parsed them.
     pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {
         match self {
             Self::Socket(_) => None,
@@ -72,16 +71,16 @@ impl SourceReader<'_> {
 /// How the end of an HTTP/1 body is found.
 #[derive(Debug, Default)]
 pub(super) enum Framing {
-    /// It has ended, or there was none.
+    /// It has ended, or there is no body.
     #[default]
     Done,
-    /// So many bytes are still to come into the buffer.
+    /// The number of bytes still to be received.
     Length(u64),
-    /// Chunked coding, strictly checked.
+    /// Chunked coding, strictly validated.
     Chunked(Box<ChunkDecoder>),
     /// The sender closes.
     UntilClose,
-    /// It has ended, and filters have not passed that on yet.
+    /// It has ended, but filters have not passed on the end yet.
     Held,
 }
 
@@ -95,7 +94,7 @@ impl Framing {
         }
     }
 
-    /// The trailers of a body in chunks that has ended.
+    /// Returns the trailers of a chunked body that has ended.
     pub(super) fn trailers(&self) -> Option<Box<Head>> {
         let Self::Chunked(decoder) = self else { return None };
         if decoder.trailers().is_empty() {
@@ -106,10 +105,10 @@ impl Framing {
         Some(head).filter(|head| !head.is_empty())
     }
 
-    /// The next piece of payload in `input`, from `at` on.
+    /// Returns the next piece of payload in `input`, from `at` on.
     ///
     /// # Errors
-    /// The chunked coding is broken.
+    /// The chunked coding is malformed.
     pub(super) fn decode(&mut self, input: &[u8], at: usize) -> Result<ChunkEvent, ()> {
         let left = input.len() - at;
         match self {
@@ -129,37 +128,37 @@ impl Framing {
     }
 }
 
-/// Where a direction's bytes come from.
+/// The source of a direction's bytes.
 pub(crate) enum Source<'a> {
-    /// A peer that speaks HTTP/1, or TCP.
+    /// An HTTP/1 or TCP peer.
     Socket(&'a mut Socket),
-    /// A stream of a connection that carries many.
+    /// A stream of a multiplexed connection.
     Stream(&'a mut stream::AnyStream),
-    /// Nothing: there is no stream any more.
+    /// A stream that no longer exists.
     Gone,
-    /// A body that lies here.
+    /// A stored body.
     Stored(&'a mut MemoryBody),
 }
 
-/// A body in pieces, each made when it is asked for.
+/// A body in pieces, each generated on demand.
 pub(crate) type Pieces = Box<dyn Iterator<Item = Vec<u8>>>;
 
-/// So many bytes are gathered before they are sent; a body that is not longer is sent whole.
+/// Size of a portion to send; a shorter body is sent whole.
 pub(super) const PORTION: usize = 16 * 1024;
 
-/// How long pieces are made without a pause.
+/// How long pieces are generated without yielding.
 const TURN: Duration = Duration::from_micros(200);
 
-/// A body that a cache gives piece by piece.
+/// A body read from a cache piece by piece.
 pub(crate) enum CachedBody {
-    /// That of another request's response, as it comes.
+    /// The body of another request's response, while it arrives.
     Coming(Feed),
-    /// One in a file.
+    /// A body in a file.
     Filed(FileFeed),
 }
 
 impl CachedBody {
-    /// Ready once the next piece is there, or nothing will come.
+    /// Ready once the next piece is available, or the body has ended.
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         match self {
             Self::Coming(feed) => feed.poll_piece(context),
@@ -168,31 +167,30 @@ impl CachedBody {
     }
 }
 
-/// The body of an answer made here.
+/// The body of a response generated here.
 #[derive(Default)]
 pub(crate) struct MemoryBody {
-    /// What there is of it.
+    /// The bytes available.
     pub(crate) bytes: Vec<u8>,
-    /// What follows, where it is made in pieces.
+    /// The remaining pieces, if it is generated in pieces.
     pub(crate) pieces: Option<Pieces>,
-    /// What a cache has instead of all that, and what of its body is still to be sent.
+    /// A cached object used instead, and the part of its body still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
-    /// What a cache has of a body that is not in memory as a whole, and how much that will be, where
-    /// it is known.
+    /// A cached body that is not in memory as a whole, and its remaining length if known.
     pub(crate) feed: Option<Box<(CachedBody, Option<u64>)>>,
-    /// Whether it passes the filters of responses: a cache or a service gives it.
+    /// Whether response filters apply: it comes from a cache or a service.
     pub(crate) is_filtered: bool,
-    /// Whether more will be put in by who makes it.
+    /// Whether its producer will add more.
     is_open: bool,
-    /// Whether what there was has been taken, and the next portion is to be made.
+    /// Whether the available bytes were taken, and the next portion must be generated.
     is_taken: bool,
-    /// Whether other tasks of the worker had their turn since.
+    /// Whether other tasks of the worker have run since.
     yielded: bool,
 }
 
 impl MemoryBody {
-    /// Forgets all of it.
+    /// Clears the body.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.pieces = None;
@@ -205,26 +203,26 @@ impl MemoryBody {
         self.yielded = false;
     }
 
-    /// Makes it the body of `object`.
+    /// Sets the body to that of `object`.
     pub(crate) fn hold(&mut self, object: Arc<Object>) {
         self.clear();
         self.rest = 0..object.body.len();
         self.object = Some(object);
     }
 
-    /// Makes it what comes out of `feed`, so many bytes where that is known.
+    /// Sets the body to the output of `feed`, of `length` bytes if known.
     pub(crate) fn come(&mut self, feed: CachedBody, length: Option<u64>) {
         self.clear();
         self.feed = Some(Box::new((feed, length)));
         self.open();
     }
 
-    /// Leaves this part of an object's body.
+    /// Restricts an object's body to this part.
     pub(crate) fn narrow(&mut self, part: Range<usize>) {
         self.rest = part;
     }
 
-    /// How long it is, as far as it is not made in pieces.
+    /// Returns the length, not counting pieces not generated yet.
     pub(crate) fn len(&self) -> u64 {
         match self.object {
             Some(_) => self.rest.len() as u64,
@@ -232,47 +230,47 @@ impl MemoryBody {
         }
     }
 
-    /// What of an object's body is still to be sent.
+    /// Returns the part of an object's body that is still to be sent.
     pub(crate) fn rest(&self) -> &[u8] {
         let body = self.object.as_ref().and_then(|object| object.body.get(self.rest.clone()));
         body.unwrap_or_default()
     }
 
-    /// So many bytes of that were sent.
+    /// Marks `sent` bytes of it as sent.
     pub(super) fn advance(&mut self, sent: usize) {
         self.rest.start += sent;
     }
 
-    /// Whether more will be put in.
+    /// Whether more will be added.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// More will be put in by [`put`](Self::put).
+    /// Announces that [`put`](Self::put) will add more.
     pub(crate) fn open(&mut self) {
         self.is_open = true;
         self.is_taken = true;
     }
 
-    /// Puts more in.
+    /// Appends bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.is_taken = false;
     }
 
-    /// Nothing more is put in.
+    /// Marks the body as complete.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
         self.is_taken = false;
     }
 
-    /// Whether its length is known by what there is of it.
+    /// Whether the available bytes are the whole body.
     pub(crate) fn is_whole(&self) -> bool {
         self.pieces.is_none() && !self.is_open
     }
 
-    /// Takes pieces until there is a portion, or the body has ended. Pieces may be empty and take
-    /// their time all the same, so that others have their turn after a while.
+    /// Generates pieces until there is a portion, or the body has ended. Pieces may be empty and still take time, so this yields
+    /// after a while.
     pub(crate) fn poll_gather(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let since = Instant::now();
         while let Some(pieces) = &mut self.pieces
@@ -290,12 +288,12 @@ impl MemoryBody {
         Poll::Ready(())
     }
 
-    /// Whether what there was has been taken, and the next portion is to be made.
+    /// Whether the available bytes were taken, and the next portion must be generated.
     pub(super) fn is_taken(&self) -> bool {
         self.is_taken
     }
 
-    /// Has the next portion made, once other tasks have had their turn.
+    /// Generates the next portion, after yielding to other tasks once.
     pub(super) fn poll_portion(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !std::mem::replace(&mut self.yielded, true) {
             turns::yield_turn(context);
@@ -307,7 +305,7 @@ impl MemoryBody {
         Poll::Ready(())
     }
 
-    /// Has `take` the portion that there is; says whether it was the last.
+    /// Calls `take` with the available portion; returns whether it was the last.
     pub(super) fn take_portion(&mut self, take: impl FnOnce(&[u8])) -> bool {
         if self.object.is_some() {
             let portion = self.rest();
@@ -324,28 +322,28 @@ impl MemoryBody {
     }
 }
 
-/// What is here of a body that nothing was taken of yet.
+/// The received part of a body that has not been read yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Where it is payload alone, whether its stream has ended behind it.
+    /// For bare payload, whether its stream has ended after it.
     pub(crate) is_all: Option<bool>,
 }
 
 impl Beginning<'_> {
-    /// Decodes it into `out`; says whether that is all of the body.
+    /// Decodes it into `out`; returns whether that is the whole body.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     pub(crate) fn decode(self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
         out.clear();
         self.decode_more(length, &mut Decoding::default(), out)
     }
 
-    /// As [`decode`](Self::decode), of what came since `decoding` was used last, behind what `out` has.
+    /// As [`decode`](Self::decode), for the bytes received since `decoding` was last used; appends to `out`.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     pub(crate) fn decode_more(
         self,
         length: BodyLength,
@@ -362,20 +360,19 @@ impl Beginning<'_> {
     }
 }
 
-/// How far a body that stays in its buffer was decoded.
+/// The decoding progress of a body that stays in its buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Decoding {
     chunks: ChunkDecoder,
-    /// So many bytes of the buffer.
+    /// The number of decoded bytes of the buffer.
     at: usize,
 }
 
 impl Decoding {
-    /// Goes on with `input`, which has come to be longer: adds to `out` what that has of the body;
-    /// says whether that is all of it.
+    /// Continues with a longer `input`: appends its new payload to `out`; returns whether the body is complete.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     fn go_on(
         &mut self,
         length: BodyLength,
@@ -418,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_decoded_as_it_comes_to_the_same_as_at_once() {
+    fn incremental_decoding_matches_decoding_at_once() {
         let chunked: &[u8] = b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: v\r\n\r\nnext";
         let plain: &[u8] = b"abcdenext";
         for (length, input) in [
@@ -445,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_alone_is_all_of_a_body_where_its_stream_or_its_length_says_so() {
+    fn bare_payload_ends_with_its_stream_or_length() {
         let mut out = Vec::new();
         for (length, is_all, expected) in [
             (BodyLength::Chunked, false, false),

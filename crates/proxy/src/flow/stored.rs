@@ -1,4 +1,4 @@
-//! Moving on a direction whose payload lies here: answers made here, and what caches give.
+//! Drives a direction with a stored payload: responses generated here, and cached ones.
 
 use std::task::{Context, Poll, ready};
 
@@ -43,14 +43,14 @@ impl Flow {
                 continue;
             }
             if stored.is_open() {
-                // Who makes it knows when there is more.
+                // The producer wakes the task when there is more.
                 return Poll::Pending;
             }
             ready!(stored.poll_portion(context));
         }
     }
 
-    /// Takes a portion of what lies here.
+    /// Takes a portion of the stored body.
     fn take_stored(&mut self, stored: &mut MemoryBody, coding: Coding) -> Result<(), FlowError> {
         let Some(filters) = &mut self.filters else {
             if stored.take_portion(|portion| coding.write(portion, &mut self.staged)) {
@@ -69,8 +69,7 @@ impl Flow {
         self.stage_filtered()
     }
 
-    /// From a cache to a socket: out of the object itself, as nothing changes the bytes or holds them
-    /// back.
+    /// From a cache to a socket: directly from the object, since nothing changes or delays the bytes.
     fn poll_object(
         &mut self,
         context: &mut Context<'_>,

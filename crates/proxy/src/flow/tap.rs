@@ -1,57 +1,56 @@
-//! A second reader of a payload on its way (`http-request mirror`): what passes is copied into memory
-//! of a bounded size, where the reader takes it. A reader that is too slow for that loses the rest;
-//! the direction itself never waits for it. Filled by [`Filters`](super::Filters), made and read by
+//! A second reader of a payload (`http-request mirror`): it is copied into a bounded buffer for the reader. A reader that is too
+//! slow loses the rest; the direction itself never waits for it. Filled by [`Filters`](super::Filters), created and read by
 //! `serve::mirror`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// So many bytes wait for the reader at most.
+/// Maximum number of bytes waiting for the reader.
 const MOST: usize = 256 * 1024;
 
-/// After so many bytes the direction lets other tasks have their turn, the reader among them.
+/// Bytes after which the direction yields to other tasks, including the reader.
 const TURN: usize = 64 * 1024;
 
-/// What the two have in common.
+/// The state shared by the tap and its reader.
 #[derive(Debug, Default)]
 struct SharedTap {
     waiting: Vec<u8>,
     end: TapEnd,
     reader: Option<Waker>,
-    /// Who waits to hear that it was cut.
+    /// The task to wake if the rest is lost.
     watcher: Option<Waker>,
 }
 
-/// Whether more comes.
+/// Whether more will follow.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum TapEnd {
-    /// It does.
+    /// More follows.
     #[default]
     Open,
-    /// That was the whole payload.
+    /// The payload is complete.
     Whole,
-    /// It stopped on the way, or was too fast.
+    /// It stopped early, or was too fast.
     Cut,
 }
 
-/// Where payload is copied to.
+/// The writing side of a copy.
 #[derive(Debug)]
 pub(crate) struct Tap {
     shared: Rc<RefCell<SharedTap>>,
     /// Bytes copied so far.
     copied: Cell<u64>,
-    /// Bytes that passed on the present way: a request may be sent more than once.
+    /// Bytes that passed in the current attempt: a request may be sent more than once.
     passed: Cell<u64>,
     /// Bytes copied since the direction last paused.
     turn: Cell<usize>,
 }
 
-/// Who reads what a [`Tap`] copied.
+/// The reader of a [`Tap`].
 #[derive(Debug)]
 pub(crate) struct Tapped(Rc<RefCell<SharedTap>>);
 
-/// A tap and its reader.
+/// Creates a tap and its reader.
 pub(crate) fn tap() -> (Tap, Tapped) {
     let shared = Rc::<RefCell<SharedTap>>::default();
     let tap = Tap { shared: shared.clone(), copied: Cell::new(0), passed: Cell::new(0), turn: Cell::new(0) };
@@ -59,12 +58,12 @@ pub(crate) fn tap() -> (Tap, Tapped) {
 }
 
 impl Tap {
-    /// The payload begins anew; what was copied of it already is not copied again.
+    /// The payload starts again; bytes copied already are not copied twice.
     pub(crate) fn start(&self) {
         self.passed.set(0);
     }
 
-    /// Copies `data`, which follows what passed before.
+    /// Copies `data`, the continuation of the payload.
     pub(super) fn pass(&self, data: &[u8]) {
         let (from, copied) = (self.passed.get(), self.copied.get());
         let to = from + data.len() as u64;
@@ -74,7 +73,7 @@ impl Tap {
             return;
         };
         let mut shared = self.shared.borrow_mut();
-        // Nobody reads any more.
+        // The reader is gone.
         if shared.end != TapEnd::Open || Rc::strong_count(&self.shared) == 1 {
             return;
         }
@@ -89,7 +88,7 @@ impl Tap {
         shared.wake();
     }
 
-    /// Whether the reader should have its turn before more is copied.
+    /// Whether the reader should run before more is copied.
     pub(super) fn takes_turn(&self) -> bool {
         let is_due = self.turn.get() >= TURN;
         if is_due {
@@ -130,8 +129,7 @@ impl SharedTap {
 }
 
 impl Tapped {
-    /// Waits for more, which `into` then has in place of what it had; whether there is any: nothing
-    /// follows where there is not.
+    /// Waits for more, and replaces the content of `into` with it; returns `false` at the end.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<bool> {
         into.clear();
         let mut shared = self.0.borrow_mut();
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_read_once_however_often_it_is_sent() {
+    fn resent_payload_is_copied_once() {
         let (tap, reader) = tap();
         assert_eq!(taken(&reader), Some(Vec::new()));
         tap.pass(b"abc");
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_that_ends_early_cuts_what_is_read() {
+    fn a_direction_that_ends_early_cuts_the_copy() {
         let (tap, reader) = tap();
         tap.pass(b"half");
         drop(tap);
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_pauses_after_its_share() {
+    fn a_direction_yields_after_its_share() {
         let (tap, _reader) = tap();
         tap.pass(&[0; TURN - 1]);
         assert!(!tap.takes_turn());

@@ -1,10 +1,8 @@
-//! What `filter trace` tells of a stream on standard error (configuration manual, 9.1), in
-//! HAProxy's lines.
+//! The output of `filter trace` for a stream on standard error (configuration manual, 9.1), in HAProxy's line format.
 //!
-//! HAProxy takes a stream through analysers and shows in every line which of them are still to come
-//! on either channel. Weir has no analysers, but the same steps in the same order: [`Trace`] keeps
-//! the two masks as HAProxy would, and is told where a step begins and ends. A stream is named by
-//! its number.
+//! HAProxy takes a stream through analysers, and every line shows which of them are still pending on either channel. Weir has no
+//! analysers, but the same steps in the same order: [`Trace`] maintains the two masks as HAProxy would, and is called at the
+//! beginning and end of each step. A stream is identified by its number.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -36,22 +34,22 @@ pub(crate) enum Analyser {
     ProcessResponse,
 }
 
-/// Bits of the masks that are no step of their own.
+/// Bits of the masks that are not steps.
 pub(crate) mod bit {
     /// The filters of the frontend begin to see the request.
     pub(crate) const START_FRONTEND: u32 = 0x1;
     /// The filters of the backend begin to see the request.
     pub(crate) const START_BACKEND: u32 = 0x40;
-    /// The heads are to be shown to filters.
+    /// Filters are to see the heads.
     pub(crate) const REQUEST_HEAD: u32 = 0x4000;
     pub(crate) const RESPONSE_HEAD: u32 = 0x200_0000;
-    /// The messages of HTTP are to be forwarded.
+    /// HTTP messages are to be forwarded.
     pub(crate) const REQUEST_FORWARD: u32 = 0x8000;
     pub(crate) const RESPONSE_FORWARD: u32 = 0x400_0000;
     /// Bytes are to be forwarded.
     pub(crate) const REQUEST_DATA: u32 = 0x2_0000;
     pub(crate) const RESPONSE_DATA: u32 = 0x1000_0000;
-    /// The filters are to be told of the end.
+    /// Filters are to see the end.
     pub(crate) const REQUEST_END: u32 = 0x4_0000;
     pub(crate) const RESPONSE_END: u32 = 0x2000_0000;
     /// The filters begin to see the response.
@@ -60,7 +58,7 @@ pub(crate) mod bit {
 }
 
 impl Analyser {
-    /// Its bit in the mask of its channel, its name, whether it is one of the request.
+    /// Returns its bit in the mask of its channel, its name, and whether it belongs to the request.
     const fn about(self) -> (u32, &'static str, bool) {
         match self {
             Self::InspectFrontend => (0x2, "AN_REQ_INSPECT_FE", true),
@@ -87,12 +85,11 @@ impl Analyser {
 /// One `filter trace` that sees the stream.
 pub(crate) struct Watcher {
     pub(crate) filter: Arc<TraceFilter>,
-    /// The proxy that the filter is of.
+    /// The name of the filter's proxy.
     pub(crate) proxy: Box<str>,
-    /// Whether that proxy is the backend alone.
+    /// Whether that proxy is only the backend.
     pub(crate) of_backend: bool,
-    /// The heads of the request and of the response as they come to it, where a filter behind it
-    /// changes them.
+    /// The heads of the request and of the response as seen by this filter, if a later filter changes them.
     pub(crate) heads: [Option<Box<[u8]>>; 2],
 }
 
@@ -101,13 +98,13 @@ impl Watcher {
         self.rank(request).is_some()
     }
 
-    /// Where it stands among the filters of a direction.
+    /// Returns its rank among the filters of a direction.
     fn rank(&self, request: bool) -> Option<Rank> {
         let place = self.filter.places.of(!request)?;
         Some(Rank { of_backend: self.of_backend, place })
     }
 
-    /// Whether it stands in that stretch of a direction.
+    /// Whether it is in that stretch of a direction.
     fn is_within(&self, request: bool, stretch: &Stretch) -> bool {
         self.rank(request).is_some_and(|rank| stretch.contains(&rank))
     }
@@ -117,12 +114,12 @@ impl Watcher {
     }
 }
 
-/// What filters are told of the process.
+/// Process events reported to filters.
 #[derive(Debug, Clone, Copy)]
 pub enum Life {
-    /// It begins.
+    /// The process starts.
     Begins,
-    /// One of its workers does.
+    /// A worker starts.
     WorkerBegins(usize),
     /// A worker ends.
     WorkerEnds(usize),
@@ -130,7 +127,7 @@ pub enum Life {
     Ends,
 }
 
-/// Tells of the process as each `filter trace` of the plan would.
+/// Writes a process event as each `filter trace` of the plan would.
 pub fn tell_of_process(plan: &Plan, event: Life) {
     for proxy in plan.proxies.iter() {
         for filter in proxy.traces.iter().filter(|filter| !filter.quiet) {
@@ -148,7 +145,7 @@ pub fn tell_of_process(plan: &Plan, event: Life) {
     }
 }
 
-/// One line: when, which filter, what.
+/// Writes one line: time, filter, text.
 fn line(filter: &TraceFilter, proxy: &str, text: &str) {
     let now = base::clock::WallTime::now();
     let who = format!("{}/{proxy}", filter.name);
@@ -156,20 +153,20 @@ fn line(filter: &TraceFilter, proxy: &str, text: &str) {
     base::output::to_standard_error(&line);
 }
 
-/// What is told of one stream.
+/// The trace of one stream.
 pub(crate) struct Trace {
     stream: u64,
     http: bool,
-    /// Those of the frontend, then those of the backend, in the order of their lines.
+    /// The frontend's filters, then the backend's, in configuration order.
     watchers: RefCell<Vec<Watcher>>,
-    /// What is still to come on the channel of the request, and on that of the response.
+    /// The pending steps on the request channel, and on the response channel.
     request: Cell<u32>,
     response: Cell<u32>,
     has_backend: Cell<bool>,
 }
 
 impl Trace {
-    /// The stream with this number begins, with these steps of its request to come.
+    /// Starts the trace of the stream with this number; `request` has its pending request steps.
     pub(crate) fn begin(stream: u64, http: bool, watchers: Vec<Watcher>, request: u32) -> Self {
         let trace = Self {
             stream,
@@ -190,7 +187,7 @@ impl Trace {
         trace
     }
 
-    /// The stream has a backend, whose filters join, with these steps more to come.
+    /// The stream has a backend; its filters join, and `request` has additional pending steps.
     pub(crate) fn backend(&self, name: &str, watchers: Vec<Watcher>, request: u32) {
         let joined = watchers.len();
         self.passed(true, Analyser::Switch.bit());
@@ -233,7 +230,7 @@ impl Trace {
         }
     }
 
-    /// Steps that take no time here.
+    /// Runs through steps that are instantaneous here.
     pub(crate) fn pass(&self, steps: &[Analyser]) {
         for step in steps {
             self.enter(*step);
@@ -255,12 +252,12 @@ impl Trace {
         }
     }
 
-    /// More is to come on the channel of the request.
+    /// Adds pending steps on the request channel.
     pub(crate) fn expect(&self, bits: u32) {
         self.request.set(self.request.get() | bits);
     }
 
-    /// The request is about to leave for a server.
+    /// The request is about to be sent to a server.
     pub(crate) fn forwards_request(&self) {
         self.enter(Analyser::Inner);
         if self.request.get() & Analyser::Inner.bit() != 0 {
@@ -270,13 +267,13 @@ impl Trace {
         self.leave(Analyser::Inner);
     }
 
-    /// A response begins, with these steps to come.
+    /// A response begins, with these pending steps.
     pub(crate) fn response(&self, steps: u32) {
         let watchers = self.watchers.borrow();
         let of_frontend = watchers.iter().any(|watcher| !watcher.of_backend);
         let start = if of_frontend { bit::RESPONSE_START_FRONTEND } else { 0 } | steps;
         self.response.set(bit::RESPONSE_END | bit::RESPONSE_DATA | start);
-        // The frontend's beginning is told to all filters, the backend's to its own.
+        // The frontend's start is reported to all filters, the backend's only to its own.
         for (bits, own_only) in [(bit::RESPONSE_START_FRONTEND, false), (bit::RESPONSE_START_BACKEND, true)] {
             if start & bits == 0 {
                 continue;
@@ -290,19 +287,19 @@ impl Trace {
         }
     }
 
-    /// The rules of a response are done with it.
+    /// The response rules have run.
     pub(crate) fn forwards_response(&self) {
         self.passed(false, bit::RESPONSE_DATA | Analyser::ProcessResponse.bit());
         self.response.set(self.response.get() | bit::RESPONSE_HEAD | bit::RESPONSE_FORWARD);
         self.step_line(Analyser::ProcessResponse, "POST");
     }
 
-    /// Whether any of those stands in that stretch of a direction.
+    /// Whether any filter is in that stretch of a direction.
     pub(crate) fn has_any(&self, request: bool, stretch: &Stretch) -> bool {
         self.watchers.borrow().iter().any(|watcher| watcher.is_within(request, stretch))
     }
 
-    /// Those in that stretch of a direction have `see` called, in their order.
+    /// Calls `see` for the filters in that stretch of a direction, in order.
     fn each(&self, request: bool, stretch: &Stretch, mut see: impl FnMut(&Watcher)) {
         let watchers = self.watchers.borrow();
         let mut own: Vec<&Watcher> =
@@ -311,7 +308,7 @@ impl Trace {
         own.into_iter().for_each(&mut see);
     }
 
-    /// A filter at that rank is about to change a head: those before are shown it as it is.
+    /// A filter at that rank is about to change a head: records it for the earlier filters.
     #[cold]
     pub(crate) fn keep_head(&self, request: bool, rank: Rank, head: &Head) {
         let mut text = Vec::new();
@@ -323,7 +320,7 @@ impl Trace {
         }
     }
 
-    /// The head of a message of HTTP leaves.
+    /// The head of an HTTP message is sent.
     fn head(&self, request: bool, stretch: &Stretch, head: &[u8]) {
         self.each(request, stretch, |watcher| {
             let head = watcher.heads[usize::from(!request)].as_deref().unwrap_or(head);
@@ -373,7 +370,7 @@ impl Trace {
         mask.set(mask.get() & !bits);
     }
 
-    /// One line: which stream, what is still to come, what happened.
+    /// Writes one line: stream, pending steps, event.
     fn tell(&self, watcher: &Watcher, text: &str) {
         if watcher.filter.quiet {
             return;
@@ -399,7 +396,7 @@ impl Trace {
     }
 }
 
-/// What is told of the bytes that pass in one stretch of a direction.
+/// The trace of the bytes in one stretch of a direction.
 pub(crate) struct Tracer {
     trace: Rc<Trace>,
     request: bool,
@@ -407,7 +404,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// The direction begins, with a head if the stream is one of HTTP.
+    /// Starts the direction, with a head if it is an HTTP stream.
     pub(crate) fn begin(trace: Rc<Trace>, request: bool, stretch: Stretch, head: &[u8]) -> Self {
         if trace.http {
             trace.head(request, &stretch, head);
@@ -415,7 +412,7 @@ impl Tracer {
         Self { trace, request, stretch }
     }
 
-    /// How many of so many bytes may pass at once.
+    /// Returns how many of `wanted` bytes may pass at once.
     pub(crate) fn allow(&self, wanted: u64) -> u64 {
         let mut allowed = wanted;
         self.trace.each(self.request, &self.stretch, |watcher| {
@@ -455,7 +452,7 @@ impl Drop for Tracer {
     }
 }
 
-/// Sixteen bytes a line, as numbers and as what can be shown of them.
+/// Formats bytes, sixteen per line, as hexadecimal and as printable characters.
 fn hexdump(bytes: &[u8], offset: u64) -> String {
     let mut out = String::new();
     for (line, part) in bytes.chunks(16).enumerate() {

@@ -1,5 +1,4 @@
-//! What stands before a log line in each format (configuration manual, 4.2 `log`; RFC 3164 and RFC
-//! 5424).
+//! The header of a log line in each format (configuration manual, 4.2 `log`; RFC 3164 and RFC 5424).
 
 use std::fmt::Write as _;
 
@@ -8,13 +7,13 @@ use plan::log::{LogFormat, Logger};
 
 use super::Outbox;
 
-/// When a message was made, as its header says.
+/// The timestamp of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stamp<'a> {
-    /// It does not say: now.
+    /// None given: now.
     #[default]
     Now,
-    /// It says that it does not know (`-`, RFC 5424): now, except in that format.
+    /// Explicitly unknown (`-`, RFC 5424): now, except in that format.
     Nil,
     /// `Nov 22 02:51:39`.
     Rfc3164(&'a [u8]),
@@ -22,12 +21,12 @@ pub enum Stamp<'a> {
     Iso(&'a [u8]),
 }
 
-/// Whom a message names as its maker.
+/// The originator of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageOrigin<'a> {
     /// This process.
     Own,
-    /// What a message received says: its host and process, each if it says so.
+    /// The host and process named in a received message, if any.
     Received {
         /// The host.
         host: Option<&'a [u8]>,
@@ -36,16 +35,16 @@ pub enum MessageOrigin<'a> {
     },
 }
 
-/// A line with what its header tells.
+/// A line with its header fields.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLine<'a> {
     /// 0 (emerg) to 7 (debug).
     pub level: u8,
-    /// The facility, where the message has one of its own.
+    /// The facility, if the message has its own.
     pub facility: Option<u8>,
-    /// When.
+    /// The timestamp.
     pub stamp: Stamp<'a>,
-    /// Who.
+    /// The originator.
     pub origin: MessageOrigin<'a>,
     /// The name of the program; empty for none.
     pub tag: &'a [u8],
@@ -60,7 +59,7 @@ pub struct LogLine<'a> {
 }
 
 impl<'a> LogLine<'a> {
-    /// A line of this process.
+    /// Creates a line of this process.
     pub fn own(level: u8, tag: &'a str, text: &'a [u8]) -> Self {
         Self {
             level,
@@ -77,7 +76,7 @@ impl<'a> LogLine<'a> {
 }
 
 impl Outbox {
-    /// Appends what stands before `line`.
+    /// Appends the header of `line`.
     pub(crate) fn header(&mut self, logger: &Logger, line: &LogLine<'_>, out: &mut Vec<u8>) {
         let level = line.level.max(logger.min_level);
         let priority = u32::from(line.facility.unwrap_or(logger.facility)) * 8 + u32::from(level);
@@ -132,8 +131,7 @@ impl Outbox {
         }
     }
 
-    /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for what is not
-    /// there.
+    /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for missing fields.
     fn rfc5424(&mut self, line: &LogLine<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"1 ");
         match line.stamp {
@@ -166,7 +164,7 @@ impl Outbox {
     }
 }
 
-/// Appends `2026-11-22T02:51:39…` as `Nov 22 02:51:39`: in the sender's own zone.
+/// Appends `2026-11-22T02:51:39…` as `Nov 22 02:51:39`: in the sender's time zone.
 fn bsd_date(stamp: &[u8], out: &mut Vec<u8>) -> Option<()> {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = std::str::from_utf8(stamp.get(5..7)?).ok()?.parse::<usize>().ok()?.checked_sub(1)?;
@@ -182,7 +180,7 @@ fn bracketed(number: u32, out: &mut Vec<u8>) {
     let _ = write!(TextSink(out), "<{number}>");
 }
 
-/// Text appended to bytes; it never fails.
+/// Writes text to a byte buffer; it never fails.
 struct TextSink<'a>(&'a mut Vec<u8>);
 
 impl std::fmt::Write for TextSink<'_> {

@@ -1,9 +1,7 @@
-//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size that has its
-//! latest messages.
+//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size with its latest messages.
 //!
-//! Messages stand in it one a line, from the start to the end and then over the oldest from the
-//! start again; a line that is cut by the end of the file goes on at its start. What an earlier
-//! process left is kept beside it, as `.bak`.
+//! Messages are stored one per line, from the start to the end, and then overwrite the oldest ones from the start; a line that does
+//! not fit at the end of the file continues at its start. The file of an earlier process is kept with the suffix `.bak`.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -12,19 +10,19 @@ use std::path::{Path, PathBuf};
 use plan::Plan;
 use state::ring::Mirror;
 
-/// The file of one ring.
+/// The backing file of one ring.
 struct Backing {
     file: File,
     size: u64,
-    /// Where the next message goes.
+    /// The offset of the next message.
     at: u64,
     line: Vec<u8>,
 }
 
-/// Opens the files of all rings that have one.
+/// Opens the backing files of all rings that have one.
 ///
 /// # Errors
-/// A file that cannot be made, in words for the operator.
+/// A message for the operator if a file cannot be created.
 pub fn open(plan: &Plan) -> Result<(), String> {
     for settings in plan.proxies.iter().filter_map(|proxy| proxy.ring.as_ref()) {
         let Some(path) = &settings.backing_file else { continue };
@@ -42,7 +40,7 @@ impl Backing {
         if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
             let mut kept = path.as_os_str().to_owned();
             kept.push(".bak");
-            // A directory that may not be written keeps no copy, as the manual says.
+            // In a directory that is not writable no copy is kept, as documented in the manual.
             let _ = fs::rename(path, PathBuf::from(kept));
         }
         let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
@@ -58,7 +56,7 @@ impl Mirror for Backing {
         self.line.push(b'\n');
         let room = (self.size - self.at).min(self.line.len() as u64) as usize;
         let (now, over) = self.line.split_at(room);
-        // A file system that is full loses the copy; the ring itself has the message.
+        // If the file system is full, the copy is lost; the ring itself has the message.
         let _ = self.file.write_all_at(now, self.at);
         let _ = self.file.write_all_at(over, 0);
         self.at = (self.at + self.line.len() as u64) % self.size;
@@ -70,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_has_the_latest_messages_and_the_one_before_is_kept() {
+    fn the_file_has_the_latest_messages_and_a_backup_is_kept() {
         let path = scratch::Scratch::new("backing").file("ring");
         for text in ["first", "second"] {
             let mut backing = Backing::open(&path, 16).expect("a file in the temporary directory");

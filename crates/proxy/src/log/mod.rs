@@ -1,9 +1,9 @@
-//! Log lines on their way out (configuration manual, 4.2 `log`): profiles, sampling, levels, and
-//! sending without ever waiting. What cannot be sent is counted.
+//! Sending log lines (configuration manual, 4.2 `log`): profiles, sampling, levels, and non-blocking output. Lines that cannot be
+//! sent are counted.
 //!
-//! Who makes lines (`report`, health checks, log forwarders) calls [`Outbox`]. What stands before a
-//! line is `header`, its socket is in `socket`, `syslog` reads messages of other programs, and `mirror`
-//! keeps the files of rings. `serve::log` receives such messages and sends rings to servers.
+//! Producers of lines (`report`, health checks, log forwarders) call [`Outbox`]. `header` formats the header, `socket` sends the
+//! lines, `syslog` parses messages of other programs, and `mirror` maintains the backing files of rings. `serve::log` receives such
+//! messages and sends rings to servers.
 
 pub(crate) mod header;
 mod mirror;
@@ -35,7 +35,7 @@ use crate::shared::Shared;
 pub(crate) static LOST: EventCounter =
     event_counter!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
 
-/// One worker's way out for log lines. Also used by the process itself for its own messages.
+/// One worker's output for log lines. Also used by the process itself for its own messages.
 pub struct Outbox {
     process: Arc<Process>,
     /// `log-send-hostname`.
@@ -47,7 +47,7 @@ pub struct Outbox {
     framed: Vec<u8>,
 }
 
-/// Room for texts that lines are made of, used again and again.
+/// Reusable buffers for the text of lines.
 #[derive(Default)]
 struct Lines {
     common: Vec<u8>,
@@ -56,7 +56,7 @@ struct Lines {
     own_structured: Vec<u8>,
 }
 
-/// Whose lines they are.
+/// The originator of log lines.
 pub(crate) struct Maker<'a> {
     pub(crate) loggers: &'a [Logger],
     /// `log-format-sd`.
@@ -66,24 +66,24 @@ pub(crate) struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// A proxy's.
+    /// Returns the originator for a proxy.
     pub(crate) fn of(proxy: &'a Proxy) -> Self {
         Self { loggers: &proxy.loggers, structured: proxy.log_format_sd.as_ref(), tag: &proxy.log_tag }
     }
 }
 
-/// What is written about a stream or connection.
+/// A log report about a stream or connection.
 pub(crate) struct Report<'a> {
-    /// What the line says unless a profile says otherwise; without one, only profiles make lines.
+    /// The line's format unless a profile has another; without one, only profiles produce lines.
     pub(crate) format: Option<&'a Format>,
     /// The syslog level, 0 (emerg) to 7 (debug).
     pub(crate) level: u8,
-    /// `do-log profile`: instead of those of the loggers.
+    /// `do-log profile`: overrides the loggers' profiles.
     pub(crate) profile: Option<&'a LogProfile>,
 }
 
 impl Outbox {
-    /// One for the calling worker.
+    /// Creates one for the calling worker.
     pub fn new(shared: &Shared) -> Self {
         let global = &shared.plan.global;
         let own = || rustix::system::uname().nodename().to_bytes().into();
@@ -102,8 +102,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what is reported of a stream to each of its maker's loggers that takes it. Each text is
-    /// rendered when it is first wanted, and once.
+    /// Writes a report about a stream to each of its originator's loggers that takes it. Each text is rendered once, on first use.
     pub(crate) fn write(&mut self, shared: &Shared, maker: &Maker<'_>, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
         let (mut has_common, mut has_structured) = (false, false);
@@ -136,7 +135,7 @@ impl Outbox {
                 }
                 (None, None) => &[][..],
             };
-            // What says nothing is not sent.
+            // Empty lines are not sent.
             if text.is_empty() && structured.is_empty() {
                 continue;
             }
@@ -156,13 +155,12 @@ impl Outbox {
         }
     }
 
-    /// Whether a logger takes a line of this level, its turn among the sampled ones.
+    /// Whether a logger takes a line of this level, counting it for sampling.
     fn takes(logger: &Logger, level: u8) -> bool {
         level <= logger.max_level && logger.sample.as_ref().is_none_or(|sample| sample.takes_next())
     }
 
-    /// Frames a line for its logger and hands it to the target. `index` is the logger's among those
-    /// of its proxy.
+    /// Frames a line for its logger and hands it to the target. `index` is the logger's index in its proxy.
     fn deliver(&mut self, shared: &Shared, index: usize, logger: &Logger, line: &LogLine<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
@@ -171,7 +169,7 @@ impl Outbox {
         while framed.last() == Some(&b'\n') {
             framed.pop();
         }
-        // A line end follows outside of rings.
+        // A line end follows, except in rings.
         let end = usize::from(!matches!(logger.target, LogTarget::Ring(_)));
         framed.truncate(logger.max_length.saturating_sub(end));
         let sent = match &logger.target {
@@ -189,8 +187,8 @@ impl Outbox {
         self.framed = framed;
     }
 
-    /// Sends a line to a server of a log backend; `text` is the line without its header, which
-    /// `log-hash` looks at. `index` is the logger's.
+    /// Sends a line to a server of a log backend; `text` is the line without its header, the input of `log-hash`. `index` is the
+    /// logger's.
     fn balance(
         &mut self,
         shared: &Shared,
@@ -223,7 +221,7 @@ impl Outbox {
                 let sent = address.map(|address| self.sockets.send(&address, with_end(framed)));
                 sent.is_some_and(|sent| sent.inspect_err(|error| report(shared, index, error)).is_ok())
             }
-            // A server added at run time to a log backend: nothing carries its lines.
+            // A server added to a log backend at run time has no connection for its lines.
             None => false,
         };
         let of_server = server.state.counters.mine();
@@ -241,8 +239,7 @@ impl Outbox {
     }
 }
 
-/// Reports the first target that takes no line, once in the life of the process as HAProxy does. A
-/// slow reader is not reported.
+/// Reports the first target that rejects a line, once per process as HAProxy does. A slow reader is not reported.
 fn report(shared: &Shared, index: usize, error: &io::Error) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::WriteZero)
@@ -255,14 +252,14 @@ fn report(shared: &Shared, index: usize, error: &io::Error) {
     (shared.services.alert)(&format!("sendmsg()/writev() failed in logger #{logger}: {error}{number}"));
 }
 
-/// Renders into a buffer that is used again.
+/// Renders into a reused buffer.
 fn render<'b>(format: &Format, env: &Env<'_>, out: &'b mut Vec<u8>) -> &'b [u8] {
     out.clear();
     format.render(env, out);
     out
 }
 
-/// The line as sockets take it.
+/// Returns the line with the line end that sockets expect.
 fn with_end(framed: &mut Vec<u8>) -> &[u8] {
     framed.push(b'\n');
     framed

@@ -1,5 +1,4 @@
-//! Places that take each log line at once or lose it: datagram sockets and descriptors. Called by
-//! [`super::Outbox`].
+//! Targets that accept each log line at once or lose it: datagram sockets and descriptors. Called by [`super::Outbox`].
 
 use std::collections::HashMap;
 use std::io;
@@ -12,17 +11,17 @@ use base::output::{self, Output};
 use plan::Plan;
 use plan::log::{LogAddress, LogTarget};
 
-/// Where lines of one kind of target leave.
+/// The socket for a target.
 enum LogSocket {
     Udp(UdpSocket),
     Unix(UnixDatagram),
     Inherited(Arc<Output>),
 }
 
-/// Those of one worker that were used before.
+/// The open sockets of one worker.
 pub(super) struct LogSockets {
     open: HashMap<LogAddress, LogSocket>,
-    /// `tune.sndbuf.backend`, 0 for the kernel's choice.
+    /// `tune.sndbuf.backend`; 0 for the kernel's default.
     send_buffer: usize,
 }
 
@@ -31,13 +30,13 @@ impl LogSockets {
         Self { open: HashMap::new(), send_buffer }
     }
 
-    /// Sends a line without waiting.
+    /// Sends a line without blocking.
     ///
     /// # Errors
-    /// Those of opening the target and of sending to it; `WouldBlock` if its reader is behind.
+    /// Errors from opening the target and from sending to it; `WouldBlock` if its reader is behind.
     pub(super) fn send(&mut self, address: &LogAddress, bytes: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(address) {
-            // Tried again with the next line: the collector may come up.
+            // Retried with the next line: the collector may come up.
             self.open.insert(address.clone(), open(address, self.send_buffer)?);
         }
         let Some(socket) = self.open.get(address) else { return Ok(()) };
@@ -47,14 +46,14 @@ impl LogSockets {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected | io::ErrorKind::NotFound
         );
         if gone && matches!(socket, LogSocket::Unix(_)) {
-            // The daemon behind a UNIX socket was restarted: connect again and try once more.
+            // The daemon behind a UNIX socket was restarted: reconnect and retry once.
             self.open.remove(address);
             let socket = open(address, self.send_buffer)?;
             let sent = socket.send(bytes);
             self.open.insert(address.clone(), socket);
             return sent;
         }
-        // A refused datagram is about an earlier one; this one may have been sent.
+        // A refusal refers to an earlier datagram; this one may have been sent.
         match (error.kind(), address) {
             (io::ErrorKind::ConnectionRefused, LogAddress::Udp(_)) => Ok(()),
             _ => Err(error),
@@ -72,9 +71,8 @@ impl LogSocket {
     }
 }
 
-/// Opens the inherited descriptors that log lines go to while the process still has the rights of
-/// its start. The standard streams of a process that goes to the background are replaced later and
-/// are opened with their first line.
+/// Opens the inherited descriptors used for log lines while the process still has its initial privileges. The standard streams of a
+/// process that goes to the background are replaced later and are opened with their first line.
 pub fn open_inherited(plan: &Plan) {
     let mut numbers = Vec::new();
     let of_proxies = plan.proxies.iter().flat_map(|proxy| &proxy.loggers);

@@ -1,15 +1,15 @@
-//! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole,
-//! behind a header as RFC 3164 has it.
+//! Parses log messages of other programs (RFC 3164, RFC 5424). A message in neither format is passed on whole, with an RFC 3164
+//! header.
 
 use plan::log::LogFormat;
 
 use super::header::{LogLine, MessageOrigin, Stamp};
 
-/// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy no `log`
-/// line passes over it.
+/// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy, this level passes the filter of every
+/// `log` line.
 const UNSAID: u8 = 0;
 
-/// Reads a message. Its text and fields are parts of `bytes`.
+/// Parses a message. Its text and fields borrow from `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> LogLine<'_> {
     let mut line = LogLine { received: LogFormat::Rfc3164, ..whole(bytes) };
     let Some((priority, rest)) = priority(bytes) else { return line };
@@ -22,7 +22,7 @@ pub(crate) fn parse(bytes: &[u8]) -> LogLine<'_> {
     line
 }
 
-/// A message that says nothing about itself.
+/// Returns a message without header fields.
 pub(crate) fn whole(bytes: &[u8]) -> LogLine<'_> {
     LogLine {
         level: UNSAID,
@@ -46,18 +46,18 @@ fn priority(bytes: &[u8]) -> Option<(u32, &[u8])> {
     (value < 24 * 8).then_some((value, &rest[end + 1..]))
 }
 
-/// The next field of a header, up to a blank, and what follows it.
+/// Splits off the next header field, up to a blank.
 fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b' ', bytes)?;
     (end > 0).then(|| (&bytes[..end], &bytes[end + 1..]))
 }
 
-/// What a dash stands for is not there.
+/// Returns the field, or `None` for a dash.
 fn said(field: &[u8]) -> Option<&[u8]> {
     Some(field).filter(|field| *field != b"-")
 }
 
-/// `TIMESTAMP HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA MSG`, behind the version.
+/// `TIMESTAMP HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA MSG`, after the version.
 fn rfc5424<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     let (stamp, rest) = field(bytes)?;
     let (host, rest) = field(rest)?;
@@ -76,8 +76,8 @@ fn rfc5424<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     Some(())
 }
 
-/// Where the structured data at the start of `bytes` end: `-`, or elements in brackets, in whose
-/// quoted values a backslash escapes.
+/// Returns the end of the structured data at the start of `bytes`: `-`, or elements in brackets with quoted values in which a
+/// backslash escapes.
 fn structured_end(bytes: &[u8]) -> Option<usize> {
     let ends = |at: usize| matches!(bytes.get(at), None | Some(b' ')).then_some(at);
     if bytes.first() == Some(&b'-') {
@@ -100,8 +100,7 @@ fn structured_end(bytes: &[u8]) -> Option<usize> {
     if at == 0 { None } else { ends(at) }
 }
 
-/// `Nov 22 02:51:39 host tag[pid]: text`. The host is what stands behind the date, as the RFC has
-/// it, also where a sender left it out.
+/// `Nov 22 02:51:39 host tag[pid]: text`. The word after the date is the host, as in the RFC, even if a sender left the host out.
 fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     const STAMP: usize = 15;
     let (stamp, rest) = bytes.split_at_checked(STAMP)?;
@@ -124,7 +123,7 @@ fn rfc3164<'a>(bytes: &'a [u8], line: &mut LogLine<'a>) -> Option<()> {
     Some(())
 }
 
-/// `Nov 22 02:51:39`: as wide in any month, the day with a blank before one digit.
+/// `Nov 22 02:51:39`: the same width in any month, with a blank before a one-digit day.
 fn is_stamp(stamp: &[u8]) -> bool {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = stamp.get(..3).is_some_and(|month| MONTHS.chunks(3).any(|known| known == month));
@@ -156,7 +155,7 @@ fn is_iso(stamp: &[u8]) -> bool {
 
 type Tag<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
 
-/// `tag[pid]: ` or `tag: `, and what follows.
+/// Splits off `tag[pid]: ` or `tag: `.
 fn tag(bytes: &[u8]) -> Option<Tag<'_>> {
     let end = bytes.iter().position(|byte| !byte.is_ascii_graphic() || matches!(byte, b'[' | b':'))?;
     let (tag, mut rest) = bytes.split_at(end);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_in_either_form_and_pass_whole_in_none() {
+    fn both_formats_are_parsed_and_others_pass_whole() {
         let cases: &[(&[u8], &str)] = &[
             (
                 b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su 12 ID47 [a@1 x=\"\\]\"][b] 'su root' failed",
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_its_text_is_the_end_of_it() {
+    fn the_text_is_always_the_end_of_the_message() {
         let seeds: [&[u8]; 3] = [
             b"<34>1 2003-10-11T22:14:15.003Z host su 12 ID47 [a@1 x=\"\\]\"][b] 'su root' failed",
             b"<34>Oct 11 22:14:15 mymachine su[12]: 'su root' failed",
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_data_that_never_end_are_no_header() {
+    fn unterminated_structured_data_is_not_a_header() {
         assert!(matches!(parse(b"<13>1 - h t p m [a \"b] c").received, LogFormat::Rfc3164));
         assert!(matches!(parse(b"<13>1 - h t p m [a]x c").received, LogFormat::Rfc3164));
     }

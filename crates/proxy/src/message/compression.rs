@@ -1,9 +1,8 @@
-//! Compression of bodies (manual, 4.2 `compression …`, 9.2): which are compressed and with what,
-//! and what their heads say of it. The work itself is that of [`flow::Filter`](crate::flow::Filter)
-//! and of the crate `compress`.
+//! Compression of bodies (manual, 4.2 `compression …`, 9.2): which messages are compressed, with which algorithm, and the changes
+//! to their heads. The compression itself is done by [`flow::Filter`](crate::flow::Filter) and the crate `compress`.
 //!
-//! The request says what its client decodes; that is read when its rules are done. The response is
-//! looked at when its own are. Called by `fields` and `upload`; `exchange::coded` has the counters.
+//! The codings accepted by the client are read when the request's rules have run; the decision about the response follows its own
+//! rules. Called by `fields` and `upload`; `exchange::coded` has the counters.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +20,7 @@ use crate::exchange::Exchange;
 use crate::exchange::compression::Coded;
 use crate::flow::{Filter, Rank};
 
-/// The settings that count: the backend's before the frontend's, each for what it has.
+/// The effective settings: each from the backend if it has one, otherwise from the frontend.
 #[derive(Clone, Copy)]
 struct Both<'a>([Option<&'a Compression>; 2]);
 
@@ -50,7 +49,7 @@ impl<'a> Both<'a> {
         self.sides(request).map(|side| side.min_size).find(|size| *size > 0).unwrap_or_default()
     }
 
-    /// Where bodies are compressed that go in that direction: at the first filter that does it.
+    /// The rank of compression for bodies in that direction: the first filter that enables it.
     fn rank(self, of_response: bool) -> Option<Rank> {
         let [backend, frontend] = self.0.map(|own| own.and_then(|own| own.places.of(of_response)));
         let rank = |of_backend| move |place| Rank { of_backend, place };
@@ -62,7 +61,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// Reads what the client decodes, and has the request compressed where that is asked for.
+/// Reads the client's accepted codings, and compresses the request if configured.
 #[inline]
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
     if let Some(both) = Both::of(client, backend) {
@@ -70,7 +69,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Reads what the client of a request decodes that a cache or a service answers.
+/// Reads the accepted codings for a request answered by a cache or a service.
 #[cold]
 pub(crate) fn of_service(client: &Client, x: &mut Exchange, backend: &Proxy) {
     if let Some(both) = Both::of(client, backend)
@@ -83,7 +82,7 @@ pub(crate) fn of_service(client: &Client, x: &mut Exchange, backend: &Proxy) {
 #[cold]
 fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
     if x.coded.is_some() {
-        // It was looked at before a server failed for which a cache helps, or between two filters.
+        // This has been done before: a cache helps after a server failed, or it was done between two filters.
         return;
     }
     let mut coded = look_at_client(x, both);
@@ -97,19 +96,19 @@ fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
 
 fn look_at_client(x: &mut Exchange, both: Both<'_>) -> Coded {
     let accepted = accepted(&x.txn.request, both.algorithms(false));
-    // Rules on the response see it, until it turns out otherwise.
+    // Response rules see this until compression turns out not to apply.
     x.txn.compressed = accepted.map(Algorithm::name);
     Coded { accepted, ..Coded::default() }
 }
 
-/// Where the body that goes in that direction is compressed, if it is.
+/// Returns the rank of compression for the body in that direction, if it may be compressed.
 #[cold]
 pub(crate) fn rank(client: &Client, x: &Exchange, of_response: bool) -> Option<Rank> {
     let backend = x.backend.as_ref().unwrap_or(&client.frontend);
     Both::of(client, backend)?.rank(of_response)
 }
 
-/// Decides now about the response, whose head the filters of scripts behind see as it is then.
+/// Decides now whether to compress the response, so that later script filters see its final head.
 #[cold]
 pub(crate) fn decide_early(client: &Client, x: &mut Exchange, is_framed: bool) {
     if x.coded.is_none() {
@@ -121,7 +120,7 @@ pub(crate) fn decide_early(client: &Client, x: &mut Exchange, is_framed: bool) {
     }
 }
 
-/// What the request is compressed with, whose head tells of it from here on.
+/// Returns the request's encoder, and changes its head accordingly.
 fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Option<(Algorithm, Encoder)> {
     let algorithm = both.algorithms(true).first().copied()?;
     let has_body = !matches!(x.request_body.length, BodyLength::None | BodyLength::UntilClose);
@@ -138,8 +137,8 @@ fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Opti
     Some((algorithm, encoder))
 }
 
-/// The head is about to say that the body is coded: those before see it as it is, and what filters of
-/// scripts before said of the body's length does not hold behind.
+/// The head is about to announce the coding: earlier filters see it unchanged, and a body length set by earlier script filters no
+/// longer applies.
 fn changes_head(x: &mut Exchange, of_response: bool, rank: Rank) {
     if let Some(trace) = &x.trace {
         let head = if of_response { &x.txn.response } else { &x.txn.request };
@@ -150,7 +149,7 @@ fn changes_head(x: &mut Exchange, of_response: bool, rank: Rank) {
     }
 }
 
-/// What stands in the way of the request's body, at each attempt.
+/// Returns the filter for the request's body; called for each attempt.
 #[inline]
 pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>) -> Option<(Rank, Filter)> {
     request_filter(client, coded.as_mut()?)
@@ -160,13 +159,13 @@ pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>)
 fn request_filter(client: &Client, coded: &mut Coded) -> Option<(Rank, Filter)> {
     let (algorithm, rank) = coded.request?;
     let encoder = coded.encoder.take().or_else(|| {
-        // A limit does not count once the head has said what comes.
+        // Limits no longer apply once the head has announced the coding.
         Encoder::new(algorithm, &CoderSettings { most_memory: 0, ..settings(client) })
     })?;
     Some((rank, Filter::compress(encoder)))
 }
 
-/// What stands in the way of the response's body, whose head tells of it from here on.
+/// Returns the filter for the response's body, and changes its head accordingly.
 #[inline]
 pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
     let algorithm = x.coded.as_ref()?.accepted?;
@@ -177,8 +176,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<(Rank, Fi
     filter
 }
 
-/// The same of an answer made here that passes filters, unless that was decided between two filters of
-/// scripts.
+/// The same for a generated response that passes through filters, unless it was decided between two script filters.
 #[cold]
 pub(crate) fn of_reply(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
     match x.coded.as_mut()?.decided.take() {
@@ -216,8 +214,7 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
     Some((rank, Filter::compress(encoder)))
 }
 
-/// Whether a message of this head and this length may be compressed, as its sender and the
-/// configuration see it.
+/// Whether a message with this head and length may be compressed, by its own headers and the configuration.
 fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> bool {
     if matches!(length, BodyLength::Length(bytes) if bytes < both.min_size(request).max(1)) {
         return false;
@@ -239,7 +236,7 @@ fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> boo
     }
 }
 
-/// Whether there is no entity tag, or one that is well-formed.
+/// Whether the entity tag is absent or well-formed.
 fn has_usable_tag(head: &Head) -> bool {
     let name = KnownName::Etag.into();
     let mut tags = head.get_all(&name);
@@ -254,12 +251,12 @@ fn is_quoted(tag: &[u8]) -> bool {
     tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\"")
 }
 
-/// Has the head say that its body is coded, and how it ends.
+/// Sets the head's fields for the coding and the framing of the body.
 fn tell(head: &mut Head, algorithm: Algorithm, is_response: bool) {
     head.remove_body_length();
     head.append(b"transfer-encoding", b"chunked");
     if is_response {
-        // What is not the same byte for byte is the same in meaning (RFC 9110, 8.8.1).
+        // A strong tag becomes weak, since the bytes differ (RFC 9110, 8.8.1).
         if let Some(tag) = head.get_known(KnownName::Etag)
             && tag.starts_with(b"\"")
         {
@@ -273,7 +270,7 @@ fn tell(head: &mut Head, algorithm: Algorithm, is_response: bool) {
     }
 }
 
-/// Has caches know that another client may get another coding.
+/// Adds `Vary`, since another client may get another coding.
 fn vary(head: &mut Head) {
     let name = KnownName::Vary.into();
     let covers = |value: &[u8]| value.eq_ignore_ascii_case(b"accept-encoding");
@@ -293,8 +290,8 @@ fn vary(head: &mut Head) {
     }
 }
 
-/// Which of the algorithms the client likes best; of equal ones that which it names first, unless
-/// one is among them that HAProxy has not: then that which the configuration names first.
+/// Returns the algorithm the client prefers. Of equally preferred ones the first that the client lists wins; if one of them is
+/// unknown to HAProxy, the first in the configuration.
 fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
     if offered.is_empty() || head.get_known(KnownName::UserAgent).is_some_and(is_old_browser) {
         return None;
@@ -307,7 +304,7 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
             *algorithm != Algorithm::Identity && token.eq_ignore_ascii_case(algorithm.token().as_bytes())
         };
         let found = match token {
-            // The one that was named last.
+            // The last one configured.
             b"*" if !by_order => offered.len().checked_sub(1),
             b"*" => Some(0),
             _ => offered.iter().position(matches),
@@ -344,8 +341,7 @@ fn preference(value: &[u8]) -> (&[u8], u32) {
     (token, thousandths.min(1000))
 }
 
-/// Browsers of old that say what they do not decode: `Mozilla/4`, apart from Internet Explorer from
-/// version 6 of XP SP2 on.
+/// Old browsers that claim codings they cannot decode: `Mozilla/4`, except Internet Explorer from version 6 on XP SP2.
 fn is_old_browser(agent: &[u8]) -> bool {
     let Some(rest) = agent.strip_prefix(b"Mozilla/4") else { return false };
     let Some(at) = rest.windows(5).position(|window| window == b"MSIE ") else { return true };
@@ -366,7 +362,7 @@ fn settings(client: &Client) -> CoderSettings {
     }
 }
 
-/// A coder, unless the process compresses as much as it may.
+/// Returns an encoder, unless the process is at its compression limits.
 fn encoder(client: &Client, algorithm: Algorithm) -> Option<Encoder> {
     let shared = &client.worker.shared;
     let limit = shared.process.compression_limit.load(Relaxed);
@@ -384,10 +380,10 @@ fn encoder(client: &Client, algorithm: Algorithm) -> Option<Encoder> {
     Encoder::new(algorithm, &settings(client))
 }
 
-/// How long the use of the CPU is measured at least, in ms.
+/// Minimum interval for measuring CPU usage, in ms.
 const MEASURED: u64 = 250;
 
-/// How many in a hundred of the last moments this worker was busy.
+/// Returns this worker's recent CPU usage, in percent.
 fn used_cpu() -> u32 {
     thread_local! {
         static SEEN: Cell<(u64, Duration, u32)> = const { Cell::new((0, Duration::ZERO, 0)) };

@@ -1,7 +1,7 @@
-//! What becomes of both connections after a whole response: kept for the next request, kept for
-//! this client alone, or closed.
+//! What to do with both connections after a whole response: keep them for the next request, keep the server's for this client
+//! alone, or close them.
 //!
-//! Called by `exchange` at its end, and by `fields`, which tells both sides beforehand.
+//! Called by `exchange` at its end, and by `fields`, which announces it to both sides beforehand.
 
 use std::rc::Rc;
 
@@ -21,8 +21,8 @@ use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::h1::Connection;
 
-/// What becomes of the two connections after a whole response.
-// Part of the usual path of a request; its other callers are rare.
+/// Keeps or closes the two connections after a whole response.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn after_response(
     client: &mut Client,
@@ -34,7 +34,7 @@ pub(crate) fn after_response(
     x.phase = Phase::None;
     let uploaded = x.upload.is_finished();
     if !x.keep_alive && uploaded {
-        // At once: the client may be waiting for just that.
+        // At once: the client may be waiting for the close.
         client.side.finish();
     }
     sockets::leave(client, x);
@@ -49,8 +49,7 @@ pub(crate) fn after_response(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
-/// The same of the connection to the server alone, after a response without a body that goes to no
-/// client.
+/// The same for the server's connection alone, after a response without a body that goes to no client.
 #[cold]
 pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream: Upstream, lease: Lease) {
     sockets::leave(client, x);
@@ -60,14 +59,13 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
     keep_upstream(client, x, backend, upstream);
 }
 
-/// Keeps the connection to the server for other requests, or for this client alone, or closes it;
-/// says whether it is kept.
-// Part of the usual path of a request; its other callers are rare.
+/// Keeps the server's connection for other requests, or for this client alone, or closes it; returns whether it was kept.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {
         Upstream::Socket(connection) => connection,
-        // Its stream is over; what becomes of its connection is not this client's matter.
+        // Its stream is over; the connection is shared and managed elsewhere.
         Upstream::Stream(_) => {
             if backend.options.prefer_last_server {
                 client.last_server.replace(Rc::downgrade(upstream.server()));
@@ -105,19 +103,18 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
     false
 }
 
-/// What the layers saw of it (`term_events`).
+/// Returns the connection events as seen by its layers (`term_events`).
 fn ending(x: &Exchange, kept: bool) -> Ending {
     if kept {
         return Ending { end: StreamEnd::Whole, server: ConnectionOutcome::Kept, client_closed: false };
     }
-    // Where only the end tells that the response is whole, it was seen.
+    // If only the close marks the end of the response, the close was seen.
     let until_close = x.response_body.length == http::BodyLength::UntilClose;
     let end = if until_close { StreamEnd::ServerEnd } else { StreamEnd::Whole };
     Ending { end, server: ConnectionOutcome::Closed, client_closed: false }
 }
 
-/// Notes the server of the connection's last request where the next one may ask for it
-/// (`option prefer-last-server`).
+/// Remembers the server of the connection's last request in case the next one asks for it (`option prefer-last-server`).
 fn note_last(client: &Client, backend: &Proxy, connection: &Connection) {
     if backend.options.prefer_last_server {
         client.last_server.replace(Rc::downgrade(&connection.open.server));
@@ -129,7 +126,7 @@ fn keep_private(client: &Client, mut connection: Box<Connection>) {
     if connection.socket.stream.watch().is_err() {
         return;
     }
-    // `max-session-srv-conns`: the longest kept goes first.
+    // `max-session-srv-conns`: the oldest one is closed first.
     let most = usize::try_from(client.frontend.max_session_server_connections).unwrap_or(usize::MAX);
     let private = &mut client.private.borrow_mut();
     let private = &mut private.get_or_insert_default().0;
@@ -141,7 +138,7 @@ fn keep_private(client: &Client, mut connection: Box<Connection>) {
     }
 }
 
-/// Authentication that belongs to the connection (NTLM, Negotiate) binds it to its client.
+/// Whether the response uses connection-based authentication (NTLM, Negotiate), which binds the connection to its client.
 fn is_bound_to_client(head: &Head) -> bool {
     let name = match head.status() {
         401 => KnownName::WwwAuthenticate,

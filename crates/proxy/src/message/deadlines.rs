@@ -1,5 +1,4 @@
-//! How long each side of an exchange may be silent while bytes flow, and who is waited for. Called by
-//! `response` and `download`.
+//! Timeouts of both sides of an exchange while bytes flow, and which side they apply to. Called by `response` and `download`.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use sample::transaction::TimeoutSlot;
 use crate::client::Client;
 use crate::exchange::Exchange;
 
-/// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
+/// Deadlines of both sides while bytes flow: the timer is set to the earlier one.
 pub(super) struct Deadlines {
     client: Option<Duration>,
     server: Option<Duration>,
@@ -18,7 +17,7 @@ pub(super) struct Deadlines {
     pub(super) server_at: u64,
     /// `option independent-streams` of the frontend and of the backend.
     independent: (bool, bool),
-    /// Bytes received from each side when its time was last counted anew.
+    /// Bytes received from each side when its deadline was last restarted.
     seen: (u64, u64),
 }
 
@@ -34,8 +33,7 @@ impl Deadlines {
         }
     }
 
-    /// Counts anew from `now`: for the client where `client` is waited for, for the server where
-    /// `server` is.
+    /// Restarts the deadlines at `now`: the client's if `client` is waited for, the server's if `server` is.
     pub(super) fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
         let at = |waited: bool, timeout: Option<Duration>| match timeout {
             Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
@@ -46,9 +44,8 @@ impl Deadlines {
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says
-    /// so, bytes sent to a side do not count as its activity: only those received from it do, or
-    /// its taking what had to wait.
+    /// As [`restart`](Self::restart) after progress. With `option independent-streams`, bytes sent to a side do not count as its
+    /// activity: only bytes received from it do, or its accepting bytes that were blocked.
     pub(super) fn moved(&mut self, connection: &Client, x: &Exchange, client: bool, server: bool) {
         let before = (self.client_at, self.server_at);
         self.restart(connection, timer::now_ms(), client, server);
@@ -66,7 +63,7 @@ impl Deadlines {
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// Whose deadline passed.
+    /// Returns the side with the expired deadline.
     pub(super) fn expired(&self) -> Expired {
         if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
     }
@@ -78,21 +75,19 @@ pub(super) enum Expired {
     Server,
 }
 
-/// How long the server may be silent: no longer, where it was for its whole time while rules looked
-/// at what there is of its response.
+/// Returns the server's timeout; none is left if the server already timed out while rules inspected its response.
 fn server_limit(x: &Exchange, backend: &Proxy) -> Option<Duration> {
     let whole = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     if x.response_body.is_silent { Some(Duration::ZERO) } else { whole }
 }
 
-/// Whether it is the server that is waited for: for its response once it has the whole request,
-/// before that for its taking what is here of it. A client that is slow to send its body is nothing
-/// to blame a server for.
+/// Whether the server is waited for: for its response once it has the whole request, before that for accepting the bytes available.
+/// The server is not blamed for a client that is slow to send its body.
 pub(super) fn server_owes(x: &Exchange) -> bool {
     x.upload.is_received() || x.upload.is_blocked()
 }
 
-/// Whether more of the request is waited for: not while the server does not take what there is.
+/// Whether more of the request is waited for: not while the server blocks.
 pub(super) fn client_owes(x: &Exchange) -> bool {
     !x.upload.is_received() && !x.upload.is_blocked()
 }

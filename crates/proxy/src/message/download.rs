@@ -1,6 +1,5 @@
-//! The body of the response on its way to the client, while what is left of the request goes to the
-//! server. What becomes of the connections afterwards is the matter of
-//! [`conclude`](crate::message::conclude).
+//! Forwards the response's body to the client, and the rest of the request to the server. [`conclude`](crate::message::conclude)
+//! then decides about the connections.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -24,8 +23,8 @@ use crate::message::splice::splice_pipe;
 use crate::message::upload::poll_upload;
 use crate::server::Upstream;
 
-/// Forwards the response to the client, and what is left of the request to the server. `ASIDE` makes a
-/// copy for rare callers, so that the usual one stays inlined.
+/// Forwards the response to the client, and the rest of the request to the server. `ASIDE` makes a copy for rare callers, so that
+/// the usual one stays inlined.
 pub(crate) async fn forward<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
@@ -35,7 +34,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
     x.phase = Phase::Data;
     x.answered = true;
     let mut deadlines = Deadlines::new(client, x, backend);
-    // A client that ended its side may well wait for a response that only ends with its connection.
+    // A client that closed its sending side may still wait for a response that ends with its connection.
     let endless = x.response_body.length == BodyLength::UntilClose;
     let watch = x.aborts_on_close(client, backend) && !endless;
     let (mut upload_failed, mut client_left) = (false, false);
@@ -48,16 +47,16 @@ pub(crate) async fn forward<const ASIDE: bool>(
         if !upload_failed && !x.upload.is_finished() {
             match poll_upload(client, x, upstream, context) {
                 Ok(moved) => x.download.moved |= moved,
-                // The server no longer listens; what it says still counts.
+                // The server no longer reads, but its response still counts.
                 Err(Fault::SendFailed) => upload_failed = true,
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
         }
         if !x.download.is_finished() {
-            // What `conclude::after_response` does then, in the same turn.
+            // `conclude::after_response` then does the same, in the same turn.
             x.download.ends = !x.keep_alive && x.upload.is_finished();
             match poll_download(client, x, upstream, context) {
-                // Only the sender's word tells the end of such a body from a connection cut off.
+                // For such a body only a clean close distinguishes the end from a cut connection.
                 Poll::Ready(Ok(())) if endless && upstream.is_cut_off() => {
                     return Poll::Ready(Err(Fault::Truncated));
                 }
@@ -65,8 +64,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
             }
         }
-        // An answer that came early is complete; the request still has to be, for the connections
-        // to go on.
+        // An early response is complete; the request must still be completed before the connections can be reused.
         if x.download.is_finished() && (upload_failed || x.upload.is_finished()) {
             return Poll::Ready(Ok(()));
         }
@@ -74,11 +72,11 @@ pub(crate) async fn forward<const ASIDE: bool>(
             armed = true;
             let (received, sent) = (x.txn.bytes_in, x.txn.bytes_out + x.download.sent);
             finish::count_moved(client, Moved::of(x), received, sent);
-            // Not in one go: the end is to be told by the clock.
+            // The end time must be read from the clock, since the response took more than one turn.
             x.txn.times.closed = 0;
             let blocked = x.download.is_blocked();
             let client_waits = blocked || client_owes(x);
-            // A server that has said all owes nothing but to take what is left of the request.
+            // A server that has sent everything only has to read the rest of the request.
             let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
             deadlines.moved(client, x, client_waits, server_waits);
         }
@@ -95,7 +93,7 @@ pub(crate) async fn forward<const ASIDE: bool>(
         client.timer.poll_expired(context).map(|()| {
             Err(match deadlines.expired() {
                 Expired::Client => Fault::ClientTimeout,
-                // Whoever has left can no longer complain of the server.
+                // A client that has left is not affected by the server's timeout.
                 Expired::Server if client_left && !endless => Fault::ClientAborted,
                 Expired::Server => Fault::ServerTimeout,
             })
@@ -110,16 +108,15 @@ pub(crate) async fn forward<const ASIDE: bool>(
         x.txn.server_stream = upstream.stream_facts();
         upstream.reset();
         if x.download.is_received() {
-            // The server has said all that it had to say: what went wrong is between the client and
-            // us.
+            // The server's response is complete: the failure is between the client and us.
             x.phase = Phase::Last;
         }
     }
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
 }
 
-/// Fetches the rest of a response for its other readers (`collapsed-forwarding`), after the client that it
-/// was fetched for has left. `timeout server` applies to each piece.
+/// Fetches the rest of a response for its other readers (`collapsed-forwarding`), after the original client has left. `timeout
+/// server` applies to each piece.
 #[cold]
 async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
     let is_read = poll_fn(|context| Poll::Ready(x.download.feeds_others(context).is_some())).await;
@@ -136,7 +133,7 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
         match x.download.feeds_others(context) {
             None => return Poll::Ready(()),
             Some(false) => {
-                // Readers are to blame now.
+                // Now the readers are slow.
                 client.timer.set_after(now_ms(), silent);
                 return Poll::Pending;
             }
@@ -161,11 +158,10 @@ async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, ups
     .await;
 }
 
-/// Sends the head where it does not leave as text together with the body, once what is here of the
-/// body is known to be good.
+/// Sends a head that is not sent as text together with the body, once the received part of the body has been validated.
 ///
 /// # Errors
-/// It is badly coded: nothing was sent.
+/// The body is malformed: nothing was sent.
 #[inline]
 pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) -> Result<(), Fault> {
     if client.side.stages_heads() {
@@ -176,9 +172,9 @@ pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstre
     Ok(())
 }
 
-/// The gates and pipes that both directions go through from here on.
+/// Installs the gates and pipes of both directions.
 fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
-    // Rules on the response may have asked for either direction.
+    // Response rules may have asked for either direction.
     filters::install(client, x, true);
     filters::install(client, x, false);
     if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {
@@ -187,8 +183,7 @@ fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
 }
 
-/// A body found to be badly coded before any of the response has left makes the whole a bad
-/// response: the client is told.
+/// A malformed body found before any of the response was sent makes it a bad response: the client gets an error page.
 fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
     if fault != Fault::BadResponseBody || x.download.sent > 0 {
         return fault;
@@ -218,8 +213,7 @@ fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> F
             client.session.error.set(error);
             Fault::ClientAborted
         }
-        // A body that only the close ends is complete for what anybody can tell, unless it was a
-        // reset.
+        // A body that ends with the close counts as complete, unless the connection was reset.
         FlowError::Read(error) => {
             x.txn.server_error = error;
             Fault::Truncated

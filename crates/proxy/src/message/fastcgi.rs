@@ -1,8 +1,8 @@
-//! A request on its way to an application (configuration manual, chapter 10): what its rules say of
-//! parameters and fields, what its path means, and its parameters.
+//! Converts a request for an application (configuration manual, chapter 10): parameters and fields set by its rules, the
+//! interpretation of its path, and its parameters.
 //!
-//! The rules are looked at before a server is chosen, whatever that speaks; parameters are written
-//! when it speaks FastCGI. Called by `serve::http` and by `upload`.
+//! The rules run before a server is chosen, whatever its protocol; parameters are written for FastCGI servers. Called by
+//! `serve::http` and by `upload`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::exchange::{Exchange, FcgiParams, view};
 use crate::server::NotExpressible;
 
-/// Has the rules of the backend's application say what they say.
+/// Runs the rules of the backend's application.
 #[cold]
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
     let mut told = Box::<FcgiParams>::default();
@@ -45,7 +45,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
     x.fastcgi = Some(told);
 }
 
-/// The user that `Authorization` names, where its scheme is Basic.
+/// Returns the user in `Authorization`, if its scheme is Basic.
 fn user(head: &Head) -> Option<Vec<u8>> {
     let value = head.get(&Name::new(b"authorization"))?;
     let (scheme, rest) = value.split_at_checked(6)?;
@@ -58,10 +58,10 @@ fn user(head: &Head) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// The parameters of a request.
+/// Returns the parameters of a request.
 ///
 /// # Errors
-/// It cannot be said.
+/// The request cannot be expressed in FastCGI.
 pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Parameters, NotExpressible> {
     let head = &x.txn.request;
     let target = head.plain_target();

@@ -1,5 +1,5 @@
-//! The header fields that the proxy itself adds, changes or removes on the way: `Client` and its
-//! kin, `option forwardfor|originalto|forwarded`, the unique id.
+//! Header fields that the proxy itself adds, changes or removes: the connection fields, `option forwardfor|originalto|forwarded`,
+//! the unique id.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,14 +17,14 @@ use crate::flow::{Coding, Filter, Filters, Path, Rank};
 use crate::message::framing::{frame_request, frame_response, is_bodiless};
 use crate::message::{compression, lua};
 
-/// How `h1-case-adjust` wants `name` to be written.
+/// Returns the spelling of `name` according to `h1-case-adjust`.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
     let found = table.iter().find(|(lower, _)| lower.as_bytes().eq_ignore_ascii_case(name));
     found.map(|(_, written)| written.as_bytes())
 }
 
-/// Makes the request's head what the server is to see.
-// Part of the usual path of a request; its other callers are rare.
+/// Changes the request's head for the server.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     unique_id_header(client, x);
@@ -54,11 +54,11 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         return Ok(());
     }
     let old = !x.txn.request.version().is_11_or_above();
-    // What the client said of its own connection is gone: this is a rule's word. Chunks of HTTP/1.0
-    // may be understood otherwise behind us (RFC 9112 section 6.1): nobody else's request follows.
+    // The client's own connection fields are gone, so this was set by a rule. Chunks in HTTP/1.0 may be understood differently
+    // behind us (RFC 9112 section 6.1), so the connection is not used for other requests.
     x.closes_server = x.txn.request.take_close() || old && x.txn.request.must_close();
     if !client.keeps_server(backend) || x.closes_server {
-        // HTTP/1.0 means just that by saying nothing.
+        // HTTP/1.0 closes by default.
         if !pretend && !old {
             x.txn.request.append(b"connection", b"close");
         }
@@ -68,8 +68,7 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     Ok(())
 }
 
-/// Has a request that filters of scripts see say how its body is framed; what compression made of that
-/// between two of them stands.
+/// Sets the body framing in a request that script filters see; a decision that compression made between two of them is kept.
 #[cold]
 fn frame_filtered(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Fault> {
     let is_coded = |x: &Exchange| x.coded.as_ref().is_some_and(|coded| coded.request.is_some());
@@ -98,8 +97,8 @@ fn unique_id_header(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// `option forwardfor` or `originalto` of the frontend and the backend: either's exception holds,
-/// the backend's name counts, and `if-none` only where neither wants the header always.
+/// `option forwardfor` or `originalto` of the frontend and the backend: the exceptions of both apply, the backend's name counts,
+/// and `if-none` only if neither always adds the header.
 fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<IpAddr>) {
     let [frontend, backend] = options;
     let Some(option) = backend.or(frontend) else { return };
@@ -114,7 +113,7 @@ fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<I
     }
     let mut text = [0u8; 48];
     let mut cursor = std::io::Cursor::new(&mut text[..]);
-    // Forty-eight bytes hold any address.
+    // Forty-eight bytes are enough for any address.
     let _ = write!(cursor, "{ip}");
     let length = cursor.position() as usize;
     head.append(option.header.as_bytes(), &text[..length]);
@@ -153,7 +152,7 @@ fn forwarded(client: &Client, x: &mut Exchange, option: &Forwarded) {
     let head = &mut x.txn.request;
     let last = head.indices(&KnownName::Forwarded.into()).last();
     match last.and_then(|index| Some((index, head.value_at(index).filter(|own| !own.is_empty())?.to_vec()))) {
-        // One line has all hops, as in HAProxy: some servers look at the first line only.
+        // All hops are in one line, as in HAProxy: some servers only read the first line.
         Some((index, mut hops)) => {
             hops.push(b',');
             hops.extend_from_slice(&value);
@@ -219,14 +218,13 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// Whether an expression's text may stand for a node or a port; anything else could end the
-/// parameter (RFC 7239, 6.3).
+/// Whether an expression's text is valid as a node or a port; anything else could end the parameter (RFC 7239, 6.3).
 fn is_obfuscated(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-/// A name that tells nothing of the network begins with an underscore, and more.
+/// An obfuscated name begins with an underscore, followed by at least one character.
 fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     if !name.starts_with(b"_") || name == b"_" {
         text.push(b'_');
@@ -234,8 +232,7 @@ fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     text.extend_from_slice(name);
 }
 
-/// Whether a text is a host, with or without a port: a name of letters, digits, hyphens and dots,
-/// or an address.
+/// Whether a text is a host, with or without a port: a name of letters, digits, hyphens and dots, or an address.
 fn is_host(text: &[u8]) -> bool {
     if let Some(rest) = text.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
@@ -249,7 +246,7 @@ fn is_host(text: &[u8]) -> bool {
         && is_port(&text[end..])
 }
 
-/// Nothing, or a colon and a number.
+/// Whether the text is empty, or a colon and a number.
 fn is_port(text: &[u8]) -> bool {
     match text.split_first() {
         None => true,
@@ -258,14 +255,13 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// Whether this is the number of a port.
+/// Whether this is a valid port number.
 fn is_number(digits: &[u8]) -> bool {
     let text = std::str::from_utf8(digits).unwrap_or_default();
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
-/// One parameter, quoted where it is no token; hosts and what may have a port always are, as in
-/// HAProxy.
+/// Appends one parameter, quoted if it is not a token; hosts and values with a possible port are always quoted, as in HAProxy.
 fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     if !value.is_empty() {
         value.push(b';');
@@ -286,15 +282,14 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     }
 }
 
-/// Makes the response's head what the client is to see, stages it, and sets how its body is
-/// forwarded.
+/// Changes the response's head for the client, stages it, and sets how its body is forwarded.
 ///
 /// # Errors
-/// Rules made a response of it that cannot be sent with the body that it has.
-// Part of the usual path of a request; its other callers are rare.
+/// Rules changed the response in a way that does not fit its body.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
-    // What rules made of it is what the client gets.
+    // The client gets the status as changed by rules.
     x.txn.status = x.txn.response.status();
     let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
@@ -307,7 +302,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     if is_scripted {
         shown = lua::body::frame(x, true, length, coding.is_some());
     } else if x.filtering.is_some() && x.head_only && !x.is_tunnel {
-        // What a filter says of the body holds for a response without it too.
+        // A filter's framing also holds for a response without a body.
         lua::body::frame(x, true, length, false);
     }
     let mut path = frame_for_client(client, x, shown, is_framed);
@@ -318,7 +313,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         path = lua::body::path(shown, path);
     }
     let (framing, path) = match (x.response_body.is_bare, length, path) {
-        // It ends with its stream, and has to be told to the client in another way.
+        // The body ends with its stream, and needs another framing for the client.
         (true, BodyLength::Chunked, Path::Verbatim) => {
             (BodyLength::UntilClose, Path::Payload(Coding::Chunked))
         }
@@ -345,8 +340,8 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     Ok(())
 }
 
-/// Has a response that compression looks at say how its body is framed, unless that was done between two
-/// filters of scripts; whether it says so, and what codes the body.
+/// Sets the framing of a response that compression handles, unless that was done between two script filters. Returns whether the
+/// head has framing fields, and the compression filter.
 #[cold]
 fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank, Filter)>), Fault> {
     match x.coded.as_mut().and_then(|coded| coded.decided.take()) {
@@ -362,8 +357,7 @@ fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank,
     }
 }
 
-/// Starts a response through compression, script filters (with the length that `lua::body` returns), into
-/// a cache, or through several of these.
+/// Starts a response through compression, script filters (with the length that `lua::body` returns), a cache, or several of these.
 #[cold]
 fn start_filtered(
     x: &mut Exchange,
@@ -375,7 +369,7 @@ fn start_filtered(
     let is_coded = coding.is_some() || x.response_body.length == BodyLength::Chunked;
     let kept = if x.caching.is_some() { keep::filter(x, path) } else { None };
     if kept.is_some() && path == Path::Verbatim && !is_coded {
-        // What a cache keeps is looked at, and leaves as it came.
+        // A cache reads the payload without changing it.
         path = Path::Payload(Coding::Bare);
     }
     let own = kept.into_iter().chain(coding);
@@ -389,8 +383,7 @@ fn start_filtered(
     }
 }
 
-/// Has the response say what the client must know of its connection and of the body's end; the way
-/// that its body goes.
+/// Sets the response's fields for the client's connection and for the end of the body; returns how its body is sent.
 #[inline(always)]
 pub(crate) fn frame_for_client(
     client: &Client,

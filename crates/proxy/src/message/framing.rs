@@ -1,62 +1,61 @@
-//! How a message says that its body ends, whatever rules made of the fields that tell it. Called by
-//! `fields`, and by `lua` if a script filter comes after compression.
+//! Restores the framing fields of a message, after rules may have changed them. Called by `fields`, and by `lua` if a script filter
+//! comes after compression.
 
 use http::{BodyLength, Method};
 
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// Has the request say how its body is framed, whatever rules made of the fields that do.
+/// Sets the framing of the request's body, whatever rules did to its fields.
 ///
 /// # Errors
-/// It cannot be sent with the body that it has.
+/// The request cannot be sent with its body.
 pub(crate) fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.request.method_id() == Method::Connect {
         if x.request_body.length != BodyLength::None {
-            // A rule made it one. A server that took it would read the body as the tunnel's bytes.
+            // A rule changed the method. The server would read the body as the tunnel's bytes.
             return Err(Fault::Internal);
         }
-        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would
-        // read the tunnel's bytes.
+        // CONNECT has no content, whatever its fields (RFC 9110, 9.3.6): a server that trusted them would misread the tunnel's
+        // bytes.
         x.txn.request.remove_body_length();
     }
     if x.request_body.is_bare && x.request_body.length == BodyLength::Chunked {
-        // Nothing in its head told of the body: to HTTP/1 something has to.
+        // The body had no framing fields: HTTP/1 needs one.
         x.txn.request.remove_body_length();
         x.txn.request.append(b"transfer-encoding", b"chunked");
         return Ok(());
     }
     let is_framed = x.txn.request.settle_framing(x.request_body.length).map_err(|_| Fault::Internal)?;
     if !is_framed {
-        // As HAProxy: without the field that told of it the request has no body.
+        // As HAProxy: without its framing field the request has no body.
         x.txn.request.set_content_length(0);
         x.request_body.is_dropped = true;
     }
     Ok(())
 }
 
-/// Whether the client expects no body, whatever the response says of one.
+/// Whether the client expects no body, whatever the response's fields.
 pub(crate) fn is_bodiless(x: &Exchange) -> bool {
     x.head_only || matches!(x.txn.response.status(), 204 | 304)
 }
 
-/// Has the response say how its body is framed, whatever rules made of its status, of the request's
-/// method and of the fields that do. False: they took the framing away, and the end of the
-/// connection is the end of the body.
+/// Sets the framing of the response's body, whatever rules did to its status, the request's method and the framing fields. Returns
+/// `false` if they removed the framing, so that the connection's close ends the body.
 ///
 /// # Errors
-/// It cannot be sent with the body that it has.
+/// The response cannot be sent with its body.
 pub(crate) fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
     let (client_expects, server_sends) = (!is_bodiless(x), x.response_body.length != BodyLength::None);
     if x.is_tunnel {
         return Ok(true);
     }
     if matches!(x.txn.response.status(), 100..=199) {
-        // The client would wait for another.
+        // The client would keep waiting for a final response.
         return Err(Fault::Internal);
     }
     match (client_expects, server_sends) {
-        // What it says of a length is said of another response's body.
+        // Its length describes the body of another response.
         (false, _) => Ok(true),
         (true, false) => {
             x.txn.response.set_content_length(0);

@@ -1,5 +1,5 @@
-//! What rules see of messages beyond their heads, and the wait for it: the body of an HTTP response,
-//! the first bytes of both sides of a TCP stream. Called by [`crate::evaluate`].
+//! The parts of messages after their heads that rules inspect, and the wait for them: the body of an HTTP response, the first bytes
+//! of both sides of a TCP stream. Called by [`crate::evaluate`].
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -19,14 +19,14 @@ use crate::message::lua;
 use crate::message::wanted::BodyWait;
 use crate::server::Upstream;
 
-/// Has rules see what of the response's body is there, without waiting for more.
+/// Shows rules the received part of the response's body, without waiting for more.
 pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
-    // What is wrong with it shows when it is sent on.
+    // Errors are reported when the body is forwarded.
     let _ = upstream.beginning().decode(x.response_body.length, &mut x.response_body.seen);
 }
 
-/// Waits until as much as is `wanted` of the response's body, all of it, or a buffer full are there, and
-/// decodes them for rules to look at (`wait-for-body`). They are still forwarded as they came.
+/// Waits until `wanted` bytes of the response's body, all of it, or a full buffer have arrived, and decodes them for rules
+/// (`wait-for-body`). They are still forwarded with their original coding.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -56,10 +56,10 @@ pub(crate) async fn hold(
     }
 }
 
-/// Sends what is here of a TCP stream's beginning, whatever rules make of its server's answer.
+/// Sends the received beginning of a TCP stream, whatever rules do with its server's answer.
 pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
     poll_fn(|context: &mut Context<'_>| {
-        // What goes wrong here shows again when the stream goes on.
+        // An error will recur when the stream continues.
         let _ = match x.filtering {
             None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
             Some(_) => lua::pump::poll_upload(client, x, upstream, context),
@@ -69,9 +69,8 @@ pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: 
     .await;
 }
 
-/// Waits for more of the response's body, for `tcp-response content` rules that look at it `until`
-/// an instant, or for that instant once there is no more to come. A server that keeps silent for its
-/// own time moves the instant to now, and is blamed for the rest when it is forwarded.
+/// Waits `until` an instant for more of the response's body, for `tcp-response content` rules, or for the instant itself once no
+/// more can arrive. If the server times out, the wait ends now, and the server is blamed when the response is forwarded.
 pub(crate) async fn hold_more(
     client: &mut Client,
     x: &mut Exchange,
@@ -89,7 +88,7 @@ pub(crate) async fn hold_more(
         client.timer.set(silent_at.min(*until));
         let more = |client: &mut Client, context: &mut Context<'_>| {
             if let Poll::Ready(read) = upstream.poll_fill(context) {
-                // What goes wrong here shows again when the body is forwarded.
+                // An error will recur when the body is forwarded.
                 return Poll::Ready(Some(read.is_ok_and(|n| n > 0)));
             }
             client.timer.poll_expired(context).map(|()| None)
@@ -109,20 +108,20 @@ pub(crate) async fn hold_more(
     Ok(())
 }
 
-/// How much of a stream rules wait for: what a buffer takes, but for `tune.maxrewrite`.
+/// Returns how much of a stream rules can wait for: the buffer size minus `tune.maxrewrite`.
 fn most(client: &Client) -> usize {
     let tune = &client.worker.shared.plan.global.tune;
     tune.bufsize.saturating_sub(tune.maxrewrite)
 }
 
-/// When a server is late that says nothing from now on, in ms of the worker's clock.
+/// Returns when a server that stays silent from now on times out, in ms of the worker's clock.
 fn server_silent_at(x: &Exchange, backend: &Proxy) -> u64 {
     let allowed = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     allowed.map_or(NEVER, |allowed| timer::now_ms().saturating_add(allowed.as_millis() as u64))
 }
 
-/// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the
-/// client's go on; says whether there are. A server that keeps silent for its own time is noted.
+/// Waits for more bytes of a TCP stream's server, for rules that inspect them, while the client's bytes are forwarded; returns
+/// whether there are any. A server timeout is recorded.
 pub(crate) async fn more(
     client: &mut Client,
     x: &mut Exchange,
@@ -139,7 +138,7 @@ pub(crate) async fn more(
     }
     client.timer.set(until_ms.min(silent_at));
     let more = |client: &mut Client, context: &mut Context<'_>| {
-        // What goes wrong here shows again when the stream goes on.
+        // An error will recur when the stream continues.
         let _ = match x.filtering {
             None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
             Some(_) => lua::pump::poll_upload(client, x, upstream, context),
@@ -155,7 +154,7 @@ pub(crate) async fn more(
             return Ok(n > 0 && x.response_body.heard_ms < until_ms);
         }
         Some(Err(error)) => {
-            // The kernel tells of it once.
+            // The kernel reports it only once.
             x.txn.server_error = ConnectionError::of_kernel(&error);
             x.response_body.is_broken = true;
         }
@@ -164,9 +163,8 @@ pub(crate) async fn more(
     Ok(false)
 }
 
-/// Waits for more bytes of the client of a TCP stream, for rules that look at them; says whether
-/// there are. A client that breaks off or keeps silent for its own time is noted: rules have their
-/// say first.
+/// Waits for more bytes of a TCP stream's client, for rules that inspect them; returns whether there are any. A broken connection
+/// or a timeout is recorded: rules run first.
 ///
 /// # Errors
 /// An operator ended the stream.
@@ -202,8 +200,7 @@ pub(crate) async fn more_of_request(
     })
 }
 
-/// When a client is late from which nothing more comes while rules wait for it, in ms of the
-/// worker's clock.
+/// Returns when a client that sends nothing more while rules wait times out, in ms of the worker's clock.
 pub(crate) fn client_silent_at(client: &Client, x: &mut Exchange) -> u64 {
     let heard = &mut x.request_body.heard_ms;
     *heard = u64::max(*heard, x.txn.times.started / 1000);

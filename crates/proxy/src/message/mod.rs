@@ -1,5 +1,5 @@
-//! Messages on their way: receiving a request, sending it on, receiving the response, sending that
-//! on, and what becomes of the connections behind it.
+//! Messages on their way: receiving a request, forwarding it, receiving the response, forwarding that, and keeping or closing the
+//! connections afterwards.
 
 pub(crate) mod compression;
 pub(crate) mod conclude;

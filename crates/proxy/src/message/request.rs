@@ -1,4 +1,4 @@
-//! Receiving the head of a request, and what is noted of it before any rule.
+//! Receives the head of a request, and records what later steps need, before any rule.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,10 +26,10 @@ pub(crate) static LET_PASS: EventCounter =
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let received = receive_head(client, x, arrival).await;
     if let Err(stop) = received {
-        // Half a head is none: nothing may look into it.
+        // A partial head must not be inspected.
         x.txn.request.clear();
         if stop != Stop::Silent {
-            // What was no request was one all the same, for who counts them.
+            // A malformed request still counts as a request.
             let counters = client.frontend.state.frontend.mine();
             counters.requests_total.add(1);
             counters.request_rate.tick(timer::now_ms());
@@ -112,7 +112,7 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
             });
         }
         if parse(client, x)? {
-            // The clock is read once for a head that came in one piece.
+            // A head that arrived in one piece reads the clock only once.
             let now = if at_once { x.txn.times.started } else { now_us() };
             return complete(client, x, now);
         }
@@ -120,8 +120,8 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
     }
 }
 
-/// The whole head has to come within `timeout http-request`, however many pieces it comes in;
-/// without that, each piece within `timeout client`.
+/// Sets the deadline: the whole head must arrive within `timeout http-request`, however many pieces it takes; without that, each
+/// piece within `timeout client`.
 fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     let timeouts = &client.frontend.timeouts;
     match timeouts.http_request {
@@ -131,8 +131,8 @@ fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
 }
 
-/// A connection that ended or expired without a byte: an error only the first time and unless
-/// `option http-ignore-probes` says otherwise, and worth a word unless `option dontlognull` does.
+/// A connection that ended or expired without a byte: an error only for the first request and without `option http-ignore-probes`,
+/// and logged unless `option dontlognull` is set.
 fn empty(client: &Client, x: &mut Exchange, fault: Fault) -> Stop {
     let options = &client.frontend.options;
     if client.session.requests.get() > 0 || options.http_ignore_probes {
@@ -141,13 +141,13 @@ fn empty(client: &Client, x: &mut Exchange, fault: Fault) -> Stop {
     if options.dontlognull {
         x.txn.log_level = Some(None);
     }
-    // No first byte began it.
+    // There was no first byte.
     x.txn.times.started = client.session.accepted_us;
     x.txn.times.started_wall = client.session.accepted_wall_us;
     Stop::Fault(fault)
 }
 
-/// Notes that a request begins.
+/// Records the beginning of a request.
 fn begin(client: &mut Client, x: &mut Exchange) {
     let now = now_us();
     let times = &mut x.txn.times;
@@ -160,7 +160,7 @@ fn begin(client: &mut Client, x: &mut Exchange) {
     }
 }
 
-/// Tries the bytes at hand: whether the head is complete.
+/// Parses the received bytes; returns whether the head is complete.
 fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
     let options = &client.link.prepared().request_options;
     match client.side.read_head(&mut x.txn.request, options) {
@@ -181,8 +181,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
     }
 }
 
-/// A request with a breach of the rules that is let pass: kept for `show errors` all the same, and
-/// too many of them end the connection.
+/// Records a tolerated protocol violation for `show errors`; too many of them end the connection.
 #[cold]
 fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Stop> {
     LET_PASS.note();
@@ -202,8 +201,7 @@ fn capture_error(client: &mut Client, error: &http::ParseError) {
     crate::exchange::finish::note_malformed(client, None, input, error);
 }
 
-/// Counts the request, complete `now`, and notes what logs and later steps need of it as it was
-/// received.
+/// Counts the request, complete at `now`, and records what logs and later steps need of the original request.
 fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop> {
     let length = client.side.body_length(&x.txn.request).map_err(|error| {
         capture_error(client, &error);
@@ -239,7 +237,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);
     }
-    // Empty places for the response too: logs show how many there are, whoever answers.
+    // The response needs empty slots too: logs show their number, whatever the source of the response.
     x.txn.response_captures.resize(client.frontend.response_captures.len(), None);
     if !client.frontend.request_captures.is_empty() {
         capture(client, x);
@@ -272,17 +270,17 @@ fn capture(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Receives what the first bytes of a stream of TCP are that are here, for rules that look at them:
-/// a client that connects and speaks has mostly done both by now.
+/// Receives the first bytes of a TCP stream that have already arrived, for rules that inspect them: most clients that speak first
+/// have sent some by now.
 pub(crate) async fn look(client: &mut Client) {
     let mut is_first = true;
     poll_fn(|context: &mut Context<'_>| {
-        // What goes wrong here shows again when the stream goes on.
+        // An error will recur when the stream continues.
         if !client.side.is_drained() || client.poll_fill(context).is_ready() {
             return Poll::Ready(());
         }
         if std::mem::take(&mut is_first) {
-            // The reactor has its turn once.
+            // Lets the reactor run once.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

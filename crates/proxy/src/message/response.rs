@@ -1,5 +1,5 @@
-//! The response's head: waiting for it while the request is still on its way, and taking it for what
-//! it is. Its body is the matter of [`download`](crate::message::download).
+//! The response's head: waiting for it while the request is still being sent, and accepting it.
+//! [`download`](crate::message::download) handles the body.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -26,17 +26,17 @@ use crate::server::{NoHead, NotExpressible, Upstream};
 pub(crate) static LET_PASS: EventCounter =
     event_counter!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
 
-/// How many interim responses are passed on before others of the worker have their turn.
+/// How many interim responses are forwarded before the task yields.
 const INTERIM_A_TURN: u32 = 16;
 
-/// The wait for the head of a response, while the request is still on its way.
+/// The wait for the head of a response, while the request is still being sent.
 pub(crate) struct HeadWait {
     deadlines: Deadlines,
-    /// `option abortonclose`: whether the client's ending its side ends the request.
+    /// `option abortonclose`: whether a close by the client ends the request.
     watch: bool,
-    /// With `option independent-streams` the server's time runs whatever it is sent.
+    /// With `option independent-streams`, bytes sent to the server do not extend its deadline.
     independent: bool,
-    /// Whether more of the request was to come when the wait began.
+    /// Whether the request was incomplete when the wait began.
     waits: bool,
     first: bool,
     /// Interim responses so far.
@@ -48,7 +48,7 @@ pub(crate) struct HeadWait {
 }
 
 impl HeadWait {
-    /// The wait begins: the request is about to be sent.
+    /// Starts the wait: the request is about to be sent.
     #[inline(always)]
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
         let mut own = Self {
@@ -67,7 +67,7 @@ impl HeadWait {
         own
     }
 
-    /// It goes on, after something else was waited for.
+    /// Continues after a wait for something else.
     pub(crate) fn resume(&self, client: &Client) {
         client.timer.set(self.deadlines.client_at.min(self.deadlines.server_at));
     }
@@ -76,9 +76,8 @@ impl HeadWait {
         server_owes(x) || self.independent
     }
 
-    /// Sends what there is of the request, and receives a head into the transaction, an interim one
-    /// too.
-    // Once for the usual wait, and once for that with a hedge.
+    /// Sends the available part of the request, and receives a head into the transaction, possibly an interim one.
+    // Instantiated for the usual wait, and for the wait with a hedge.
     #[inline(always)]
     pub(crate) fn poll(
         &mut self,
@@ -93,7 +92,7 @@ impl HeadWait {
         if !self.send_failed && !x.upload.is_finished() {
             match poll_upload(client, x, upstream, context) {
                 Ok(moved) => {
-                    // The deadlines were just set when the request leaves at once.
+                    // If the request was sent at once, the deadlines have just been set.
                     let is_set = std::mem::take(&mut self.first) && !self.waits && x.upload.is_finished();
                     if moved && !is_set {
                         let owes = self.owes(x);
@@ -115,7 +114,7 @@ impl HeadWait {
         self.poll_end(client, x, context)
     }
 
-    /// Passes on an interim response.
+    /// Forwards an interim response.
     pub(crate) async fn pass_on(
         &mut self,
         client: &mut Client,
@@ -128,13 +127,13 @@ impl HeadWait {
             tokio::task::yield_now().await;
         }
         interim(client, x).await?;
-        // The server is at work: its time starts over (manual, 4.2 `timeout server`).
+        // The server is working: its timeout starts again (manual, 4.2 `timeout server`).
         let (waits, owes) = (client_owes(x), self.owes(x));
         self.deadlines.restart(client, timer::now_ms(), waits, owes);
         Ok(())
     }
 
-    /// Sends a head that had to wait. Until then the time counts against the server.
+    /// Sends a head that had to wait. Waiting counts against the server's timeout.
     #[cold]
     fn poll_open(
         &mut self,
@@ -166,7 +165,7 @@ impl HeadWait {
             match client.poll_presence(context) {
                 Presence::Here => {}
                 Presence::Closed if self.watch => return Poll::Ready(Err(Fault::ClientLeft)),
-                // It may be waiting for its response.
+                // It may only have closed its sending side.
                 Presence::Closed => self.client_left = true,
                 Presence::Broken => return Poll::Ready(Err(Fault::ClientReset)),
             }
@@ -207,7 +206,7 @@ pub(crate) fn is_final(x: &Exchange) -> bool {
     status >= 200 || status == 101
 }
 
-/// Takes the head of a final response for what it is, unless the request is to be tried again for it.
+/// Accepts the head of a final response, unless its status makes the request be retried.
 #[inline(always)]
 pub(crate) fn accept(
     client: &mut Client,
@@ -215,8 +214,8 @@ pub(crate) fn accept(
     backend: &Proxy,
     upstream: &Upstream,
 ) -> Result<(), Fault> {
-    // A protocol that the request did not name, or a switch before the request is over (RFC 9110
-    // section 7.8): the rest of the body would be read as the other protocol.
+    // A protocol that the request did not offer, or a switch before the request is complete (RFC 9110 section 7.8): the rest of the
+    // body would be read as the other protocol.
     let request = &x.txn.request;
     let is_asked = || request.has_upgrade() && x.txn.response.switches_as_asked(request);
     let is_too_early = || x.has_body() && !x.upload.is_finished();
@@ -245,7 +244,7 @@ pub(crate) fn accept(
     Ok(())
 }
 
-/// Counts the head of a response at its server, an interim one too.
+/// Counts the head of a response, including interim ones, for its server.
 fn count_response(upstream: &Upstream, status: u16) {
     let counters = upstream.server().state.counters.mine();
     counters.traffic.responses.add(status);
@@ -268,7 +267,7 @@ fn poll_head(
     Poll::Ready(take_head(client, x, upstream, length))
 }
 
-/// Takes a head of so many bytes, which is in the transaction by now, out of what was received.
+/// Consumes a head of `length` bytes that has been parsed into the transaction.
 #[inline]
 pub(crate) fn take_head(
     client: &Client,
@@ -288,13 +287,13 @@ pub(crate) fn take_head(
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {
-        // Now that the handshake is over, what it came to is known.
+        // The handshake is complete now, so its details are known.
         x.txn.server_tls = upstream.tls().cloned();
     }
     Ok(())
 }
 
-/// What it means that no head comes.
+/// Returns the fault if no head arrives.
 #[cold]
 pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Fault {
     if upstream.refused_early() {
@@ -324,7 +323,7 @@ pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream,
     fault
 }
 
-/// A response with a breach of the rules that is let pass: kept for `show errors` all the same.
+/// Records a tolerated protocol violation in a response for `show errors`.
 #[cold]
 fn note_glitch(client: &Client, upstream: &mut Upstream, breach: &http::ParseError) {
     LET_PASS.note();
@@ -333,14 +332,14 @@ fn note_glitch(client: &Client, upstream: &mut Upstream, breach: &http::ParseErr
     finish::note_malformed(client, Some((server.backend, &server.state)), upstream.received(), breach);
 }
 
-/// Forwards an interim response (1xx) as it is, to clients that know of them.
+/// Forwards an interim response (1xx) unchanged, to clients that support it.
 async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if x.txn.response.status() == 100 {
         x.request_body.expects_continue = false;
     }
     if x.txn.request.version().is_11_or_above() {
         let mut bytes = std::mem::take(&mut x.reply.bytes);
-        // It has no body, and must not name a length (RFC 9110, 8.6; RFC 9112, 6.1).
+        // It has no body, and must not have a length (RFC 9110, 8.6; RFC 9112, 6.1).
         x.txn.response.remove_body_length();
         let written = client.send_interim(&x.txn.response, &mut bytes).await;
         x.txn.bytes_out += bytes.len() as u64;
@@ -352,8 +351,7 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `capture response header`: what the server said, before any rule; rules may put something else
-/// in the place of it.
+/// `capture response header`: captures the server's values before any rule; rules may replace them.
 fn capture(client: &Client, x: &mut Exchange) {
     for (index, capture) in client.frontend.response_captures.iter().enumerate() {
         let Some(name) = &capture.header else { continue };
@@ -364,8 +362,8 @@ fn capture(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// Whether the server could not serve a call of gRPC, as it says at once: a response without a body
-/// whose head has the status of the call (gRPC over HTTP/2, "Trailers-Only"), 14.
+/// Whether the server could not serve a gRPC call, reported in the head of a response without a body (gRPC over HTTP/2,
+/// "Trailers-Only"): status 14.
 fn is_unavailable(x: &Exchange) -> bool {
     let is_over = matches!(x.response_body.length, BodyLength::None | BodyLength::Length(0));
     let status = http::Name::new(b"grpc-status");
@@ -375,7 +373,7 @@ fn is_unavailable(x: &Exchange) -> bool {
 fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.times.response = now_us();
     x.txn.has_response = true;
-    // Rules do not see what is between the server and us.
+    // Rules do not see the fields of the connection between the server and us.
     x.txn.response.clean_connection();
     x.txn.response.watch_framing();
     let method = x.txn.request.method_id();
@@ -385,8 +383,7 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
-    // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are
-    // such.
+    // Rejecting a client's request is not a failure (manual, `observe`): 501 and 505 are such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server().observe == Observe::Layer7;
     tell(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });

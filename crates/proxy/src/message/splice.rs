@@ -1,4 +1,4 @@
-//! Which directions go through a pipe of the kernel's. Called by `upload` and `download`.
+//! Decides which directions go through a kernel pipe. Called by `upload` and `download`.
 
 use base::event_counter;
 use base::event_counter::EventCounter;
@@ -11,8 +11,7 @@ use crate::flow::Flow;
 pub(crate) static NO_PIPE: EventCounter =
     event_counter!(Count, "splice_pipe()", "no pipe is left for splicing: bytes are copied");
 
-/// A pipe for one direction, where the options of either proxy ask for one and the body is worth
-/// it.
+/// Returns a pipe for one direction, if the options of either proxy ask for one and the body is worth it.
 #[inline]
 pub(crate) fn splice_pipe(
     client: &Client,

@@ -1,6 +1,5 @@
-//! The request on its way to the server: its head as it is sent, its body as far as it must be held
-//! first (`option http-buffer-request`, rules that look at it, retries), sending it, and sending it once
-//! more.
+//! Sends the request to the server: its head in the server's protocol, the part of its body that must be buffered first (`option
+//! http-buffer-request`, rules that inspect it, retries), the sending itself, and resending.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -23,7 +22,7 @@ use crate::message::wanted::BodyWait;
 use crate::message::{compression, fastcgi, inspect, lua};
 use crate::server::{NotExpressible, SharedRequest, Upstream};
 
-/// Holds the request back until its body is there, where the configuration asks for it.
+/// Delays the request until its body has arrived, if configured.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !x.has_body() {
         return Ok(());
@@ -48,9 +47,9 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         let allowed = Allowed::of(client, backend);
         Box::pin(hold(client, x, BodyWait::ALL, allowed)).await?;
     }
-    // For retries nothing is waited for: only a body that is here as a whole can be sent again.
+    // Retries do not wait: only a body that has already arrived as a whole can be sent again.
     if x.request_body.is_bare {
-        // What came with the head is with its stream still.
+        // The bytes that arrived with the head are still in the stream.
         poll_fn(|context| {
             while client.side.has_room() && matches!(client.poll_fill(context), Poll::Ready(Ok(1..))) {}
             Poll::Ready(())
@@ -64,17 +63,17 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
     Ok(())
 }
 
-/// How long a body may take that is waited for.
+/// The time limit for a body.
 #[derive(Clone, Copy)]
 pub(crate) enum Allowed {
-    /// From the beginning to the end.
+    /// For the whole body.
     InAll(Duration),
-    /// From one piece to the next.
+    /// For each piece.
     EachPiece(Option<Duration>),
 }
 
 impl Allowed {
-    /// As configured: `timeout http-request`, or `timeout client` without one.
+    /// Returns the configured limit: `timeout http-request`, or `timeout client` without one.
     pub(crate) fn of(client: &Client, proxy: &Proxy) -> Self {
         let timeouts = &client.frontend.timeouts;
         let in_all = timeouts.http_request.or(proxy.timeouts.http_request);
@@ -89,8 +88,8 @@ impl Allowed {
     }
 }
 
-/// Waits until as much of the body as is `wanted`, or all of it, or a whole buffer, are there, and
-/// decodes them for rules to look at. What was held is still sent as it came.
+/// Waits until `wanted` bytes of the body, all of it, or a full buffer have arrived, and decodes them for rules. They are still
+/// forwarded with their original coding.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -104,13 +103,13 @@ pub(crate) async fn hold(
     client.timer.set_after(timer::now_ms(), allowed.time());
     answer_expectation(client, x).await?;
     let held = hold_within(client, x, wanted, allowed).await;
-    // What was waited for is part of the request; one that failed was never complete.
+    // The waiting time is part of the request; a failed request was never complete.
     x.txn.times.request = if held.is_err() { 0 } else { timer::now_us() };
     held
 }
 
-/// Has all of a body here whose length nobody told: applications are told lengths. A client that
-/// waits for a word before it sends its body gets it from us, as HAProxy does it.
+/// Buffers the whole body if its length is unknown, since applications need a length. A client that expects a 100 before it sends
+/// its body gets it from us, as in HAProxy.
 #[cold]
 pub(crate) async fn hold_for_application(
     client: &mut Client,
@@ -123,8 +122,8 @@ pub(crate) async fn hold_for_application(
     Ok(answer_expectation(client, x).await?)
 }
 
-/// Waits for any more of the body, at most for `time`: then what there is has to do. A client that
-/// keeps silent for its own time is noted: rules have their say first.
+/// Waits up to `time` for more of the body; after that, rules use the available part. A client timeout is recorded: rules run
+/// first.
 pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Duration) -> Result<(), Stop> {
     let until = timer::now_ms().saturating_add(time.as_millis() as u64);
     let silent_at = inspect::client_silent_at(client, x);
@@ -144,7 +143,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
         if let Ok(None) = read {
             x.request_body.is_late = silent_at <= until;
         } else if x.request_body.seen.len() > seen {
-            // Chunk extensions do not count as progress.
+            // Chunk extensions are not progress.
             x.request_body.heard_ms = timer::now_ms();
         }
         return Ok(());
@@ -154,7 +153,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
     Ok(())
 }
 
-/// Tells a client that waits for it to send its body: we are about to look at that.
+/// Sends a 100 to a client that waits for one: its body is about to be read.
 pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if !std::mem::take(&mut x.request_body.expects_continue) {
         return Ok(());
@@ -162,12 +161,12 @@ pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) ->
     let mut head = Head::new();
     head.start_response(100, None);
     client.send_interim(&head, &mut Vec::new()).await?;
-    // The client has its answer, and the body is on its way: nobody is asked twice.
+    // The client has its answer and sends the body, so the server is not asked again.
     x.txn.request.remove_known(KnownName::Expect);
     Ok(())
 }
 
-/// Waits for as much of the body, until the timer expires.
+/// Waits for that much of the body, until the timer expires.
 async fn hold_within(
     client: &mut Client,
     x: &mut Exchange,
@@ -197,22 +196,21 @@ async fn hold_within(
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
         let read = client.wait(watch, |client, context| client.poll_fill(context)).await?;
         if matches!(read, Err(_) | Ok(0)) {
-            // Rules still see what came; the request ends where it would leave for a server.
+            // Rules still see the received part; the request fails when it would be sent to a server.
             x.request_body.is_cut = true;
             return Ok(());
         }
     }
 }
 
-/// Has rules see what of the body is there, without waiting for more. What is wrong with it shows
-/// when it is sent on.
+/// Shows rules the received part of the body, without waiting for more. Errors are reported when it is forwarded.
 pub(crate) fn look(client: &Client, x: &mut Exchange) {
     if !x.request_body.is_complete && x.has_body() {
         let _ = decode(client, x);
     }
 }
 
-/// Decodes what is held from its beginning: bodies held are small, and seldom.
+/// Decodes the buffered body from its beginning: buffered bodies are small and rare.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let length = decoded_length(x);
     x.request_body.is_complete = client
@@ -223,7 +221,7 @@ fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The length by which a body is decoded: a request's never ends with its connection.
+/// Returns the length for decoding a body: a request's body never ends with its connection.
 fn decoded_length(x: &Exchange) -> BodyLength {
     match x.request_body.length {
         BodyLength::UntilClose => BodyLength::None,
@@ -231,8 +229,8 @@ fn decoded_length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// Makes the head ready to be sent to `server`, before the body.
-// Part of the usual path of a request; its other callers are rare.
+/// Prepares the head to be sent to the server, ahead of the body.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
     let length = x.request_body.length;
@@ -277,7 +275,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     }
 }
 
-/// Stages the head in front of the body.
+/// Stages the head ahead of the body.
 #[inline(always)]
 fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
     let staged = &mut x.upload.staged;
@@ -288,7 +286,7 @@ fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
         x.txn.request.write_to(staged);
     }
     filters::install(client, x, true);
-    // The head goes out first, as it would have anyway.
+    // The head leaves first, as it would have anyway.
     admit(client, x);
     if !x.upload.is_received() {
         let wanted = |options: &plan::ProxyOptions| options.splice_request || options.splice_auto;
@@ -306,17 +304,17 @@ fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut Sh
     note_stream(client, x, request.facts());
 }
 
-/// The request in FastCGI.
+/// Returns the request in FastCGI.
 #[cold]
 fn parameters(client: &Client, x: &Exchange, backend: &Proxy) -> Result<Parameters, NotExpressible> {
     match &backend.fcgi {
         Some(app) => fastcgi::parameters(client, x, app),
-        // The configuration is refused if the backend of such a server has no application.
+        // A configuration with such a server but no application in the backend is rejected.
         None => Err(NotExpressible::Head),
     }
 }
 
-/// Has those who read the body for other backends see it on its way.
+/// Attaches the readers that copy the body for other backends.
 #[cold]
 fn tap(x: &mut Exchange, framing: BodyLength, path: Path) {
     let taps = x.mirrors.as_ref().map(|mirrors| &mirrors.taps[..]).unwrap_or_default();
@@ -337,7 +335,7 @@ fn tap(x: &mut Exchange, framing: BodyLength, path: Path) {
     x.upload.start_filtered(framing, path, filters);
 }
 
-/// Sends a head that had to wait, once the server's connection has room for it.
+/// Sends a delayed head, once the server's connection has room for it.
 #[cold]
 pub(crate) fn poll_open(
     client: &Client,
@@ -352,24 +350,23 @@ pub(crate) fn poll_open(
     Poll::Ready(())
 }
 
-/// Notes what the stream of an attempt is known as.
+/// Records the identity of the stream of an attempt.
 fn note_stream(client: &Client, x: &mut Exchange, facts: StreamFacts) {
     client.entry.server_stream.set(facts.id);
     x.txn.server_stream = Some(facts);
 }
 
-/// Takes what of the body came with the head, and counts it unless it was sent before.
+/// Admits the part of the body that arrived with the head, and counts it unless it was sent before.
 fn admit(client: &mut Client, x: &mut Exchange) {
-    // Broken coding shows when the body is pumped.
+    // Malformed coding is reported when the body is pumped.
     let _ = client.side.admit(&mut x.upload);
     if x.txn.retries == 0 && !x.choice.fresh && x.txn.hedged == Hedged::No {
         x.txn.bytes_in += x.upload.received;
     }
 }
 
-/// Puts back what an attempt took of the body, so that the client's buffer begins with the whole of
-/// it again and nothing counts as taken. Only where [`Exchange::can_rewind`] says so; an attempt
-/// that took nothing changes nothing.
+/// Undoes an attempt's consumption of the body, so that the client's buffer begins with the whole of it again and nothing counts as
+/// consumed. Only valid if [`Exchange::can_rewind`] returns true; does nothing if the attempt consumed nothing.
 pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     if x.upload.consumed() > 0 {
         client.side.put_back(&x.request_body.kept, &x.upload);
@@ -377,7 +374,7 @@ pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     x.upload.start(client.side.framing(x.request_body.length), Path::Verbatim);
 }
 
-/// Moves the request on; says whether anything moved.
+/// Moves the request on; returns whether there was progress.
 #[inline]
 pub(crate) fn poll_upload(
     client: &mut Client,

@@ -1,16 +1,15 @@
-//! How much of a body is waited for, of a request (`upload`) and of a response (`inspect`). Asked for
-//! by `evaluate`.
+//! How much of a body to wait for, of a request (`upload`) and of a response (`inspect`), as requested by `evaluate`.
 
-/// How much of a body is waited for.
+/// How much of a body to wait for.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyWait {
-    /// So many bytes, if there are as many.
+    /// The number of bytes, if the body is that long.
     pub(crate) bytes: usize,
-    /// The bytes of the buffer that holds what a usual one does not; 0 for none.
+    /// The size of a larger buffer for bodies that exceed the usual one; 0 for none.
     pub(crate) large: usize,
 }
 
 impl BodyWait {
-    /// As much as a usual buffer holds.
+    /// As much as fits in a usual buffer.
     pub(crate) const ALL: Self = Self { bytes: usize::MAX, large: 0 };
 }

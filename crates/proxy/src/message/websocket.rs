@@ -1,6 +1,6 @@
-//! Upgrades where the two sides speak different versions of HTTP: one of HTTP/1 is an extended CONNECT
-//! in HTTP/2 (RFC 8441), which has for WebSocket (RFC 6455) neither a key nor the proof that its
-//! receiver understood it. Whoever speaks HTTP/1 gets, or gives, both here.
+//! Upgrades between sides with different versions of HTTP. An HTTP/1 upgrade is an extended CONNECT in HTTP/2 (RFC 8441), which for
+//! WebSocket (RFC 6455) has neither the key nor the proof that the server understood it. This module generates both for the HTTP/1
+//! side.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use sha1::{Digest, Sha1};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 
-/// What is appended to a key before it is hashed (RFC 6455, 1.3).
+/// The suffix appended to a key before hashing (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Gives a request a key that has none, as it came over HTTP/2 and goes to an HTTP/1 server.
+/// Adds a key to a request that arrived over HTTP/2 and goes to an HTTP/1 server.
 pub(crate) fn give_key(x: &mut Exchange) {
     let head = &mut x.txn.request;
     if !head.is_websocket() || !head.has_upgrade() || head.get_known(KnownName::SecWebsocketKey).is_some() {
@@ -28,11 +28,10 @@ pub(crate) fn give_key(x: &mut Exchange) {
     x.choice.gave_key = true;
 }
 
-/// Looks at the head of a response to such a request, and makes one of HTTP/2 that agrees an answer
-/// to an upgrade.
+/// Checks the head of a response to such a request, and turns an accepting HTTP/2 response into the answer to an upgrade.
 ///
 /// # Errors
-/// The server does not prove that it knows what it agreed to.
+/// The server's proof is missing or wrong.
 pub(crate) fn of_response(x: &mut Exchange, bare: bool) -> Result<(), Fault> {
     if !x.txn.request.has_upgrade() {
         return Ok(());
@@ -53,7 +52,7 @@ pub(crate) fn of_response(x: &mut Exchange, bare: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Makes a 2xx to an extended CONNECT the 101 that HTTP/1 has for it.
+/// Turns a 2xx response to an extended CONNECT into HTTP/1's 101.
 fn agree(x: &mut Exchange) {
     let request = &x.txn.request;
     let proof = request.get_known(KnownName::SecWebsocketKey).filter(|_| request.is_websocket()).map(proof);
@@ -75,7 +74,7 @@ fn proof(key: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_proof_is_that_of_the_rfc() {
+    fn the_accept_key_matches_the_rfc() {
         assert_eq!(super::proof(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

@@ -1,6 +1,5 @@
-//! Which server serves the request: persistence, `use-server`, balancing, and waiting in line where
-//! limits are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`,
-//! `fullconn`).
+//! Assigns a server to the request: persistence, `use-server`, balancing, and queueing when limits are reached (configuration
+//! manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`, `fullconn`).
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -22,12 +21,12 @@ use crate::fault::Fault;
 use crate::server::h1::Connection;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// A place at a server, given back when dropped: the next in line is then told.
+/// A slot on a server, released when dropped, which wakes the next request in the queue.
 pub(crate) struct Lease {
     backend: Rc<LocalProxy>,
     server: Rc<LocalServer>,
     tally: Tally,
-    /// When the attempt began, in µs; 0 where nobody asks how long answers take.
+    /// Start of the attempt, in µs; 0 if response times are not needed.
     since: Cell<u64>,
 }
 
@@ -38,7 +37,7 @@ impl Lease {
         &self.server
     }
 
-    /// Tells the balancer that the server answered, or that it failed.
+    /// Reports the outcome of the attempt to the balancer.
     #[inline]
     pub(crate) fn answered(&self, answer: AttemptOutcome) {
         if self.since.get() > 0 {
@@ -48,18 +47,17 @@ impl Lease {
         }
     }
 
-    /// Tells the balancer that nobody waits for the server's answer any more, through no fault of its
-    /// own.
+    /// Reports to the balancer that the attempt was abandoned through no fault of the server.
     pub(crate) fn gave_up(&self) {
         self.backend.prepared().picker().gave_up(self.server.index, self.taken_us());
     }
 
-    /// How long the attempt has taken, in µs, where anybody asks.
+    /// Returns the duration of the attempt, in µs, if it is measured.
     pub(crate) fn taken_us(&self) -> u64 {
         if self.since.get() > 0 { now_us() - self.since.get() } else { 0 }
     }
 
-    /// Another attempt begins at the same place.
+    /// Starts another attempt with the same slot.
     pub(crate) fn begin_again(&self) {
         if self.since.get() > 0 {
             self.since.set(now_us());
@@ -80,8 +78,8 @@ impl Drop for Lease {
     }
 }
 
-/// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend
-/// is not busy (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
+/// Returns how many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not busy
+/// (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
     if most == 0 {
@@ -103,7 +101,7 @@ fn dynamic_limit(backend: &Proxy, server: &state::Server, most: u32) -> u32 {
     ((u64::from(most) * busy / full) as u32).max(server.minconn)
 }
 
-/// Finds a server and takes a place there, waiting for it if need be. `avoid` just failed.
+/// Finds a server and takes a slot on it, waiting if necessary. `avoid` just failed.
 pub(crate) async fn assign(
     client: &mut Client,
     x: &mut Exchange,
@@ -116,7 +114,7 @@ pub(crate) async fn assign(
     }
 }
 
-/// The same without waiting: the usual way of a request, which makes no future of it.
+/// The same without waiting: the usual case, which creates no future.
 #[inline(always)]
 pub(crate) fn at_once(
     client: &Client,
@@ -131,7 +129,7 @@ pub(crate) fn at_once(
     assigned
 }
 
-/// A place at another server than this one, if one can be had without waiting for it.
+/// Returns a slot on a server other than `than`, if one is free now.
 pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer) -> Option<Lease> {
     if !backend.state.queue.is_empty() {
         return None;
@@ -142,14 +140,14 @@ pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer
     enter(backend, &picked, now_us)
 }
 
-/// What became of a request that wants a server.
+/// The result of asking for a server.
 pub(crate) enum Assigned {
     Place(Lease),
     /// To [`wait`] for: this server (bound to it), or any.
     Wait(Option<Rc<LocalServer>>),
 }
 
-// Part of the usual path of a request; its other callers are rare.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 fn try_assign(
     client: &Client,
@@ -171,8 +169,8 @@ fn try_assign(
     let preferred = preferred(client, backend, avoid);
     let is_preferred = preferred.is_some();
     let picked = preferred.or_else(|| pick(backend, wish)).ok_or(Fault::NoServer)?;
-    // Persistence, the last server once more and what comes out of the backend's queue are no
-    // choices of the balancer (`lbtot`).
+    // Persistence, the preferred last server and requests from the backend's queue do not count as choices of the balancer
+    // (`lbtot`).
     let count = || {
         if !is_preferred && Some(picked.index) != avoid {
             picked.state.counters.mine().chosen.add(1);
@@ -185,8 +183,7 @@ fn try_assign(
         count();
         return Ok(Assigned::Place(lease));
     }
-    // The first backup stands for itself: where only it is used, nobody else could serve the
-    // request.
+    // The first backup is exempt: when it is used, no other server could serve the request.
     let stands_alone = picked.state.backup && !backend.options.allbackups;
     if x.choice.hash.is_none() && !is_preferred && !stands_alone {
         return Ok(Assigned::Wait(None));
@@ -201,15 +198,15 @@ fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     backend.prepared().picker().pick(wish, |server| limit(backend, server)).and_then(|at| backend.server(at))
 }
 
-/// The same, apart from the first attempt of a request.
+/// The same for anything but the first attempt of a request.
 #[cold]
 fn pick_late(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     pick(backend, wish)
 }
 
-/// The server that the client authenticated to over a connection of its own (NTLM), or that of the
-/// connection's last request (`option prefer-last-server`), if it may be used, its queue is not
-/// longer than `max-keep-alive-queue` allows, and no hash decides.
+/// Returns the server that the client authenticated to over a connection of its own (NTLM), or that of the connection's last
+/// request (`option prefer-last-server`), if it is usable, its queue is within `max-keep-alive-queue`, and the balancing algorithm
+/// does not hash.
 fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
     if client.private.borrow().is_none() && !backend.options.prefer_last_server
         || backend.balance.algorithm.hashes()
@@ -224,14 +221,14 @@ fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Opt
     let state = &server.state;
     let limit = limit(backend, state);
     let has_room = limit == 0 || state.serves_fewer(limit);
-    // `max-keep-alive-queue`: how long a queue is still preferred to another server.
+    // `max-keep-alive-queue`: the longest queue that is preferred to another server.
     let most = i64::from(backend.max_keep_alive_queue);
     let short = most < 0 || has_room || i64::from(state.queue.len()) < most;
     let usable = state.effective_weight() > 0;
     (short && usable).then_some(server)
 }
 
-/// The server of a connection that authentication bound to this client.
+/// Returns the server of a connection that is bound to this client by authentication.
 fn bound(client: &Client, backend: &LocalProxy) -> Option<Rc<LocalServer>> {
     let private = client.private.borrow();
     let private = &private.as_deref()?.0;
@@ -262,11 +259,11 @@ fn lease(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, tally: Tally, now: 
     Lease { backend: backend.clone(), server: server.clone(), tally, since: Cell::new(since) }
 }
 
-/// In line at a server or at the backend; leaves it when dropped.
+/// A place in the queue of a server or the backend; left when dropped.
 struct InLine<'a> {
     queue: &'a Queue,
     ticket: Ticket,
-    /// Whose load changes with the queue: the balancer, and the server.
+    /// The balancer and the index of the server with this queue, which affects its load.
     load: Option<(&'a LocalProxy, usize)>,
 }
 
@@ -276,15 +273,15 @@ impl Drop for InLine<'_> {
         if let Some((backend, server)) = self.load {
             backend.prepared().picker().parted(server);
         }
-        // Where one place became free, more may have: the next looks for itself.
+        // If one slot became free, there may be more: the next request checks for itself.
         self.queue.wake_first();
     }
 }
 
-/// Waits for a place at `server`, or at any server.
+/// Waits for a slot on `server`, or on any server.
 ///
 /// # Errors
-/// The queue is full, the time for it is over, or the client left.
+/// The queue is full, the queue timeout expired, or the client left.
 pub(crate) async fn wait(
     client: &mut Client,
     x: &mut Exchange,
@@ -313,7 +310,7 @@ async fn wait_in_line(
     server: Option<&Rc<LocalServer>>,
     avoid: Option<usize>,
 ) -> Result<Option<Lease>, Fault> {
-    // Logs name the server that a request waits for, also if it gets no place there.
+    // Logs name the server that a request waits for, even if it gets no slot there.
     x.txn.server = server.map(|server| server.held.clone()).or(x.txn.server.take());
     let allowed = x.timeout(TimeoutSlot::Queue, backend.timeouts.queue.or(backend.timeouts.connect));
     client.timer.set_after(timer::now_ms(), allowed);
@@ -334,10 +331,10 @@ async fn wait_in_line(
 struct QueueWait<'a> {
     backend: &'a Rc<LocalProxy>,
     server: Option<&'a Rc<LocalServer>>,
-    /// The server that is not to be chosen.
+    /// The server to avoid.
     avoid: Option<usize>,
     queue: &'a Queue,
-    /// How many requests the queue had served before.
+    /// How many requests the queue had served when the wait began.
     served_before: u64,
     place: Option<InLine<'a>>,
 }
@@ -349,7 +346,7 @@ impl<'a> QueueWait<'a> {
         Self { backend, server, avoid, queue, served_before, place: None }
     }
 
-    /// Ready with a place, or with `None` if the server went down.
+    /// Ready with a slot, or with `None` if the server went down.
     fn poll(
         &mut self,
         client: &mut Client,
@@ -361,7 +358,7 @@ impl<'a> QueueWait<'a> {
             Some(place) => self.queue.is_first(place.ticket),
             None => {
                 self.enter(x, context)?;
-                // A place may have become free since the queue was chosen.
+                // A slot may have become free since the queue was chosen.
                 true
             }
         };
@@ -383,7 +380,7 @@ impl<'a> QueueWait<'a> {
         }
     }
 
-    /// Joins the queue, by the priority of the request.
+    /// Joins the queue, with the request's priority.
     fn enter(&mut self, x: &Exchange, context: &Context<'_>) -> Result<(), Fault> {
         let (class, offset) = x.txn.priority;
         let date = timer::now_ms() as i64 + i64::from(offset);
@@ -398,8 +395,8 @@ impl<'a> QueueWait<'a> {
         Ok(())
     }
 
-    /// Leaves the queue, and counts the request if it was `served`. Returns its position for logs: the
-    /// number of requests served before it, and itself if it was in line.
+    /// Leaves the queue, and counts the request if it was `served`. Returns its position for logs: the number of requests served
+    /// before it, plus one if it was queued.
     fn leave(self, served: bool) -> u32 {
         let before = self.queue.served.load(Relaxed).saturating_sub(self.served_before) as u32;
         let position = before + u32::from(self.place.is_some());
@@ -431,8 +428,7 @@ fn waiting<T>(
     }
 }
 
-/// What became of a client for which no server was reached yet: a broken connection ends its
-/// stream, a closed side does where it is to be watched.
+/// Checks a client before a server is reached: a broken connection ends the stream; a closed side does only if it is watched.
 pub(crate) fn left(
     client: &mut Client,
     x: &Exchange,
@@ -441,7 +437,7 @@ pub(crate) fn left(
 ) -> Option<Fault> {
     match client.poll_presence(context) {
         Presence::Here => None,
-        // One that never said anything has nothing to wait for.
+        // A client that never sent anything has nothing to wait for.
         Presence::Closed => {
             (watch || client.side.is_drained() && !x.txn.is_http).then_some(Fault::ClientAborted)
         }

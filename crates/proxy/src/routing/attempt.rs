@@ -1,4 +1,4 @@
-//! Counting attempts to reach a server, and telling of how they went.
+//! Counts attempts to reach a server, and reports their outcome.
 
 use plan::Proxy;
 use plan::server::{Observe, ServerSettings};
@@ -12,7 +12,7 @@ use crate::routing::assign::Lease;
 use crate::routing::retry;
 use crate::server::per_worker::LocalServer;
 
-/// Notes the server that was chosen, `instead` of another that had failed.
+/// Records the chosen server, `instead` of one that failed.
 pub(crate) fn note_server(
     client: &Client,
     x: &mut Exchange,
@@ -25,11 +25,11 @@ pub(crate) fn note_server(
     x.txn.server = Some(server.held.clone());
     match instead {
         None => {}
-        // There was no other.
+        // There was no other server.
         Some(failed) if failed.is(server) => retry::count_retry(backend, failed),
         Some(failed) => {
             if x.txn.termination.cookie == b'V' {
-                // What its cookie asked for is down, for all that is known.
+                // The server in its cookie is considered down.
                 x.txn.termination.cookie = b'D';
             }
             x.txn.redispatched = true;
@@ -39,14 +39,14 @@ pub(crate) fn note_server(
     }
 }
 
-/// Counts a session of the server: each attempt to reach it is one.
+/// Counts a session of the server: one per attempt to reach it.
 pub(crate) fn count_attempt(x: &Exchange, lease: &Lease) {
     let of_server = &lease.server().state.counters.mine().traffic;
     of_server.sessions_total.add(1);
     of_server.session_rate.tick(x.txn.times.queued / 1000);
 }
 
-/// What a status says of the server itself, as for `observe layer7`.
+/// Maps a status to the outcome of the attempt, as for `observe layer7`.
 pub(crate) fn answer(status: u16) -> AttemptOutcome {
     if matches!(status, 500..=599) && !matches!(status, 501 | 505) {
         AttemptOutcome::Bad
@@ -55,8 +55,7 @@ pub(crate) fn answer(status: u16) -> AttemptOutcome {
     }
 }
 
-/// Counts what went wrong with a server, where it is the `last` word on the request, and tells the
-/// one who watches it (`observe`).
+/// Counts a failure of a server, if it is the request's `last` attempt, and reports it to the observer (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: bool) {
     let of_server = lease.server().state.counters.mine();
     let of_backend = backend.state.backend.mine();
@@ -72,7 +71,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     let connected = match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
         fault if fault.blames_server() => true,
-        // It was told of the status when its head came; the balancer was not.
+        // The observer saw the status with the head; the balancer did not.
         Fault::RetryStatus(status) => return lease.answered(answer(status)),
         Fault::Unavailable => return lease.answered(AttemptOutcome::Bad),
         _ => return,
@@ -85,7 +84,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     }
 }
 
-/// What the checks are told of a fault.
+/// Maps a fault to the trouble reported to the checks.
 fn trouble(fault: Fault) -> Trouble {
     match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => Trouble::Connection,
@@ -96,7 +95,7 @@ fn trouble(fault: Fault) -> Trouble {
     }
 }
 
-/// Tells the checks of `server` how a connection or an exchange with it went.
+/// Reports the outcome of a connection or an exchange to the checks of `server`.
 #[inline]
 pub(crate) fn tell(server: &ServerSettings, seen: Result<(), Trouble>) {
     if server.observe != Observe::None {

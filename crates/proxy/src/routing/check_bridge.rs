@@ -1,8 +1,7 @@
-//! A connection that a client brought (`rhttp@`), as a health check of HTTP/1 uses it: one end of a
-//! pair of sockets, behind whose other end the request becomes one of HTTP/2 on that connection.
+//! A connection provided by a client (`rhttp@`), for an HTTP/1 health check: the check gets one end of a socket pair; the requests
+//! at the other end are converted to HTTP/2 on that connection.
 //!
-//! One request and its response each. Called by the binary, for `health`, on the worker that the
-//! check runs on.
+//! Each bridge carries one request and its response. Called by the binary, for `health`, on the worker that runs the check.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,14 +21,14 @@ use crate::server::h2::BoxedRequest;
 use crate::server::pool::PoolQuery;
 use crate::server::{SharedRequest, Upstream};
 
-/// The longest request of a check, in bytes.
+/// Maximum size of a check's request, in bytes.
 const MOST: usize = 1 << 17;
 
-/// How long a check is served at most: its own limits end it long before.
+/// Upper bound for serving a check: its own limits end it long before.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// A way to `server` of the backend over a connection that has room for a request of the connection
-/// name `name`; `None` where clients have brought none.
+/// Returns a way to `server` over a connection that has room for a request with the connection name `name`; `None` if clients have
+/// provided no connection.
 pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Stream> {
     let (worker, local) = check_pool::find(backend, server)?;
     let key = check_pool::key(name);
@@ -46,13 +45,13 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     ours.set_nonblocking(true).and_then(|()| theirs.set_nonblocking(true)).ok()?;
     let bridge = serve(request, Stream::from_fd(theirs.into(), false));
     tokio::task::spawn_local(async move {
-        // Whoever checks sees that it ended, and needs no reason.
+        // The check sees the end of the bridge, and needs no reason.
         let _ = timer::timeout(PATIENCE, bridge).await;
     });
     Some(Stream::from_fd(ours.into(), false))
 }
 
-/// Passes the request on, and its response back.
+/// Forwards the request, and its response back.
 async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
     let (mut head, body) = receive(&mut check).await?;
     head.clean_connection();
@@ -64,7 +63,7 @@ async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
     let mut response = Head::new();
     loop {
         let came = poll_fn(|context| {
-            // Whoever asked may have given up.
+            // The check may have given up.
             match gone(&mut check, context) {
                 true => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
                 false => request
@@ -94,12 +93,12 @@ async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the check has left: it says nothing more once it has asked.
+/// Whether the check has left: it sends nothing after its request.
 fn gone(check: &mut Stream, context: &mut Context<'_>) -> bool {
     matches!(check.poll_read(context, &mut [0; 16]), Poll::Ready(Ok(0) | Err(_)))
 }
 
-/// The whole request of a check.
+/// Receives a check's whole request.
 async fn receive(check: &mut Stream) -> io::Result<(Head, Vec<u8>)> {
     let (mut head, mut input) = (Head::new(), Vec::new());
     let options = ParseOptions { max_bytes: MOST, ..ParseOptions::default() };
@@ -127,7 +126,7 @@ fn send(request: &mut BoxedRequest, context: &mut Context<'_>, rest: &[u8]) -> P
     }
 }
 
-/// The head as HTTP/1 has it, whose body ends with its length or the connection.
+/// Writes the head in HTTP/1, for a body that ends with its length or the connection.
 fn write_head(head: &Head, out: &mut Vec<u8>) {
     head.write_start_line(out);
     for (name, value) in head.fields() {

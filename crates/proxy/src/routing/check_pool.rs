@@ -1,9 +1,7 @@
-//! Idle connections lent to health checks, and those that checks opened and leave to requests
-//! (`check-reuse-pool`).
+//! Lends idle connections to health checks, and takes over connections that checks opened (`check-reuse-pool`).
 //!
-//! A check asks as the first request of a client's connection would: what it sent cannot be sent
-//! again. It counts neither as a request nor as a connection of one. Called by the binary, for
-//! `health`, on the worker that the check runs on.
+//! A check selects connections like a client's first request: it cannot be resent. It counts neither as a request nor as a
+//! connection. Called by the binary, for `health`, on the worker that runs the check.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,16 +21,16 @@ use crate::server::pool::PoolQuery;
 use crate::server::{Open, Upstream};
 use crate::worker::{Worker, current};
 
-/// An idle connection on loan: closed when it is dropped.
+/// A lent idle connection: closed when it is dropped.
 pub struct Lent(Box<Connection>);
 
 impl Lent {
-    /// The connection.
+    /// Returns the connection.
     pub fn stream(&mut self) -> &mut Stream {
         &mut self.0.socket.stream
     }
 
-    /// Ends the loan: nothing is outstanding on it.
+    /// Returns the connection to the pool; it must be idle.
     pub fn give_back(self) {
         if let Some(worker) = current() {
             worker.pools.put(self.0);
@@ -40,8 +38,7 @@ impl Lent {
     }
 }
 
-/// Takes an idle connection to `server` of the backend, one that requests of the connection name
-/// `name` may use; empty for those that have none.
+/// Takes an idle connection to `server` that requests with the connection name `name` may use (empty for requests without one).
 pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
     let (worker, local) = find(backend, server)?;
     let key = key(name);
@@ -59,8 +56,7 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     Some(Lent(connection))
 }
 
-/// Keeps a connection that a check opened when the address of `server` had changed `moves` times,
-/// on which nothing is outstanding.
+/// Adds a check's idle connection to the pool; it was opened after the address of `server` had changed `moves` times.
 pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: Stream, moves: u32) {
     let Some((worker, local)) = find(backend, server) else { return stream.reset_on_close() };
     let limit = local.state.maxconn.load(std::sync::atomic::Ordering::Relaxed);
@@ -88,7 +84,7 @@ pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: S
     }));
 }
 
-/// The server on the calling worker, if its connections are not told apart by clients.
+/// Returns the server on the calling worker, if its connections do not depend on the client.
 pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
     let own_source = |source: &plan::server::SourceAddress| {
         matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
@@ -100,13 +96,13 @@ pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<
         return None;
     }
     let worker = current()?;
-    // The check may be one of another plan, and its place another's by now.
+    // The check may belong to another plan, with another server at its index.
     worker.shared.proxies.get(backend.index)?;
     let local = worker.local(backend.index).server(server.index)?;
     Arc::ptr_eq(&local.state, &server.state).then_some((worker, local))
 }
 
-/// The key of requests that differ by nothing but the name (`connect::pool_key`).
+/// Returns the key of requests that differ only in the name (`connect::pool_key`).
 pub(super) fn key(name: &str) -> PoolKey {
     match name {
         "" => PoolKey::default(),

@@ -1,4 +1,4 @@
-//! A connection to the server chosen: an idle one if the request may use it, else a new one.
+//! Connects to the chosen server: over an idle connection if the request may use one, else over a new one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -38,10 +38,10 @@ use crate::server::shared::OpenedConnection;
 use crate::server::{self, Open, Private, SharedRequest, Upstream};
 use crate::worker::Worker;
 
-/// The level of what applications say.
+/// The log level of application output.
 const ERR: u8 = 3;
 
-/// A connection for this request.
+/// Returns a connection for this request.
 pub(crate) async fn obtain(
     client: &mut Client,
     x: &mut Exchange,
@@ -54,7 +54,7 @@ pub(crate) async fn obtain(
     }
 }
 
-/// One that this worker has already: the usual case, which makes no future of it.
+/// Takes an idle connection of this worker: the usual case, which creates no future.
 #[inline(always)]
 pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &Lease) -> Option<Upstream> {
     let settings = lease.server();
@@ -74,7 +74,7 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     Some(upstream)
 }
 
-/// One of another worker, or a new one.
+/// Takes an idle connection of another worker, or opens a new one.
 pub(crate) async fn establish(
     client: &mut Client,
     x: &mut Exchange,
@@ -98,27 +98,27 @@ pub(crate) async fn establish(
     open(client, x, backend, settings, key).await
 }
 
-/// Whether a connection will do that served other requests.
+/// Whether the request may use an idle connection.
 #[inline]
 fn may_reuse(x: &Exchange, settings: &LocalServer) -> bool {
     x.txn.is_http && (!x.choice.fresh || settings.is_reverse)
 }
 
-/// What is asked of the connections there are.
+/// Returns the query for idle connections.
 #[inline]
 fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> PoolQuery<'a> {
-    // A connection that clients bring is not told apart by whose request it serves.
+    // Connections provided by clients are not reserved for particular requests.
     let first = is_first(client, backend) && !settings.is_reverse;
     PoolQuery { key, reuse: backend.reuse, first }
 }
 
-/// One that served other requests serves this one.
+/// Reuses a connection for this request.
 #[inline]
 fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstream: &mut Upstream) {
     upstream.begin_again();
     settings.state.counters.mine().reuses.add(1);
     backend.state.backend.mine().reuses.add(1);
-    // The clock is read again only where time has passed since: deadlines are counted from here.
+    // The clock is read again only after a retry: deadlines start here.
     x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
 }
 
@@ -133,17 +133,17 @@ fn reuse(client: &Client, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Bo
     client.worker.pools.take(server, ask)
 }
 
-/// Whether the request is its client connection's first, which nobody but us could send again if
-/// the server's end is gone; where `retry-on` lets us do that whatever became of it, none is.
+/// Whether the request is the first on its client's connection and only the client could resend it if the server has closed; false
+/// if `retry-on` lets us resend it in any case.
 fn is_first(client: &Client, backend: &Proxy) -> bool {
     let on = &backend.retry_on;
     client.session.requests.get() <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
 }
 
-/// What distinguishes connections to this server for this request.
+/// Returns the key that distinguishes connections to this server.
 pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
     if settings.is_reverse {
-        // Nothing but a name tells apart what clients bring.
+        // Connections provided by clients only differ in the name.
         let name = match &settings.pool_conn_name {
             Some(name) => {
                 let mut text = Vec::new();
@@ -161,13 +161,12 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
         || x.choice.address.is_some()
         || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
-    // A name that the line gives the connection stands in for the one that the server is sent
-    // (manual, 5.2 `pool-conn-name`).
+    // A name that the line gives the connection replaces the one sent to the server (manual, 5.2 `pool-conn-name`).
     let name = match settings.pool_conn_name {
         Some(_) => None,
         None => server_tls::server_name(client, x, settings),
     };
-    // Upgrades may go over another protocol than other requests.
+    // Upgrades may use another protocol than other requests.
     let apart = x.txn.request.has_upgrade()
         && (settings.ws != Ws::Auto || settings.tls.as_ref().is_some_and(|tls| tls.of_upgrades.is_some()));
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
@@ -188,7 +187,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
         key.extend_from_slice(format!("{:?}{:?}", x.destination(client), x.choice.address).as_bytes());
     }
     if settings.send_proxy != SendProxy::None {
-        // What the header tells beside the addresses may differ from request to request.
+        // The additional fields of the header may differ between requests.
         key.extend_from_slice(&proxy_header(client, x, settings));
     }
     if marked {
@@ -208,8 +207,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
     key.into()
 }
 
-/// Opens a connection that what asks for it shares with others; who speaks on it is the caller's
-/// matter.
+/// Opens a connection to be shared by several users; the caller starts the protocol on it.
 pub(crate) async fn open_shared(
     client: &mut Client,
     x: &mut Exchange,
@@ -221,8 +219,8 @@ pub(crate) async fn open_shared(
     Ok(shared(x, backend, stands, key))
 }
 
-/// What stands is to be shared: frames of many requests follow each other, and none may wait until
-/// the one before it is acknowledged.
+/// Prepares an established connection for sharing: frames of many requests follow each other, and none may wait for the
+/// acknowledgement of the previous one.
 fn shared(
     x: &mut Exchange,
     backend: &Proxy,
@@ -234,19 +232,17 @@ fn shared(
     OpenedConnection { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
 }
 
-/// A socket, both of its ends, and its place in the count of open ones.
+/// A socket, both of its endpoints, and its slot in the count of open ones.
 type Stands = (Stream, Option<(Endpoint, Endpoint)>, Open);
 
-/// Opens a socket, with TLS where that is spoken. What is to be sent before anything else is left in
-/// the exchange's preamble.
+/// Opens a socket, with TLS if configured. The bytes to send first are left in the exchange's preamble.
 async fn open_socket(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
 ) -> Result<Stands, Fault> {
-    // Before the address: a change between the two makes the connection outdated, never current by
-    // mistake.
+    // Read before the address: a change between the two makes the connection outdated, never current by mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
     let mut opened = place(client, settings).await?;
@@ -254,7 +250,7 @@ async fn open_socket(
     settings.state.counters.mine().connects.add(1);
     backend.state.backend.mine().connects.add(1);
     let allowed = x.timeout(TimeoutSlot::Connect, backend.timeouts.connect);
-    // In HTTP mode a request is ready to be sent, and carries the acknowledgement for nothing.
+    // In HTTP mode a request is ready to be sent, and carries the acknowledgement for free.
     let late_ack = backend.options.tcp_smart_connect.unwrap_or(x.txn.is_http);
     let watch = client.aborts_on_close(backend);
     let mut stream = match settings.socks4 {
@@ -317,7 +313,7 @@ async fn open(
     })))
 }
 
-/// Makes a connection of it that requests share; its first request.
+/// Creates a shared connection, and its first request.
 fn begin_shared(
     client: &Client,
     x: &Exchange,
@@ -332,14 +328,14 @@ fn begin_shared(
         let request = worker.carriers.begin(opened, held, &prepared.h2.back);
         return Ok(Upstream::Stream(SharedRequest::H2(request)));
     }
-    // The configuration has seen to both.
+    // The configuration guarantees both.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
     let request = worker.applications.begin(opened, config, say(worker, app));
     Ok(Upstream::Stream(SharedRequest::Fcgi(request)))
 }
 
-/// What an application's section says of connections to it.
+/// Returns an application's connection settings.
 fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
     fcgi::Config {
         keeps: app.keeps,
@@ -351,11 +347,11 @@ fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
     }
 }
 
-/// Logs what an application says (`log-stderr`).
+/// Returns a callback that logs an application's error output (`log-stderr`).
 fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
     let (worker, app) = (worker.clone(), app.clone());
     Box::new(move |text| {
-        // One line each, whatever is in it: as HAProxy writes it.
+        // One line for each message, with control characters replaced, as in HAProxy.
         let text: Vec<u8> =
             text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
         let line = LogLine::own(ERR, &app.name, &text);
@@ -363,7 +359,7 @@ fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
     })
 }
 
-/// What the backend's options say of a connection that stands.
+/// Applies the backend's options to an established connection.
 pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
     let options = &backend.options;
     if options.srvtcpka {
@@ -375,9 +371,8 @@ pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
     }
 }
 
-/// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or
-/// a server takes no more connections than its `maxconn` (`strict-maxconn`), an idle one is closed
-/// for it.
+/// Counts the connection to be opened. If descriptors run short (`tune.pool-high-fd-ratio`), or the server is at its `maxconn`
+/// (`strict-maxconn`), an idle connection is closed to make room.
 async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
@@ -402,7 +397,7 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
             continue;
         }
         let Some(other) = others.next() else {
-            // One that is just being given back or closed is counted still.
+            // A connection being returned or closed at this moment is still counted.
             patience = patience.checked_sub(1).ok_or(Fault::Resource(ConnectionError::CONFIGURED_LIMIT))?;
             timer::sleep(Duration::from_millis(1)).await;
             others = group();
@@ -416,15 +411,15 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
             {
                 worker.pools.evict(&server);
             }
-            // Who asked may be gone.
+            // The requester may be gone.
             let _ = send.send(());
         });
-        // A worker that no longer answers has no connection to close either.
+        // A worker that no longer answers cannot close a connection either.
         let _ = receive.await;
     }
 }
 
-/// Connects by way of a SOCKS4 proxy, all within `allowed`.
+/// Connects through a SOCKS4 proxy, all within `allowed`.
 async fn through(
     client: &mut Client,
     x: &mut Exchange,
@@ -434,7 +429,7 @@ async fn through(
     allowed: Option<Duration>,
     watch: bool,
 ) -> Result<Stream, Fault> {
-    // SOCKS4 knows no others.
+    // SOCKS4 only supports IPv4.
     let Target::Ip(SocketAddr::V4(wanted)) = target else {
         return Err(Fault::ConnectFailed(ConnectionError::NO_PROTOCOL));
     };
@@ -445,8 +440,7 @@ async fn through(
     Ok(stream)
 }
 
-/// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving
-/// ends the attempt.
+/// Connects within `allowed`. If the client is watched (`option abortonclose`), its leaving ends the attempt.
 async fn dial(
     client: &mut Client,
     x: &mut Exchange,
@@ -476,14 +470,13 @@ async fn dial(
     reach(client, x, watch, step).await
 }
 
-/// Whether small writes may wait for acknowledgements until there is a second: most requests are
-/// one write, and most connections of clients that open one for each request serve but one.
+/// Whether small writes may wait for acknowledgements until there is a second one: most requests are one write, and most clients
+/// that open a connection per request use it only once.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
     x.txn.is_http && settings.socks4.is_none()
 }
 
-/// Where to connect to: the server's address, the client's port where it has none, or what
-/// `set-dst` said.
+/// Returns the address to connect to: the server's address, the client's port if it has none, or the address set by `set-dst`.
 fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
     if let Some(address) = x.choice.address {
         return Some(Target::Ip(address));
@@ -491,7 +484,7 @@ fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Ta
     match &**settings.state.address.load() {
         ServerAddress::Ip(address) => {
             let mut address = *address;
-            // `0.0.0.0` stands for the address that the client wanted.
+            // `0.0.0.0` means the client's destination address.
             if address.ip().is_unspecified() {
                 address.set_ip(x.destination(client).ip()?);
                 if address.port() == 0 {
@@ -507,7 +500,7 @@ fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Ta
     }
 }
 
-/// The address that `usesrc` takes from the client or its request.
+/// Returns the source address that `usesrc` takes from the client or its request.
 fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<SocketAddr> {
     match &settings.source.as_ref()?.transparent {
         UseSource::No | UseSource::Fixed(_) => None,

@@ -1,5 +1,4 @@
-//! What a connection that does not come about is to the request that asked for it. Called by
-//! [`connect`](super::connect).
+//! Maps connection failures to faults of the request. Called by [`connect`](super::connect).
 
 use std::io;
 
@@ -19,7 +18,7 @@ pub(crate) static NO_MEMORY: EventCounter =
 pub(crate) static NO_PORT: EventCounter =
     event_counter!(Count, "by_kernel()", "no source port or address is left for a connection to a server");
 
-/// What was wrong: with the source address, with this machine, or with the server.
+/// Maps a kernel error to its origin: the source address, this machine, or the server.
 pub(super) fn by_kernel(error: &io::Error) -> Fault {
     match SourceError::inside(error) {
         Some(SourceError::PortRange) => return Fault::Resource(ConnectionError::PORT_RANGE),
@@ -38,13 +37,13 @@ pub(super) fn by_kernel(error: &io::Error) -> Fault {
     Fault::Resource(resource)
 }
 
-/// Memory is short under the limit of the process: no connection is tried.
+/// Memory is short under the limit of the process: no connection is attempted.
 pub(super) fn by_memory() -> Fault {
     NO_MEMORY.note();
     Fault::Resource(ConnectionError::SYSTEM_MEMORY)
 }
 
-/// What a proxy that speaks SOCKS4 made of it.
+/// Maps the failure of a SOCKS4 proxy.
 pub(super) fn by_socks4(why: socks4::Socks4Failure) -> Fault {
     Fault::ConnectFailed(match why {
         socks4::Socks4Failure::Send => ConnectionError::SOCKS4_SEND,

@@ -1,5 +1,5 @@
-//! The wait for a server that is being reached: what ends it beside the server's answer. Called by
-//! [`super::connect`] and [`super::server_tls`] for each of their steps.
+//! The wait for a server to be reached, and the events that end it early. Called by [`super::connect`] and [`super::server_tls`]
+//! for each of their steps.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -14,22 +14,20 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::routing::assign;
 
-/// Takes `step` after step towards a server until the last is done, at most until
-/// `connect_by`. Where a client is to be watched (`option abortonclose`), its leaving ends the
-/// attempt; one that owes the rest of its request, or that never said a word in TCP, and sends
-/// nothing for `timeout client` does so too.
+/// Polls `step` until it completes, at most until `connect_by`. If the client is watched (`option abortonclose`), its leaving ends
+/// the attempt. So does `timeout client` for a client that still owes part of its request, or that has sent nothing in TCP.
 pub(super) async fn reach<T>(
     client: &mut Client,
     x: &mut Exchange,
     watch: bool,
     step: impl FnMut(&mut Context<'_>) -> Poll<Result<T, Fault>>,
 ) -> Result<T, Fault> {
-    // A stream of TCP may have said all it had to say.
+    // A TCP client may have sent all its data.
     let looks = watch || x.txn.is_http;
     wait(client, x, watch, looks, step).await
 }
 
-/// Waits before the next attempt, ended by the same.
+/// Waits before the next attempt, with the same conditions.
 pub(super) async fn pause(
     client: &mut Client,
     x: &mut Exchange,
@@ -63,7 +61,7 @@ async fn wait<T>(
                 return Poll::Ready(Err(fault));
             }
             if client.side.received().len() > before {
-                // As in HAProxy, who has sent more is waited for until there is a server.
+                // As in HAProxy, a client that has sent more has no timeout until a server is reached.
                 x.choice.heard_late = true;
                 if x.request_body.heard_ms > 0 {
                     x.request_body.heard_ms = now_ms();
@@ -79,8 +77,8 @@ async fn wait<T>(
             if silent_until >= x.choice.connect_by {
                 return Poll::Ready(Err(Fault::ConnectTimeout));
             }
-            // Of TCP it may not have been read, as there was nobody to send it to, and the reactor
-            // may know nothing of the socket.
+            // TCP data may not have been read yet, since there was no server to send it to, and the reactor may not have registered
+            // the socket.
             if x.txn.is_http || !looks && client.poll_fill(context).is_pending() || client.side.is_drained() {
                 return Poll::Ready(Err(Fault::ClientTimeout));
             }
@@ -92,8 +90,7 @@ async fn wait<T>(
     .await
 }
 
-/// Until when a client may be silent that owes the rest of its request, or any byte in TCP:
-/// [`NEVER`] for others.
+/// Returns when a client that owes part of its request, or any byte in TCP, times out: [`NEVER`] for others.
 fn silent_until(client: &mut Client, x: &Exchange) -> u64 {
     let received = client.side.received();
     let received_none = received.is_empty();

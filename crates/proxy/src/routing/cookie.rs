@@ -1,5 +1,4 @@
-//! Persistence by cookie (configuration manual, 4.2 `cookie`): reading it in requests, writing it
-//! in responses.
+//! Cookie persistence (configuration manual, 4.2 `cookie`): reading the cookie in requests, writing it in responses.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,18 +16,18 @@ use crate::exchange::{BoundServer, CookieServer, Dates, Exchange};
 use crate::routing::assign::Lease;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// The digits that dates in cookies are written with: six bits each, the highest first.
+/// The digits of dates in cookies: six bits each, the highest first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// How far in the future a date may be, in seconds: clocks of several load balancers differ. A cookie
-/// with a later date counts as too old.
+/// Maximum clock skew of a date in the future, in seconds, since the clocks of load balancers differ. A cookie with a later date
+/// counts as too old.
 const SKEW_MAX: u64 = 24 * 60 * 60;
 
 fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Dates are kept in units of four seconds, rounded up.
+/// Returns the current date in units of four seconds, rounded up.
 fn now_units() -> u64 {
     (now_seconds() + 3) >> 2
 }
@@ -47,7 +46,7 @@ fn read_date(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The value that means `server`: its own, or the one made from its address (`dynamic`).
+/// Returns the cookie value for `server`: its own, or one derived from its address (`dynamic`).
 fn value_of(key: Option<&str>, server: &ServerSettings) -> Option<Box<[u8]>> {
     if let Some(value) = &server.cookie {
         return Some(value.as_bytes().into());
@@ -73,7 +72,7 @@ fn find_server(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(place?)
 }
 
-/// Another server of the same value that is up, where the first is not.
+/// Returns another server with the same value that is up, if the first is not.
 fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     let key = backend.state.cookie_key();
     let serves = |server: &ServerAt<'_>| {
@@ -83,8 +82,7 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(backend.servers.iter().find(serves)?.index)
 }
 
-/// Reads the persistence cookie, binds the request to the server it names, and takes out of the
-/// request what the server is not to see.
+/// Reads the persistence cookie, binds the request to its server, and removes from the request the parts the server must not see.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     capture_of_client(client, x);
     let Some(cookie) = &backend.cookie else { return };
@@ -99,14 +97,13 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.is_ignored = ignored;
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
-    // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told
-    // of.
+    // `use-server` takes precedence: the cookie then chooses nothing, and its state is not reported.
     let is_chosen = x.choice.bound.is_some();
     if let Some(chosen) = &x.choice.bound {
         x.choice.cookie = CookieServer::Server(chosen.server.clone());
     }
     let separator = if cookie.operation == CookieOperation::Prefix { b'~' } else { b'|' };
-    // Of several the first that names a server counts.
+    // If there are several cookies, the first that names a server counts.
     let names_one = |whole: &&[u8]| {
         let value = whole.split(|&byte| byte == separator).next().unwrap_or_default();
         !value.is_empty() && find_server(backend, value).is_some()
@@ -122,7 +119,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.dates = dates_of(dates);
     let age = age_of(cookie, x.choice.dates, dates.is_some());
     if matches!(age, Age::Idle | Age::Old) {
-        // The next cookie begins another life.
+        // The dates belong to one cookie only.
         x.choice.dates = Dates::default();
     }
     let found = if value.is_empty() { None } else { find_server(backend, value) };
@@ -136,7 +133,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
         state = b'U';
     }
     if is_chosen {
-        // Nothing is left to be chosen.
+        // The server has been chosen already.
     } else if let Some(server) = found.filter(|_| state == b'V' && !ignored) {
         let stays = server.state.is_up() || forced || backend.options.persist;
         let server = if stays { server } else { find_other(backend, value).unwrap_or(server) };
@@ -155,7 +152,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     }
     x.txn.termination.cookie = state;
     if cookie.operation == CookieOperation::Prefix {
-        // Of several each has its own, or none.
+        // Each of several cookies has its own value, or none.
         let own = |value: &[u8]| match value.iter().position(|&byte| byte == separator) {
             Some(at) => value[at + 1..].to_vec(),
             None => value.to_vec(),
@@ -166,8 +163,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     }
 }
 
-/// Reads the persistence cookie of a request that goes no further, for its log line: whose it was,
-/// and whether it is valid.
+/// Reads the persistence cookie of a denied request for its log line: its server, and whether it is valid.
 pub(crate) fn of_denied(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     of_request(client, x, backend);
     if let Some(bound) = &x.choice.bound {
@@ -189,10 +185,10 @@ enum Age {
     Old,
 }
 
-/// When the cookie was last seen and when it was first set, as far as it says so.
+/// Returns the dates in the cookie: last use and first set.
 fn dates_of(dates: Option<&[u8]>) -> Dates {
     let mut parts = dates.unwrap_or_default().split(|&byte| byte == b'|');
-    // A date of zero is none.
+    // Zero means no date.
     let date = |text: Option<&[u8]>| text.and_then(read_date).filter(|date| *date > 0);
     Dates { last: date(parts.next()), first: date(parts.next()) }
 }
@@ -234,7 +230,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
     if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
     {
-        // The client has one of ours, which says all that it may know.
+        // The client's cookie is valid; it must see no other.
         if edit_set_cookies(x, cookie.name.as_bytes(), |_| None) > 0 {
             x.txn.termination.set_cookie = b'D';
         }
@@ -245,8 +241,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     let name = cookie.name.as_bytes();
     let value = value_of(key.as_ref().map(|key| &***key), lease.server());
     let Some(value) = value else {
-        // A server without a value of its own (a backup server, say): what the client has of
-        // another is taken away.
+        // A server without a value (a backup server, say): the client's cookie for another server is removed.
         if cookie.operation == CookieOperation::Insert {
             insert(x, cookie, None, lease.server());
         } else if sets(x, name) {
@@ -275,7 +270,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Inserts the cookie with `value`, or takes it away from the client.
+/// Inserts the cookie with `value`, or deletes it at the client.
 fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &LocalServer) {
     let name = cookie.name.as_bytes();
     if sets(x, name) {
@@ -283,7 +278,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
             x.txn.termination.set_cookie = b'P';
             return;
         }
-        // Ours takes the place of the server's own.
+        // Our cookie replaces the server's own.
         x.txn.termination.set_cookie = b'D';
         edit_set_cookies(x, name, |_| None);
     }
@@ -292,7 +287,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
     if known && !is_stale(cookie, x.choice.dates) || cookie.postonly && !post {
         return;
     }
-    // What was to be kept is decided by what the server sent.
+    // Cacheability is decided by the server's original response.
     let private = cookie.nocache && cacheability::of(x.txn.request.method_id(), &x.txn.response).response;
     let line = match value {
         Some(value) => set_cookie(cookie, value, x.choice.dates),
@@ -305,15 +300,15 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
     }
 }
 
-/// Whether a cookie with these dates is to be set anew, although it names the right server.
+/// Whether a cookie with these dates must be set again although it names the right server.
 fn is_stale(cookie: &Cookie, Dates { last, first }: Dates) -> bool {
     let seen_before = last.is_none_or(|last| last * 4 < now_seconds());
     (cookie.max_idle.is_some() || last.is_some()) && seen_before
         || cookie.max_life.is_some() != first.is_some()
 }
 
-/// The line that sets the cookie to `value`, with the dates that the limits ask for: of now, and of
-/// its first time.
+/// Returns the line that sets the cookie to `value`, with the dates that the limits need: the current date, and the date it was
+/// first set.
 fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let mut line = [cookie.name.as_bytes(), b"=", value].concat();
@@ -328,13 +323,12 @@ fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     end(cookie, line)
 }
 
-/// The line that has the client forget the cookie. It names the same places: those of another are
-/// another cookie's.
+/// Returns the line that deletes the cookie at the client. It has the same path and domain, since these identify the cookie.
 fn expiring(cookie: &Cookie) -> Vec<u8> {
     end(cookie, [cookie.name.as_bytes(), b"=; Expires=Thu, 01-Jan-1970 00:00:01 GMT"].concat())
 }
 
-/// Adds what is configured of the cookie beside its value.
+/// Appends the configured attributes of the cookie.
 fn end(cookie: &Cookie, mut line: Vec<u8>) -> Vec<u8> {
     line.extend_from_slice(b"; path=/");
     for domain in &cookie.domains {
@@ -386,7 +380,7 @@ fn edit_set_cookies(x: &mut Exchange, name: &[u8], edit: impl Fn(&[u8]) -> Optio
     changed
 }
 
-/// `capture cookie` of the client's, as rules left it.
+/// `capture cookie` for the client's cookie, after rules may have changed it.
 fn capture_of_client(client: &Client, x: &mut Exchange) {
     let Some(cookie) = &client.frontend.cookie_capture else { return };
     let wanted = cookie.name.as_bytes();
@@ -400,7 +394,7 @@ fn capture_of_client(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// `capture cookie` of the server's.
+/// `capture cookie` for the server's.
 fn capture(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend;
     if let Some(cookie) = &frontend.cookie_capture {
@@ -423,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_written_is_the_date_read() {
+    fn dates_round_trip() {
         for units in [0, 1, 63, 64, 439_000_000] {
             let mut text = Vec::new();
             write_date(units, &mut text);

@@ -1,5 +1,4 @@
-//! Which backend and which server serve a request, how the server is reached, and what follows when
-//! it fails.
+//! Chooses the backend and the server of a request, connects to the server, and handles failures.
 
 pub(crate) mod assign;
 pub(crate) mod attempt;

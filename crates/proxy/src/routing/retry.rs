@@ -1,5 +1,5 @@
-//! Trying again (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether,
-//! where, and when. Called where attempts are made, `exchange` and `relay`.
+//! Retries (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether, where, and when. Called by the code
+//! that makes attempts, `exchange` and `relay`.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -21,10 +21,10 @@ use crate::routing::assign::{Lease, left};
 use crate::routing::connect_wait;
 use crate::server::per_worker::LocalServer;
 
-/// Whether a request on a connection that had been idle met its closing, and may be sent again:
-/// nothing came back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
+/// Whether a request failed because its idle connection was being closed, and may be sent again: there was no response, and the
+/// method is idempotent (RFC 9110, 9.2.2).
 pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
-    // What it did not look at is as good as never sent, whatever the method.
+    // An unprocessed request is as good as never sent, whatever the method.
     if fault == Fault::Unprocessed {
         return x.can_rewind();
     }
@@ -33,13 +33,12 @@ pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
         && x.can_rewind()
 }
 
-/// Whether what went wrong may be tried again (`retry-on`).
+/// Whether the fault may be retried (`retry-on`).
 pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     let wanted = match fault.retry_kind() {
         None => false,
         Some(RetryKind::Connection) => backend.retry_on.conn_failure,
-        // `disable-l7-retry`, or a body that was not all here: what was sent once is not sent
-        // again.
+        // `disable-l7-retry`, or a body that was not buffered as a whole: a request once sent is not sent again.
         Some(_) if x.txn.no_replay || !x.is_kept() => false,
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
@@ -51,8 +50,8 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
     wanted && x.can_rewind()
 }
 
-/// Whether the backend's budget allows one more retry (`retry-budget`). Who has it makes it: asking
-/// again before it begins changes nothing.
+/// Whether the backend's budget allows one more retry (`retry-budget`). A grant is kept until used: asking again before the retry
+/// begins changes nothing.
 #[inline]
 pub(crate) fn is_affordable(x: &mut Exchange, backend: &Proxy) -> bool {
     backend.balance.budget.is_none_or(|budget| grant(x, backend, budget))
@@ -63,7 +62,7 @@ fn grant(x: &mut Exchange, backend: &Proxy, budget: Budget) -> bool {
     if x.extra.as_ref().is_some_and(|extra| extra.is_granted) {
         return true;
     }
-    // The attempt that failed is over.
+    // The failed attempt is over.
     x.extra = None;
     let extra = backend.state.keep_extra();
     let counters = extra.counters.mine();
@@ -77,22 +76,21 @@ fn grant(x: &mut Exchange, backend: &Proxy, budget: Budget) -> bool {
     false
 }
 
-/// How many times the request may be sent again.
+/// Returns how many times the request may be resent.
 pub(crate) fn most(x: &Exchange, backend: &Proxy) -> u32 {
     x.txn.max_retries.unwrap_or(backend.retries)
 }
 
-/// Where the next attempt goes.
+/// The target of the next attempt.
 pub(crate) enum RetryTarget {
-    /// To the same server, whose place was kept: whoever queues for it has to wait for this request
-    /// too.
+    /// The same server, with its slot kept, so that requests in its queue keep waiting for this one too.
     Same(Lease),
-    /// To any but this one, as far as there are others.
+    /// Any other server, if there are others.
     Other(Rc<LocalServer>),
 }
 
 impl RetryTarget {
-    /// The place that was kept, and the server to avoid.
+    /// Returns the kept slot, and the server to avoid.
     pub(crate) fn parts(self) -> (Option<Lease>, Option<Rc<LocalServer>>) {
         match self {
             Self::Same(lease) => (Some(lease), None),
@@ -101,11 +99,10 @@ impl RetryTarget {
     }
 }
 
-/// Counts a retry after `fault`, and chooses between another server and the same once more. Waits
-/// as long as there is to be waited.
+/// Counts a retry after `fault`, and chooses between another server and the same one. Waits before the retry if required.
 ///
 /// # Errors
-/// The client left meanwhile, or an operator ended the connection.
+/// The client left, or an operator ended the connection.
 pub(crate) async fn before_retry(
     client: &mut Client,
     x: &mut Exchange,
@@ -117,7 +114,7 @@ pub(crate) async fn before_retry(
         not_early(client, x).await?;
     }
     let retries = most(x, backend);
-    // Nothing was promised yet: this holds for who asked for a tunnel too.
+    // Nothing was sent yet, so this applies to tunnel requests too.
     let watch = client.aborts_on_close(backend);
     let looks = looks_at(client, x).await;
     if looks && let Some(fault) = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await {
@@ -133,7 +130,7 @@ pub(crate) async fn before_retry(
     let redispatches = may_redispatch(client, x, backend, &failed, retries, others);
     let target = if redispatches {
         x.choice.bound = None;
-        // Until there is another the request has none.
+        // The request has no server until the next one is chosen.
         x.txn.server = None;
         drop(lease);
         RetryTarget::Other(failed)
@@ -144,8 +141,7 @@ pub(crate) async fn before_retry(
         RetryTarget::Same(lease)
     };
     if refused && !(redispatches && others) {
-        // The same server: not at once, but after a second, or `timeout connect` if that is less
-        // (manual, `retries`).
+        // The same server: after a delay of one second, or `timeout connect` if that is less (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
         connect_wait::pause(client, x, pause, watch, looks).await?;
@@ -153,8 +149,8 @@ pub(crate) async fn before_retry(
     Ok(target)
 }
 
-/// Has the next attempt be no early one (RFC 8470, 5.2): the client's handshake has to be over, and
-/// that to the server too before it is sent anything.
+/// Makes sure that the next attempt does not use early data (RFC 8470, 5.2): the handshake with the client must be complete, and
+/// the one with the server too before anything is sent.
 async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if client.side.is_early() && !client.settle().await {
         return Err(Fault::ClientAborted);
@@ -166,11 +162,11 @@ async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether what becomes of the client matters before there is a server. A stream of TCP may have
-/// said all it had to say, and as in HAProxy nobody reads on then, unless rules did.
+/// Whether the client is checked before there is a server. A TCP client may have sent all its data, and as in HAProxy no more is
+/// read then, unless rules did.
 async fn looks_at(client: &mut Client, x: &Exchange) -> bool {
     if !x.txn.is_http && client.side.is_drained() {
-        // It may not have been read, as there was nobody to send it to.
+        // Its data may not have been read yet, since there was no server to send it to.
         let _ = poll_fn(|context| Poll::Ready(client.poll_fill(context))).await;
     }
     x.txn.is_http || client.side.is_drained() || x.request_body.heard_ms > 0
@@ -182,9 +178,8 @@ pub(crate) fn count_retry(backend: &Proxy, failed: &LocalServer) {
     backend.state.backend.mine().retries.add(1);
 }
 
-/// Whether this retry may go to another server than the one that `failed` (`option redispatch`):
-/// when its turn has come, when the server is down, and at once when nothing binds the request to
-/// it and there are `others`.
+/// Whether this retry may go to another server than the one that `failed` (`option redispatch`): when the interval is reached, when
+/// the server is down, and at once when the request is not bound to it and there are `others`.
 fn may_redispatch(
     client: &Client,
     x: &Exchange,
@@ -202,8 +197,8 @@ fn may_redispatch(
     if interval == 0 || forced() {
         return false;
     }
-    // `-n`: what is left of the retries without the last n, and each multiple of that. Of more than
-    // there are the sign is lost, as in HAProxy; where nothing is left, every retry has its turn.
+    // `-n`: from the n-th retry before the last, and at each multiple of that. If n exceeds the number of retries the sign is lost,
+    // as in HAProxy; if nothing is left, every retry may be redispatched.
     let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
     let its_turn = i64::from(x.txn.retries) % every.abs().max(1) == 0;
     let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);

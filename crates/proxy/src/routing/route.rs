@@ -1,5 +1,4 @@
-//! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the
-//! hash of the key that `balance` asks for.
+//! Chooses the backend (`use_backend`, `default_backend`) and the server by rule (`use-server`), and hashes the key for `balance`.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -22,14 +21,14 @@ use crate::fault::Fault;
 use crate::server::per_worker::LocalProxy;
 
 /// Chooses the backend and counts the session there.
-// Part of the usual path of a request; its other callers are rare.
+// On the hot path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;
     let forced = !frontend.force_be_switch.is_empty()
         && view::with(client, x, |env| frontend.force_be_switch.iter().any(|when| holds(Some(when), env)));
-    // Backends that are disabled or unpublished are passed over, but for the proxy's own side.
+    // Disabled or unpublished backends are skipped, except the proxy's own.
     let eligible = |index: usize| {
         let plan = &shared.proxies[index].plan;
         forced || index == frontend.index || !(plan.disabled || plan.state.unpublished.load(Relaxed))
@@ -42,11 +41,11 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
         by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or_else(|| no_backend(x))?;
     let backend = client.worker.local(index);
     if x.txn.is_http && backend.mode != Mode::Http {
-        // What became HTTP does not go back.
+        // An upgraded HTTP stream cannot return to TCP.
         return Err(no_backend(x));
     }
     if backend.index != client.frontend.index {
-        // What rules of the frontend said about servers held for its own.
+        // Server timeouts set by the frontend's rules applied to its own backend part.
         for slot in [TimeoutSlot::Server, TimeoutSlot::Connect, TimeoutSlot::Queue, TimeoutSlot::Tunnel] {
             x.txn.timeouts[slot as usize] = None;
         }
@@ -65,8 +64,7 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     Ok(backend)
 }
 
-/// The backend of the first `use_backend` that holds. A name made at run time that is no backend's
-/// ends the search.
+/// Returns the backend of the first matching `use_backend`. A name computed at run time that is not a backend ends the search.
 fn choose_by_rule(
     frontend: &Proxy,
     backends: &Backends,
@@ -89,9 +87,8 @@ fn choose_by_rule(
     None
 }
 
-/// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and
-/// `option persist` make of any. A name made at run time that is no server's ends the search.
-/// Cookies come after it.
+/// `use-server`: the first matching rule with a usable server (any server, with `force-persist` or `option persist`). A name
+/// computed at run time that is not a server ends the search. Overrides cookies.
 pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if x.choice.bound.is_some() {
         return;
@@ -104,15 +101,14 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
 }
 
-/// Logs of a request without a backend have no time of the request (`%TR`, `%Tq`): it ends when the
-/// backend is known.
+/// Logs of a request without a backend have no request time (`%TR`, `%Tq`), since that ends when the backend is known.
 #[cold]
 fn no_backend(x: &mut Exchange) -> Fault {
     x.txn.times.request = 0;
     Fault::NoBackend
 }
 
-/// The server that `use-server` names.
+/// Returns the server chosen by `use-server`.
 fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundServer> {
     view::with(client, x, |env| {
         let forced = || backend.force_persist.iter().any(|when| holds(Some(when), env));
@@ -138,7 +134,7 @@ fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundS
     })
 }
 
-/// The server whose address is in the client's RDP cookie.
+/// Returns the server with the address in the client's RDP cookie.
 fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<BoundServer> {
     let name = backend.rdp_persistence.as_deref()?;
     let token = key::rdp_cookie(x.request_bytes(client), name.as_bytes())?;
@@ -153,7 +149,7 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
     Some(BoundServer { server, even_down, again: false })
 }
 
-/// The hash of this request's key; `None` when the algorithm has none or the request lacks it.
+/// Returns the hash of this request's key; `None` if the algorithm has none or the request lacks it.
 pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
     let kind = &backend.balance.hash;
     match &backend.balance.algorithm {
@@ -175,7 +171,7 @@ pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32
         }
         Algorithm::Hash(expression) => view::with(client, x, |env| {
             let value = expression.eval(env)?;
-            // A key that is a number already is read as text; all others are hashed as bytes.
+            // A key that is already a number is parsed as text; all others are hashed as bytes.
             let bytes = match kind.function {
                 HashFunction::None => value.into_str()?,
                 _ => value.into_bin()?,

@@ -1,5 +1,4 @@
-//! The PROXY header that a server wants to be told about the client with (`send-proxy`,
-//! `send-proxy-v2`; proxy-protocol.txt, 2.1 and 2.2).
+//! The PROXY header that tells a server about the client (`send-proxy`, `send-proxy-v2`; proxy-protocol.txt, 2.1 and 2.2).
 
 use net::proxy_protocol::{self, tlv};
 use plan::ServerSettings;
@@ -11,7 +10,7 @@ use tls::x509::CertificateFields;
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 
-/// The header that this server wants before anything else; empty for none.
+/// Returns the header to send first to this server; empty for none.
 pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSettings) -> Vec<u8> {
     let mut out = Vec::new();
     let addresses = match (x.source(client), x.destination(client)) {
@@ -22,8 +21,7 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
         SendProxy::None => {}
         SendProxy::V1 => proxy_protocol::write_v1(addresses, &mut out),
         SendProxy::V2 { unique_id, crc32c, authority, tls } => {
-            // In HAProxy's order: those of formats, the checksum, the protocol, the host name, the
-            // unique id, TLS.
+            // In HAProxy's order: those from formats, the checksum, the protocol, the host name, the unique id, TLS.
             let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
             for (kind, format) in &settings.proxy_v2_tlvs {
                 let mut value = Vec::new();
@@ -51,8 +49,7 @@ pub(super) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSetti
     out
 }
 
-/// The host name that the client asked for: what the proxy before us says of it, or what it sent in
-/// TLS.
+/// Returns the host name the client asked for: from the PROXY header we received, or from TLS.
 fn host(client: &Client, details: Option<&Details>) -> Option<Vec<u8>> {
     let received = client.session.tlvs().iter().find(|one| one.kind == tlv::AUTHORITY);
     match received {
@@ -63,12 +60,12 @@ fn host(client: &Client, details: Option<&Details>) -> Option<Vec<u8>> {
 
 /// The client uses TLS.
 const CLIENT_SSL: u8 = 1;
-/// It showed a certificate on this connection.
+/// It presented a certificate on this connection.
 const CLIENT_CERT_CONN: u8 = 2;
-/// It showed one when its session began.
+/// It presented one when its session began.
 const CLIENT_CERT_SESS: u8 = 4;
 
-/// What the TLV about TLS says (proxy-protocol.txt, 2.2.6).
+/// Returns the TLS TLV (proxy-protocol.txt, 2.2.6).
 fn of_tls(details: Option<&Details>, wanted: ProxyTls) -> Vec<u8> {
     let Some(details) = details else { return vec![0; 5] };
     let own = details.peer.first();

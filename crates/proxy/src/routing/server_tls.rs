@@ -1,4 +1,4 @@
-//! TLS on a connection to a server: the name that the server is sent, and the handshake.
+//! TLS on a connection to a server: the server name to send, and the handshake.
 
 use std::task::{Context, ready};
 
@@ -12,7 +12,7 @@ use crate::exchange::{Exchange, trace, view};
 use crate::fault::Fault;
 use crate::routing::connect_wait::reach;
 
-/// The name that this server is sent in TLS for this request.
+/// Returns the TLS server name for this request.
 pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Vec<u8>> {
     let tls = settings.speaks_tls()?;
     let ServerName::Expression(expression) = &tls.name else { return None };
@@ -21,9 +21,8 @@ pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettin
     (!name.is_empty()).then_some(name)
 }
 
-/// Whether this request may be sent before the server has said anything (`allow-0rtt`): where the
-/// client sent it so itself, or where it can be sent again and `retry-on 0rtt-rejected` says that
-/// it is to be. Of our own accord none is that does something (RFC 8470, 4).
+/// Whether this request may be sent as early data (`allow-0rtt`): if the client sent it as early data itself, or if it can be
+/// resent and has `retry-on 0rtt-rejected`. The proxy only decides this for safe methods (RFC 8470, 4).
 pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: &ServerTls) -> bool {
     let by_us = || {
         use http::Method::{Get, Head, Options, Trace};
@@ -34,9 +33,8 @@ pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: 
     tls.early && x.txn.is_http && !x.choice.never_early && (client.side.is_early() || by_us())
 }
 
-/// Sends `preamble`, what comes before TLS, and makes the handshake, all within the time that is
-/// left to connect; what is `early` may be sent before its end. Where a client is to be watched (`option abortonclose`), its leaving ends the
-/// attempt.
+/// Sends `preamble`, then performs the handshake, all within the remaining connect timeout; `early` data may be sent before its
+/// end. If the client is watched (`option abortonclose`), its leaving ends the attempt.
 pub(super) async fn begin(
     client: &mut Client,
     x: &mut Exchange,
@@ -45,10 +43,10 @@ pub(super) async fn begin(
     (name, mut preamble, early): (Option<&[u8]>, &[u8], bool),
     watch: bool,
 ) -> Result<(), Fault> {
-    // What is no text is no name of a host either.
+    // A name that is not text is not a valid host name either.
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let failed = |error: tls::Error| match error.kind {
-        // Nothing of the server's.
+        // This is not the server's fault.
         tls::FailureKind::TooMany => Fault::Internal,
         kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
     };

@@ -1,5 +1,5 @@
-//! `stick …` (configuration manual, 4.2): the server of a key that is in a stick table, and noting there
-//! which server served it.
+//! `stick …` (configuration manual, 4.2): chooses the server stored for a key in a stick table, and stores the server that served a
+//! request.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,11 +17,10 @@ use crate::exchange::{BoundServer, CookieServer, Exchange};
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// The most keys of a request that are noted.
+/// Maximum number of keys stored per request.
 const MOST: usize = 8;
 
-/// Chooses the server of the first key that is known, unless one is chosen already, and keeps the keys
-/// that are to be noted.
+/// Chooses the server of the first known key, unless one is chosen already, and keeps the keys to be stored.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if let Some(rules) = &backend.stick {
         look(client, x, backend, rules);
@@ -30,7 +29,7 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
 
 fn look(client: &Client, x: &mut Exchange, backend: &LocalProxy, rules: &StickRules) {
     for (number, rule) in rules.of_request.iter().enumerate() {
-        // Of those that note into one table the first counts.
+        // Only the first of several rules for the same table stores a key.
         if rule.stores && is_kept(x, rules, rule) {
             continue;
         }
@@ -58,12 +57,12 @@ fn is_kept(x: &Exchange, rules: &StickRules, rule: &StickRule) -> bool {
     x.sticky.iter().any(|(number, _)| table(*number) == Some(rule.table.number))
 }
 
-/// The rule of a number: those of responses follow those of requests.
+/// Returns the rule with this number: response rules follow request rules.
 fn rule_at(rules: &StickRules, number: usize) -> Option<&StickRule> {
     rules.of_request.iter().chain(&rules.of_response).nth(number)
 }
 
-/// The key that a rule finds, if its condition holds.
+/// Returns the key of a rule, if its condition holds.
 fn key_of(rule: &StickRule, env: &Env<'_>) -> Option<Scratch> {
     if !holds(rule.condition.as_ref(), env) {
         return None;
@@ -72,7 +71,7 @@ fn key_of(rule: &StickRule, env: &Env<'_>) -> Option<Scratch> {
     track::with_key(value, rule.table.settings.kind, Scratch::copy)
 }
 
-/// The server that an entry tells, if it can be used.
+/// Returns the server in an entry, if it is usable.
 fn server_of(
     client: &Client,
     x: &Exchange,
@@ -107,7 +106,7 @@ fn is_named(by: ServerKey, server: &state::Server, key: &str) -> bool {
     }
 }
 
-/// Notes the server in the entries of all keys, those of the response among them.
+/// Stores the server in the entries of all keys, including those from the response.
 pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProxy, server: &Rc<LocalServer>) {
     let Some(rules) = &backend.stick else { return };
     for (number, rule) in (rules.of_request.len()..).zip(&rules.of_response) {
@@ -121,7 +120,7 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     note(x, rules, server);
 }
 
-/// The same of a TCP stream, by what its server sent first.
+/// The same for a TCP stream, using its server's first bytes.
 pub(crate) fn of_stream(
     client: &Client,
     x: &mut Exchange,
@@ -153,13 +152,13 @@ fn note(x: &mut Exchange, rules: &StickRules, server: &LocalServer) {
     x.sticky.clear();
 }
 
-/// Notes a server in a key's entry.
+/// Stores a server in a key's entry.
 fn enter(table: &Table, key: &[u8], server: &LocalServer) {
     let now = now_ms();
     let Some(entry) = table.get(key, now) else { return };
     entry.set(DataType::ServerId, 0, server.state.id.into(), now);
     let by = table.settings.server_key;
-    // Mostly it is there already.
+    // Usually it is there already.
     if !entry.server_key().is_some_and(|key| is_named(by, &server.state, key)) {
         match by {
             ServerKey::Name => entry.set_server_key(&server.state.name),

@@ -1,5 +1,5 @@
-//! Idle connections of other workers of the group, which a request of this one may take over. Called
-//! by `connect`, and by `lend` and `bridge` for requests of the process's own.
+//! Takes over idle connections of other workers in the group for a request of this one. Called by `connect`, and by `lend` and
+//! `bridge` for the process's own requests.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,8 +15,8 @@ use crate::server::pool::PoolQuery;
 use crate::server::{self, SharedRequest, Upstream};
 use crate::worker::Worker;
 
-/// Whether another worker of the group may have an idle connection for this request. One that
-/// clients bring is asked for wherever it is: there is no other.
+/// Whether another worker of the group may have an idle connection for this request. Connections provided by clients are always
+/// looked for: there are no others.
 pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: PoolQuery<'_>) -> bool {
     if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
@@ -26,7 +26,7 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
         return allowed && settings.state.open().load(Relaxed) > 0;
     }
     let own = worker.index;
-    // The threshold is one of all that the server has (manual, 5.2 `pool-low-conn`).
+    // The threshold applies to all connections of the server (manual, 5.2 `pool-low-conn`).
     let (mut all, mut elsewhere) = (0, 0);
     for (index, shard) in settings.state.counters.all().enumerate() {
         let idle = shard.idle.get();
@@ -42,7 +42,7 @@ enum TakenConnection {
     H2(Box<server::h2::H2Transfer>),
 }
 
-/// One of HTTP/1.
+/// An HTTP/1 connection.
 struct H1Transfer {
     stream: net::Detached,
     uses: u32,
@@ -52,8 +52,7 @@ struct H1Transfer {
     open: server::OpenTransfer,
 }
 
-/// Takes over an idle connection of another worker of the group; with `shared` also one that many
-/// requests may have, as it has none.
+/// Takes over an idle connection of another worker in the group; with `shared`, also a multiplexed one, as this worker has none.
 pub(crate) async fn take_over(
     worker: &Worker,
     settings: &Rc<LocalServer>,
@@ -75,7 +74,7 @@ pub(crate) async fn take_over(
                 let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
                 let (stream, open) = (socket.stream.detach(), open.hand_over());
                 let handed = H1Transfer { stream, uses, glitches, ends, late_nodelay, open };
-                // Who asked may be gone; the connection is then closed.
+                // The requester may be gone; the connection is then closed.
                 let _ = send.send(TakenConnection::H1(Box::new(handed)));
             } else if shared {
                 let give = |handed| drop(send.send(TakenConnection::H2(Box::new(handed))));
@@ -103,7 +102,7 @@ pub(crate) async fn take_over(
                 let request = worker.carriers.take_in(*handed, key, backend, settings);
                 return Some(Upstream::Stream(SharedRequest::H2(request)));
             }
-            // It had none, or lost it meanwhile.
+            // It had no connection, or lost it in the meantime.
             Err(_) => {}
         }
     }

@@ -1,8 +1,7 @@
-//! Accepting connections: limits first, then a worker of the group, then the session.
+//! Accepts connections: checks limits, chooses a worker of the group, and starts the session.
 //!
-//! Each listening socket is watched by one worker. Of two workers of its group drawn at random, the
-//! one with fewer connections gets the new one; it goes there as a descriptor, before any reactor
-//! knows it.
+//! Each listening socket is watched by one worker. Of two random workers of its group, the one with fewer connections gets the new
+//! connection; it is passed as a descriptor, before any reactor has registered it.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,23 +26,22 @@ use crate::worker::Worker;
 pub(crate) static NOT_ACCEPTED: EventCounter =
     event_counter!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
 
-/// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
+/// How long accepting pauses when descriptors or memory ran out, unless a connection ends earlier.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether memory suffices for one more connection.
+/// Interval for checking whether memory suffices for one more connection.
 const LOOK_FOR_MEMORY: Duration = Duration::from_millis(5);
 
-/// How often it is looked meanwhile whether one has ended.
+/// Interval for checking whether a connection has ended during the pause.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Makes the calling worker ready to serve connections, its own and those handed to it.
+/// Prepares the calling worker to serve connections, its own and those handed to it.
 pub fn install() {
     handoff::install(crate::serve::session::starter());
 }
 
-/// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend
-/// stops, or another plan is in use: what waits in a socket that this one does not have is accepted
-/// first. `workers` are those that may serve its connections.
+/// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops or another plan is in use.
+/// If the new plan lacks this socket, its pending connections are accepted first. Connections are served by `workers`.
 pub async fn serve(
     worker: Rc<Worker>,
     mut listener: Listener,
@@ -75,7 +73,7 @@ pub async fn serve(
         if base::memory::is_short() || worker.shared.process.accepted_in_shortage.load(Relaxed) > 0 {
             await_memory(&worker).await;
         }
-        // `tune.maxaccept`: others have their turn in between.
+        // `tune.maxaccept`: yields to other tasks.
         if most > 0 && in_a_row >= most {
             in_a_row = 0;
             tokio::task::yield_now().await;
@@ -106,7 +104,7 @@ pub async fn serve(
             Some(Ok(accepted)) => {
                 let Some(Reserved { tls_place }) = gate.reserve().await else { continue };
                 let target = match spread {
-                    // Others may have let go of this plan.
+                    // Other workers may have dropped this plan.
                     _ if worker.is_old() => worker.index,
                     MultiQueue::Off => worker.index,
                     MultiQueue::On => choose(worker.index, &workers),
@@ -122,8 +120,8 @@ pub async fn serve(
     }
 }
 
-/// `disable frontend`, and what a successor that cannot share the address asks for: the port is
-/// free meanwhile. Whoever connects to a socket that cannot be paused waits.
+/// Pauses for `disable frontend`, or for a successor that cannot share the address: the port is free until then. Clients of a
+/// socket that cannot be paused wait.
 async fn sit_out(worker: &Worker, proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
@@ -133,12 +131,12 @@ async fn sit_out(worker: &Worker, proxy: &plan::Proxy, entry: &state::Listener, 
     })
     .await;
     while paused && proxy.state.admission() == Admission::Open && listener.resume().is_err() {
-        // Another process has the address still.
+        // Another process still has the address.
         timer::sleep(SHORTAGE).await;
     }
 }
 
-/// What a listener looks at before it accepts.
+/// The conditions a listener checks before it accepts.
 struct Gate<'a> {
     worker: &'a Worker,
     proxy: &'a plan::Proxy,
@@ -146,13 +144,13 @@ struct Gate<'a> {
     is_tls: bool,
 }
 
-/// The places of a connection that was accepted.
+/// The slots of an accepted connection.
 struct Reserved {
-    /// Where those for TLS are limited.
+    /// Present if TLS connections are limited.
     tls_place: Option<tls::ConnectionPermit>,
 }
 
-/// How long a listener waits that the limits on rates or on TLS hold up, before it looks again.
+/// Retry interval of a listener delayed by the rate or TLS limits.
 const HELD: Duration = Duration::from_millis(5);
 
 fn below(count: &AtomicU32, limit: u32) -> bool {
@@ -160,13 +158,12 @@ fn below(count: &AtomicU32, limit: u32) -> bool {
 }
 
 impl Gate<'_> {
-    /// Waits until one more connection may be accepted; `false` when the frontend has stopped for
-    /// good.
+    /// Waits until one more connection may be accepted; `false` if the frontend has stopped for good.
     async fn admitted(&self) -> bool {
         loop {
             match self.proxy.state.admission() {
                 Admission::Stopped => return false,
-                // Whose turn it is now waits by itself; where nobody does, there is no room.
+                // Queued waiters proceed on their own; if there are none, there is no room.
                 _ if self.worker.is_old() && !self.has_room() => return false,
                 Admission::Open if self.has_room() => {
                     if !self.is_held() {
@@ -179,7 +176,7 @@ impl Gate<'_> {
         }
     }
 
-    /// Waits until there may be room; with `heeds_plan` also until another plan is in use.
+    /// Waits until there may be room; with `heeds_plan`, also until another plan is in use.
     async fn wait(&self, heeds_plan: bool) {
         let mut waited = false;
         poll_fn(|context: &mut Context<'_>| {
@@ -187,7 +184,7 @@ impl Gate<'_> {
                 return Poll::Ready(());
             }
             self.listener.wait(context.waker().clone());
-            // What changed between the look and the registration is seen here.
+            // Catches changes between the check and the registration.
             let open = self.proxy.state.admission() != Admission::Paused;
             if (open && self.has_room()) || (heeds_plan && self.worker.is_old()) {
                 Poll::Ready(())
@@ -213,9 +210,8 @@ impl Gate<'_> {
             || (self.is_tls && process.tls_limit.load(Relaxed) > 0)
     }
 
-    /// Whether the limits on rates (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`)
-    /// or on TLS (`maxsslconn`) make the next accept wait. Nobody is woken when they do no more:
-    /// connections to servers count among those of TLS.
+    /// Whether the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`) or the TLS limit (`maxsslconn`)
+    /// delay the next accept. There is no wake-up for their end: server connections count against the TLS limit too.
     fn is_held(&self) -> bool {
         let (process, of_proxy) = (&self.worker.shared.process, &self.proxy.state);
         let now = now_ms();
@@ -230,13 +226,11 @@ impl Gate<'_> {
             || (self.is_tls && (!tls::limit::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
     }
 
-    /// Takes the places of a connection just accepted; waits when another listener took the last one
-    /// meanwhile.
+    /// Takes the slots of a connection just accepted; waits if another listener has taken the last one in the meantime.
     async fn reserve(&self) -> Option<Reserved> {
         let process = &self.worker.shared.process;
         if self.has_rate_limit() {
-            // The connection before it is counted first; its own wait may have begun before that one
-            // came.
+            // The previous connection is counted first; its own wait may have begun before it arrived.
             tokio::task::yield_now().await;
             while self.is_held() {
                 timer::sleep(HELD).await;
@@ -257,7 +251,7 @@ impl Gate<'_> {
                     process.connections.sub(1);
                 }
             }
-            // Whoever was accepted is waited for, whatever plan is in use.
+            // An accepted connection waits, whatever plan is in use.
             match self.proxy.state.admission() {
                 Admission::Stopped => return None,
                 Admission::Open if self.has_room() => {
@@ -270,8 +264,7 @@ impl Gate<'_> {
         }
     }
 
-    /// A place of those for TLS, where these are limited and one is needed; `None` where there is
-    /// none left.
+    /// Returns a TLS slot if these are limited and one is needed; `None` if none is left.
     fn take_tls_place(&self) -> Option<Option<tls::ConnectionPermit>> {
         if self.is_tls && tls::limit::limit() > 0 {
             tls::ConnectionPermit::take().map(Some)
@@ -314,7 +307,7 @@ fn hand_over(
     }
 }
 
-/// Of two workers drawn at random, the one with fewer connections.
+/// Returns, of two random workers, the one with fewer connections.
 fn choose(own: usize, workers: &[usize]) -> usize {
     if workers.len() <= 1 {
         return own;
@@ -324,14 +317,14 @@ fn choose(own: usize, workers: &[usize]) -> usize {
     match worker::connections(first).cmp(&worker::connections(second)) {
         std::cmp::Ordering::Greater => second,
         std::cmp::Ordering::Less => first,
-        // Rather stay than wake another thread.
+        // A tie stays here rather than waking another thread.
         std::cmp::Ordering::Equal if second == own => own,
         std::cmp::Ordering::Equal => first,
     }
 }
 
-/// Waits while memory is short and there are more connections than the process accepts then. Looks
-/// at the number, as connections end everywhere.
+/// Waits while memory is short and the process is above the reduced connection limit. Polls the count, since connections end on all
+/// workers.
 async fn await_memory(worker: &Worker) {
     let process = &worker.shared.process;
     let is_full = || {
@@ -349,14 +342,13 @@ async fn await_memory(worker: &Worker) {
 
 async fn pause_after(worker: &Worker, error: &io::Error) {
     match error.raw_os_error() {
-        // The client gave up between its connection and our accept.
+        // The client gave up before the accept.
         Some(libc_code) if libc_code == ECONNABORTED || libc_code == EINTR || libc_code == EPROTO => {}
         _ => {
             NOT_ACCEPTED.note();
             let process = &worker.shared.process;
             process.counters.mine().accept_failures.add(1);
-            // Half of the descriptors are for connections to servers: who is accepted without one
-            // gets a 503.
+            // Half of the descriptors are reserved for server connections: a client accepted without one gets a 503.
             let few = process.connections.load(Relaxed) / 2;
             let until = now_ms() + SHORTAGE.as_millis() as u64;
             while process.connections.load(Relaxed) > few && now_ms() < until {

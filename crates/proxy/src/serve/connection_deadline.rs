@@ -1,9 +1,7 @@
-//! When a client connection that carries many streams is closed for being idle or stalled. Called by
-//! `multiplexed` after each turn in which something moved.
+//! Decides when an idle or stalled multiplexed client connection is closed. Called by `multiplexed` after each turn with progress.
 //!
-//! Streams keep their own deadlines. The connection's deadline covers the time between them, and output
-//! that the client does not take. Only events that a timeout is about restart it: PINGs, SETTINGS and the
-//! bytes of an unfinished header block do not.
+//! Streams have their own deadlines. The connection's deadline covers the time between them, and output that the client does not
+//! read. Only events relevant to a timeout restart it: PINGs, SETTINGS and the bytes of an unfinished header block do not.
 
 use std::time::Duration;
 
@@ -28,27 +26,26 @@ pub(super) struct DeadlineState {
     pub(super) wrote: bool,
 }
 
-/// When each kind of wait began, in ms; [`NEVER`] if the connection is not waiting in that way. There is
-/// one for each idle connection, hence no `Option`s.
+/// Start of each kind of wait, in ms; [`NEVER`] if the connection is not waiting in that way. There is one of these per idle
+/// connection, hence no `Option`s.
 #[derive(Debug)]
 pub(super) struct ConnectionDeadline {
     heard: u64,
-    /// No stream is served.
+    /// No stream is being served.
     idle: u64,
     /// A header block is incomplete.
     within_head: u64,
-    /// The client takes no output.
+    /// The client does not read the output.
     stalled: u64,
 }
 
 impl ConnectionDeadline {
-    /// A connection without streams at `now`.
+    /// Creates the state of a connection without streams at `now`.
     pub(super) fn new(now: u64) -> Self {
         Self { heard: now, idle: now, within_head: NEVER, stalled: NEVER }
     }
 
-    /// Notes a turn; the time at which the connection is to be closed unless something else happens
-    /// before, in ms, or [`NEVER`].
+    /// Records a turn; returns when to close the connection if nothing else happens, in ms, or [`NEVER`].
     pub(super) fn note(&mut self, turn: &DeadlineState, timeouts: &Timeouts) -> u64 {
         let now = turn.now;
         if turn.received {
@@ -60,19 +57,19 @@ impl ConnectionDeadline {
         self.stalled = since(turn.has_output, if turn.wrote { now } else { self.stalled });
         let stalled = after(self.stalled, timeouts.client);
         let within_head = after(self.within_head, timeouts.http_request);
-        // `timeout http-keep-alive` is over once the next request has begun (manual, 4.2), as in HTTP/1.
+        // `timeout http-keep-alive` ends once the next request has begun (manual, 4.2), as in HTTP/1.
         let has_begun = within_head != NEVER && turn.had_requests;
         let idle = if has_begun { NEVER } else { self.idle_until(turn, timeouts) };
         stalled.min(within_head).min(idle)
     }
 
-    /// Until when a connection without streams waits for the next request.
+    /// Returns when a connection without streams stops waiting for the next request.
     fn idle_until(&self, turn: &DeadlineState, timeouts: &Timeouts) -> u64 {
         let allowed = match turn.had_requests {
             true => timeouts.http_keep_alive.or(timeouts.http_request),
             false => timeouts.http_request,
         };
-        // `timeout client` is about silence, the others about requests.
+        // `timeout client` limits silence, the others limit requests.
         match allowed {
             _ if self.idle == NEVER => NEVER,
             None => after(self.heard.max(self.idle), timeouts.client),
@@ -144,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_timeout_alone_is_about_silence() {
+    fn only_the_client_timeout_is_about_silence() {
         let timeouts = timeouts(50, None, None);
         let mut deadline = ConnectionDeadline::new(0);
         assert_eq!(deadline.note(&DeadlineState { now: 30, ..TURN }, &timeouts), 80);

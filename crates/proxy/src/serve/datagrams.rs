@@ -1,10 +1,8 @@
-//! Datagram sockets: the worker that watches a socket reads it, and all workers of the bind line
-//! process its datagrams.
+//! Datagram sockets: one worker watches and reads a socket, and all workers of the bind line process its datagrams.
 //!
-//! The datagrams of one sender are processed by the same worker, in order. Other workers get theirs in
-//! batches over a channel ([`runtime::datagrams`]); they were given its receiving end as
-//! [`Incoming::Datagrams`]. With one socket, no datagram is lost when a successor takes it over. User:
-//! `log-forward` ([`forward`]).
+//! The datagrams of one sender are processed by the same worker, in order. Other workers get theirs in batches over a channel
+//! ([`runtime::datagrams`]); its receiving end was handed to them as [`Incoming::Datagrams`]. With one socket, no datagram is lost
+//! when a successor takes it over. User: `log-forward` ([`forward`]).
 //!
 //! [`Incoming::Datagrams`]: super::handoff::Incoming::Datagrams
 
@@ -37,7 +35,7 @@ pub(crate) static OVERFLOWED: EventCounter =
 /// The largest datagram.
 const DATAGRAM: usize = 65_535;
 
-/// Datagrams and bytes that are read before other tasks have their turn.
+/// Datagrams and bytes to read before yielding.
 const TURN: usize = 64;
 const TURN_BYTES: usize = 128 * 1024;
 
@@ -47,19 +45,18 @@ const FEW: usize = 8;
 /// Bytes of datagrams that may wait for one worker.
 const WAITING: usize = 256 * 1024;
 
-/// The interval of looks for the end of processing.
+/// Interval for checking whether processing has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Sockets that are read. Written by the workers that read them, at the start and end.
+/// The number of sockets being read. Written by the workers that read them, at the start and end.
 static READING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether datagrams are read, or were read and are not yet processed. A stopping process waits for
-/// that.
+/// Whether datagrams are being read, or were read and are not yet processed. A stopping process waits for that.
 pub fn is_active() -> bool {
     READING.load(Relaxed) > 0
 }
 
-/// Counts a socket that is read.
+/// Counts a socket as being read.
 struct Reading;
 
 impl Reading {
@@ -119,7 +116,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Reads one turn of datagrams into `spread`: whether it was all. `None` once the frontend has stopped.
+/// Reads one turn of datagrams into `spread`; returns whether the socket is drained, or `None` once the frontend has stopped.
 async fn read(proxy: &Proxy, socket: &UdpSocket, buffer: &mut [u8], spread: &mut Spread) -> Option<bool> {
     let listeners = proxy.state.listeners.load_full();
     poll_fn(|context| {
@@ -256,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Three workers: the receiving ends of the two others.
+    /// Returns a spread over three workers, and the receiving ends of the two others.
     fn three(limit: usize) -> (Spread, [Receiver<SocketAddr>; 2]) {
         let [(first, one), (second, two)] = [channel(limit), channel(limit)];
         let share = |sender| Share { sender, ..Share::default() };
@@ -267,7 +264,7 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], 1000 + number))
     }
 
-    /// The datagrams that wait in a channel, as sender and number.
+    /// Returns the datagrams waiting in a channel, as sender and number.
     fn received(receiver: &mut Receiver<SocketAddr>) -> Vec<(SocketAddr, u8)> {
         let mut batch = Batch::default();
         let _ = receiver.poll_receive(&Context::from_waker(Waker::noop()), &mut batch);

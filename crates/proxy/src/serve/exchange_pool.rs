@@ -1,5 +1,5 @@
-//! Requests in progress: their futures live in boxes that are used again, so that a connection at
-//! rest is small and a warm request allocates nothing.
+//! Requests in progress: their futures live in reused boxes, so that an idle connection is small and a warm request allocates
+//! nothing.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ pub(crate) trait ServeExchange {
     /// Serves one request; returns its client.
     type Exchange: Future<Output = (Boxed<Client>, Next)>;
 
-    /// Begins to serve the next request of `client`.
+    /// Starts serving the next request of `client`.
     fn serve(&self, client: Boxed<Client>, arrival: Arrival) -> Self::Exchange;
 }
 
@@ -40,14 +40,13 @@ where
 /// A box for the future of a request.
 type ExchangeSlot<F> = Pin<Box<Option<F>>>;
 
-/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
-/// worker.
+/// Boxes for the futures of requests in progress: as many as requests ever ran at the same time on this worker.
 pub(crate) struct Exchanges<S: ServeExchange> {
     server: S,
     free: RefCell<Vec<ExchangeSlot<S::Exchange>>>,
-    /// How many boxes were made.
+    /// The number of boxes allocated.
     made: Cell<usize>,
-    /// For the clients of streams, which are as many; that of a connection has a box of its own.
+    /// Boxes for the clients of streams, of which there are as many; a connection's client has its own box.
     clients: Boxes<Client>,
 }
 
@@ -56,19 +55,19 @@ impl<S: ServeExchange> Exchanges<S> {
         Self { server, free: RefCell::new(Vec::new()), made: Cell::new(0), clients: Boxes::default() }
     }
 
-    /// What `show pools` tells of the boxes.
+    /// Returns the statistics of the request boxes for `show pools`.
     pub(super) fn pool(&self) -> Pool {
         let free = self.free.borrow().len();
         Pool { name: "exchange", size: size_of::<Option<S::Exchange>>(), allocated: self.made.get(), free }
     }
 
-    /// What `show pools` tells of the boxes of streams.
+    /// Returns the statistics of the stream boxes for `show pools`.
     pub(super) fn stream_pool(&self) -> Pool {
         self.clients.pool("stream")
     }
 
     /// Serves a request.
-    // Begins before it is awaited: a connection at rest has the room of this future too.
+    // Starts before it is awaited: an idle connection's future includes the size of this one.
     pub(super) fn run(
         &self,
         connection: ClientConnection,
@@ -82,7 +81,7 @@ impl<S: ServeExchange> Exchanges<S> {
         }
     }
 
-    /// Begins with a request, in a box that is free.
+    /// Starts a request in a free box.
     #[inline]
     pub(super) fn begin(&self, client: Boxed<Client>, arrival: Arrival) -> RunningRequest<S::Exchange> {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -107,7 +106,7 @@ impl<S: ServeExchange> Exchanges<S> {
         self.end(running);
     }
 
-    /// Takes the box back.
+    /// Takes back the box.
     #[inline]
     pub(super) fn end(&self, running: RunningRequest<S::Exchange>) {
         let mut slot = running.slot;
@@ -136,7 +135,7 @@ impl<F: Future> RunningRequest<F> {
     }
 }
 
-/// What a watchdog is told of the connection's turns.
+/// Returns the name of the connection's task for the watchdog.
 pub(super) fn task_of(connection: &Client) -> TaskName {
     TaskName::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
 }

@@ -26,10 +26,10 @@ use crate::routing::assign::Lease;
 use crate::server::Upstream;
 use crate::server::per_worker::LocalProxy;
 
-/// The part of a point that may wait; to be awaited by the caller.
+/// The part of a point that may wait, to be awaited by the caller.
 pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
-/// The request was received.
+/// Called when the request was received.
 #[inline(always)]
 pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     trace::filter::begin(x, &client.frontend);
@@ -48,7 +48,7 @@ pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<F
     }))
 }
 
-/// The backend was chosen; its rules follow.
+/// Called when the backend was chosen; its rules follow.
 #[inline(always)]
 pub(super) fn routed<'a>(
     client: &'a mut Client,
@@ -67,7 +67,7 @@ pub(super) fn routed<'a>(
     }))
 }
 
-/// All rules on the request were evaluated, and as much of its body is here as they need.
+/// Called when all request rules have run, and as much of the body as they need has arrived.
 #[inline(always)]
 pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     if x.mirrors.is_some() {
@@ -79,14 +79,14 @@ pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> O
     }
 }
 
-/// The request is ready to be sent.
+/// Called when the request is ready to be sent.
 #[inline(always)]
 pub(super) fn before_connect(x: &Exchange) {
     trace::filter::forwards_request(x);
 }
 
-/// A cache decides on the response of the server: it is used, or confirms a stored one, or is asked
-/// for again without a condition.
+/// Called with the server's response: a cache uses it, confirms a stored one with it, or asks for the response again without a
+/// condition.
 ///
 /// # Errors
 /// A stored response answers the request.
@@ -117,7 +117,7 @@ pub(super) async fn response(
     Ok((upstream, lease))
 }
 
-/// The rules on the response follow.
+/// Called before the response rules.
 #[inline(always)]
 pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
@@ -126,7 +126,7 @@ pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) ->
     }
 }
 
-/// All rules on the response were evaluated.
+/// Called when all response rules have run.
 #[inline(always)]
 pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
@@ -135,14 +135,14 @@ pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> 
     }
 }
 
-/// The response is ready to be sent.
+/// Called when the response is ready to be sent.
 #[inline(always)]
 pub(super) fn before_answer(client: &Client, x: &Exchange) {
     trace::filter::forwards_response(x);
     trace::events::answer(client, x);
 }
 
-/// The body of the response was sent.
+/// Called when the response's body was sent.
 #[inline(always)]
 pub(super) fn body(x: &mut Exchange) {
     if x.caching.is_some() {
@@ -150,7 +150,7 @@ pub(super) fn body(x: &mut Exchange) {
     }
 }
 
-/// The request ends early. Returns how, which a cache may change.
+/// Called when the request ends early. Returns how, which a cache may change.
 #[cold]
 pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let stop = if x.caching.is_some() { answer::instead_of(client, x, stop) } else { stop };
@@ -158,7 +158,7 @@ pub(super) fn stopped(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop
     stop
 }
 
-/// The request is over.
+/// Called when the request is over.
 #[inline(always)]
 pub(super) fn end(client: &Client, x: &mut Exchange) {
     if x.filtering.is_some() {

@@ -15,7 +15,7 @@ use crate::stream::ReceivedBytes;
 use crate::stream::h2::H2Connection;
 use crate::worker::{self, Worker};
 
-/// Starts to serve, as a worker of the plan that the numbers in [`Incoming`] belong to.
+/// Starts serving, as a worker of the plan that the indexes in [`Incoming`] belong to.
 pub(super) type ServeFn = Box<dyn Fn(Rc<Worker>, Incoming)>;
 
 thread_local! {
@@ -26,12 +26,12 @@ thread_local! {
 /// Sets the starter of the calling worker.
 pub(super) fn install(starter: ServeFn) {
     STARTER.with(|cell| {
-        // A second call keeps the first worker: there is one a thread.
+        // A second call keeps the first worker: there is one per thread.
         let _ = cell.set(starter);
     });
 }
 
-/// Has the calling worker serve it.
+/// Starts serving it on the calling worker.
 pub(super) fn start(incoming: Incoming) {
     let generation = match &incoming {
         Incoming::Socket(newcomer) => newcomer.generation,
@@ -43,7 +43,7 @@ pub(super) fn start(incoming: Incoming) {
     }
 }
 
-/// Has the calling worker serve it by a certain plan.
+/// Starts serving it on the calling worker, with a given plan.
 pub(super) fn start_at(worker: Rc<Worker>, incoming: Incoming) {
     STARTER.with(|cell| {
         if let Some(start) = cell.get() {
@@ -66,7 +66,7 @@ pub(crate) enum Incoming {
 pub(crate) struct AcceptedConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Option<SocketAddr>,
-    /// The plan that the places are of.
+    /// The generation of the plan that counts its slots.
     pub(crate) generation: u64,
     pub(crate) frontend: usize,
     pub(crate) bind: usize,
@@ -76,7 +76,7 @@ pub(crate) struct AcceptedConnection {
     pub(crate) tls_place: Option<tls::ConnectionPermit>,
 }
 
-/// A connection that was opened and brings requests from now on.
+/// A connection that we opened, ready to receive requests.
 pub(crate) struct Dialled {
     pub(crate) socket: Stream,
     pub(crate) connection: Rc<H2Connection>,

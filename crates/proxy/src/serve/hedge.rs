@@ -1,10 +1,9 @@
-//! `hedge`: a second server is asked where the first is slow to answer, and whoever answers first is
-//! heard (docs/beyond-haproxy.md).
+//! `hedge`: sends the request to a second server if the first is slow to answer, and uses the first response
+//! (docs/beyond-haproxy.md).
 //!
-//! Only a request that may be repeated is hedged: of an idempotent method, without a body or with one
-//! that is kept whole, sent completely, and bound to no server. When and how often is decided by
-//! [`balance::hedge`]. Called by [`super::http`] in the place of the plain wait for a head; the server
-//! that lost is told at once that nobody waits for it, and is not blamed.
+//! Only a repeatable request is hedged: idempotent, without a body or with one that was buffered whole, sent completely, and not
+//! bound to a server. [`balance::hedge`] decides when and how often. Called by [`super::http`] instead of the plain wait for a
+//! head; the losing server's request is cancelled at once, and the server is not blamed.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -30,14 +29,14 @@ use crate::routing::{attempt, connect, retry};
 use crate::server::per_worker::LocalProxy;
 use crate::server::{NoHead, Upstream};
 
-/// The connection that a request is sent over, and the place at its server.
+/// An attempt's connection, and its slot on the server.
 type Attempt<'a> = (&'a mut Upstream, &'a mut Lease);
 
-/// As [`response::await_head`], with a second server where the first is slow. The attempt is that of
-/// the server that answered, afterwards.
+/// As [`response::await_head`], with a second server if the first is slow. Afterwards, the attempt is that of the server that
+/// answered.
 ///
 /// # Errors
-/// The client's, or that of the attempt which failed last.
+/// The client's, or that of the attempt that failed last.
 pub(super) async fn await_head(
     client: &mut Client,
     x: &mut Exchange,
@@ -55,7 +54,7 @@ pub(super) async fn await_head(
             if x.upload.is_finished() && upstream.received().is_empty() {
                 return Poll::Ready(Ok(false));
             }
-            // It is sent still, or the answer has begun.
+            // The request is still being sent, or the answer has begun.
             alarm.as_ref().into_iter().for_each(|alarm| alarm.set(NEVER));
         }
         Poll::Pending
@@ -73,20 +72,19 @@ pub(super) async fn await_head(
         poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
     }
     response::accept(client, x, backend, upstream)?;
-    // Of a request that the second answered the first was counted when it was given up.
+    // If the second server answered, the first attempt was counted when it was abandoned.
     if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == AttemptOutcome::Good {
         count_time(backend, lease);
     }
     Ok(())
 }
 
-/// Counts how long a first attempt took until it was answered, or given up: its answer would have taken
-/// longer.
+/// Counts how long a first attempt took until it was answered or abandoned: its answer would have taken longer.
 fn count_time(backend: &LocalProxy, lease: &Lease) {
     backend.state.keep_extra().counters.mine().times.add(lease.taken_us());
 }
 
-/// When it is time for a second server; `None` for a request that must not be sent twice.
+/// Returns a timer for contacting a second server; `None` for a request that must not be sent twice.
 fn alarm(client: &Client, x: &Exchange, backend: &LocalProxy, hedge: &Hedge) -> Option<Timer> {
     let may_repeat = x.txn.request.method_id().is_idempotent()
         && x.is_kept()
@@ -104,7 +102,7 @@ fn alarm(client: &Client, x: &Exchange, backend: &LocalProxy, hedge: &Hedge) -> 
     Some(alarm)
 }
 
-/// A place at a second server, if one has room and everything allows the hedge.
+/// Returns a slot on a second server, if one has room and the limits allow the hedge.
 fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hedge) -> Option<Lease> {
     let extra = backend.state.keep_extra();
     let counters = extra.counters.mine();
@@ -134,9 +132,9 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
 
 /// The result of a race.
 enum HedgeOutcome {
-    /// The first has a head of that many bytes.
+    /// The first sent a head of this many bytes.
     First(usize),
-    /// The second has one, which is in the transaction.
+    /// The second sent one, which is in the transaction.
     Second,
     /// The second failed, and the first has not answered.
     FirstAlone,
@@ -146,9 +144,9 @@ enum HedgeOutcome {
 struct First<'a> {
     upstream: &'a mut Upstream,
     options: &'a ::http::ParseOptions,
-    /// What of its head has come.
+    /// The part of its head received so far.
     head: Head,
-    /// Why none will.
+    /// Why it failed.
     failed: Option<NoHead>,
 }
 
@@ -172,7 +170,7 @@ impl First<'_> {
 /// Why the first attempt failed.
 struct AttemptFailure {
     fault: Fault,
-    /// Whether an idle connection was closed at the moment of its use; the server is not blamed for that.
+    /// Whether an idle connection was closed just as it was used; the server is not blamed for that.
     is_stale: bool,
 }
 
@@ -197,7 +195,7 @@ struct Second {
 }
 
 impl Second {
-    /// It failed, and the first is still waited for.
+    /// Counts its failure while the first is still waited for.
     fn count_failure(&self, x: &Exchange, backend: &Rc<LocalProxy>, fault: Fault) {
         let reused = self.reached.as_ref().is_some_and(|(own, _)| own.uses() > 1);
         if !(retry::is_stale(x, fault) && reused) {
@@ -205,7 +203,7 @@ impl Second {
         }
     }
 
-    /// Becomes the attempt of the request.
+    /// Makes it the attempt of the request.
     fn take_over(
         self,
         client: &mut Client,
@@ -222,7 +220,7 @@ impl Second {
         drop(first);
     }
 
-    /// Ends without an answer; `gave_up` if through no fault of its server.
+    /// Ends it without an answer; `gave_up` if its server is not at fault.
     fn end(self, gave_up: bool) {
         if let Some((mut own, _)) = self.reached {
             own.reset();
@@ -261,8 +259,8 @@ impl Suspended {
     }
 }
 
-/// Asks the second server while the first is waited for. The transaction then has a head, and the
-/// attempt is that of the server that sent it.
+/// Sends the request to the second server while the first is waited for. The transaction then has a head, and the attempt is that
+/// of the server that sent it.
 async fn race(
     client: &mut Client,
     x: &mut Exchange,
@@ -326,7 +324,7 @@ async fn race(
     }
 }
 
-/// Reaches the second server and sends it the request, while the first is listened to.
+/// Connects to the second server and sends it the request, while the first is polled.
 ///
 /// # Errors
 /// The second failed, or the request is over.
@@ -373,7 +371,7 @@ fn is_of_server(fault: Fault) -> bool {
     fault.blames_server() || matches!(fault, Fault::NoConnection | Fault::Resource(_) | Fault::EarlyRefused)
 }
 
-/// Whether a connection that had been idle was closed just as it was used: not the server's fault.
+/// Whether an idle connection was closed just as it was used, which is not the server's fault.
 fn is_stale(upstream: &Upstream, none: &NoHead) -> bool {
     matches!(none, NoHead::Nothing(_) | NoHead::Refused) && upstream.uses() > 1
 }

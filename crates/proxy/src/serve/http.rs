@@ -16,7 +16,7 @@ use crate::routing::{cookie, route, stick};
 use crate::serve::cache::checkcache;
 use crate::server::per_worker::LocalProxy;
 
-/// Serves one request of `client`. The connection comes back with what to do next.
+/// Serves one request of `client`; returns the connection with the next step.
 pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
     let (mut x, arrival) = match arrival {
         Arrival::Upgraded(stream) => (stream, Arrival::Ready),
@@ -25,7 +25,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     };
     x.txn.is_http = true;
     x.phase = Phase::Request;
-    // Of the first request the handshakes before it are told too (`%Th`).
+    // The first request's times include the handshakes (`%Th`).
     let is_first = client.idle_from == client.session.ready_us.get();
     x.txn.times.idle_from = if is_first { client.session.accepted_us } else { client.idle_from };
     client.entry.requests.set(client.session.requests.get() + 1);
@@ -40,7 +40,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     };
     let mut next = next;
     if client.side.is_early() {
-        // The next request, or our end of the connection, comes behind the end of the handshake.
+        // The next request, or our close of the connection, must follow the end of the handshake.
         match Box::pin(client.settle()).await {
             true if next == Next::Close => client.side.finish(),
             true => {}
@@ -49,7 +49,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     }
     x.txn.ending.client_closed = next == Next::Close;
     if x.txn.client_stream.is_some() {
-        // Whether it was reset is known only now.
+        // Only now is it known whether the stream was reset.
         x.txn.client_stream = client.side.stream_facts();
     }
     features::end(&client, &mut x);
@@ -157,8 +157,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     Ok(next)
 }
 
-/// Logs tell of the cookie of a request that rules of `proxy` denied; of others that got no further
-/// they do not.
+/// Logs include the cookie of a request that rules of `proxy` denied, but not of other requests that failed early.
 fn denied(client: &Client, x: &mut Exchange, proxy: &LocalProxy, stop: Stop) -> Stop {
     if stop == Stop::Reply && x.txn.termination.cause == Cause::Proxy {
         cookie::of_denied(client, x, proxy);

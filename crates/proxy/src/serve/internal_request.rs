@@ -1,5 +1,5 @@
-//! Requests of the proxy's own beside those of clients: each has a client that sends what is given to
-//! it and takes nothing. Called by `cache::revalidate` and `mirror`.
+//! Requests made by the proxy itself: each has an internal client that sends a given body and discards the response. Called by
+//! `cache::revalidate` and `mirror`.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -14,12 +14,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::client::Client;
 use crate::flow::{Coding, Tapped};
 
-/// One that is on its way. Nobody waits for it, so that no limit of connections bounds how many there
-/// are.
+/// A running internal request. No connection limit bounds their number, so they are counted here.
 pub(super) struct InternalRequest(&'static LocalKey<Cell<usize>>);
 
 impl InternalRequest {
-    /// One more of those that `running` counts on the calling worker, unless there are `most`.
+    /// Counts one more in `running` on the calling worker, unless there are `most`.
     pub(super) fn begin(running: &'static LocalKey<Cell<usize>>, most: usize) -> Option<Self> {
         (running.get() < most).then(|| {
             running.set(running.get() + 1);
@@ -34,21 +33,21 @@ impl Drop for InternalRequest {
     }
 }
 
-/// What a client sends.
+/// The body of an internal request.
 pub(super) enum InternalBody {
-    /// All of it is here.
+    /// A complete body.
     Whole(Vec<u8>),
-    /// Another request's, as it comes.
+    /// The body of another request, copied as it arrives.
     Coming(Rc<Tapped>, Coding),
 }
 
-/// So much of a body that comes waits in a socket, apart from what waits before it.
+/// The socket buffer of a body that is still arriving.
 const IN_SOCKET: usize = 64 * 1024;
 
-/// A client like `client` that sends `body` and takes nothing.
+/// Creates a client like `client` that sends `body` and discards the response.
 ///
 /// # Errors
-/// There is no descriptor to spare.
+/// No descriptor is available.
 pub(super) fn client(client: &Client, body: InternalBody) -> io::Result<Boxed<Client>> {
     let (own, other) = UnixStream::pair()?;
     own.set_nonblocking(true)?;
@@ -61,8 +60,7 @@ pub(super) fn client(client: &Client, body: InternalBody) -> io::Result<Boxed<Cl
     Ok(client.aside(own))
 }
 
-/// Sends the body, and takes what nobody wants, to its end. A body that is cut ends with the
-/// connection.
+/// Sends the body, and discards the response until its end. A cut body closes the connection.
 async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
     let sent = match body {
         InternalBody::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
@@ -75,10 +73,10 @@ async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
     while matches!(stream.read(&mut bytes).await, Ok(read) if read > 0) {}
 }
 
-/// Sends a body as it comes.
+/// Sends a body as it arrives.
 ///
 /// # Errors
-/// It was cut, or nobody takes it.
+/// It was cut, or the reader is gone.
 async fn pass(stream: &mut tokio::net::UnixStream, body: &Tapped, coding: Coding) -> io::Result<()> {
     let (mut piece, mut coded) = (Vec::new(), Vec::new());
     while poll_fn(|context| body.poll_take(context, &mut piece)).await {

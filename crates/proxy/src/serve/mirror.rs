@@ -1,6 +1,5 @@
-//! `http-request mirror`: a copy of the request goes to another backend, by its rules, balancing,
-//! queues and pools; its answer is read and dropped. The request never waits for any of it. The hooks, in
-//! the order of a request:
+//! `http-request mirror`: sends a copy of the request to another backend, with its own rules, balancing, queues and pools; the
+//! response is read and dropped. The request never waits for its copies. The hooks, in the order of a request:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -8,10 +7,9 @@
 //! | request head | [`begin`] sends the copies |
 //! | body | `message::upload` puts the [`taps`](crate::exchange::Mirrors::taps) into the flow |
 //!
-//! A copy has the head as rules left it, and the body: as it is where all of that is here, else as it
-//! passes on its way to the request's own server ([`Tapped`]). A backend that
-//! does not take it as fast as memory of a bounded size allows loses the copy. So many are on their
-//! way at once; what goes beyond that is counted and not made.
+//! A copy has the head as changed by rules, and the body: directly if it has arrived as a whole, otherwise copied on its way to the
+//! request's own server ([`Tapped`]). If a backend reads too slowly for the bounded buffer, its copy is lost. The number of
+//! concurrent copies is limited; further ones are counted and not made.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -35,15 +33,15 @@ use crate::message::{conclude, download, fastcgi, fields, upload};
 use crate::routing::{route, stick};
 use crate::server::per_worker::LocalProxy;
 
-/// So many copies are on their way at once for each worker.
+/// Maximum number of concurrent copies per worker.
 const MOST: usize = 128;
 
 thread_local! {
-    /// How many the calling worker has on their way.
+    /// The number of copies running on the calling worker.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Sends copies of the request of `x` to the backends that rules named.
+/// Sends copies of the request of `x` to the backends named by rules.
 #[cold]
 pub(super) fn begin(client: &Client, x: &mut Exchange) {
     let Some(mut mirrors) = x.mirrors.take() else { return };
@@ -76,7 +74,7 @@ pub(super) fn begin(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// The body of a copy, and what has to see the request's own on its way for that.
+/// Returns the body of a copy, and the tap that feeds it if the request's body is still arriving.
 fn body(x: &Exchange) -> (InternalBody, Option<Rc<Tap>>) {
     if !x.has_body() || x.request_body.is_complete {
         let seen = if x.has_body() { x.request_body.seen.clone() } else { Vec::new() };
@@ -90,7 +88,7 @@ fn body(x: &Exchange) -> (InternalBody, Option<Rc<Tap>>) {
     (InternalBody::Coming(Rc::new(tapped), coding), Some(Rc::new(tap)))
 }
 
-/// Makes `copy` one of the request of `x`.
+/// Copies the request of `x` to `copy`.
 fn take_request(copy: &mut Exchange, x: &Exchange) {
     copy.txn.request = x.txn.request.clone();
     copy.txn.is_http = true;
@@ -105,17 +103,16 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
         }
     } else if x.has_body() {
         copy.request_body.seen.extend_from_slice(&x.request_body.seen);
-        // Whatever framed it before, it is so long.
+        // The copy's body is complete, whatever its original framing.
         let length = copy.request_body.seen.len() as u64;
         copy.request_body.length = BodyLength::Length(length);
         copy.txn.request.set_content_length(length);
     }
-    // Who waits for a word before sending the body has sent it.
+    // The client has sent the body already, so no 100 is needed.
     copy.txn.request.remove_known(http::KnownName::Expect);
 }
 
-/// Serves a copy to its end, and counts how that went; `coming` is its body where that was not here
-/// yet.
+/// Serves a copy to its end, and counts the outcome; `coming` is its body if it is still arriving.
 async fn run(
     mut client: Boxed<Client>,
     mut copy: Box<Exchange>,
@@ -130,7 +127,7 @@ async fn run(
         None => serve(&mut client, &mut copy, &backend).await,
         Some(body) => {
             let mut serving = pin!(serve(&mut client, &mut copy, &backend));
-            // A server that takes nothing would keep what is lost already.
+            // If the copy is lost, a server that does not read would keep the task alive.
             poll_fn(|context| match serving.as_mut().poll(context) {
                 Poll::Pending => body.poll_cut(context).map(|()| Err(Fault::ClientCut.into())),
                 served => served,
@@ -178,7 +175,7 @@ async fn serve(client: &mut Client, copy: &mut Exchange, backend: &Rc<LocalProxy
     let (mut upstream, lease) = obtain_response::<true>(client, copy, backend).await?;
     fields::of_response(client, copy)?;
     if copy.is_tunnel {
-        // Nobody is there for it.
+        // The response is not needed.
         upstream.reset();
         return Ok(());
     }

@@ -1,8 +1,8 @@
-//! A client's connection that carries many requests at once (HTTP/2): one task for all of them.
+//! A client's multiplexed connection (HTTP/2): one task for all its requests.
 //!
-//! A turn is one read, the frames taken apart, the streams polled that something happened to, and
-//! one write of all that they left. The streams' futures live in the boxes of [`Exchanges`], each
-//! with its own waker ([`stream_wakers`](super::stream_wakers)), so that a turn polls only woken streams.
+//! A turn reads once, decodes the frames, polls the streams that were woken, and writes their output once. The streams' futures
+//! live in the boxes of [`Exchanges`], each with its own waker ([`stream_wakers`](super::stream_wakers)), so that a turn polls only
+//! woken streams.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -30,33 +30,33 @@ use crate::stream::h2::{H2Connection, H2Engine, H2Stream};
 use crate::stream::{Driver as _, Notice, Ping, Received, ReceivedBytes, Wish};
 use crate::violation;
 
-/// How many streams are polled before what they left is sent.
+/// Maximum number of streams polled before their output is sent.
 const STREAMS_A_TURN: usize = 64;
 
-/// How many turns a connection takes before others of the worker have theirs.
+/// Maximum number of turns before the connection yields.
 const TURNS: usize = 16;
 
-/// How long it takes turns for, in µs: a client decides how much work each of them is.
+/// Maximum duration of turns before it yields, in µs: the client decides how much work a turn is.
 const TURNS_US: u64 = 500;
 
-/// How long a connection is without streams before it gives back the memory that only they use: of
-/// thousands of connections that come at once only those have it that are being served.
+/// How long a connection has no streams before it frees the memory used only by streams: of thousands of connections opened at
+/// once, only the active ones hold it.
 const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FrontEnd {
-    /// It was agreed on, by GOAWAY or the client's end of it.
+    /// By agreement: GOAWAY, or the client's close.
     Agreed,
-    /// The client broke the protocol, which it was told.
+    /// The client violated the protocol and was notified.
     Broken,
     /// The socket failed.
     Failed,
-    /// Silence.
+    /// A timeout.
     Late,
-    /// An operator.
+    /// An operator's request.
     Killed,
-    /// A rule has it end without a word.
+    /// A rule ends it silently.
     Vanished,
 }
 
@@ -67,35 +67,35 @@ struct Front<S: ServeExchange> {
     connection: Rc<H2Connection>,
     exchanges: Rc<Exchanges<S>>,
     reader: ReceivedBytes,
-    /// By the number of the stream's key.
+    /// Indexed by the stream's key.
     streams: Vec<StreamSeat<S::Exchange>>,
     ready: Arc<WakeQueue>,
-    /// How many streams are being served.
+    /// The number of streams being served.
     open: usize,
     /// `idle-ping` of the listener.
     ping: Option<Box<Ping>>,
-    /// Whether the client has ended its side.
+    /// Whether the client has closed its side.
     is_ended: bool,
-    /// Has it told when the process stops.
+    /// Wakes the task when the process stops.
     told: Option<ShutdownWaker>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
-    /// Whether a stream came that had to be served as a plan says which is in use no more.
+    /// Whether a stream had to be served with an outdated plan.
     is_outdated: bool,
-    /// When the connection is to end, in ms, if the timer is set to the time when it rests.
+    /// When the connection is to end, in ms, if the timer is set to its rest time instead.
     ends_at: Option<u64>,
     deadline: ConnectionDeadline,
 }
 
-/// Where a stream is served, used again by others after it.
+/// A reusable slot for serving a stream.
 struct StreamSeat<F> {
     running: Option<RunningRequest<F>>,
     slot: Arc<StreamWaker>,
     waker: Waker,
 }
 
-/// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
-/// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
+/// Serves the streams of `client`'s connection until it ends. Early data waits until the handshake is complete, since its streams
+/// could be replays by an attacker (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
 pub(crate) fn serve<S: ServeExchange>(
     mut client: client::ClientConnection,
@@ -121,8 +121,8 @@ pub(crate) fn serve<S: ServeExchange>(
     }
 }
 
-/// The same for a connection that began already. Its arguments are moved into the future once:
-/// each further copy would be memory of every idle connection.
+/// The same for a connection in progress. Its arguments are moved into the future once: each further copy would cost memory for
+/// every idle connection.
 pub(super) fn go_on<S: ServeExchange>(
     client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
@@ -181,7 +181,7 @@ impl<S: ServeExchange> Front<S> {
         polled
     }
 
-    /// Takes turns as long as there is something to do.
+    /// Takes turns as long as there is work.
     fn turns(&mut self, context: &mut Context<'_>) -> Result<(), FrontEnd> {
         let (mut heard, mut polled, mut wrote) = (false, false, false);
         let mut since = None;
@@ -191,13 +191,13 @@ impl<S: ServeExchange> Front<S> {
             self.heed_wishes()?;
             wrote |= self.send(context)?;
             trace::events::frames_of_client(&self.root, &self.connection.engine);
-            // What was sent made room for those that wait.
+            // Sending made room for waiting streams.
             self.connection.wake_writable();
             heard |= received;
             if !(received || self.ready.is_any()) {
                 break;
             }
-            // Others of the worker have their turn too.
+            // Yields to other tasks of the worker.
             if turn == TURNS || self.reader.is_fresh() || (turn > 1 && is_over(&mut since)) {
                 turns::yield_turn(context);
                 break;
@@ -213,7 +213,7 @@ impl<S: ServeExchange> Front<S> {
         &self.root.frontend.state.frontend.mine().h2
     }
 
-    /// Reads once, and deals with what came; whether anything did.
+    /// Reads once, and dispatches the received frames; returns whether there were any.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, FrontEnd> {
         if self.is_ended {
             return Ok(false);
@@ -250,7 +250,7 @@ impl<S: ServeExchange> Front<S> {
         outcome
     }
 
-    /// Notes how many breaches of the protocol there were on the connection so far.
+    /// Records the number of protocol violations on the connection so far.
     fn note_glitches(&self, count: u32) {
         let session = &self.root.session;
         let new = count.saturating_sub(session.glitches.replace(count));
@@ -264,15 +264,15 @@ impl<S: ServeExchange> Front<S> {
         match notice {
             Notice::Head { key, end } => self.start(key, end),
             Notice::Refused => tell(&self.root, LogErrors::Stream),
-            // We open no streams, and clients write to no logs.
+            // We open no streams, and clients send no log output.
             Notice::GoingAway | Notice::Settings | Notice::Message => {}
         }
     }
 
-    /// Begins to serve a stream.
+    /// Starts serving a stream.
     fn start(&mut self, key: StreamKey, is_whole: bool) {
         self.root.follow_plan();
-        // The client is to come again: this connection is never at rest.
+        // The client must reconnect, since this connection is never idle.
         self.is_outdated |= self.root.worker.is_old();
         let mut x = Exchange::take();
         std::mem::swap(&mut x.txn.request, self.connection.engine.borrow_mut().head_mut());
@@ -290,7 +290,7 @@ impl<S: ServeExchange> Front<S> {
         client.idle_from = self.root.idle_from;
         let index = key.index();
         if self.streams.is_empty() {
-            // Most have one stream at a time: a vector's first growth would be for four.
+            // Most connections have one stream at a time: a vector would first grow to four.
             self.streams.reserve_exact(1);
         }
         while self.streams.len() <= index {
@@ -303,8 +303,7 @@ impl<S: ServeExchange> Front<S> {
         self.streams[index].waker.wake_by_ref();
     }
 
-    /// Polls the streams that were woken, not all of them where they are many; whether there were
-    /// any.
+    /// Polls woken streams, up to a limit; returns whether there were any.
     fn poll_streams(&mut self) -> bool {
         for count in 0..STREAMS_A_TURN {
             let Some(index) = self.ready.next() else { return count > 0 };
@@ -323,7 +322,7 @@ impl<S: ServeExchange> Front<S> {
         true
     }
 
-    /// Does what rules of streams wanted of the socket.
+    /// Applies the socket changes that streams' rules asked for.
     fn heed_wishes(&mut self) -> Result<(), FrontEnd> {
         let wish = self.connection.take_wish();
         if wish == Wish::default() {
@@ -387,7 +386,7 @@ impl<S: ServeExchange> Front<S> {
         entry.activity.set(if self.open > 0 { Activity::Data } else { Activity::Waiting });
     }
 
-    /// Whether the connection has come to its end.
+    /// Whether the connection has reached its end.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<FrontEnd> {
         let engine = self.connection.engine.borrow();
         let is_idle = self.open == 0 && engine.pending() == 0;
@@ -417,7 +416,7 @@ impl<S: ServeExchange> Front<S> {
         Poll::Ready(FrontEnd::Late)
     }
 
-    /// Gives back the memory that only streams use: there were none for a while.
+    /// Frees the memory used only by streams, after some time without any.
     fn rest(&mut self) {
         self.streams = Vec::new();
         self.connection.shrink();
@@ -440,7 +439,7 @@ impl<S: ServeExchange> Front<S> {
         })
         .await;
         match end {
-            // What the client was told last must not be overtaken by a reset.
+            // A reset must not overtake the last message to the client.
             FrontEnd::Broken | FrontEnd::Late | FrontEnd::Killed => self.root.linger().await,
             FrontEnd::Agreed if !self.is_ended => self.root.linger().await,
             FrontEnd::Agreed | FrontEnd::Failed | FrontEnd::Vanished => {}
@@ -448,7 +447,7 @@ impl<S: ServeExchange> Front<S> {
     }
 }
 
-/// Whether turns have been taken for as long as is fair. The clock is read from the second call on.
+/// Whether the time budget for turns is used up. The clock is read from the second call on.
 fn is_over(since: &mut Option<u64>) -> bool {
     let now = timer::now_us();
     now.saturating_sub(*since.get_or_insert(now)) > TURNS_US

@@ -1,5 +1,5 @@
-//! A request on its way to a server, and the head of the response: attempt after attempt, as far as
-//! `retries`, `retry-on` and `option redispatch` allow. Called by `http`, and by `mirror` for copies.
+//! Sends a request to a server and receives the head of the response, with as many attempts as `retries`, `retry-on` and `option
+//! redispatch` allow. Called by `http`, and by `mirror` for copies.
 
 use std::rc::Rc;
 
@@ -27,9 +27,8 @@ pub(crate) static CLOSED_MEANWHILE: EventCounter = event_counter!(
     "a server closed an idle connection just as a request used it"
 );
 
-/// Sends the request to a server and waits for the head of its final response; tries again where
-/// that is allowed (`retries`, `retry-on`, `option redispatch`). `ASIDE` makes a copy for rare callers, so
-/// that the usual one stays inlined.
+/// Sends the request to a server and waits for the head of its final response; retries if allowed (`retries`, `retry-on`, `option
+/// redispatch`). `ASIDE` makes a copy for rare callers, so that the usual one stays inlined.
 pub(super) async fn obtain_response<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
@@ -64,8 +63,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
                 Err((fault, true))
                     if retry::is_stale(x, fault) && !(lease.server().is_reverse && x.choice.fresh) =>
                 {
-                    // The server closed an idle connection just as we used it: not its fault, nor a
-                    // retry.
+                    // The server closed an idle connection just as we used it: neither its fault nor a retry.
                     CLOSED_MEANWHILE.note();
                     x.choice.fresh = true;
                     x.txn.response.clear();
@@ -75,7 +73,7 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
             }
         };
         trace::events::attempt_failed(client, x, fault);
-        // What broke a connection that stood was noted when it did.
+        // Errors on established connections were recorded when they occurred.
         if !matches!(
             fault,
             Fault::EmptyResponse | Fault::Unprocessed | Fault::ResponseCut | Fault::SendFailed
@@ -94,15 +92,13 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
         upload::rewind(client, x);
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
         if avoid.is_some() {
-            // Time lost to a server that was left counts as waiting for one (manual, 8.4), to the
-            // same as connecting.
+            // Time lost on a failed server counts as waiting for one (manual, 8.4), up to the same connect time.
             x.txn.times.queued = now_us();
         }
     }
 }
 
-/// Counts the status as an error of the client or a failure of the server, in the entries that the
-/// request tracks.
+/// Counts the status as a client error or a server failure, in the table entries that the request tracks.
 pub(super) fn note_status(client: &Client, x: &Exchange) {
     let counted = &client.worker.shared.process.counted;
     if counted.errors.holds(x.txn.server_status) {
@@ -113,7 +109,7 @@ pub(super) fn note_status(client: &Client, x: &Exchange) {
     }
 }
 
-/// `redir` of a server: GET and HEAD are sent to the server itself.
+/// `redir` of a server: redirects GET and HEAD to the server itself.
 fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
     if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
         return Ok(());
@@ -169,11 +165,11 @@ async fn attempt(
             if fault == Fault::ResponseTimeout {
                 upstream.note_timeout();
             }
-            // Something is outstanding, which its server need not finish.
+            // The request is outstanding, and the server need not finish it.
             upstream.reset();
             x.txn.server_stream = upstream.stream_facts();
             sockets::leave(client, x);
-            // Half a head came back: that is no stale connection.
+            // A partial head means that the connection was not stale.
             let nothing_came = upstream.received().is_empty();
             Err((fault, reused && nothing_came && x.txn.hedged == Hedged::No))
         }

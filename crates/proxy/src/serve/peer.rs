@@ -1,5 +1,5 @@
-//! A connection of a peer (configuration manual, 11.2): once it is accepted and TLS is spoken, its
-//! `peers` section has it. Here it is counted, shown and killed as any other, and logged at its end.
+//! A peer's connection (configuration manual, 11.2): after accept and the TLS handshake, its `peers` section takes over. Here it is
+//! counted, shown and killed like any other, and logged at its end.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -23,7 +23,7 @@ pub(super) async fn serve(mut client: ClientConnection) {
     let place = client.frontend.index;
     let mut served = (client.worker.shared.services.serve_peer)(place, stream, early);
     poll_fn(|context| {
-        // A connection that lasts is not to keep a plan that is in use no more.
+        // A long-lived connection must not keep an outdated plan alive.
         client.follow_plan();
         match served.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(()),

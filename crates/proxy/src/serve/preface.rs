@@ -1,5 +1,4 @@
-//! HTTP/2 in clear text, by prior knowledge (RFC 9113, 3.3): the first bytes of the connection tell
-//! it from HTTP/1.
+//! HTTP/2 in clear text, by prior knowledge (RFC 9113, 3.3): the first bytes of the connection distinguish it from HTTP/1.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -10,15 +9,14 @@ use crate::client::{Client, Watch, handshake};
 use crate::exchange::Arrival;
 use crate::fault::Fault;
 
-/// What a client that speaks HTTP/2 sends first.
+/// The preface that an HTTP/2 client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Looks at what the client sends first: `None` where that is the preface, else how its first request
-/// arrived.
+/// Checks the client's first bytes: returns `None` for the preface, otherwise how its first request arrived.
 #[inline]
 pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     if client.side.is_drained() {
-        // What goes wrong here shows again when the request is received.
+        // An error will recur when the request is received.
         poll_fn(|context| Poll::Ready(client.poll_fill(context).is_ready())).await;
     }
     let received = client.side.received();
@@ -27,7 +25,7 @@ pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
         return Some(Arrival::Ready);
     }
     let since = timer::now_us();
-    // Boxed: only who speaks HTTP/2 comes here, or sends his first letters one by one.
+    // Boxed, since only HTTP/2 clients and those that send their first bytes one by one get here.
     match Box::pin(await_it(client)).await {
         PrefaceKind::Preface => None,
         PrefaceKind::Else => Some(Arrival::Begun { since, late: false }),
@@ -35,15 +33,15 @@ pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     }
 }
 
-/// What the first bytes turned out to be.
+/// The meaning of the first bytes.
 enum PrefaceKind {
     Preface,
     Else,
-    /// What may still be either, and no more of it in time.
+    /// Still undecided when the time limit expired.
     Late,
 }
 
-/// Waits for the rest of the preface, as long as a request's head may take.
+/// Waits for the rest of the preface, up to the time limit of a request's head.
 async fn await_it(client: &mut Client) -> PrefaceKind {
     let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
     if client.frontend.options.disable_h2_upgrade || http1_alone {
@@ -65,7 +63,7 @@ async fn await_it(client: &mut Client) -> PrefaceKind {
         match client.wait(watch, more).await {
             Ok(Ok(1..)) => {}
             Err(Fault::RequestTimeout) => return PrefaceKind::Late,
-            // What goes wrong here shows again when the request is received.
+            // An error will recur when the request is received.
             _ => return PrefaceKind::Else,
         }
     }

@@ -1,4 +1,4 @@
-//! Answers made here: errors, and what rules reply. The connection stays where that is safe.
+//! Responses generated here: errors, and rule replies. The connection stays open if that is safe.
 
 use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
@@ -18,14 +18,14 @@ use super::cache::{answer, stream};
 use super::lua::service;
 use super::sending::{self, begin_reply, end_reply, pump};
 
-/// Ends a request that did not go the usual way: answers if nobody has, notes why.
+/// Ends a request that left the usual course: sends a response unless one was sent, and records why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
     match stop {
         Stop::Silent => {
             x.txn.log_level = Some(None);
             Next::Close
         }
-        // An upgrade ends no request of HTTP.
+        // An upgrade does not end an HTTP request.
         Stop::Close | Stop::Upgrade(_) => Next::Close,
         Stop::Reply => {
             x.phase = Phase::Last;
@@ -56,8 +56,8 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
                 x.note(client, CountedEvent::Failure);
             }
             if x.answered {
-                // Too late for words: the client must not take what it has for the whole. What its
-                // framing does not tell, a reset does. What a tunnel carries has its own end.
+                // Too late for an error page: the client must not treat the response as complete. A reset shows what its framing
+                // cannot. Tunnels have their own end.
                 if fault == Fault::Truncated && x.download.is_until_close() && !x.is_tunnel {
                     client.side.reset();
                 }
@@ -95,7 +95,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
         | Fault::RequestAborted
         | Fault::RequestCut
         | Fault::BadRequestBody => client.count(|traffic| traffic.request_errors.add(1)),
-        // Errors of connecting that no server is to blame for.
+        // Connection errors that are not the fault of a server.
         Fault::NoServer | Fault::QueueFull | Fault::QueueTimeout => {
             if let Some(counters) = backend {
                 counters.connection_errors.add(1);
@@ -105,7 +105,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             }
         }
         Fault::Internal => client.count(|traffic| traffic.internal_errors.add(1)),
-        // Who leaves the queue, or while a server is being reached, has aborted no transfer yet.
+        // A client that leaves the queue, or during connecting, has not aborted a transfer yet.
         Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
         Fault::ClientAborted
         | Fault::ClientLeft
@@ -123,7 +123,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
             let server = x.txn.server.as_ref().map(|server| server.counters.mine());
             for counters in [backend, server].into_iter().flatten() {
                 counters.server_aborts.add(1);
-                // A response that came to a halt is not a bad one.
+                // A stalled response is not a bad one.
                 if fault != Fault::ServerTimeout {
                     counters.response_errors.add(1);
                 }
@@ -133,13 +133,13 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     }
 }
 
-/// Sends the answer that lies in the transaction.
+/// Sends the response in the transaction.
 pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     x.txn.has_response = true;
     let made = x.txn.response.status();
     x.txn.status = if x.error_status > 0 { x.error_status } else { made };
     if made == 0 {
-        // An empty error file: nothing is said.
+        // An empty error file: nothing is sent.
         x.txn.times.closed = now_us();
         return Next::Close;
     }
@@ -150,7 +150,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         x.response_body.seen.clone_from(&x.reply.bytes);
     }
     if let Err(fault) = evaluate::of_reply(client, x).await {
-        // The rules do not see the answer to their own failure.
+        // The rules do not see the response to their own failure.
         let (cause, phase) = fault.termination(x.phase);
         if x.txn.termination.cause != cause {
             count(client, x, fault);
@@ -158,7 +158,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         x.txn.termination.set(cause, phase);
         page::error(client, x, 500);
     }
-    // A rule's word counts more than what the page stands for.
+    // A status set by a rule overrides that of the page.
     if x.txn.response.status() != made || x.error_status == 0 {
         x.txn.status = x.txn.response.status();
     }
@@ -177,11 +177,11 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     }
     let begun = !client.side.is_drained();
     let whole = upload_is_over(client, x);
-    // The rest of the body is read and thrown away behind the answer, unless the client may never
-    // send it: one that waits to be asked for its body and has sent nothing of it, or that is gone.
+    // The rest of the body is discarded after the response, unless the client may never send it: it expects a 100 and has sent
+    // nothing yet, or it is gone.
     let waits = x.request_body.expects_continue && !begun;
     let drains = !waits && !x.request_body.is_cut;
-    // A client that is told that its tunnel stands sends no request any more (RFC 9110, 9.3.6).
+    // A client with an established tunnel sends no further requests (RFC 9110, 9.3.6).
     let opens = x.txn.request.method_id() == Method::Connect && matches!(x.txn.response.status(), 200..=299);
     x.keep_alive = x.keep_alive && (whole || drains) && !opens && !x.txn.response.has_close();
     let sent = match x.reply.is_open() {
@@ -192,23 +192,23 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     conclude(client, x, sent, whole)
 }
 
-/// Has an answer say how its body ends, whatever rules made of the fields that do.
+/// Sets the framing of a response, whatever rules did to its fields.
 fn settle_framing(x: &mut Exchange) {
     let length = x.reply.len();
     let body = if x.reply.is_open() { sending::length(x) } else { BodyLength::Length(length) };
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
-        // It tells of no body but the one that the client has.
+        // The client has the only body it could describe.
         x.txn.response.remove_body_length();
     } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
         x.txn.response.set_content_length(length);
     }
 }
 
-/// Shows the head of an answer that a cache or a service gives to the filters of responses, and that of
-/// its request to those that have not seen it.
+/// Shows response filters the head of a response from a cache or a service, and request filters the request's head if they have not
+/// seen it.
 ///
 /// # Errors
-/// One of them failed.
+/// A filter failed.
 async fn filter(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
     x.response_body.length = sending::reply_length(x);
@@ -221,8 +221,7 @@ async fn filter(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     lua::steps::heads(client, x, true).await
 }
 
-/// Sends the head of the transaction's response and, where there is to be one, the body that lies
-/// in `reply`.
+/// Sends the head of the transaction's response and, if the response has one, the body in `reply`.
 async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     begin_reply(client, x);
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
@@ -230,7 +229,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
     end_reply(client, x, sent)
 }
 
-/// What becomes of the connection after an answer made here.
+/// Decides about the connection after a response generated here.
 fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: bool) -> Next {
     x.txn.times.closed = now_us();
     if sent.is_err() {
@@ -246,8 +245,7 @@ fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: b
     Next::Close
 }
 
-/// Whether the request's body is all here: it is then thrown away, and what follows is the next
-/// request.
+/// Whether the whole request body has been received: it is then discarded, and the following bytes are the next request.
 fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     if x.txn.request.is_empty() && x.txn.request.method().is_empty() {
         return false;
@@ -255,8 +253,7 @@ fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     client.side.skip_body(&mut x.upload)
 }
 
-/// Reads the rest of a request's body, which nobody wants any more, so that the next request can
-/// follow; says whether it came to its end.
+/// Discards the rest of a request's body, so that the next request can follow; returns whether its end was reached.
 pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
     let allowed = client.frontend.timeouts.client;
     client.timer.set_after(timer::now_ms(), allowed);
@@ -265,7 +262,7 @@ pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
         if client.side.skip_body(&mut x.upload) {
             return true;
         }
-        // Extensions of a chunk do not count.
+        // Chunk extensions are not progress.
         if x.upload.moved {
             client.timer.set_after(timer::now_ms(), allowed);
         }

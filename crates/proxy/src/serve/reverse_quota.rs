@@ -1,5 +1,5 @@
-//! The connections of a listener that opens them itself, counted (`nbconn`). Used by
-//! [`reverse::dial`](super::reverse::dial), and held by each of them as long as it lasts.
+//! Counts the connections of a listener that opens them itself (`nbconn`). Used by [`reverse::dial`](super::reverse::dial), and
+//! held by each connection for its lifetime.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,24 @@ use std::time::Duration;
 use runtime::shared::Shared as _;
 use runtime::timer::now_ms;
 
-/// How long nobody is tried after a failure, and what is short for a connection.
+/// Delay after a failure; a connection that ends within this time is considered useless.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
 #[derive(Default)]
 pub(super) struct OpenCount {
-    /// How many are open; written when one is and when one ends.
+    /// The number of open connections; written when one is opened and when one ends.
     open: AtomicU32,
-    /// Whether one ended before it could be of use; written by the one that did.
+    /// Whether a connection ended before it was of use; written by that connection.
     ended_early: AtomicBool,
     /// Wakes the listener's task.
     waker: Mutex<Option<Waker>>,
 }
 
-/// One of them: given back when it is dropped.
+/// A counted connection; uncounted when dropped.
 pub(crate) struct OpenPermit {
     kept: Arc<OpenCount>,
-    /// When it was taken, in ms.
+    /// When it was counted, in ms.
     since: u64,
 }
 
@@ -35,24 +35,24 @@ impl OpenCount {
         self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task to wake when one ends.
+    /// Sets the task to wake when one ends.
     pub(super) fn wait(&self, waker: &Waker) {
         *self.waker() = Some(waker.clone());
     }
 
-    /// How many are open, or being opened.
+    /// Returns how many are open or being opened.
     pub(super) fn open(&self) -> u32 {
         self.open.load(Relaxed)
     }
 
-    /// Whether one ended before it could be of use since the last call.
+    /// Returns whether one ended too early since the last call.
     pub(super) fn forgive(&self) -> bool {
         self.ended_early.swap(false, Relaxed)
     }
 }
 
 impl OpenPermit {
-    /// One more of them.
+    /// Counts one more.
     pub(super) fn take(kept: &Arc<OpenCount>) -> Self {
         kept.open.add(1);
         Self { kept: kept.clone(), since: now_ms() }

@@ -1,5 +1,5 @@
-//! Sending an answer made here: its head, and what there is of its body. Called by `reply`, and by
-//! `lua::service`, which produces the body during that.
+//! Sends a response generated here: its head, and the available part of its body. Called by `reply`, and by `lua::service`, which
+//! produces the body in the process.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::flow::{Coding, Filters, FlowError, Path, Source};
 use crate::message::{compression, lua};
 
-/// How the body of its response ends.
+/// Returns how the body of a service's response ends.
 pub(super) fn length(x: &Exchange) -> BodyLength {
     let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
@@ -28,7 +28,7 @@ pub(super) fn length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// The same of any answer made here, before filters see it.
+/// Returns the same for any generated response, before filters see it.
 pub(super) fn reply_length(x: &Exchange) -> BodyLength {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     match x.reply.pieces {
@@ -39,7 +39,7 @@ pub(super) fn reply_length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// Leaves the head to be sent, and says how the body is.
+/// Prepares the head to be sent, and the coding of the body.
 pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     let length = reply_length(x);
@@ -58,16 +58,16 @@ pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     x.download.ends = !x.keep_alive;
 }
 
-/// Has the response say how its body of that length ends for the client; the way that goes.
+/// Sets the response's framing for a body of that length; returns how it is sent.
 fn path(client: &Client, x: &mut Exchange, length: BodyLength) -> Path {
     match crate::message::fields::frame_for_client(client, x, length, true) {
-        // Pieces are no chunks yet.
+        // The pieces are not chunked yet.
         Path::Verbatim if length == BodyLength::Chunked => Path::Payload(Coding::Chunked),
         path => path,
     }
 }
 
-/// Begins an answer that passes filters.
+/// Starts a response that passes through filters.
 #[cold]
 fn begin_filtered(client: &mut Client, x: &mut Exchange, length: BodyLength, bodiless: bool) {
     let coding = compression::of_reply(client, x);
@@ -89,10 +89,10 @@ fn begin_filtered(client: &mut Client, x: &mut Exchange, length: BodyLength, bod
     }
 }
 
-/// Moves what there is of the body.
+/// Sends the available part of the body.
 ///
 /// # Errors
-/// The client does not take it.
+/// The client does not accept it.
 pub(super) async fn pump(
     client: &mut Client,
     x: &mut Exchange,
@@ -110,7 +110,7 @@ pub(super) async fn pump(
             && !flow.is_held()
             && pumped.is_pending()
         {
-            // All that there is has left; more comes when its maker puts it in.
+            // Everything available was sent; the producer adds more later.
             pumped = Poll::Ready(Ok(()));
         }
         if flow.moved {
@@ -121,7 +121,7 @@ pub(super) async fn pump(
     match client.wait(watch, send).await? {
         Ok(()) => Ok(()),
         Err(FlowError::Filter) => {
-            // The client must not take what it has for the whole.
+            // The client must not treat the body as complete.
             client.side.reset();
             Err(Fault::BadResponseBody)
         }
@@ -129,7 +129,7 @@ pub(super) async fn pump(
     }
 }
 
-/// Moves what there is of the body, and what filters of scripts make of it.
+/// Moves the available part of the body through script filters to the client.
 fn poll_reply(
     client: &mut Client,
     x: &mut Exchange,
@@ -144,7 +144,7 @@ fn poll_reply(
     }
 }
 
-/// The body has left, or will not.
+/// Called when the body was sent, or failed.
 pub(super) fn end_reply(client: &mut Client, x: &mut Exchange, sent: Result<(), Fault>) -> Result<(), Fault> {
     x.txn.bytes_out += x.download.sent;
     if sent.is_ok() && !x.keep_alive {

@@ -1,9 +1,8 @@
-//! A connection from accept to close: `tcp-request connection` rules, what a proxy before us sends
-//! first ([`handshake`]), `tcp-request session` rules, then requests one after the other (HTTP) or
-//! one stream (TCP).
+//! A connection from accept to close: `tcp-request connection` rules, the headers of a proxy in front of us ([`handshake`]),
+//! `tcp-request session` rules, then requests one after the other (HTTP) or one stream (TCP).
 //!
-//! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a
-//! request in progress lives in a box that is reused (`boxes`).
+//! An idle keep-alive connection waits here, in a future that holds no buffer; the future of a request in progress lives in a
+//! reused box (`boxes`).
 
 use std::future::poll_fn;
 use std::os::fd::{AsFd, AsRawFd};
@@ -39,7 +38,7 @@ use crate::serve::reverse::accept;
 use crate::serve::{datagrams, multiplexed, peer, preface};
 use crate::worker::Worker;
 
-/// What this worker does with each new connection.
+/// Returns the function with which this worker starts each new connection.
 pub(crate) fn starter() -> ServeFn {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     revalidate::install(|client, arrival| {
@@ -76,14 +75,14 @@ pub(crate) fn starter() -> ServeFn {
     })
 }
 
-/// Makes the connection from the descriptor.
+/// Creates the connection from the descriptor.
 fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> ClientConnection {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
     count_connection(&worker, &frontend, bind, newcomer.accepted_us / 1000);
     let stream = Stream::from_fd(newcomer.socket, is_tcp);
-    // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
+    // A socket bound to one address has a fixed destination; only a wildcard requires asking the kernel.
     let destination = match &bind.address {
         BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
         _ if is_tcp => stream.local(),
@@ -95,7 +94,7 @@ fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> ClientConnection {
     connection(worker, of, stream, ends, newcomer.accepted_us, newcomer.load, newcomer.tls_place)
 }
 
-/// Counts a connection that begins.
+/// Counts a new connection.
 fn count_connection(worker: &Worker, frontend: &plan::Proxy, bind: &Bind, now_ms: u64) {
     let counters = frontend.state.frontend.mine();
     counters.traffic.sessions.up();
@@ -108,12 +107,12 @@ fn count_connection(worker: &Worker, frontend: &plan::Proxy, bind: &Bind, now_ms
     of_process.connections.add(1);
     of_process.connection_rate.tick(now_ms);
     if bind.tls.is_some() {
-        // Before anything of TLS is done: it is to be kept from too much of it.
+        // Counted before the handshake, because the limit protects against too many of them.
         of_process.tls_rate.tick(now_ms);
     }
 }
 
-/// What the frontend's options say of a client's socket.
+/// Applies the frontend's options to a client's socket.
 fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
     let options = &frontend.options;
     if options.clitcpka && is_tcp {
@@ -121,7 +120,7 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
         stream.set_keepalive(probe.count, probe.idle, probe.interval);
     }
     if options.tcp_smart_accept == Some(true) {
-        // The request is acknowledged with its answer.
+        // The acknowledgement of the request is sent with its response.
         stream.set_quickack(false);
     }
     if options.nolinger_frontend {
@@ -129,7 +128,7 @@ fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
     }
 }
 
-/// What is known of a connection between `ends`, the client's and ours.
+/// Creates the connection state for `ends`, the client's and our endpoint.
 fn connection(
     worker: Rc<Worker>,
     (frontend, bind): (usize, usize),
@@ -156,12 +155,12 @@ fn connection(
     ClientConnection::new(worker, frontend, stream, session, entry, load, tls_place)
 }
 
-/// Serves a connection that we opened and that brings requests (`bind rhttp@`).
+/// Serves a connection that we opened to receive requests (`bind rhttp@`).
 async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<S>>) {
     let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot, .. } = *dialled;
     let proxy = worker.local(frontend);
     let (line, now_us) = (&proxy.binds[bind], now_us());
-    // There is no place to be waited for: who is above the limits gives the connection up.
+    // There is no queue for this: above the limits the connection is given up.
     let process = &worker.shared.process;
     let limit = process.maxconn.load(Relaxed);
     if process.connections.take_below(if limit == 0 { u32::MAX } else { limit }).is_err() {
@@ -186,7 +185,7 @@ async fn reversed<S: ServeExchange>(worker: Rc<Worker>, dialled: Box<Dialled>, e
     }
 }
 
-/// The rules on connections and sessions; `false` when it is refused.
+/// Runs the connection and session rules; `false` if the connection is refused.
 async fn follow_rules(client: &mut ClientConnection) -> bool {
     let refused = evaluate::tcp_connection(client).await.is_err();
     if refused {
@@ -196,8 +195,8 @@ async fn follow_rules(client: &mut ClientConnection) -> bool {
 }
 
 /// Serves a connection until its end.
-// This is what every connection at rest takes: 256 bytes with what the runtime adds, or 384, which
-// with their alignment are 512.
+// This is the memory cost of every idle connection: 256 bytes including the runtime's overhead, or 384, which with their alignment
+// are 512.
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
 fn run<S: ServeExchange>(
     mut connection: ClientConnection,
@@ -218,7 +217,7 @@ fn run<S: ServeExchange>(
             }
         }
         count_session(&connection);
-        // Boxed: a connection at rest between HTTP/1 requests needs no room for the others.
+        // Boxed: an idle HTTP/1 connection needs no room for the other kinds.
         match kind(&connection, leaves_to) {
             ConnectionKind::Reversed(attach) => return Box::pin(accept::attach(connection, *attach)).await,
             ConnectionKind::LogForward => return Box::pin(forward::stream(connection)).await,
@@ -262,23 +261,23 @@ fn run<S: ServeExchange>(
     }
 }
 
-/// The protocol of a connection, known once it is open.
+/// The protocol of a connection, determined once it is open.
 enum ConnectionKind {
     /// HTTP/1, or HTTP/2 if the client begins with its preface.
     Http1,
-    /// HTTP/2, chosen in TLS or set by the bind line.
+    /// HTTP/2, negotiated in TLS or set by the bind line.
     Http2,
     /// TCP, which may become HTTP.
     Tcp,
     /// A peer of a `peers` section.
     Peer,
-    /// A sender of log messages (`log-forward`).
+    /// A source of log messages (`log-forward`).
     LogForward,
-    /// HTTP/2 in which the client serves requests (`attach-srv`).
+    /// HTTP/2 on which the client serves requests (`attach-srv`).
     Reversed(Box<Attach>),
-    /// The same without HTTP/2, which alone can be reversed.
+    /// The same without HTTP/2, and therefore not reversible.
     Irreversible,
-    /// A connection to a frontend of agents, which are asked and serve no clients.
+    /// A connection to a frontend for agents, which does not serve clients.
     Unserved,
 }
 
@@ -287,7 +286,7 @@ fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> Connec
     let frontend = &connection.frontend;
     match leaves_to {
         Some(attach) if speaks_h2(connection) => return ConnectionKind::Reversed(attach),
-        // The preface is not looked for here.
+        // The preface is not checked here.
         Some(_) => return ConnectionKind::Irreversible,
         None if frontend.log_forward.is_some() => return ConnectionKind::LogForward,
         None if frontend.peers.is_some() => return ConnectionKind::Peer,
@@ -301,17 +300,17 @@ fn kind(connection: &ClientConnection, leaves_to: Option<Box<Attach>>) -> Connec
     }
 }
 
-/// How a connection goes on that began as a stream of TCP.
+/// The continuation of a connection that began as a TCP stream.
 enum After {
     /// It has ended.
     End,
-    /// It went on as HTTP and asks for more.
+    /// It was upgraded to HTTP and stays open for further requests.
     Http(ClientConnection),
-    /// It goes on as HTTP/2.
+    /// It was upgraded to HTTP/2.
     Multiplexed(ClientConnection),
 }
 
-/// Serves a stream of TCP, and the first request where it becomes one of HTTP.
+/// Serves a TCP stream, and the first request if it is upgraded to HTTP.
 async fn stream<S: ServeExchange>(connection: ClientConnection, exchanges: &Exchanges<S>) -> After {
     let measured = profile::measures();
     let mut measure = Measured::new("relay");
@@ -336,7 +335,7 @@ async fn stream<S: ServeExchange>(connection: ClientConnection, exchanges: &Exch
         Spoken::Found => preface::look(&mut connection).await.is_none(),
     };
     if multiplexed {
-        // The stream was none.
+        // There was no TCP stream.
         stream.give();
         return After::Multiplexed(connection);
     }
@@ -348,8 +347,7 @@ async fn stream<S: ServeExchange>(connection: ClientConnection, exchanges: &Exch
     if next == Next::Close { After::End } else { After::Http(back) }
 }
 
-/// Whether the client speaks HTTP/2 without saying so in HTTP/1 first: the listener says that it
-/// does, or it chose that in TLS.
+/// Whether the client speaks HTTP/2 from the start: the listener requires it, or it was negotiated in TLS.
 fn speaks_h2(connection: &ClientConnection) -> bool {
     let is_spoken = |bind: &Bind| bind.speaks_h2;
     connection.frontend.mode == Mode::Http
@@ -357,7 +355,7 @@ fn speaks_h2(connection: &ClientConnection) -> bool {
             || handshake::bind(connection).is_some_and(is_spoken))
 }
 
-/// Whether the frontend has no rule to be looked at before the first byte.
+/// Whether the frontend has no rules that run before the first byte.
 fn is_plain(connection: &ClientConnection) -> bool {
     connection.frontend.tcp_connection.is_empty() && connection.frontend.tcp_session.is_empty()
 }
@@ -372,8 +370,7 @@ fn count_session(connection: &ClientConnection) {
     track::note(&connection.session, &Trackers::default(), track::CountedEvent::Session, now_ms);
 }
 
-/// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the
-/// connection is to end.
+/// Waits for the first byte of the next request without holding a buffer. `None` if the connection is to end.
 fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = Option<Arrival>> {
     connection.follow_plan();
     let is_here = !connection.side.is_drained();
@@ -381,15 +378,15 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
     let mut is_armed = false;
     poll_fn(move |context: &mut Context<'_>| {
         if is_here {
-            // Requests that came together ask the sockets for little: without this, a client that
-            // goes on sending such would keep the worker for itself.
+            // Pipelined requests rarely poll the socket: without this, a client that keeps sending them would monopolize the
+            // worker.
             return coop::poll_proceed(context).map(|turn| {
                 turn.made_progress();
                 Some(Arrival::Ready)
             });
         }
         connection.follow_plan();
-        // Whoever connects has something to say, which mostly is here already.
+        // A new client usually speaks first, and its data has often arrived already.
         let came = is_first && !is_armed && connection.poll_fill(context).is_ready();
         connection.side.release();
         if came || connection.side.poll_arrival(context).is_ready() {
@@ -404,7 +401,7 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
                 true => timeouts.http_request.or(timeouts.client),
                 false => timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client),
             };
-            // The end of the last request is near enough: it was this very turn.
+            // The end of the last request was in this turn, so its time is accurate enough.
             connection.timer.set_after(connection.idle_from / 1000, allowed);
         }
         connection.limit_rest();
@@ -412,11 +409,11 @@ fn wait_for_request(connection: &mut ClientConnection) -> impl Future<Output = O
     })
 }
 
-/// The connection goes no further.
+/// The connection was refused.
 struct ConnectionRefused;
 
-/// What comes before any request: `tcp-request connection` rules, headers of proxies,
-/// `tcp-request session` rules; whose connection it is to become, where a rule says so.
+/// The steps before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session` rules; returns the
+/// server to attach the connection to, if a rule asks for it.
 async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         count_refused_connection(connection);
@@ -433,7 +430,7 @@ async fn open(connection: &mut ClientConnection) -> Result<Option<Box<Attach>>, 
         return Err(ConnectionRefused);
     }
     if connection.session.tls().is_some_and(|details| details.is_challenge) {
-        // The client has seen what it wanted to see, and asks for nothing (RFC 8737, 3).
+        // The validation client has seen the certificate, and sends no request (RFC 8737, 3).
         connection.side.finish();
         return Err(ConnectionRefused);
     }

@@ -1,5 +1,4 @@
-//! Connections that are told when the process stops: those that outlive a request, and would
-//! otherwise learn of it with the next.
+//! Wakes connections when the process stops: those that outlive a request, and would otherwise only notice with the next one.
 
 use std::cell::RefCell;
 use std::task::Waker;
@@ -14,10 +13,10 @@ thread_local! {
     static WAITING: RefCell<ShutdownList> = RefCell::default();
 }
 
-/// A place among those that are told, as long as it lives.
+/// A registration, removed when dropped.
 pub(super) struct ShutdownWaker(usize);
 
-/// Has `waker` woken when the process stops.
+/// Registers `waker` to be woken when the process stops.
 pub(super) fn tell(waker: &Waker) -> ShutdownWaker {
     WAITING.with_borrow_mut(|waiting| {
         let waker = Some(waker.clone());
@@ -34,7 +33,7 @@ pub(super) fn tell(waker: &Waker) -> ShutdownWaker {
     })
 }
 
-/// The process stops: the calling worker's connections are woken.
+/// Called when the process stops: wakes the calling worker's connections.
 pub fn stop() {
     let wakers: Vec<Waker> =
         WAITING.with_borrow(|waiting| waiting.wakers.iter().flatten().cloned().collect());

@@ -1,9 +1,8 @@
-//! How many streams a new connection of a client may have: fewer where its worker has much to do
-//! (`tune.h2.fe.max-concurrent-streams … rq-load`), and where those of all are limited
-//! (`tune.streams-elasticity`) one, and of those that the limit leaves beyond one for each of
-//! `maxconn` connections a part that gets smaller as they are given away.
+//! The number of streams offered to a new client connection: fewer if its worker is busy (`tune.h2.fe.max-concurrent-streams …
+//! rq-load`). If the total is limited (`tune.streams-elasticity`), each connection gets one stream, plus a share of those beyond
+//! one for each of `maxconn` connections; the share shrinks as they are handed out.
 //!
-//! The rule is what HAProxy 3.5 was seen to advertise, number by number.
+//! The rule reproduces the values that HAProxy 3.5 advertises, number by number.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,15 +14,14 @@ use state::Process;
 
 use crate::worker::Worker;
 
-/// What a connection was given; given back when it is dropped.
+/// The share of a connection, returned when dropped.
 pub(super) struct StreamQuota {
     process: Arc<Process>,
     extra: u64,
 }
 
 impl StreamQuota {
-    /// Takes a share, and gives what the connection is told; `None` for it where nothing limits
-    /// that.
+    /// Takes a share, and returns the configuration to advertise; `None` for it if there is no limit.
     pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(StreamQuota, Arc<h2::Config>)> {
         let percent = u64::from(worker.shared.plan.global.tune.streams_elasticity);
         if percent == 0 {
@@ -43,8 +41,8 @@ impl StreamQuota {
     }
 }
 
-/// How many streams a connection is told of `limit` (0 for no limit) where so many tasks of its worker
-/// wait for their turn: beyond the load that is allowed, the less the more it is beyond.
+/// Returns how many of `limit` streams (0 for no limit) to offer with this many tasks waiting on the worker: above the allowed
+/// load, fewer the further it is exceeded.
 pub(super) fn moderated(limit: u32, own: Moderation, load: u32) -> u32 {
     if load <= own.load {
         return limit;
@@ -55,8 +53,7 @@ pub(super) fn moderated(limit: u32, own: Moderation, load: u32) -> u32 {
     u32::try_from(told).unwrap_or(most).max(own.least).min(most)
 }
 
-/// What a connection is told while its worker has much to do (`rq-load`); `None` for what others are
-/// told.
+/// Returns the configuration to advertise while the worker is busy (`rq-load`); `None` for the usual one.
 pub(super) async fn moderate(own: Moderation, config: &h2::Config) -> Option<Arc<h2::Config>> {
     let limit = config.max_concurrent_streams;
     let told = moderated(limit, own, usage::load().await);
@@ -69,7 +66,7 @@ impl Drop for StreamQuota {
     }
 }
 
-/// How many streams beyond the first: of `all`, of which `taken` are given away, at most `limit`.
+/// Returns how many streams beyond the first to offer, at most `limit`, with `taken` of `all` handed out.
 fn extra(all: u64, taken: u64, limit: u64) -> u64 {
     let left = all.saturating_sub(taken);
     if left == 0 { 0 } else { (limit.saturating_mul(left) / all).max(1).min(limit) }
@@ -79,7 +76,7 @@ fn extra(all: u64, taken: u64, limit: u64) -> u64 {
 mod tests {
     use super::{Moderation, extra, moderated};
 
-    /// What as many connections are told, one after another.
+    /// Returns the offers to `count` consecutive connections.
     fn told(most: u64, percent: u64, limit: u64, count: usize) -> Vec<u64> {
         let all = most * percent / 100 - most;
         let mut taken = 0;
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_shrinks_with_the_square_of_what_is_too_much() {
+    fn streams_shrink_with_the_square_of_the_excess_load() {
         let told = |limit, load| moderated(limit, Moderation { load: 50, least: 5 }, load);
         assert_eq!([0, 50, 51, 100, 150, 1000].map(|load| told(100, load)), [100, 100, 96, 25, 11, 5]);
         assert_eq!([told(3, 1000), told(0, 10), told(0, 100)], [3, 0, u32::MAX / 4]);
@@ -100,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_told_what_haproxy_tells_them() {
+    fn advertised_streams_match_haproxy() {
         assert_eq!(told(100, 500, 100, 12), [100, 75, 57, 43, 32, 25, 19, 14, 11, 9, 7, 5]);
         assert_eq!(told(10, 300, 7, 10), [7, 5, 4, 3, 2, 2, 2, 2, 2, 1]);
         assert_eq!(told(10, 200, 100, 3), [100, 1, 1]);

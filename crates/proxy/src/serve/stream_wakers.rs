@@ -1,8 +1,7 @@
-//! Which streams of a connection have something to do: each has a waker of its own, and the task of
-//! the connection polls those that were woken, first come first served.
+//! Tracks which streams of a connection have work: each has its own waker, and the task of the connection polls woken streams in
+//! order of their wake-up.
 //!
-//! Wakers may be called by other threads. While the task runs nobody wakes it: it looks here again
-//! before it rests.
+//! Wakers may be called by other threads. While the task runs it need not be woken: it checks here again before it sleeps.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,12 +29,12 @@ pub(super) struct StreamWaker {
 }
 
 impl WakeQueue {
-    // A waker runs no code of ours that could panic within: the state is good either way.
+    // The lock is never held while other code runs, so a poisoned state is still valid.
     fn state(&self) -> MutexGuard<'_, WakeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task begins to run, and is woken by `owner` afterwards.
+    /// The task starts running, and is woken through `owner` afterwards.
     pub(super) fn enter(&self, owner: &Waker) {
         let mut state = self.state();
         state.is_running = true;
@@ -44,7 +43,7 @@ impl WakeQueue {
         }
     }
 
-    /// The task rests; at once again if a stream was woken meanwhile.
+    /// The task goes to sleep; it is woken at once if a stream was woken in the meantime.
     pub(super) fn leave(&self) {
         let mut state = self.state();
         state.is_running = false;
@@ -60,19 +59,19 @@ impl WakeQueue {
         !self.state().woken.is_empty()
     }
 
-    /// The number of the next stream that was woken.
+    /// Returns the index of the next woken stream.
     pub(super) fn next(&self) -> Option<usize> {
         self.state().woken.pop_front().map(|index| index as usize)
     }
 }
 
 impl StreamWaker {
-    /// The waker of the stream with this number.
+    /// Creates the waker of the stream with this index.
     pub(super) fn new(ready: &Arc<WakeQueue>, index: usize) -> Arc<Self> {
         Arc::new(Self { ready: ready.clone(), index: index as u32, is_woken: AtomicBool::new(false) })
     }
 
-    /// The stream is about to be polled: it may be woken anew.
+    /// The stream is about to be polled, and may be woken again.
     pub(super) fn clear(&self) {
         self.is_woken.store(false, Ordering::Release);
     }
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_woken_once_until_it_is_polled_and_its_task_only_while_it_rests() {
+    fn streams_wake_once_per_poll_and_only_a_sleeping_task() {
         let (ready, counted) = (Arc::new(WakeQueue::default()), Arc::new(Counted(AtomicUsize::new(0))));
         let slots: Vec<_> = (0..3).map(|index| StreamWaker::new(&ready, index)).collect();
         ready.enter(&Waker::from(counted.clone()));

@@ -32,9 +32,7 @@ use crate::serve::tunnel;
 use crate::server::Upstream;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// Serves a TCP connection until it ends.
-///
-/// A stream that goes on in HTTP mode comes back with its connection.
+/// Serves a TCP connection until it ends. A stream that is upgraded to HTTP is returned with its connection.
 pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, Box<Exchange>)> {
     let mut x = Exchange::take();
     x.phase = Phase::Request;
@@ -60,7 +58,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
             Stop::Upgrade(upgrade) if may_upgrade(&client) => {
                 x.upgrade = upgrade;
                 if x.filtering.is_some() {
-                    // What goes on is another kind of stream.
+                    // The stream continues as another kind.
                     lua::steps::end(&client, &mut x);
                 }
                 let timeouts = &client.frontend.timeouts;
@@ -88,7 +86,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     None
 }
 
-/// Whether the listener lets streams become streams of HTTP (`proto none` does not).
+/// Whether the listener allows upgrades to HTTP (`proto none` does not).
 fn may_upgrade(client: &Client) -> bool {
     let own = &client.session.listener;
     let mut binds = client.frontend.binds.iter();
@@ -108,7 +106,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     }
     evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
-        // Whether the client ever says something is only known when it ends; see `finish`.
+        // Whether the client ever sends anything is only known at the end; see `finish`.
         x.phase = Phase::Request;
     }
     x.txn.times.request = now_us();
@@ -130,7 +128,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Fault::RequestTimeout.into());
     }
     if !backend.tcp_request.is_empty() {
-        // Its rules are part of the wait for a server too.
+        // The time spent in its rules also counts as waiting for a server.
         x.txn.times.request = now_us();
     }
     crate::exchange::unique_id::make(client, x);
@@ -140,7 +138,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::filter::forwards_request(x);
     x.txn.req_vars.clear();
     let (mut upstream, lease) = reach(client, x, &backend).await?;
-    // Streams may last: what is shown of the latest is when it began.
+    // Streams may last long, so the start of the latest one counts as the last session.
     let second = finish::second_of(now_us());
     lease.server().state.last_session.put(second);
     backend.state.last_session.put(second);
@@ -178,8 +176,8 @@ fn has_bytes(client: &Client) -> bool {
     !client.side.is_drained()
 }
 
-/// Whether the client has been silent for `timeout client`, which counts for who was waited for by
-/// rules, as in HAProxy. Who never said anything is not waited for any longer than that anyway.
+/// Whether the client has been silent for `timeout client` while rules waited for it, which counts as in HAProxy. For a client that
+/// never sent anything, other limits apply.
 async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
     let heard = x.request_body.heard_ms;
     let here = poll_fn(|context| Poll::Ready(client.poll_presence(context))).await == Presence::Here;
@@ -188,7 +186,7 @@ async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
         && allowed.is_some_and(|allowed| now_ms().saturating_sub(heard) >= allowed.as_millis() as u64)
 }
 
-/// Connects to a server; tries again where that is allowed.
+/// Connects to a server; retries if allowed.
 async fn reach(
     client: &mut Client,
     x: &mut Exchange,
@@ -227,7 +225,7 @@ async fn reach(
         }
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
         if avoid.is_some() {
-            // Time lost to a server that was left counts as waiting for one (manual, 8.4).
+            // Time lost on a failed server counts as waiting for one (manual, 8.4).
             x.txn.times.queued = now_us();
         }
     }
@@ -241,8 +239,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     let server = x.txn.server.as_ref().map(|server| server.counters.mine());
     for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
         match fault {
-            // Who leaves the queue, or while a server is being reached, has aborted no transfer
-            // yet.
+            // A client that leaves the queue, or during connecting, has not aborted a transfer yet.
             Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
             Fault::ClientAborted
             | Fault::ClientReset
@@ -264,7 +261,7 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     }
 }
 
-/// Takes what the client sent and nobody reads any more, so that closing is no reset to it.
+/// Discards the client's unread bytes, so that closing does not reset its connection.
 fn discard(client: &Client, x: &mut Exchange) {
     x.txn.bytes_in += client.side.discard_received() as u64;
 }

@@ -1,5 +1,5 @@
-//! Two directions of bytes at once, until both have ended: TCP streams, and HTTP connections that
-//! an upgrade or CONNECT turned into tunnels.
+//! Two directions of bytes at once, until both have ended: TCP streams, and HTTP connections that became tunnels by an upgrade or
+//! CONNECT.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -21,7 +21,7 @@ use crate::flow::{Flow, FlowError, Path, Sink};
 use crate::message::{download, lua, splice};
 use crate::server::Upstream;
 
-/// How long each side may be silent, and how long once it is half closed.
+/// The inactivity timeouts of both sides, and those of half-closed connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TunnelTimeouts {
     client: Option<Duration>,
@@ -30,13 +30,12 @@ pub(crate) struct TunnelTimeouts {
     server_fin: Option<Duration>,
     /// `option independent-streams` of the frontend and of the backend.
     independent: (bool, bool),
-    /// When client and server were last heard of, in ms of the worker's clock, where rules waited
-    /// for more: that time counts too.
+    /// When client and server last sent something, in ms of the worker's clock, if rules waited for more: that time counts too.
     heard: (u64, u64),
 }
 
 impl TunnelTimeouts {
-    /// Those of a TCP stream, or of a tunnel where `timeout tunnel` takes the place of both.
+    /// Returns those of a TCP stream, or of a tunnel if `timeout tunnel` replaces both.
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
         let frontend = &client.frontend.timeouts;
         let own = x.timeout(TimeoutSlot::Client, frontend.client);
@@ -54,15 +53,15 @@ impl TunnelTimeouts {
     }
 }
 
-/// One direction, and where it stands.
+/// The state of one direction.
 struct Leg {
     /// Whether our side towards the receiver was closed after the last byte.
     shut: bool,
-    /// Whether the receiver is told nothing then: its connection is reset (`option nolinger`).
+    /// Whether the receiver's connection is then reset instead of closed (`option nolinger`).
     breaks: bool,
 }
 
-/// Sends the response head of an upgrade, then bytes both ways.
+/// Sends the response head of an upgrade, then tunnels bytes both ways.
 pub(crate) async fn upgrade(
     client: &mut Client,
     x: &mut Exchange,
@@ -71,7 +70,7 @@ pub(crate) async fn upgrade(
 ) -> Result<(), Stop> {
     x.phase = Phase::Data;
     x.answered = true;
-    // What is staged or still to be sent of the request goes first; then everything.
+    // Staged bytes and the unsent rest of the request go first, then everything else.
     let staged = std::mem::take(&mut x.upload.staged);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
@@ -80,14 +79,14 @@ pub(crate) async fn upgrade(
     run(client, x, upstream, limits).await.map_err(Stop::from)
 }
 
-/// When each side has been silent for too long, and since when that counts.
+/// The deadlines of both sides, and their start.
 struct Clock {
     limits: TunnelTimeouts,
     client_at: u64,
     server_at: u64,
     client_from: u64,
     server_from: u64,
-    /// Bytes received from each side when they were last looked at.
+    /// Bytes received from each side at the last check.
     seen: (u64, u64),
 }
 
@@ -97,16 +96,16 @@ impl Clock {
         Self { limits, client_at: NEVER, server_at: NEVER, client_from: 0, server_from: 0, seen }
     }
 
-    /// Counts anew after bytes moved, or a direction `ended` with them.
+    /// Restarts the deadlines after bytes moved, or after a direction `ended` with them.
     fn moved(&mut self, (up, upload): (&Leg, &Flow), (down, download): (&Leg, &Flow), ended: bool) {
         let limits = self.limits;
         let now = timer::now_ms();
         let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
-        // A side that was told our end has its own, shorter time to end as well.
+        // A side that has been sent our end gets its own, shorter time to end as well.
         let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
         let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
         let received = (upload.received, download.received);
-        // Bytes sent to a side are no sign of its life where its stream is independent.
+        // For an independent stream, bytes sent to a side do not count as its activity.
         let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
         let same = (received.0 == self.seen.0, received.1 == self.seen.1);
         if up.shut || ended || !silent(limits.independent.0, same.0, download.is_blocked()) {
@@ -117,7 +116,7 @@ impl Clock {
             self.server_at = if down.shut { NEVER } else { at(server_limit) };
             self.server_from = now;
         }
-        // Who is not read from, for the other side does not take it, is not silent.
+        // A side that is not read from because the other side blocks does not time out.
         match (upload.is_blocked(), download.is_blocked()) {
             (true, false) => self.client_at = NEVER,
             (false, true) => self.server_at = NEVER,
@@ -139,8 +138,8 @@ impl Clock {
         }
     }
 
-    /// Directions ended without another byte, which is no sign of life: whoever was told has its
-    /// own time, which counts from its last sign, or what was left of the usual one.
+    /// Directions ended without another byte, which does not count as activity: a side that was sent the end gets its own timeout,
+    /// counted from its last activity, or the rest of the usual one.
     fn ended(&mut self, up: bool, down: bool) {
         if up {
             let limit = self.limits.server_fin;
@@ -158,8 +157,8 @@ impl Clock {
         client.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// Who was silent for too long, and whether both were. What it would have sent ends here; what
-    /// it is sent goes on, unless it does not take it.
+    /// Returns the timed-out side, and whether both timed out. The direction from it ends; the direction to it continues, unless it
+    /// does not read.
     fn expired(
         &mut self,
         (up, upload, to_server): (&mut Leg, &Flow, &mut Sink<'_>),
@@ -183,7 +182,7 @@ impl Clock {
     }
 }
 
-/// A side that was silent for too long.
+/// A side that timed out.
 struct Late {
     fault: Fault,
     /// Which directions had ended before.
@@ -260,7 +259,7 @@ impl Tunnel {
         }
     }
 
-    /// Moves what can be moved; the outcome if that was all, or failed.
+    /// Moves the bytes that can be moved; returns the outcome if that was all, or failed.
     fn pump(
         &mut self,
         client: &mut Client,
@@ -275,7 +274,7 @@ impl Tunnel {
         up.note(&uploaded, &mut upstream.sink());
         let downloaded = down.poll(|| lua::pump::poll_download(client, x, upstream, context));
         down.note(&downloaded, &mut client.side.sink());
-        // A server that has ended its side is owed an end, no reset.
+        // A server that has closed its side gets a clean close, not a reset.
         up.breaks &= !down.shut || up.shut;
         if up.breaks && up.shut {
             // `option nolinger` drops the bytes that the server may still send.
@@ -284,7 +283,7 @@ impl Tunnel {
         }
         match (uploaded, downloaded) {
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some(Ok(())),
-            // The server had ended its side before: bytes that it did not take are not missed.
+            // The server had already closed its side: bytes it did not accept are not missed.
             (Poll::Ready(Err(FlowError::Write(_))), _) if down.shut && x.txn.is_http => Some(Ok(())),
             (uploaded, downloaded) => {
                 let blame = Blame::of(error(uploaded), error(downloaded))?;
@@ -293,11 +292,10 @@ impl Tunnel {
         }
     }
 
-    /// Restarts the deadlines if bytes moved, or a direction ended that had not `before`, and counts
-    /// these bytes.
+    /// Restarts the deadlines if bytes moved, or a direction ended that had not ended `before`, and counts these bytes.
     fn note_progress(&mut self, client: &Client, x: &mut Exchange, before: (bool, bool)) {
         let Self { up, down, clock, .. } = self;
-        // The end of a direction moves no bytes, but other limits apply from then on.
+        // The end of a direction moves no bytes, but changes the limits.
         let (up_ended, down_ended) = (up.shut && !before.0, down.shut && !before.1);
         self.server_first |= down_ended && !up.shut;
         let ended = up_ended || down_ended;
@@ -330,7 +328,7 @@ impl Tunnel {
         self.late.get_or_insert(Late { fault, halves, both });
     }
 
-    /// Counts the bytes, and notes how the tunnel ended.
+    /// Counts the bytes, and records how the tunnel ended.
     fn conclude(
         self,
         x: &mut Exchange,
@@ -344,7 +342,7 @@ impl Tunnel {
         x.txn.bytes_out += x.download.sent;
         x.txn.ending.end = ending(x.txn.is_http, outcome, halves, self.server_first, both_late);
         x.txn.ending.server = sample::ConnectionOutcome::Closed;
-        // After a timeout the server is sent an ordinary end.
+        // After a timeout the server gets an ordinary close.
         if !matches!(outcome, Ok(()) | Err(Fault::ClientTimeout | Fault::ServerTimeout)) {
             upstream.reset();
         }
@@ -425,8 +423,8 @@ impl Blame {
     }
 }
 
-/// What the layers saw (`term_events`): of the `halves`, those towards the server and towards the
-/// client, one may have ended before.
+/// Returns the events as seen by the layers (`term_events`); `halves` are the directions towards the server and towards the client
+/// that had ended before.
 fn ending(
     is_http: bool,
     outcome: Result<(), Fault>,
@@ -475,7 +473,7 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
 }
 
 impl Leg {
-    /// Ends this direction: the receiver is told, and nothing more is taken from the other.
+    /// Ends this direction: closes the receiver's side, and takes no more from the other.
     fn cut(&mut self, to: &mut Sink<'_>) {
         if !self.shut {
             self.end(to);
@@ -489,12 +487,12 @@ impl Leg {
         self.shut = true;
     }
 
-    /// Moves this direction on, as `pump` does, until it has ended.
+    /// Moves this direction on with `pump`, until it has ended.
     fn poll(&self, pump: impl FnOnce() -> Poll<Result<(), FlowError>>) -> Poll<Result<(), FlowError>> {
         if self.shut { Poll::Ready(Ok(())) } else { pump() }
     }
 
-    /// Tells the receiver once all was sent.
+    /// Closes the receiver's side once all was sent.
     fn note(&mut self, pumped: &Poll<Result<(), FlowError>>, to: &mut Sink<'_>) {
         if matches!(pumped, Poll::Ready(Ok(()))) {
             self.cut(to);

@@ -1,4 +1,4 @@
-//! A connection to a server that speaks HTTP/1, or TCP.
+//! An HTTP/1 or TCP connection to a server.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -11,70 +11,67 @@ use super::Open;
 use super::per_worker::LocalServer;
 use crate::flow::Socket;
 
-/// What makes connections to one server differ: they are shared only between requests of the same
-/// key. Empty for plain connections.
+/// Distinguishes connections to one server: they are shared only between requests with the same key. Empty for plain connections.
 pub(crate) type PoolKey = Box<[u8]>;
 
-/// From how many requests on a connection is proven to survive.
+/// The number of requests from which a connection counts as proven to survive.
 pub(super) const PROVEN: u32 = 2;
 
-/// A connection to a server. Boxed once when it is opened and handed from step to step.
+/// A connection to a server. Boxed once when it is opened and passed from step to step.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) key: PoolKey,
     /// Requests sent over it so far.
     pub(crate) uses: u32,
-    /// Responses whose breaches of the rules were let pass.
+    /// Responses with tolerated protocol violations.
     pub(crate) glitches: u32,
     /// Whether only its client may use it.
     pub(crate) private: bool,
-    /// Our end and theirs, told once.
+    /// Our endpoint and the server's, queried once.
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// Whether its writes still wait for what was sent before to be acknowledged: the first needs
-    /// not be told otherwise.
+    /// Whether writes still wait for the acknowledgement of earlier ones (Nagle): the first one never has to.
     pub(crate) late_nodelay: bool,
-    /// Counts it as open for as long as it lives, and tells where it leads.
+    /// Counts the connection as open while it lives, and identifies its server.
     pub(crate) open: Open,
 }
 
-/// Why a request cannot be said in the protocol that its server speaks.
+/// Why a request cannot be expressed in its server's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotExpressible {
-    /// Its path is none, or has what no script's name has; or it has too much to say.
+    /// Its path is missing or invalid for a script, or its head is too large.
     Head,
-    /// Nobody knows how long its body is.
+    /// The length of its body is unknown.
     Body,
 }
 
-/// Why no head came.
+/// Why no head was received.
 #[derive(Debug)]
 pub(crate) enum NoHead {
-    /// The server closed, or its connection broke, before any byte of it.
+    /// The server closed, or its connection broke, before the first byte.
     Nothing(Option<io::Error>),
-    /// The server has not looked at the request, and will not.
+    /// The server refused to process the request.
     Refused,
-    /// It did so within the head.
+    /// The same, but within the head.
     Cut(Option<io::Error>),
-    /// The request cannot be said in the protocol that the server speaks.
+    /// The request cannot be expressed in the server's protocol.
     Unspeakable(NotExpressible),
-    /// What came is no response.
+    /// The server's bytes are not a valid response.
     Malformed(ParseError),
 }
 
 impl Connection {
-    /// Where it leads.
+    /// Returns the connection's server.
     #[inline]
     pub(crate) fn server(&self) -> &LocalServer {
         &self.open.server
     }
 
-    /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels
-    /// the long goodbye and the port that it would occupy.
+    /// Closes an idle connection with a reset, which saves both kernels the closing handshake and the port it would occupy.
     pub(crate) fn discard(self) {
         self.socket.stream.reset_on_close();
     }
 
-    /// From now on small writes leave at once: to be called before the second.
+    /// Makes small writes leave at once from now on: to be called before the second.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         if std::mem::take(&mut self.late_nodelay) {
@@ -82,16 +79,15 @@ impl Connection {
         }
     }
 
-    /// Proven to survive: it was used again after having been idle.
+    /// Whether it is proven to survive: it was reused after being idle.
     pub(super) fn is_proven(&self) -> bool {
         self.uses >= PROVEN
     }
 
-    /// Reads until the head of a response is complete. The head stays in what was received; its
-    /// length is returned.
+    /// Reads until the head of a response is complete. Returns the length of the head, which stays in the buffer.
     ///
     /// # Errors
-    /// None will come.
+    /// There will be no head.
     #[inline]
     pub(super) fn poll_head(
         &mut self,
@@ -106,13 +102,13 @@ impl Connection {
             return Poll::Ready(Ok(length));
         }
         loop {
-            // No buffer is held while the server thinks.
+            // No buffer is held while the server processes the request.
             if input.is_none() && stream.poll_read_ready(context).is_pending() {
                 return Poll::Pending;
             }
             let buffer = input.get_or_insert_with(Buffer::for_body);
             if buffer.room_len() == 0 {
-                // Interim responses lay before.
+                // Removes earlier interim responses.
                 buffer.compact();
             }
             let (n, error) = match stream.poll_read(context, buffer.room()) {

@@ -1,7 +1,7 @@
-//! A connection to a server that speaks HTTP/2: many requests share it, whoever their clients are.
+//! An HTTP/2 connection to a server, shared by the requests of many clients.
 //!
-//! One task a connection owns the socket ([`carriers`](super::h2_pool)). A request that has such a
-//! connection opens its stream with its head.
+//! One task per connection owns the socket ([`carriers`](super::h2_pool)). A request with a share of a connection opens its stream
+//! with its head.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -20,21 +20,21 @@ use super::shared::{Carrier, ProtocolState, Share};
 use crate::stream;
 use crate::stream::h2::{H2Engine, H2Stream};
 
-/// The scheme of requests whose target tells none, as HAProxy says it whatever is spoken.
+/// The scheme of requests without one in their target; as in HAProxy independent of TLS.
 const SCHEME: Scheme = Scheme::Https;
 
-/// A connection that requests share.
+/// A connection shared by requests.
 pub(crate) type Multiplexed = Carrier<H2Engine, Http2>;
 
-/// What HTTP/2 adds to it.
+/// The HTTP/2 state of the connection.
 pub(crate) struct Http2 {
-    /// Whether the server's settings are known.
+    /// Whether the server's settings have been received.
     pub(super) is_settled: Cell<bool>,
-    /// Requests that wait for that.
+    /// Requests waiting for the settings.
     pub(super) unsettled: RefCell<Vec<Waker>>,
     /// The backend of its server.
     pub(super) backend: Local<state::Proxy>,
-    /// Who takes it to another worker, where somebody has asked for it.
+    /// The callback that takes it to another worker, if one has asked for it.
     pub(super) leaves_to: RefCell<Option<Give>>,
 }
 
@@ -44,7 +44,7 @@ impl ProtocolState for Http2 {
     }
 }
 
-/// Gives an idle connection to whoever has asked for it.
+/// Passes an idle connection to the worker that asked for it.
 pub(crate) type Give = Box<dyn FnOnce(H2Transfer)>;
 
 /// An idle connection on its way to another worker.
@@ -58,11 +58,11 @@ pub(crate) struct H2Transfer {
 }
 
 thread_local! {
-    /// The worker's memory for requests.
+    /// The worker's pool of requests.
     static REQUESTS: Boxes<H2Request> = Boxes::default();
 }
 
-/// An [`H2Request`] in a box that is used again.
+/// An [`H2Request`] in a reused box.
 pub(crate) struct BoxedRequest(Option<Boxed<H2Request>>);
 
 impl Deref for BoxedRequest {
@@ -82,26 +82,25 @@ impl DerefMut for BoxedRequest {
 impl Drop for BoxedRequest {
     fn drop(&mut self) {
         if let Some(boxed) = self.0.take() {
-            // Where the thread itself ends there is nobody to give it back to.
+            // At thread exit the pool no longer exists.
             let _ = REQUESTS.try_with(|requests| requests.take_back(boxed));
         }
     }
 }
 
-/// A request head that cannot be sent yet: it asks for an upgrade, and the settings in which the server
-/// announces its support have not arrived (RFC 8441, 3); or the server does not read and enough heads
-/// wait for it already.
+/// A request head that cannot be sent yet: it asks for an upgrade, and the settings in which the server announces its support have
+/// not arrived (RFC 8441, 3); or the server does not read and enough heads wait for it already.
 struct HeldHead {
     head: Head,
     ends: bool,
 }
 
-/// A request's share of it.
+/// A request's share of a connection.
 pub(crate) struct H2Request {
     share: Share<H2Engine, Http2>,
-    /// A head that waits to be sent.
+    /// A head waiting to be sent.
     held: Option<Box<HeldHead>>,
-    /// Whether it cannot be said in HTTP/2, or not to this server.
+    /// Whether it cannot be expressed in HTTP/2, or not for this server.
     is_unspeakable: bool,
 }
 
@@ -135,13 +134,13 @@ impl H2Request {
         BoxedRequest(Some(REQUESTS.with(|requests| requests.put(request))))
     }
 
-    /// Breaches of the protocol that were let pass.
+    /// Returns the number of tolerated protocol violations.
     pub(crate) fn glitches(&self) -> u32 {
         self.carrier.connection.engine.borrow().glitches()
     }
 
-    /// As [`send_head`](Self::send_head), of a request with a body of this `length`, which has ended if
-    /// `ends`. An upgrade with a body cannot be expressed in HTTP/2.
+    /// As [`send_head`](Self::send_head), for a request with a body of this `length`, which has ended if `ends`. An upgrade with a
+    /// body cannot be expressed in HTTP/2.
     pub(crate) fn start(&mut self, head: &Head, length: BodyLength, ends: bool) {
         if head.has_upgrade() && length != BodyLength::None {
             return self.refuse();
@@ -150,9 +149,8 @@ impl H2Request {
         self.send_head(head, ends && !is_tunnel);
     }
 
-    /// Opens the stream with the head of the request; with `ends` nothing follows. A head that cannot
-    /// be sent yet is held ([`poll_open`](Self::poll_open)). If the connection takes no more streams,
-    /// [`poll_head`](Self::poll_head) returns the error.
+    /// Opens the stream with the head of the request; with `ends`, there is no body. A head that cannot be sent yet is held
+    /// ([`poll_open`](Self::poll_open)). If the connection takes no more streams, [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
         let is_unsettled = head.has_upgrade() && !self.carrier.own.is_settled.get();
         if is_unsettled || !self.carrier.connection.engine.borrow().takes_heads() {
@@ -185,8 +183,8 @@ impl H2Request {
         Poll::Ready(())
     }
 
-    /// The request waited for its response, or for room to be sent, as long as it may. If it was
-    /// never sent, the server has read nothing in that time: others take another connection.
+    /// Called when the request timed out waiting for its response, or for room to be sent. If it was never sent, the server has
+    /// read nothing in that time, and others use another connection.
     pub(crate) fn note_timeout(&mut self) {
         if self.holds_head() {
             self.carrier.is_leaving.set(true);
@@ -209,16 +207,15 @@ impl H2Request {
         }
     }
 
-    /// The request cannot be said in HTTP/2: an upgrade with a body, or one of a server that knows of
-    /// none.
+    /// Marks the request as not expressible in HTTP/2: an upgrade with a body, or for a server without support.
     fn refuse(&mut self) {
         self.is_unspeakable = true;
     }
 
-    /// Leaves some of the request's body to be sent, which ends with all of it.
+    /// Queues part of the request's body to be sent, which ends with the last part.
     ///
     /// # Errors
-    /// The stream was reset, or there is none.
+    /// The stream was reset, or does not exist.
     pub(crate) fn poll_send(&mut self, context: &Context<'_>, rest: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_open(context));
         match &mut self.share.stream {
@@ -227,24 +224,24 @@ impl H2Request {
         }
     }
 
-    /// Forgets what was received.
+    /// Discards the received bytes.
     pub(crate) fn drain(&mut self) {
         if let Some(stream) = &mut self.share.stream {
             *stream.input_slot() = None;
         }
     }
 
-    /// Has the server told that nobody waits for the rest.
+    /// Resets the stream, since the rest of the response is not needed.
     pub(crate) fn cancel(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.set_reset(stream::Reset::Cancelled);
         }
     }
 
-    /// Takes the head of the next response, interim or final, once it is there.
+    /// Takes the head of the next response, interim or final, once it has arrived.
     ///
     /// # Errors
-    /// None will come.
+    /// There will be no head.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         ready!(self.poll_open(context));
         match &mut self.share.stream {
@@ -257,8 +254,7 @@ impl H2Request {
         }
     }
 
-    /// How the body of the response ends. One whose length nobody told ends with the stream: to
-    /// whoever asks, it is as one in chunks.
+    /// Returns how the body of the response ends. A body without a declared length ends with the stream and is reported as chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match head.response_body(method) {
             BodyLength::None => BodyLength::None,

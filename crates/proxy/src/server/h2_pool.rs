@@ -1,8 +1,7 @@
-//! The connections of one worker that requests share (HTTP/2): how requests find them, how they come
-//! from clients and other workers and go to these, and the task of each.
+//! The shared HTTP/2 connections of one worker: lookup by requests, hand-over from and to clients and other workers, and the task
+//! of each.
 //!
-//! The task owns the socket ([`run`]): it reads, puts what came into the places of the streams, and
-//! sends what their requests left once after all of them.
+//! The task owns the socket ([`run`]): it reads, dispatches frames to the streams, and sends the output of all requests together.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -28,12 +27,12 @@ use crate::stream::h2::H2Engine;
 use crate::stream::{Driver as _, DriverFailure, Notice, Ping, Received, ReceivedBytes};
 use crate::violation;
 
-/// A connection that stands already, with nothing outstanding on it.
+/// An established, idle connection.
 pub(crate) struct Standing {
     pub(crate) socket: Socket,
     pub(crate) engine: H2Engine,
     pub(crate) reader: ReceivedBytes,
-    /// Whether the server's settings are known.
+    /// Whether the server's settings have been received.
     pub(crate) is_settled: bool,
     /// Requests sent over it so far.
     pub(crate) uses: u32,
@@ -44,26 +43,26 @@ pub(crate) struct Standing {
     pub(crate) open: Open,
 }
 
-/// The connections of one worker that requests share.
+/// The shared HTTP/2 connections of one worker.
 pub(crate) struct Carriers {
     all: ConnectionList<H2Engine, Http2>,
-    /// How busy the worker has to be for connections to end that glitch too often, in percent.
+    /// CPU usage of the worker, in percent, from which connections with too many glitches are closed.
     busy_from: u8,
 }
 
 impl Carriers {
-    /// None yet.
+    /// Creates an empty list.
     pub(crate) fn new(busy_from: u8) -> Rc<Self> {
         Rc::new(Self { all: ConnectionList::default(), busy_from })
     }
 
-    /// A connection that has room for a request, if there is one that this may use.
+    /// Returns a share of a usable connection with room for a request, if there is one.
     #[inline]
     pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<BoxedRequest> {
         self.all.share(server, ask).map(H2Request::begin)
     }
 
-    /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
+    /// Creates a connection from an HTTP/2 socket; returns its first request.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedConnection,
@@ -81,13 +80,13 @@ impl Carriers {
         request
     }
 
-    /// Takes in a connection that a client brought: requests find it from now on.
+    /// Adds a connection provided by a client: requests find it from now on.
     pub(crate) fn attach(self: &Rc<Self>, standing: Standing) {
         let (shared, ()) = self.start(standing, Vec::new(), drop);
         shared.counters().connections_total.add(1);
     }
 
-    /// Takes in a connection of another worker, for a request to begin with.
+    /// Adds a connection of another worker, and starts a request on it.
     pub(crate) fn take_in(
         self: &Rc<Self>,
         handed: H2Transfer,
@@ -96,7 +95,7 @@ impl Carriers {
         server: &Rc<LocalServer>,
     ) -> BoxedRequest {
         let H2Transfer { stream, engine, is_settled, uses, ends, open } = handed;
-        // Nothing waits in it to be sent.
+        // It has no output pending.
         let engine = engine.repacked().unwrap_or_else(|| unreachable!("it was repacked before"));
         let standing = Standing {
             socket: Socket::attach(stream),
@@ -112,7 +111,7 @@ impl Carriers {
         self.start(standing, Vec::new(), H2Request::begin).1
     }
 
-    /// Has a connection that is idle, and that this may use, given away; nothing where there is none.
+    /// Gives away an idle, usable connection; does nothing if there is none.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give) {
         if let Some(one) = self.all.find(server, ask, Multiplexed::is_idle) {
             *one.own.leaves_to.borrow_mut() = Some(give);
@@ -120,7 +119,7 @@ impl Carriers {
         }
     }
 
-    /// Has the connections to a server end that are idle, and tells those that are not.
+    /// Closes the idle connections to a server, and notifies the others.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.all.look(server);
     }
@@ -142,14 +141,14 @@ impl Carriers {
         let shared = Carrier::new((&socket, engine), uses, key, ends, open, own);
         shared.counters().connections.up();
         self.all.add(&shared);
-        // Before the task begins: a connection that is to serve a request is not idle.
+        // Before the task starts: a connection with a request is not idle.
         let begun = begin(shared.clone());
         tokio::task::spawn_local(run(self.clone(), shared.clone(), socket, preamble, reader));
         (shared, begun)
     }
 }
 
-/// How many reads a connection takes before others of the worker have their turn.
+/// Maximum number of reads before the task yields.
 const TURNS: usize = 16;
 
 /// Why a connection ends.
@@ -157,7 +156,7 @@ enum PooledEnd {
     Socket,
     Protocol,
     Agreed,
-    /// Another worker has it.
+    /// It moved to another worker.
     Left,
 }
 
@@ -185,13 +184,13 @@ async fn run(
             if trace::is_on(TraceSource::H2) {
                 tell_frames(&shared);
             }
-            // What was sent made room for those that wait.
+            // Sending made room for waiting streams.
             shared.connection.wake_writable();
             if !received {
                 break;
             }
             if reader.is_fresh() || turn == TURNS {
-                // Others of the worker have their turn too.
+                // Yields to other tasks of the worker.
                 turns::yield_turn(context);
                 break;
             }
@@ -213,7 +212,7 @@ async fn run(
             if may_leave(&shared, &reader, &preamble) {
                 return Poll::Ready(PooledEnd::Left);
             }
-            // Who asked does not wait for this one.
+            // The worker that asked for it does not wait for this one.
             shared.own.leaves_to.take();
         }
         if !shared.is_idle() {
@@ -232,7 +231,7 @@ async fn run(
     }
     shared.connection.put_end_of_all();
     if matches!(end, PooledEnd::Protocol | PooledEnd::Agreed) {
-        // GOAWAY, if there is one; a socket that takes nothing does without.
+        // Sends GOAWAY, if there is one; skipped if the socket blocks.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
             Poll::Ready(())
@@ -242,7 +241,7 @@ async fn run(
     socket.close();
 }
 
-/// Tells of the frames that came and were made.
+/// Traces the frames received and sent.
 #[cold]
 fn tell_frames(shared: &Multiplexed) {
     let Multiplexed { connection, open, .. } = shared;
@@ -254,7 +253,7 @@ fn tell_frames(shared: &Multiplexed) {
     });
 }
 
-/// Whether nothing is outstanding on it, in either direction.
+/// Whether it is completely idle, in both directions.
 fn may_leave(shared: &Rc<Multiplexed>, reader: &ReceivedBytes, preamble: &[u8]) -> bool {
     let is_quiet = reader.is_empty() && preamble.is_empty() && !shared.is_leaving.get();
     is_quiet
@@ -274,7 +273,7 @@ fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     give(H2Transfer { stream: socket.detach(), engine, is_settled, uses, ends, open });
 }
 
-/// Reads once, and puts what came where it belongs; whether there was anything.
+/// Reads once, and dispatches the frames; returns whether there were any.
 fn receive(
     shared: &Multiplexed,
     socket: &mut Socket,
@@ -296,7 +295,7 @@ fn receive(
             shared.own.is_settled.set(true);
             shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
         }
-        // Servers open no streams, and write to no logs.
+        // Servers open no streams, and send no log output.
         Notice::Refused | Notice::Message => {}
     });
     connection.count(shared.counters());

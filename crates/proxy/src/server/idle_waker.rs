@@ -1,17 +1,16 @@
-//! Tells the sweeper of idle connections which servers something happened at, so that it looks at
-//! those alone.
+//! Records which servers had events on idle connections, so that the sweeper checks only those.
 //!
-//! A waker has to be `Send`, although everything here happens on one worker: the locks are never
-//! waited for, and none is taken by a request. Called by `pool`.
+//! A waker must be `Send`, although everything here happens on one worker: the locks are never contended, and requests take none.
+//! Called by `pool`.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// The place of a server: its backend's, and its own in it.
+/// The index of a backend, and of a server in it.
 pub(crate) type ServerPosition = (usize, usize);
 
-/// What all bells of a worker ring.
+/// The state shared by all bells of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Board(Mutex<Rung>);
 
@@ -21,10 +20,10 @@ struct Rung {
     sweeper: Option<Waker>,
 }
 
-/// The bell of one server: the waker that its idle connections are registered with.
+/// The bell of one server: the waker registered by its idle connections.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    /// Rung, and not looked after yet.
+    /// Rung, and not checked yet.
     rung: AtomicBool,
     place: ServerPosition,
     board: Arc<Board>,
@@ -35,7 +34,7 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task to wake.
+    /// Sets the task to wake.
     pub(crate) fn set_sweeper(&self, waker: &Waker) {
         let mut rung = self.rung();
         if !rung.sweeper.as_ref().is_some_and(|own| own.will_wake(waker)) {
@@ -50,8 +49,7 @@ impl Board {
         }
     }
 
-    /// The places that were rung for since the last call, in `places`, whose memory is kept for the
-    /// next.
+    /// Moves the servers rung for since the last call to `places`; its memory is kept for the next call.
     pub(crate) fn take(&self, places: &mut Vec<ServerPosition>) {
         places.clear();
         std::mem::swap(places, &mut self.rung().places);
@@ -59,12 +57,12 @@ impl Board {
 }
 
 impl Bell {
-    /// The bell of the server at `place`.
+    /// Creates the bell of the server at `place`.
     pub(crate) fn new(place: ServerPosition, board: &Arc<Board>) -> Arc<Bell> {
         Arc::new(Bell { rung: AtomicBool::new(false), place, board: Arc::clone(board) })
     }
 
-    /// Lets it ring again: called before its server's connections are looked at.
+    /// Allows it to ring again: called before its server's connections are checked.
     pub(crate) fn reset(&self) {
         self.rung.store(false, Relaxed);
     }
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_server_is_noted_once_until_it_is_looked_at() {
+    fn each_server_is_recorded_once_until_checked() {
         let board = Arc::new(Board::default());
         let (one, other) = (Bell::new((0, 1), &board), Bell::new((2, 3), &board));
         let wakers = [Waker::from(one.clone()), Waker::from(other.clone())];

@@ -1,7 +1,7 @@
-//! The server's side: connections to servers ([`Upstream`]), those that are idle ([`pool`]), and
-//! servers as one worker holds them ([`per_worker`]).
+//! The server's side: connections to servers ([`Upstream`]), the idle ones ([`pool`]), and one worker's view of servers
+//! ([`per_worker`]).
 //!
-//! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
+//! The steps of a request call the methods of [`Upstream`], which hide the protocol.
 
 pub(crate) mod agents;
 pub(crate) mod fcgi;
@@ -34,28 +34,28 @@ pub(crate) use h1::{NoHead, NotExpressible};
 pub(crate) use open_count::{Open, OpenTransfer};
 pub(crate) use request::SharedRequest;
 
-/// What a server is asked over.
+/// The server's side of a request.
 pub(crate) enum Upstream {
     /// A whole connection: one HTTP/1 request at a time, or TCP.
     Socket(Box<Connection>),
-    /// A stream of a connection that carries many.
+    /// One stream of a multiplexed connection.
     Stream(SharedRequest),
 }
 
-/// The connections to servers that belong to one client, longest kept first.
+/// The server connections reserved for one client, oldest first.
 #[derive(Default)]
-#[allow(clippy::vec_box)] // Handed on as it is, without a move of its content.
+#[allow(clippy::vec_box)] // Passed on without moving its content.
 pub(crate) struct Private(pub(crate) Vec<Box<Connection>>);
 
 impl Drop for Private {
-    /// Nothing is outstanding on them.
+    /// They are idle.
     fn drop(&mut self) {
         self.0.drain(..).for_each(|connection| connection.discard());
     }
 }
 
 impl Upstream {
-    /// Whether bodies go to it and come from it as payload alone, whose end its stream tells.
+    /// Whether bodies are transferred as bare payload, with their end marked by the stream.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
         match self {
@@ -80,7 +80,7 @@ impl Upstream {
         }
     }
 
-    /// What its stream is known as, where its connection has many.
+    /// Identifies the stream if the connection is multiplexed.
     #[inline]
     pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
         match self {
@@ -89,7 +89,7 @@ impl Upstream {
         }
     }
 
-    /// How the body of a response with this head to a request of this method ends.
+    /// Returns how the body of a response with this head to a request with this method ends.
     #[inline]
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match self {
@@ -98,7 +98,7 @@ impl Upstream {
         }
     }
 
-    /// Where it leads.
+    /// Returns the connection's server.
     #[inline]
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
         match self {
@@ -107,7 +107,7 @@ impl Upstream {
         }
     }
 
-    /// Another request begins on a connection that others had.
+    /// Starts another request on a reused connection.
     #[inline]
     pub(crate) fn begin_again(&mut self) {
         match self {
@@ -120,7 +120,7 @@ impl Upstream {
         }
     }
 
-    /// Requests sent over its connection so far, this one included.
+    /// Returns the number of requests sent over its connection so far, including this one.
     #[inline]
     pub(crate) fn uses(&self) -> u32 {
         match self {
@@ -129,7 +129,7 @@ impl Upstream {
         }
     }
 
-    /// Responses on its connection whose breaches of the rules were let pass.
+    /// Returns the number of responses with tolerated protocol violations on its connection.
     #[inline]
     pub(crate) fn glitches(&self) -> u32 {
         match self {
@@ -138,7 +138,7 @@ impl Upstream {
         }
     }
 
-    /// Counts one more of them.
+    /// Counts one more of these.
     pub(crate) fn note_glitch(&mut self) {
         match self {
             Self::Socket(connection) => connection.glitches += 1,
@@ -146,7 +146,7 @@ impl Upstream {
         }
     }
 
-    /// Our end of its connection and theirs.
+    /// Returns our endpoint of its connection and the server's.
     #[inline]
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         match self {
@@ -155,7 +155,7 @@ impl Upstream {
         }
     }
 
-    /// What is known of TLS on its connection, where that is spoken.
+    /// Returns the TLS details of its connection, if it uses TLS.
     #[inline]
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         match self {
@@ -164,15 +164,14 @@ impl Upstream {
         }
     }
 
-    /// Whether the server refused what it was sent before the end of the handshake, and has not
-    /// looked at it.
+    /// Whether the server rejected the early data without processing it.
     pub(crate) fn refused_early(&self) -> bool {
         self.tls()
             .and_then(|details| details.failure)
             .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)
     }
 
-    /// From now on small writes leave at once: to be called before the second.
+    /// Makes small writes leave at once from now on: to be called before the second.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
         match self {
@@ -181,7 +180,7 @@ impl Upstream {
         }
     }
 
-    /// Whether the request's head could not be sent yet.
+    /// Whether the request's head is still held.
     #[inline]
     pub(crate) fn holds_head(&self) -> bool {
         match self {
@@ -190,7 +189,7 @@ impl Upstream {
         }
     }
 
-    /// Sends a head that was held, once that is possible.
+    /// Sends a held head, once that is possible.
     pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
         match self {
             Self::Stream(request) => request.poll_open(context),
@@ -198,7 +197,7 @@ impl Upstream {
         }
     }
 
-    /// No response came in time.
+    /// Called when no response arrived in time.
     pub(crate) fn note_timeout(&mut self) {
         match self {
             Self::Stream(request) => request.note_timeout(),
@@ -206,10 +205,10 @@ impl Upstream {
         }
     }
 
-    /// Reads until the head of a response is complete; its length within what was received.
+    /// Reads until the head of a response is complete; returns its length within the received bytes.
     ///
     /// # Errors
-    /// None will come.
+    /// There will be no head.
     #[inline]
     pub(crate) fn poll_head(
         &mut self,
@@ -223,11 +222,11 @@ impl Upstream {
         }
     }
 
-    /// Looks at what came of the body together with its `head` of so many bytes, which answers a
-    /// request of this method: a response that is broken there goes nowhere.
+    /// Checks the part of the body that arrived with its `head` of `length` bytes, the response to a request with this method: a
+    /// malformed response is not forwarded.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     #[inline]
     pub(crate) fn check_body(&self, head: &Head, method: Method, length: usize) -> Result<(), ParseError> {
         if head.response_body(method) != BodyLength::Chunked || self.is_bare() {
@@ -239,7 +238,7 @@ impl Upstream {
         ChunkDecoder::new().track(body).map(drop).map_err(error)
     }
 
-    /// Takes the head of so many bytes, of which [`poll_head`](Self::poll_head) told.
+    /// Consumes a head of `length` bytes, as returned by [`poll_head`](Self::poll_head).
     #[inline]
     pub(crate) fn consume_head(&mut self, length: usize) {
         match self {
@@ -248,7 +247,7 @@ impl Upstream {
         }
     }
 
-    /// What was received and nobody has taken yet.
+    /// Returns the bytes received but not consumed yet.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         match self {
@@ -257,17 +256,17 @@ impl Upstream {
         }
     }
 
-    /// Puts other bytes in the place of what was received of a stream of TCP.
+    /// Replaces the received bytes of a TCP stream.
     pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
         if let Self::Socket(connection) = self {
             connection.socket.replace(bytes);
         }
     }
 
-    /// Has `flow` take in what is here of the body.
+    /// Passes the received part of the body to `flow`.
     ///
     /// # Errors
-    /// It is badly coded.
+    /// The body is malformed.
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
         match self {
             Self::Socket(connection) => {
@@ -277,7 +276,7 @@ impl Upstream {
         }
     }
 
-    /// What is here of a body that nothing was taken of yet.
+    /// Returns the received part of a body that has not been read yet.
     pub(crate) fn beginning(&self) -> Beginning<'_> {
         let is_all = match self {
             Self::Socket(_) => None,
@@ -286,18 +285,17 @@ impl Upstream {
         Beginning { bytes: self.received(), is_all }
     }
 
-    /// Has the buffer hold so many bytes, where it holds less; whether it did.
+    /// Grows the buffer to at least `bytes`; returns whether that succeeded.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
         self.input().is_some_and(|input| input.enlarge(bytes))
     }
 
-    /// Whether there is room for more of what the server sends.
+    /// Whether there is room for more data from the server.
     pub(crate) fn has_room(&mut self) -> bool {
         self.input().is_some_and(Buffer::has_room)
     }
 
-    /// The buffer of what was received, one that is fit for a body if there is none; `None` where no
-    /// stream was begun.
+    /// Returns the receive buffer, one sized for a body if there is none; `None` if no stream was opened.
     fn input(&mut self) -> Option<&mut Buffer> {
         match self {
             Self::Socket(connection) => Some(connection.socket.input_for_body()),
@@ -305,7 +303,7 @@ impl Upstream {
         }
     }
 
-    /// Reads more of what the server sends: 0 at its end. There must be [room](Self::has_room).
+    /// Reads more data from the server: 0 at its end. There must be [room](Self::has_room).
     ///
     /// # Errors
     /// The connection's.
@@ -319,7 +317,7 @@ impl Upstream {
         }
     }
 
-    /// Where the body of the response comes from.
+    /// Returns the source of the response's body.
     #[inline]
     pub(crate) fn source(&mut self) -> Source<'_> {
         match self {
@@ -328,7 +326,7 @@ impl Upstream {
         }
     }
 
-    /// Where the request goes.
+    /// Returns the sink for the request.
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         match self {
@@ -337,7 +335,7 @@ impl Upstream {
         }
     }
 
-    /// Whether the server's side ended in TLS without the word that it is the end (close_notify).
+    /// Whether the server closed its TLS connection without a close_notify.
     pub(crate) fn is_cut_off(&self) -> bool {
         match self {
             Self::Socket(connection) => {
@@ -347,7 +345,7 @@ impl Upstream {
         }
     }
 
-    /// Has the server told at once that nobody waits for what is outstanding.
+    /// Aborts the request: its outstanding response is not needed.
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Socket(connection) => connection.socket.stream.reset_on_close(),
@@ -355,7 +353,7 @@ impl Upstream {
         }
     }
 
-    /// The kernel's number of the connection.
+    /// Returns the connection's file descriptor.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {

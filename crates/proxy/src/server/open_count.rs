@@ -1,5 +1,4 @@
-//! Counting connections to servers, for the process and for each server, wherever in the process
-//! they are.
+//! Counts connections to servers, for the process and for each server, across all workers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,15 +13,15 @@ use crate::points;
 /// Counts one open connection to a server, for the process and for the server.
 pub(crate) struct Open {
     pub(crate) server: Rc<LocalServer>,
-    /// How often the server's address had changed when it was opened.
+    /// How often the server's address had changed when the connection was opened.
     pub(crate) moves: u32,
     /// Whether another worker counts it from now on.
     handed: bool,
-    /// What it carries, for traces.
+    /// The protocol, for traces.
     pub(super) source: TraceSource,
 }
 
-/// One on its way to another worker: counted until it is taken there, or dropped.
+/// A connection being moved to another worker: counted until it is taken there, or dropped.
 pub(crate) struct OpenTransfer {
     process: Arc<Process>,
     server: Arc<Server>,
@@ -31,7 +30,7 @@ pub(crate) struct OpenTransfer {
 }
 
 impl OpenTransfer {
-    /// Counts it here from now on, at the same server.
+    /// Counts it on this worker from now on, for the same server.
     pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
         self.taken = true;
         Open { server: server.clone(), moves: self.moves, handed: false, source: TraceSource::H1 }
@@ -52,7 +51,7 @@ fn close(process: &Process, server: &Server) {
 }
 
 impl Open {
-    /// Whether it leads to where the server is now.
+    /// Whether the server still has the address of this connection.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.moves == self.server.state.moves()
@@ -74,7 +73,7 @@ impl Open {
         Self { server: server.clone(), moves: server.state.moves(), handed: false, source: TraceSource::H1 }
     }
 
-    /// Lets it go to another worker.
+    /// Passes it on to another worker.
     pub(crate) fn hand_over(mut self) -> OpenTransfer {
         self.handed = true;
         OpenTransfer {

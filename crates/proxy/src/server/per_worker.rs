@@ -1,9 +1,8 @@
-//! Proxies and servers as one worker holds them.
+//! One worker's view of proxies and servers.
 //!
-//! What all workers share of the plan is counted by each worker once, when it first has to do with
-//! it; its tasks count among themselves ([`Local`]). A request therefore takes and gives back a
-//! proxy and a server without a write that another worker would see. A server that a task holds
-//! keeps its place (`plan::servers`), also across a wait.
+//! Each worker counts the shared state of the plan once, on first use; its tasks count among themselves ([`Local`]). A request can
+//! therefore reference a proxy and a server without a write that another worker would see. A server held by a task keeps its index
+//! (`plan::servers`), also across a wait.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -21,11 +20,11 @@ use crate::shared::{PreparedProxy, Shared};
 pub(crate) struct LocalProxy {
     shared: Arc<Shared>,
     plan: Arc<Proxy>,
-    /// What it is now.
+    /// Its shared state.
     pub(crate) held: Local<state::Proxy>,
-    /// Its listeners, those of them that had a connection here, by the number of their `bind` line.
+    /// The listeners that had a connection here, by the number of their `bind` line.
     listeners: RefCell<Vec<Option<Local<Listener>>>>,
-    /// Its servers, those of them that had a request here, by place.
+    /// The servers that had a request here, by index.
     servers: RefCell<Vec<Option<Rc<LocalServer>>>>,
 }
 
@@ -41,9 +40,9 @@ impl Deref for LocalProxy {
 /// A server.
 pub(crate) struct LocalServer {
     settings: Arc<ServerSettings>,
-    /// What it is now.
+    /// Its shared state.
     pub(crate) held: Local<state::Server>,
-    /// The number of its backend.
+    /// The index of its backend.
     pub(crate) backend: usize,
     pub(crate) process: Arc<Process>,
 }
@@ -61,13 +60,13 @@ impl LocalServer {
     /// Whether both are the same server.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        // Of two plans it is the same if nothing that connections depend on has changed.
+        // Servers of two plans are the same if nothing that connections depend on has changed.
         Arc::ptr_eq(&self.settings, &other.settings)
             || (Arc::ptr_eq(self.held.shared(), other.held.shared()) && self.print == other.print)
     }
 
-    /// Whether one more idle connection to it is kept (manual, 5.2 `pool-max-conn` and
-    /// `pool-purge-delay`, 3.2 `tune.pool-low-fd-ratio`).
+    /// Whether one more idle connection to it may be kept (manual, 5.2 `pool-max-conn` and `pool-purge-delay`, 3.2
+    /// `tune.pool-low-fd-ratio`).
     #[inline]
     pub(crate) fn keeps_idle(&self) -> bool {
         let (limit, counters) = (self.pool_max_conn, &self.state.counters);
@@ -90,13 +89,13 @@ impl LocalProxy {
         }
     }
 
-    /// What was prepared from it.
+    /// Returns its prepared state.
     #[inline]
     pub(crate) fn prepared(&self) -> &PreparedProxy {
         &self.shared.proxies[self.plan.index]
     }
 
-    /// The listener of its `bind` line `number`.
+    /// Returns the listener of its `bind` line `number`.
     pub(crate) fn listener(&self, number: usize) -> Local<Listener> {
         let mut all = self.listeners.borrow_mut();
         if all.len() <= number {
@@ -105,7 +104,7 @@ impl LocalProxy {
         all[number].get_or_insert_with(|| Local::new(self.plan.binds[number].listener.clone())).clone()
     }
 
-    /// The server at `place`; `None` where there never was one.
+    /// Returns the server at index `place`; `None` if there never was one.
     #[inline]
     pub(crate) fn server(&self, place: usize) -> Option<Rc<LocalServer>> {
         if let Some(Some(known)) = self.servers.borrow().get(place) {
@@ -123,7 +122,7 @@ impl LocalProxy {
             process: self.shared.process.clone(),
             settings,
         });
-        // One that was removed is held by those alone who still mean it.
+        // A removed server is only held by the tasks that still use it.
         if !known.state.removed.load(Relaxed) {
             let mut all = self.servers.borrow_mut();
             if all.len() <= place {
@@ -135,19 +134,19 @@ impl LocalProxy {
     }
 }
 
-/// A worker's proxies, those of them that it had to do with, by number.
+/// The proxies that a worker has used, by index.
 pub(crate) struct Locals {
     shared: Arc<Shared>,
     proxies: RefCell<Vec<Option<Rc<LocalProxy>>>>,
 }
 
 impl Locals {
-    /// None yet.
+    /// Creates an empty list.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, proxies: RefCell::default() }
     }
 
-    /// The proxy `index` of the plan.
+    /// Returns the proxy `index` of the plan.
     #[inline]
     pub(crate) fn proxy(&self, index: usize) -> Rc<LocalProxy> {
         if let Some(Some(known)) = self.proxies.borrow().get(index) {
@@ -167,14 +166,14 @@ impl Locals {
         known
     }
 
-    /// The server at `place` of backend `backend`, if a request went there.
+    /// Returns the server at index `place` of backend `backend`, if it had a request.
     pub(crate) fn known_server(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
         let proxies = self.proxies.borrow();
         let servers = proxies.get(backend)?.as_ref()?.servers.borrow();
         servers.get(place)?.clone()
     }
 
-    /// All servers that requests went to.
+    /// Returns all servers that had requests.
     pub(crate) fn known_servers(&self) -> Vec<Rc<LocalServer>> {
         let mut all = Vec::new();
         for proxy in self.proxies.borrow().iter().flatten() {
@@ -183,7 +182,7 @@ impl Locals {
         all
     }
 
-    /// Shows all servers that requests went to, until `look` says that it has seen enough.
+    /// Calls `look` for all servers that had requests, until it returns `false`.
     pub(crate) fn each_server(&self, mut look: impl FnMut(&LocalServer) -> bool) {
         for proxy in self.proxies.borrow().iter().flatten() {
             if !proxy.servers.borrow().iter().flatten().all(|server| look(server)) {
@@ -192,7 +191,7 @@ impl Locals {
         }
     }
 
-    /// Takes out the server at `place` of backend `backend` if it was removed.
+    /// Removes and returns the server at index `place` of backend `backend` if it was removed from the plan.
     pub(crate) fn forget(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
         let proxy = self.proxies.borrow().get(backend)?.clone()?;
         let mut servers = proxy.servers.borrow_mut();

@@ -1,8 +1,7 @@
-//! Idle connections to servers, one set a worker (`http-reuse`, `pool-*`, `max-reuse`).
+//! Idle connections to servers, one set per worker (`http-reuse`, `pool-*`, `max-reuse`).
 //!
-//! A connection that has been idle is taken only if the kernel has told nothing of it since: no
-//! system call. One task a worker, the sweeper, is told of every server with an event on an idle
-//! connection and drops what was closed.
+//! An idle connection is only taken if the kernel has reported no event on it, which needs no system call. The sweeper, one task
+//! per worker, is notified of every server with an event on an idle connection, and drops closed ones.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
@@ -21,7 +20,7 @@ use super::per_worker::{LocalServer, Locals};
 use crate::shared::Shared;
 use crate::violation;
 
-/// Counts an idle connection as one no more.
+/// Decrements the count of idle connections.
 fn count_out(server: &LocalServer, idle: &Connection) {
     let counters = server.state.counters.mine();
     counters.idle.down();
@@ -33,60 +32,60 @@ fn count_out(server: &LocalServer, idle: &Connection) {
 /// A worker's idle connections to one server.
 #[derive(Default)]
 pub(crate) struct ServerPool {
-    /// The latest used last.
-    #[allow(clippy::vec_box)] // Handed out as it is, without a move of its content.
+    /// In order of last use, oldest first.
+    #[allow(clippy::vec_box)] // Passed on without moving its content.
     idle: Vec<Box<Connection>>,
-    /// The fewest that were idle at once since the last purge: so many nobody needed.
+    /// The minimum number of idle connections since the last purge: these were not needed.
     spare: usize,
     /// The most connections in use at once: since the last purge, and as expected from before.
     peak: u32,
     expected: u32,
     purge_at: u64,
     elsewhere: Elsewhere,
-    /// What its idle connections ring, as a bell and as a waker; made with the first of them.
+    /// The bell of its idle connections, and its waker; created with the first of them.
     bell: Option<(Arc<Bell>, Waker)>,
 }
 
-/// What other workers hold of a server, as of the last look at it.
+/// A server's connections on other workers, as of the last check.
 #[derive(Debug, Default, Clone, Copy)]
 struct Elsewhere {
-    /// When that was, in ms.
+    /// The time of the check, in ms.
     seen_at: u64,
-    /// Requests that they count apart.
+    /// Requests that they count separately.
     used: i64,
     idle: i64,
 }
 
 /// A worker's idle connections.
 pub(crate) struct Pools {
-    /// The connections to each server, by the numbers of its backend and its place.
+    /// The connections to each server, by the indexes of its backend and itself.
     servers: RefCell<Vec<Vec<ServerPool>>>,
     board: Arc<Board>,
-    /// From how many odd responses on a connection is not kept.
+    /// The number of glitches from which a connection is not kept.
     glitches: Glitches,
     /// The earliest instant at which a pool is to be purged.
     purge_at: Cell<u64>,
     /// Whether another plan is in use.
     is_old: Cell<bool>,
-    /// Who keeps connections then.
+    /// The receiver of connections in that case.
     successor: RefCell<Option<Successor>>,
 }
 
-/// Keeps a connection to a server of an older plan, or gives it back.
+/// Keeps a connection to a server of an older plan, or returns it.
 pub(crate) type Successor = Box<dyn Fn(Box<Connection>) -> Option<Box<Connection>>>;
 
-/// What a request asks of a pooled connection.
+/// A request's requirements for a pooled connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolQuery<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) reuse: Reuse,
-    /// Whether it is the first request of its client's connection.
+    /// Whether the request is the first of its client's connection.
     pub(crate) first: bool,
 }
 
 impl PoolQuery<'_> {
-    /// How many requests a connection that others had must have served, the one to come included;
-    /// `None` where it may be none (manual, 4.2 `http-reuse`).
+    /// Returns how many requests a reused connection must have served, including the next one; `None` if reuse is not allowed
+    /// (manual, 4.2 `http-reuse`).
     #[inline]
     pub(crate) fn least_uses(&self) -> Option<u32> {
         match (self.reuse, self.first) {
@@ -109,7 +108,7 @@ impl Pools {
         }
     }
 
-    /// The idle connections to `server`.
+    /// Returns the idle connections to `server`.
     #[inline]
     fn of(&self, server: &LocalServer) -> RefMut<'_, ServerPool> {
         let (backend, place) = (server.backend, server.index);
@@ -122,7 +121,7 @@ impl Pools {
 
     /// Closes the idle connections to a server that was removed.
     pub(crate) fn clear(&self, server: &LocalServer) {
-        // Closed without the borrow.
+        // Closed after the borrow ends.
         let pool = std::mem::take(&mut *self.of(server));
         drop(pool);
     }
@@ -155,15 +154,14 @@ impl Pools {
         }
     }
 
-    /// From now on what is not needed any more goes to `successor`; the sweeper ends.
+    /// Passes connections to `successor` from now on; the sweeper ends.
     pub(crate) fn retire(&self, successor: Successor) {
         self.successor.replace(Some(successor));
         self.is_old.set(true);
         self.board.wake_sweeper();
     }
 
-    /// Takes the idle connections that the pools of an older plan, `older`, have to the server `from`;
-    /// in this plan it is `to`.
+    /// Takes the idle connections to the server `from` out of the pools of an older plan, `older`; in this plan the server is `to`.
     pub(crate) fn take_over(&self, older: &Self, from: &LocalServer, to: &Rc<LocalServer>) {
         let old = std::mem::take(&mut *older.of(from));
         let pool = &mut *self.of(to);
@@ -184,7 +182,7 @@ impl Pools {
         }
     }
 
-    /// As [`put`](Self::put), but gives back what is not kept.
+    /// As [`put`](Self::put), but returns a connection that is not kept.
     #[cold]
     pub(crate) fn try_put(&self, connection: Box<Connection>) -> Option<Box<Connection>> {
         self.keep(connection)
@@ -217,8 +215,7 @@ impl Pools {
         }
         connection.socket.input = None;
         let pool = &mut *self.of(settings);
-        // One is always kept; more only as far as they were ever needed at once, the one coming
-        // back included.
+        // One is always kept; more only up to the number ever needed at once, including this one.
         let elsewhere = pool.elsewhere(&settings.state);
         let own = settings.state.counters.mine();
         let used = match settings.state.counts_apart.load(Relaxed) {
@@ -237,7 +234,7 @@ impl Pools {
                 return Some(connection);
             }
         }
-        // Tells the sweeper of whatever happens on it from now on.
+        // Notifies the sweeper of events on it from now on.
         let waker = pool.waker(settings, &self.board);
         if connection.socket.stream.poll_idle(&mut Context::from_waker(waker)).is_ready() {
             return Some(connection);
@@ -257,7 +254,7 @@ impl Pools {
         None
     }
 
-    /// Closes the longest idle connection to `server`; says whether there was one.
+    /// Closes the oldest idle connection to `server`; returns whether there was one.
     pub(crate) fn evict(&self, server: &LocalServer) -> bool {
         let mut pool = self.of(server);
         if pool.idle.is_empty() {
@@ -296,8 +293,8 @@ impl Pools {
         }
     }
 
-    /// Drops what the kernel has told something of, at the servers that `places` is filled with;
-    /// closes half of what nobody needed where it is time. Returns the next instant to look.
+    /// Drops connections with an event, at the servers recorded in `places`; when it is time, closes half of the unneeded ones.
+    /// Returns the next instant to check.
     fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<ServerPosition>) -> u64 {
         self.board.take(places);
         for (backend, index) in places.iter() {
@@ -328,7 +325,7 @@ impl Pools {
     }
 }
 
-/// Makes room for the server at `place` of `backend`.
+/// Grows the list to include the server at `place` of `backend`.
 #[cold]
 fn extend(all: &mut Vec<Vec<ServerPool>>, backend: usize, place: usize) {
     if all.len() <= backend {
@@ -340,7 +337,7 @@ fn extend(all: &mut Vec<Vec<ServerPool>>, backend: usize, place: usize) {
 }
 
 impl ServerPool {
-    /// What the idle connections to `server` ring.
+    /// Returns the waker for idle connections to `server`.
     fn waker(&mut self, server: &LocalServer, board: &Arc<Board>) -> &Waker {
         let (_, waker) = self.bell.get_or_insert_with(|| {
             let bell = Bell::new((server.backend, server.index), board);
@@ -349,8 +346,7 @@ impl ServerPool {
         waker
     }
 
-    /// Drops the idle connections that the kernel has told something of, all of them where the
-    /// server is down.
+    /// Drops the idle connections with an event, or all of them if the server is down.
     fn look(&mut self, server: &LocalServer) {
         let Some((bell, waker)) = &self.bell else { return };
         bell.reset();
@@ -366,8 +362,8 @@ impl ServerPool {
         self.spare = self.spare.min(self.idle.len());
     }
 
-    /// What other workers hold. They write it on every request, and whoever reads it takes the
-    /// lines from them: once a millisecond will do.
+    /// Returns the counts of other workers. They write these on every request, and reading moves the cache lines, so this is done
+    /// once per millisecond.
     fn elsewhere(&mut self, server: &Server) -> Elsewhere {
         let matters = !self.idle.is_empty() || server.counts_apart.load(Relaxed);
         if !matters || runtime::shard::workers() == 1 {
@@ -388,7 +384,7 @@ impl ServerPool {
 
     fn purge(&mut self, now: u64, server: &LocalServer) {
         let closed = self.spare.div_ceil(2);
-        // The longest idle ones stand first.
+        // The oldest come first.
         for idle in self.idle.drain(..closed) {
             count_out(server, &idle);
         }

@@ -65,8 +65,8 @@ impl SharedRequest {
         }
     }
 
-    /// Sends the head of a prepared request, or holds it until the connection has room for it. With
-    /// `ends` nothing follows of its body of this `length`.
+    /// Sends the head of a prepared request, or holds it until the connection has room for it. With `ends`, nothing of its body of
+    /// this `length` follows.
     pub(crate) fn send_head(&mut self, head: &Head, length: BodyLength, ends: bool) {
         match self {
             Self::H2(request) => request.start(head, length, ends),
@@ -91,7 +91,7 @@ impl SharedRequest {
         }
     }
 
-    /// Notes that no response came in time.
+    /// Called when no response arrived in time.
     pub(crate) fn note_timeout(&mut self) {
         match self {
             Self::H2(request) => request.note_timeout(),
@@ -102,13 +102,12 @@ impl SharedRequest {
     /// Takes the head of the next response.
     ///
     /// # Errors
-    /// None will come.
+    /// There will be no head.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         each!(self, request => request.poll_head(context, head))
     }
 
-    /// How the body of the response ends. A body of unknown length ends with the stream and counts as
-    /// chunked.
+    /// Returns how the body of the response ends. A body of unknown length ends with the stream and counts as chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         each!(self, request => request.body_length(head, method))
     }
@@ -122,7 +121,7 @@ impl SharedRequest {
         }
     }
 
-    /// Violations of the protocol that were tolerated on its connection.
+    /// Returns the number of tolerated protocol violations on its connection.
     pub(crate) fn glitches(&self) -> u32 {
         match self {
             Self::H2(request) => request.glitches(),
@@ -130,37 +129,37 @@ impl SharedRequest {
         }
     }
 
-    /// The server.
+    /// Returns its server.
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
         each!(self, request => request.server())
     }
 
-    /// Requests sent over its connection so far, including this one.
+    /// Returns the number of requests sent over its connection so far, including this one.
     pub(crate) fn uses(&self) -> u32 {
         each!(self, request => request.uses())
     }
 
-    /// The local and the remote end of its connection.
+    /// Returns the local and the remote endpoint of its connection.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         each!(self, request => request.ends())
     }
 
-    /// The TLS parameters of its connection.
+    /// Returns the TLS parameters of its connection.
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         each!(self, request => request.tls())
     }
 
-    /// The descriptor of its connection.
+    /// Returns the descriptor of its connection.
     pub(crate) fn descriptor(&self) -> RawFd {
         each!(self, request => request.descriptor())
     }
 
-    /// Number, limits, and the code of a reset of its stream.
+    /// Returns the number, limits, and reset code of its stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         each!(self, request => request.facts())
     }
 
-    /// Received bytes of the response's body that were not taken yet.
+    /// Returns received bytes of the response's body that were not taken yet.
     pub(crate) fn received(&self) -> &[u8] {
         each!(self, request => request.received())
     }
@@ -170,7 +169,7 @@ impl SharedRequest {
         each!(self, request => request.is_ended())
     }
 
-    /// The buffer of received bytes; `None` without a stream.
+    /// Returns the buffer of received bytes; `None` without a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
         each!(self, request => request.input())
     }
@@ -178,12 +177,12 @@ impl SharedRequest {
     /// Receives more of the response's body: 0 at its end.
     ///
     /// # Errors
-    /// The response is cut off, or there is no stream.
+    /// The response is truncated, or there is no stream.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         each!(self, request => request.poll_fill(context))
     }
 
-    /// Has `flow` take in the received bytes of the body.
+    /// Passes the received bytes of the body to `flow`.
     ///
     /// # Errors
     /// None that a body could cause.
@@ -191,12 +190,12 @@ impl SharedRequest {
         each!(self, request => request.admit(flow))
     }
 
-    /// The source of the response's body.
+    /// Returns the source of the response's body.
     pub(crate) fn source(&mut self) -> Source<'_> {
         each!(self, request => request.source())
     }
 
-    /// The sink of the request's body.
+    /// Returns the sink of the request's body.
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         each!(self, request => request.sink())
     }

@@ -1,9 +1,7 @@
-//! Connections to servers that requests of several clients share, whichever protocol is spoken on
-//! them: which request may use one, what a request has of it, those of one worker, and how long one
-//! is kept that nobody uses.
+//! Connections to servers that are shared by requests of several clients, in any protocol: which requests may use one, a request's
+//! share of it, the list of one worker, and how long an idle one is kept.
 //!
-//! What a protocol adds stands in its own file ([`h2`](super::h2), [`fcgi`](super::fcgi)), beside
-//! the task that owns the socket.
+//! Each protocol adds its own state ([`h2`](super::h2), [`fcgi`](super::fcgi)), and the task that owns the socket.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,10 +22,10 @@ use super::pool::PoolQuery;
 use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::{AnyStream, EngineConnection, Protocol};
 
-/// What is known of a connection when it is opened.
+/// A newly opened connection.
 pub(crate) struct OpenedConnection {
     pub(crate) socket: Socket,
-    /// What is sent before anything else (PROXY protocol).
+    /// Bytes to send first (PROXY protocol).
     pub(crate) preamble: Vec<u8>,
     pub(crate) key: PoolKey,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
@@ -36,15 +34,15 @@ pub(crate) struct OpenedConnection {
     pub(crate) open: Open,
 }
 
-/// A connection that requests share, with what its protocol adds.
+/// A connection shared by requests, with its protocol's state.
 pub(crate) struct Carrier<E: Protocol, X> {
     pub(super) connection: Rc<EngineConnection<E>>,
     pub(super) key: PoolKey,
     /// Requests sent over it so far.
     pub(super) uses: Cell<u32>,
-    /// Requests that have it and have not begun yet.
+    /// Requests that hold it and have not started yet.
     pub(super) waiting: Cell<u32>,
-    /// Whether it takes no more requests: it ends once those that it has are over.
+    /// Whether it takes no more requests, and closes once its current ones are over.
     pub(super) is_leaving: Cell<bool>,
     pub(super) ends: Option<(Endpoint, Endpoint)>,
     pub(super) tls: Option<Arc<tls::Details>>,
@@ -52,9 +50,9 @@ pub(crate) struct Carrier<E: Protocol, X> {
     pub(super) own: X,
 }
 
-/// What a protocol adds to a connection.
+/// A protocol's state of a connection.
 pub(crate) trait ProtocolState {
-    /// Whether nothing keeps the connection from taking one more request.
+    /// Whether the protocol allows one more request.
     fn is_free(&self) -> bool {
         true
     }
@@ -63,7 +61,7 @@ pub(crate) trait ProtocolState {
 impl ProtocolState for () {}
 
 impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
-    /// One that has no request yet.
+    /// Creates one without requests.
     pub(super) fn new(
         (socket, engine): (&Socket, E),
         uses: u32,
@@ -85,7 +83,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
         })
     }
 
-    /// Whether it takes one more request.
+    /// Whether it can take one more request.
     pub(super) fn has_room(&self) -> bool {
         !self.is_leaving.get()
             && self.own.is_free()
@@ -95,7 +93,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
             && (self.open.server.max_reuse < 0 || i64::from(self.uses.get()) <= self.open.server.max_reuse)
     }
 
-    /// Whether what asks may use it at all.
+    /// Whether the requester may use it at all.
     pub(super) fn may_serve(&self, server: &LocalServer, ask: PoolQuery<'_>) -> bool {
         ask.least_uses().is_some_and(|least| self.uses.get() >= least)
             && self.open.server.is(server)
@@ -103,7 +101,7 @@ impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
     }
 }
 
-/// The connections of one worker that speak one protocol.
+/// The connections of one worker with one protocol.
 pub(super) struct ConnectionList<E: Protocol, X>(RefCell<Vec<Weak<Carrier<E, X>>>>);
 
 impl<E: Protocol, X> Default for ConnectionList<E, X> {
@@ -113,20 +111,20 @@ impl<E: Protocol, X> Default for ConnectionList<E, X> {
 }
 
 impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
-    /// Takes one in.
+    /// Adds a connection.
     pub(super) fn add(&self, one: &Rc<Carrier<E, X>>) {
         let mut all = self.0.borrow_mut();
         all.retain(|one| one.strong_count() > 0);
         all.push(Rc::downgrade(one));
     }
 
-    /// One that has room for a request, if there is any that this may use.
+    /// Returns a usable connection with room for a request, if there is one.
     #[inline]
     pub(super) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Rc<Carrier<E, X>>> {
         if self.0.borrow().is_empty() { None } else { self.find(server, ask, |_| true) }
     }
 
-    /// The same of those that are `wanted`.
+    /// The same, restricted to those that are `wanted`.
     pub(super) fn find(
         &self,
         server: &LocalServer,
@@ -139,12 +137,12 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
             .find(|one| one.may_serve(server, ask) && wanted(one) && one.has_room())
     }
 
-    /// Shows all of them.
+    /// Calls `look` for each of them.
     pub(super) fn each(&self, look: impl FnMut(Rc<Carrier<E, X>>)) {
         self.0.borrow().iter().filter_map(Weak::upgrade).for_each(look);
     }
 
-    /// Has all of them end once their requests are over: they are of an older plan.
+    /// Closes all of them once their requests are over, because they belong to an older plan.
     pub(super) fn retire(&self) {
         self.each(|one| {
             one.is_leaving.set(true);
@@ -152,7 +150,7 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
         });
     }
 
-    /// Has those to a server end that are idle, and tells those that are not.
+    /// Closes the idle ones to a server, and notifies the others.
     pub(super) fn look(&self, server: &LocalServer) {
         self.each(|one| {
             if one.open.server.is(server) {
@@ -161,25 +159,25 @@ impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
         });
     }
 
-    /// How many lead to this server.
+    /// Returns how many there are to this server.
     fn count(&self, server: &LocalServer) -> usize {
         self.0.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
     }
 }
 
-/// What a request has of a connection.
+/// A request's share of a connection.
 ///
 /// `S` is the stream: [`AnyStream`] for HTTP messages.
 pub(crate) struct Share<E: Protocol, X, S = AnyStream> {
     pub(super) carrier: Rc<Carrier<E, X>>,
     /// Its stream, once its head was sent.
     pub(super) stream: Option<S>,
-    /// Which of its connection's requests it is.
+    /// Its number among the connection's requests.
     uses: u32,
 }
 
 impl<E: Protocol, X, S> Share<E, X, S> {
-    /// One that has not begun yet.
+    /// Creates a share that has not started yet.
     pub(super) fn new(carrier: Rc<Carrier<E, X>>) -> Self {
         carrier.waiting.set(carrier.waiting.get() + 1);
         carrier.uses.set(carrier.uses.get() + 1);
@@ -187,56 +185,56 @@ impl<E: Protocol, X, S> Share<E, X, S> {
         Self { carrier, stream: None, uses }
     }
 
-    /// It has begun.
+    /// Starts it with its stream.
     pub(super) fn begin(&mut self, stream: impl Into<S>) {
         self.carrier.waiting.set(self.carrier.waiting.get() - 1);
         self.stream = Some(stream.into());
     }
 
-    /// Where it leads.
+    /// Returns its server.
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
         &self.carrier.open.server
     }
 
-    /// Requests sent over its connection so far, this one included.
+    /// Returns the number of requests sent over its connection so far, including this one.
     pub(crate) fn uses(&self) -> u32 {
         self.uses
     }
 
-    /// Our end of its connection and theirs.
+    /// Returns our endpoint of its connection and the server's.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         self.carrier.ends
     }
 
-    /// What is known of TLS on its connection.
+    /// Returns the TLS details of its connection.
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
         self.carrier.tls.as_ref()
     }
 
-    /// The kernel's number of its connection.
+    /// Returns the connection's file descriptor.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.carrier.connection.descriptor
     }
 }
 
 impl<E: Protocol, X> Share<E, X> {
-    /// Number, limits, and the code of a reset of its stream.
+    /// Returns the number, limits, and reset code of its stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
         self.stream.as_ref().map_or(none, AnyStream::facts)
     }
 
-    /// The source of the response's body.
+    /// Returns the source of the response's body.
     pub(crate) fn source(&mut self) -> Source<'_> {
         self.stream.as_mut().map_or(Source::Gone, Source::Stream)
     }
 
-    /// The sink of the request's body.
+    /// Returns the sink of the request's body.
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         self.stream.as_mut().map_or(Sink::Gone, Sink::Stream)
     }
 
-    /// The buffer of what was received, where there is a stream.
+    /// Returns the buffer of received bytes, if there is a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
         self.stream.as_mut().map(AnyStream::input)
     }
@@ -244,7 +242,7 @@ impl<E: Protocol, X> Share<E, X> {
     /// Receives more of the response's body: 0 at its end.
     ///
     /// # Errors
-    /// The response is broken off, or there is none.
+    /// The response was aborted, or there is no stream.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match &mut self.stream {
             Some(stream) => stream.poll_fill(context),
@@ -252,16 +250,16 @@ impl<E: Protocol, X> Share<E, X> {
         }
     }
 
-    /// Has `flow` take in what is here of the body.
+    /// Passes the received part of the body to `flow`.
     ///
     /// # Errors
-    /// None that a body could bring.
+    /// None that a body could cause.
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
         let input = self.stream.as_mut().and_then(|stream| stream.input_slot().as_mut());
         input.map_or(Ok(()), |input| flow.admit(input))
     }
 
-    /// What was received and nobody has taken yet.
+    /// Returns the bytes received but not consumed yet.
     pub(crate) fn received(&self) -> &[u8] {
         self.stream.as_ref().map_or(&[][..], AnyStream::received)
     }
@@ -271,7 +269,7 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_ref().is_none_or(AnyStream::has_no_rest)
     }
 
-    /// Whether all of the response has come, and lies in what was received.
+    /// Whether the whole response has arrived, and the rest is in the buffer.
     pub(crate) fn is_ended(&self) -> bool {
         self.stream.as_ref().is_none_or(AnyStream::is_ended)
     }
@@ -282,7 +280,7 @@ impl<E: Protocol, X, S> Drop for Share<E, X, S> {
         if self.stream.is_none() {
             self.carrier.waiting.set(self.carrier.waiting.get().saturating_sub(1));
         }
-        // Its stream is released behind this; the connection may then be idle.
+        // Its stream is released after this; the connection may then be idle.
         self.carrier.connection.touch();
     }
 }
@@ -308,14 +306,13 @@ pub(super) fn send<E: Protocol>(
     connection.send(socket, context).map(drop)
 }
 
-/// Steps in a row before others of the worker have their turn.
+/// Maximum number of consecutive steps before the task yields.
 const TURN: u32 = 8;
 
-/// Takes steps, each of which says whether there may be more to do, until there is not or the turn is
-/// over.
+/// Takes steps until one returns that there is nothing more to do, or the turn is over.
 ///
 /// # Errors
-/// Why the connection ends.
+/// The reason to end the connection.
 pub(super) fn take_turn<End>(
     context: &mut Context<'_>,
     mut step: impl FnMut(&mut Context<'_>) -> Result<bool, End>,
@@ -329,7 +326,7 @@ pub(super) fn take_turn<End>(
     Ok(())
 }
 
-/// Whether a connection has nothing to do, and how long that may last (`pool-purge-delay`).
+/// Tracks whether a connection is idle, and for how long (`pool-purge-delay`).
 #[derive(Default)]
 pub(super) struct Idle {
     timer: Timer,
@@ -337,14 +334,14 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// It has something to do, or has ended.
+    /// The connection is busy, or has ended.
     pub(super) fn end(&mut self, server: &LocalServer) {
         if std::mem::take(&mut self.is_idle) {
             server.state.counters.mine().idle.down();
         }
     }
 
-    /// It has nothing to do; ready where it is of no more use.
+    /// The connection is idle; ready if it is no longer needed.
     pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,
@@ -352,7 +349,7 @@ impl Idle {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         let server = &carrier.open.server;
-        // Whoever brings connections cannot know that a check has found the server down.
+        // Clients that provide connections cannot know that a check has found the server down.
         let is_left = match server.is_reverse {
             true => server.state.admin().in_maintenance(),
             false => !server.state.is_up(),
@@ -365,7 +362,7 @@ impl Idle {
             self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
         }
         while self.timer.poll_expired(context).is_ready() {
-            // One is always kept, and so is what could not be opened again.
+            // One is always kept, and so are connections that could not be opened again.
             if all.count(server) > 1 && !server.is_reverse {
                 return Poll::Ready(());
             }

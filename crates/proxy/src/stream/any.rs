@@ -1,5 +1,5 @@
-//! A stream that carries an HTTP message, behind one type for all engines. Above this module only
-//! the constructors know the engine; a new protocol is a new variant here.
+//! A stream that carries an HTTP message, behind one type for all engines. Above this module only the constructors depend on the
+//! engine; a new protocol is a new variant here.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -20,7 +20,7 @@ pub(crate) enum WireProtocol {
     FastCgi,
 }
 
-/// A stream of a connection that carries many.
+/// A stream of a multiplexed connection.
 pub(crate) enum AnyStream {
     H2(h2::H2Stream),
     Fcgi(fastcgi::FastcgiStream),
@@ -51,7 +51,7 @@ impl AnyStream {
         }
     }
 
-    /// Received bytes of the body that were not taken yet.
+    /// Returns received bytes of the body that were not taken yet.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         each!(self, stream => stream.received())
@@ -73,17 +73,17 @@ impl AnyStream {
         each!(self, stream => stream.has_no_rest())
     }
 
-    /// The length of the rest of the body, if the message is complete.
+    /// Returns the length of the rest of the body, if the message is complete.
     pub(crate) fn whole_length(&self) -> Option<u64> {
         each!(self, stream => stream.whole_length())
     }
 
-    /// The buffer of received bytes, a small one if there was none.
+    /// Returns the buffer of received bytes, a small one if there was none.
     pub(crate) fn input(&mut self) -> &mut Buffer {
         each!(self, stream => stream.input())
     }
 
-    /// The place of that buffer.
+    /// Returns the slot of that buffer.
     #[inline]
     pub(crate) fn input_slot(&mut self) -> &mut Option<Buffer> {
         each!(self, stream => &mut stream.input)
@@ -95,7 +95,7 @@ impl AnyStream {
         each!(self, stream => stream.release());
     }
 
-    /// The incoming half, and the place of its buffer.
+    /// Returns the incoming half, and the slot of its buffer.
     #[inline]
     pub(crate) fn halves(&mut self) -> (AnyIncoming<'_>, &mut Option<Buffer>) {
         match self {
@@ -122,12 +122,12 @@ impl AnyStream {
     /// Takes the next head.
     ///
     /// # Errors
-    /// None will come.
+    /// There will be no head.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         each!(self, stream => stream.poll_head(context, head))
     }
 
-    /// Number, limits, and the code of a reset.
+    /// Returns its number, limits, and reset code.
     pub(crate) fn facts(&self) -> StreamFacts {
         each!(self, stream => stream.facts())
     }
@@ -162,8 +162,7 @@ impl AnyStream {
         each!(self, stream => stream.send_head(head, ends));
     }
 
-    /// Leaves `first` and `second` to be sent, as much as is accepted now; with `is_last` the message
-    /// ends behind all of it.
+    /// Queues `first` and `second` to be sent, as much as is accepted now; with `is_last` the message ends after all of it.
     ///
     /// # Errors
     /// The stream was reset.
@@ -184,8 +183,7 @@ impl AnyStream {
         each!(self, stream => stream.gathers())
     }
 
-    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The taken part leaves the buffer
-    /// without memory.
+    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The accepted part leaves the buffer without memory.
     ///
     /// # Errors
     /// The stream was reset.
@@ -209,12 +207,12 @@ impl AnyStream {
         each!(self, stream => stream.end());
     }
 
-    /// Requests a change to the socket of its connection.
+    /// Requests a change to its connection's socket.
     pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
         each!(self, stream => stream.connection().want(change));
     }
 
-    /// The descriptor of its connection.
+    /// Returns the descriptor of its connection.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         each!(self, stream => stream.connection().descriptor)

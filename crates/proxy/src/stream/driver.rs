@@ -1,6 +1,6 @@
-//! Reading a connection that carries many streams, in any protocol: its driver puts received data
-//! into the mailboxes of the streams, and the owner of the connection handles the other events.
-//! Callers: `serve::multiplexed`, `serve::reverse`, `server::h2_pool`, `server::fcgi`.
+//! Reads a multiplexed connection, in any protocol: its driver dispatches received data to the mailboxes of the streams, and the
+//! owner of the connection handles the other events. Callers: `serve::multiplexed`, `serve::reverse`, `server::h2_pool`,
+//! `server::fcgi`.
 
 use std::fmt::Debug;
 use std::io;
@@ -12,8 +12,7 @@ use super::{EngineConnection, Messages, NoHead, Protocol, Reset};
 /// An event on a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionEvent<K> {
-    /// A request, of a stream that it opens, or a response, in [`Messages::head_mut`]; with `end` the
-    /// message is complete.
+    /// A request, on a stream that it opens, or a response, in [`Messages::head_mut`]; with `end` the message is complete.
     Head { key: K, end: bool },
     /// A part of a body: a `range` of what the driver received, for [`Driver::put`]. With `end` the
     /// message is complete.
@@ -22,7 +21,7 @@ pub(crate) enum ConnectionEvent<K> {
     Trailers { key: K },
     /// The end of the message.
     End { key: K },
-    /// The stream ended before its message; `why` is the error of a request that waits for a head.
+    /// The stream ended before its message; `why` is the error for a request waiting for a head.
     Reset { key: K, reset: Reset, why: NoHead },
     /// The engine refused a stream that the peer opened.
     Refused,
@@ -32,11 +31,11 @@ pub(crate) enum ConnectionEvent<K> {
     Settings,
     /// The peer answered a ping.
     Pong,
-    /// The peer sent a message for the logs, which the engine holds.
+    /// The peer sent a log message, which the engine holds.
     Message,
 }
 
-/// An event that does not concern an open stream alone.
+/// An event beyond a single open stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice<K> {
     /// As [`ConnectionEvent::Head`].
@@ -58,7 +57,7 @@ pub(crate) enum Received {
     Nothing,
     /// Bytes, for [`Driver::next`].
     Bytes,
-    /// The end of what the peer sends.
+    /// The end of the peer's data.
     End,
 }
 
@@ -78,8 +77,8 @@ pub(crate) trait Driver {
     /// A violation of the protocol that ends the connection.
     type Broken: Debug;
 
-    /// Reads once, unless bytes of the last read are left. If `busy` returns `true`, the worker is
-    /// overloaded, and a connection with too many glitches ends.
+    /// Reads once, unless bytes of the last read are left. If `busy` returns `true`, the worker is overloaded, and a connection
+    /// with too many glitches ends.
     ///
     /// # Errors
     /// The socket's.
@@ -91,7 +90,7 @@ pub(crate) trait Driver {
         busy: impl FnOnce() -> bool,
     ) -> io::Result<Received>;
 
-    /// The next event of the received bytes; `None` if this turn has no more.
+    /// Returns the next event of the received bytes; `None` if this turn has no more.
     ///
     /// # Errors
     /// The connection is over.
@@ -100,7 +99,7 @@ pub(crate) trait Driver {
         connection: &EngineConnection<Self::Engine>,
     ) -> Result<Option<EventOf<Self>>, Self::Broken>;
 
-    /// Puts the payload of the last event into the place of its stream.
+    /// Moves the payload of the last event to the mailbox of its stream.
     fn put(
         &mut self,
         connection: &EngineConnection<Self::Engine>,
@@ -115,7 +114,7 @@ pub(crate) trait Driver {
     /// Whether the next [`receive`](Self::receive) has something to return without a read.
     fn is_fresh(&self) -> bool;
 
-    /// Puts the events of streams into their mailboxes, up to the next event of the connection.
+    /// Dispatches stream events to mailboxes, up to the next event of the connection.
     ///
     /// # Errors
     /// The connection is over.
@@ -154,8 +153,8 @@ pub(crate) trait Driver {
         Ok(None)
     }
 
-    /// Reads once and handles all events: those of streams go to their mailboxes, the others to `notice`.
-    /// Stops early while a request is behind with its heads.
+    /// Reads once and handles all events: those of streams go to their mailboxes, the others to `notice`. Stops early while a
+    /// request is behind with its heads.
     ///
     /// # Errors
     /// The connection is over.
@@ -182,7 +181,7 @@ pub(crate) trait Driver {
     }
 }
 
-/// The key of a stream in the engine of a driver.
+/// The stream key type of a driver's engine.
 pub(crate) type KeyOf<D> = <<D as Driver>::Engine as Protocol>::Key;
-/// An event of a driver.
+/// The event type of a driver.
 pub(crate) type EventOf<D> = ConnectionEvent<KeyOf<D>>;

@@ -1,5 +1,4 @@
-//! What FastCGI has beside what all protocols have whose connections carry many streams: requests
-//! that begin with parameters, and responses that are none.
+//! The FastCGI-specific part of streams: requests that begin with parameters, and responses without a valid head.
 
 use std::io;
 use std::ops::Range;
@@ -14,11 +13,11 @@ use super::{ConnectionEvent, Driver, Messages, NoHead, Received, Reset};
 
 /// The engine.
 pub(crate) type FastcgiEngine = fcgi::Connection;
-/// What the requests of one connection share.
+/// The connection shared by its requests.
 pub(crate) type FastcgiConnection = super::EngineConnection<FastcgiEngine>;
-/// A request. Dropping it aborts what is still open of it.
+/// A request. Dropping it aborts any open part of it.
 pub(crate) type FastcgiStream = super::EngineStream<FastcgiEngine>;
-/// What comes in for a request.
+/// The incoming half of a request.
 pub(crate) type FastcgiIncoming = super::IncomingHalf<FastcgiEngine>;
 
 impl Messages for FastcgiEngine {
@@ -35,7 +34,7 @@ impl Messages for FastcgiEngine {
     }
 
     fn takes_heads(&self) -> bool {
-        // Parameters are bounded by the application's own limit on requests at once.
+        // The application's limit on concurrent requests bounds the parameters.
         true
     }
 }
@@ -44,7 +43,7 @@ impl Messages for FastcgiEngine {
 #[derive(Default)]
 pub(crate) struct FastcgiReader {
     input: Option<Buffer>,
-    /// Where in it the bytes of the last event begin, and those that follow it.
+    /// The start of the last event's bytes, and of the bytes after them.
     event: usize,
     rest: usize,
     is_fresh: bool,
@@ -145,10 +144,10 @@ impl From<fcgi::Event> for ConnectionEvent<StreamKey> {
 }
 
 impl FastcgiStream {
-    /// Begins a request; with `ends` it has no body.
+    /// Starts a request; with `ends` it has no body.
     ///
     /// # Errors
-    /// There is no place for it any more.
+    /// There is no room for it.
     pub(crate) fn open(
         connection: &Rc<FastcgiConnection>,
         parameters: &Parameters,
@@ -172,7 +171,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_paused_reader_continues_behind_the_last_event_without_a_read() {
+    async fn a_paused_reader_resumes_after_the_last_event_without_a_read() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("a socket");
         let mut socket = net::Stream::from_fd(ours.into(), false);

@@ -1,5 +1,4 @@
-//! The HTTP/2 engine behind the traits of [`stream`](super): codes of resets, counters, and output
-//! in several pieces.
+//! The HTTP/2 engine behind the traits of [`stream`](super): reset codes, counters, and output in several pieces.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -13,10 +12,10 @@ use state::counters::Multiplexed;
 
 use super::{Lifecycle, Messages, Protocol, Reset};
 
-/// Pieces of the output that one call takes: four frames of 16 KiB, and what stands between them.
+/// Maximum number of output pieces per call: four frames of 16 KiB, and the frame headers between them.
 const PARTS: usize = 16;
 
-/// The engine of HTTP/2 over the worker's buffers.
+/// The HTTP/2 engine over the worker's buffers.
 pub(crate) type H2Engine = h2::Connection<Buffer>;
 /// The streams of one connection.
 pub(crate) type H2Connection = super::EngineConnection<H2Engine>;
@@ -43,7 +42,7 @@ impl From<Reset> for Code {
             Reset::Cancelled => Self::Cancel,
             Reset::Refused => Self::RefusedStream,
             Reset::Internal => Self::InternalError,
-            // Codes of HTTP/2 have 32 bits.
+            // HTTP/2 codes have 32 bits.
             Reset::Code(number) => u32::try_from(number).map_or(Self::InternalError, Self::from_number),
         }
     }
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_survive_the_way_through_the_neutral_reset() {
+    fn reset_codes_round_trip() {
         for number in (0..16).chain([u32::MAX]) {
             let code = Code::from_number(number);
             assert_eq!(Code::from(Reset::from(code)), code);

@@ -1,11 +1,9 @@
-//! One stream of a connection that carries many (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the
-//! protocol of agents in [`spop`]), as a request sees it: payload comes in, heads and payload go
-//! out, and nothing of frames or records shows.
+//! One stream of a multiplexed connection (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the agents' protocol in [`spop`]), as a
+//! request sees it: payload comes in, heads and payload go out, without frames or records.
 //!
-//! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the
-//! socket (`serve::multiplexed`, `server::h2_pool`, `server::fcgi`, `server::agents`), which puts what it receives
-//! into the streams' places and sends what they left in the engine's output. Both stand here for
-//! every [`Protocol`].
+//! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the socket (`serve::multiplexed`,
+//! `server::h2_pool`, `server::fcgi`, `server::agents`), which dispatches received data to the streams' mailboxes and sends the
+//! engine's output. Both are generic over the [`Protocol`].
 
 mod any;
 mod driver;
@@ -41,43 +39,42 @@ pub(crate) use reader::ReceivedBytes;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;
 
-/// How many heads a connection has memory for beyond those that are in use.
+/// How many spare heads a connection keeps allocated.
 const SPARE_HEADS: usize = 16;
 
-/// What the streams of one connection share.
+/// The state shared by the streams of one connection.
 pub(crate) struct EngineConnection<E: Protocol> {
     pub(crate) engine: RefCell<E>,
-    /// The kernel's number of the socket.
+    /// The file descriptor of the socket.
     pub(crate) descriptor: RawFd,
-    /// Whether payload may be sent from where it lies: what TLS seals is copied anyway, and one piece
-    /// makes larger records.
+    /// Whether payload may be sent without a copy: TLS copies it anyway, and a single piece makes larger records.
     gathers: bool,
-    /// What rules of streams want of the connection.
+    /// Changes to the connection requested by streams' rules.
     wish: Cell<Wish>,
-    /// What came for each stream, by the number of its key.
+    /// The mailbox of each stream, by the number of its key.
     places: RefCell<Vec<StreamMailbox>>,
-    /// Streams with as many untaken heads as a stream may have.
+    /// Streams with the maximum number of untaken heads.
     crowded: Cell<u32>,
-    /// Wakers of those that have a head to send and no room for it.
+    /// Wakers of streams with a head to send and no room for it.
     head_senders: RefCell<Vec<Waker>>,
-    /// Memory of heads that were taken, for those to come.
+    /// Spare heads for reuse.
     spare_heads: RefCell<Vec<Head>>,
     /// Wakes the task that owns the socket.
     owner: RefCell<Option<Waker>>,
-    /// Whether streams left something to be sent since that task looked.
+    /// Whether streams have queued output since that task last checked.
     is_touched: Cell<bool>,
 }
 
-/// A stream. Dropping it resets what is still open of it and gives its place back.
+/// A stream. Dropping it resets any open part of it and releases its mailbox.
 pub(crate) struct EngineStream<E: Protocol> {
     incoming: IncomingHalf<E>,
-    /// Payload received and not used yet; `None` while there is none.
+    /// Received, unused payload; `None` while there is none.
     pub(crate) input: Option<Buffer>,
-    /// Whether we said that nothing more comes from us.
+    /// Whether we have ended our side.
     ended: bool,
 }
 
-/// What comes in on a stream.
+/// The incoming half of a stream.
 pub(crate) struct IncomingHalf<E: Protocol> {
     connection: Rc<EngineConnection<E>>,
     key: E::Key,
@@ -86,7 +83,7 @@ pub(crate) struct IncomingHalf<E: Protocol> {
 }
 
 impl<E: Protocol> EngineConnection<E> {
-    /// One without streams, on a socket with TLS or without.
+    /// Creates one without streams, on a socket with TLS or without.
     pub(crate) fn new(engine: E, descriptor: RawFd, is_tls: bool) -> Rc<Self> {
         Rc::new(Self {
             engine: RefCell::new(engine),
@@ -102,7 +99,7 @@ impl<E: Protocol> EngineConnection<E> {
         })
     }
 
-    /// Who owns the socket waits for streams to leave something.
+    /// Sets the waker of the task that owns the socket, which waits for output of streams.
     pub(crate) fn set_owner(&self, waker: &Waker) {
         let mut owner = self.owner.borrow_mut();
         if !owner.as_ref().is_some_and(|owner| owner.will_wake(waker)) {
@@ -110,12 +107,12 @@ impl<E: Protocol> EngineConnection<E> {
         }
     }
 
-    /// Whether streams left something since the last call.
+    /// Whether streams have queued output since the last call.
     pub(crate) fn take_touched(&self) -> bool {
         self.is_touched.replace(false)
     }
 
-    /// A stream left something in the output.
+    /// Called when a stream has queued output.
     pub(crate) fn touch(&self) {
         if !self.is_touched.replace(true)
             && let Some(owner) = &*self.owner.borrow()
@@ -136,19 +133,19 @@ impl<E: Protocol> EngineConnection<E> {
         with(&mut places[index])
     }
 
-    /// A piece of payload has come.
+    /// Adds received payload.
     pub(crate) fn put(&self, key: E::Key, payload: &[u8], is_last: bool) {
         let piece = if is_last { Piece::Last } else { Piece::Whole };
         self.put_silently(key, payload, piece);
         self.wake(key);
     }
 
-    /// The same without a word to who waits for it.
+    /// The same without waking the waiting task.
     fn put_silently(&self, key: E::Key, payload: &[u8], piece: Piece) {
         self.with_place(key, |place| place.put(payload, piece));
     }
 
-    /// Who waits for a stream goes on.
+    /// Wakes the task waiting for a stream.
     fn wake(&self, key: E::Key) {
         self.with_place(key, StreamMailbox::wake);
     }
@@ -168,18 +165,18 @@ impl<E: Protocol> EngineConnection<E> {
         self.crowded.get() > 0
     }
 
-    /// A stream that had as many heads as it may has fewer.
+    /// A crowded stream has taken a head.
     fn note_uncrowded(&self) {
         self.crowded.set(self.crowded.get().saturating_sub(1));
         self.touch();
     }
 
-    /// The end of the message has come, with trailers or without.
+    /// The message has ended, with trailers or without.
     pub(crate) fn put_end(&self, key: E::Key, trailers: Option<&mut Head>) {
         self.with_place(key, |place| place.put_end(trailers));
     }
 
-    /// Keeps the memory of a head that was taken, as long as others may come soon.
+    /// Keeps the memory of a taken head, in case others follow soon.
     fn keep_head(&self, mut head: Head) {
         let mut spare = self.spare_heads.borrow_mut();
         if spare.len() < SPARE_HEADS {
@@ -188,26 +185,26 @@ impl<E: Protocol> EngineConnection<E> {
         }
     }
 
-    /// Gives memory back that only streams have a use for: there are none.
+    /// Frees memory that only streams use, when there are none.
     pub(crate) fn shrink(&self) {
         self.engine.borrow_mut().shrink();
         self.spare_heads.take();
         self.places.take();
     }
 
-    /// Requests something of the socket, to be done before anything else is sent.
+    /// Requests a change of the socket, made before anything else is sent.
     pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
         let mut wish = self.wish.get();
         change(&mut wish);
         self.wish.set(wish);
     }
 
-    /// The changes to the socket that streams requested since the last call.
+    /// Returns the socket changes requested by streams since the last call.
     pub(crate) fn take_wish(&self) -> Wish {
         self.wish.take()
     }
 
-    /// The stream ended before its message; `why` is the error of a request that waits for a head.
+    /// The stream ended before its message; `why` is the error for a request waiting for a head.
     fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
         self.with_place(key, |place| {
             if let NoHead::Malformed(_) = why {
@@ -218,7 +215,7 @@ impl<E: Protocol> EngineConnection<E> {
         });
     }
 
-    /// Writes as much of the output as the socket takes; whether any was written.
+    /// Writes as much of the output as the socket takes; returns whether any was written.
     ///
     /// # Errors
     /// The socket's.
@@ -226,7 +223,7 @@ impl<E: Protocol> EngineConnection<E> {
         self.engine.borrow_mut().send(socket, context)
     }
 
-    /// Every stream ends: the connection has.
+    /// Ends every stream, since the connection has ended.
     pub(crate) fn put_end_of_all(&self) {
         let reset = |place: &mut StreamMailbox| place.put_reset(Reset::Internal, NoHead::Cut);
         self.places.borrow_mut().iter_mut().for_each(reset);
@@ -234,7 +231,7 @@ impl<E: Protocol> EngineConnection<E> {
 }
 
 impl<E: Messages> EngineConnection<E> {
-    /// A head has come: the engine's, which gets memory for the next.
+    /// A head was received: it is taken from the engine, which gets memory for the next.
     pub(crate) fn put_head(&self, key: E::Key) {
         let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
         let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
@@ -253,7 +250,7 @@ impl<E: Messages> EngineConnection<E> {
         Poll::Pending
     }
 
-    /// What was sent made room: those that waited for it go on.
+    /// Wakes waiting streams after sending made room.
     pub(crate) fn wake_writable(&self) {
         if !self.head_senders.borrow().is_empty() && self.engine.borrow().takes_heads() {
             self.head_senders.take().iter().for_each(Waker::wake_by_ref);
@@ -285,28 +282,28 @@ impl<E: Lifecycle> EngineConnection<E> {
 }
 
 impl<E: Protocol> EngineStream<E> {
-    /// The stream of `key`, which the peer opened.
+    /// Creates the stream of `key`, which the peer opened.
     pub(crate) fn new(connection: Rc<EngineConnection<E>>, key: E::Key) -> Self {
         Self::begin(connection, key, false)
     }
 
-    /// A stream that we opened; with `ended` nothing follows its head.
+    /// Creates a stream that we opened; with `ended` nothing follows its head.
     pub(crate) fn opened(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         let stream = Self::begin(connection, key, ended);
         stream.incoming.connection.touch();
         stream
     }
 
-    /// The stream of `key`; with `ended` nothing more comes from us.
+    /// Creates the stream of `key`; with `ended`, our side has ended.
     fn begin(connection: Rc<EngineConnection<E>>, key: E::Key, ended: bool) -> Self {
         connection.with_place(key, StreamMailbox::open);
         Self { incoming: IncomingHalf { connection, key, reset: None }, input: None, ended }
     }
 
-    /// Takes the next head that came.
+    /// Takes the next received head.
     ///
     /// # Errors
-    /// None will.
+    /// There will be no head.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let (polled, uncrowded) = self.incoming.with(|place| {
             let before = place.is_crowded();
@@ -319,23 +316,23 @@ impl<E: Protocol> EngineStream<E> {
         polled.map_ok(|next| self.incoming.connection.keep_head(std::mem::replace(head, next)))
     }
 
-    /// What comes in, and where it is kept until it is used.
+    /// Returns the incoming half, and the slot of its buffer.
     pub(crate) fn halves(&mut self) -> (&mut IncomingHalf<E>, &mut Option<Buffer>) {
         (&mut self.incoming, &mut self.input)
     }
 
-    /// What was received and nobody has taken yet.
+    /// Returns the bytes received but not consumed yet.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         self.input.as_ref().map_or(&[][..], Buffer::filled)
     }
 
-    /// Whether nothing is left of what was received.
+    /// Whether all received bytes have been consumed.
     pub(crate) fn is_drained(&self) -> bool {
         self.received().is_empty()
     }
 
-    /// Whether all of the message has come, and lies in what was received.
+    /// Whether the whole message has arrived, and the rest is in the buffer.
     pub(crate) fn is_ended(&self) -> bool {
         self.incoming.with(|place| place.is_at_end())
     }
@@ -345,18 +342,18 @@ impl<E: Protocol> EngineStream<E> {
         self.incoming.with(|place| place.is_empty_at_end())
     }
 
-    /// The length of the rest of the body, if the message is complete.
+    /// Returns the length of the rest of the body, if the message is complete.
     pub(crate) fn whole_length(&self) -> Option<u64> {
         let here = self.received().len() as u64;
         self.incoming.with(|place| place.whole_length()).map(|rest| here + rest)
     }
 
-    /// The buffer of received payload.
+    /// Returns the buffer of received payload.
     pub(crate) fn input(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::small)
     }
 
-    /// Gives memory back that holds nothing.
+    /// Releases the buffer if it is empty.
     pub(crate) fn release(&mut self) {
         if self.input.as_ref().is_some_and(Buffer::is_empty) {
             self.input = None;
@@ -366,7 +363,7 @@ impl<E: Protocol> EngineStream<E> {
     /// Receives more payload: 0 at the end of the message.
     ///
     /// # Errors
-    /// The stream was reset, or its connection has ended; `OutOfMemory` where there is no room.
+    /// The stream was reset, or its connection has ended; `OutOfMemory` if there is no room.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if !self.input().has_room() {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
@@ -377,7 +374,7 @@ impl<E: Protocol> EngineStream<E> {
         read
     }
 
-    /// What it is known as, and whether the peer reset it.
+    /// Returns its identity, and whether the peer reset it.
     pub(crate) fn facts(&self) -> StreamFacts {
         let reset = self.incoming.with(|place| place.reset);
         self.incoming.connection.engine.borrow().facts(self.incoming.key, reset)
@@ -388,8 +385,8 @@ impl<E: Protocol> EngineStream<E> {
         self.incoming.with(|place| place.reset.is_some())
     }
 
-    /// Why the stream ended before its message: the peer reset it, or the connection has ended.
-    /// `None` while it has not; the task is then woken when it does.
+    /// Returns why the stream ended before its message: the peer reset it, or the connection has ended. Otherwise `None`, and the
+    /// task is woken when that happens.
     pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
         self.incoming.with(|place| {
             place.watch(context.waker());
@@ -402,15 +399,14 @@ impl<E: Protocol> EngineStream<E> {
         self.incoming.reset = Some(reset);
     }
 
-    /// The connection that it is one of.
+    /// Returns its connection.
     pub(crate) fn connection(&self) -> &Rc<EngineConnection<E>> {
         &self.incoming.connection
     }
 }
 
 impl<E: Messages> EngineStream<E> {
-    /// Leaves payload to be sent, as much as is taken now; `is_last` where the message ends behind
-    /// all of it.
+    /// Queues payload to be sent, as much as is accepted now; `is_last` if the message ends after all of it.
     ///
     /// # Errors
     /// The stream was reset.
@@ -447,8 +443,8 @@ impl<E: Messages> EngineStream<E> {
         Poll::Ready(Ok(taken))
     }
 
-    /// Ready once the connection has room for a head: to be called before each interim one, as their
-    /// number is the server's choice.
+    /// Ready once the connection has room for a head: to be called before each interim one, since the server decides how many there
+    /// are.
     ///
     /// # Errors
     /// The stream was reset.
@@ -469,8 +465,8 @@ impl<E: Messages> EngineStream<E> {
         }
     }
 
-    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The taken part is sent without a copy
-    /// and leaves the buffer without memory.
+    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The accepted part is sent without a copy and leaves the buffer
+    /// without memory.
     ///
     /// # Errors
     /// The stream was reset.
@@ -519,7 +515,7 @@ impl<E: Messages> EngineStream<E> {
         E::SENDS_OWNED && self.incoming.connection.gathers
     }
 
-    /// Sends the end of the message, unless it left with what was written last.
+    /// Sends the end of the message, unless it was sent with the last write.
     pub(crate) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             let IncomingHalf { connection, key, .. } = &self.incoming;
@@ -550,7 +546,7 @@ impl<E: Protocol> IncomingHalf<E> {
         self.connection.with_place(self.key, with)
     }
 
-    /// Whether all of the message was read.
+    /// Whether the whole message was read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.with(|place| place.is_at_end())
     }
@@ -560,7 +556,7 @@ impl<E: Protocol> IncomingHalf<E> {
         self.with(|place| place.has_payload())
     }
 
-    /// The trailers that came behind the message, once.
+    /// Takes the trailers of the message.
     pub(crate) fn take_trailers(&mut self) -> Option<Box<Head>> {
         self.with(StreamMailbox::take_trailers)
     }

@@ -1,4 +1,4 @@
-//! `idle-ping`: an idle connection is asked now and then whether its peer lives.
+//! `idle-ping`: pings idle connections periodically to check that the peer is alive.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -7,29 +7,29 @@ use runtime::timer::{Timer, now_ms};
 
 use super::{EngineConnection, Lifecycle};
 
-/// The questions on one connection.
+/// The pings of one connection.
 pub(crate) struct Ping {
     every: Duration,
     timer: Timer,
-    /// Whether the last one was not answered yet.
+    /// Whether the last one is unanswered.
     is_asked: bool,
 }
 
 impl Ping {
-    /// Asks `every` so often.
+    /// Creates pings at an interval of `every`.
     pub(crate) fn new(every: Duration) -> Self {
         let timer = Timer::new();
         timer.set_after(now_ms(), Some(every));
         Self { every, timer, is_asked: false }
     }
 
-    /// Something came from the peer, or the connection is in use.
+    /// The peer sent something, or the connection is in use.
     pub(crate) fn note_life(&mut self) {
         self.is_asked = false;
         self.timer.set_after(now_ms(), Some(self.every));
     }
 
-    /// Ready when the peer did not answer before it was to be asked again.
+    /// Ready if the last ping was not answered before the next was due.
     pub(crate) fn poll_silence<E: Lifecycle>(
         &mut self,
         connection: &EngineConnection<E>,

@@ -1,5 +1,4 @@
-//! What has come for one stream and was not taken by its request yet. Places are used again, with
-//! their memory.
+//! The mailbox of one stream: data received and not yet taken by its request. Mailboxes and their memory are reused.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,58 +9,58 @@ use runtime::{Buffer, buffer};
 
 use super::Reset;
 
-/// Heads of one stream that may wait for their request. They are subject to no window, so beyond this
-/// number the connection is not read until the request has taken one.
+/// Maximum number of untaken heads of one stream. No window limits heads, so beyond this number the connection is not read until
+/// the request has taken one.
 const HEADS: usize = 8;
 
-/// Why no head comes.
+/// Why there is no head.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NoHead {
     /// The peer, or the connection, has ended the stream.
     #[default]
     Cut,
-    /// The peer promises that it has not looked at the request.
+    /// The peer guarantees that it has not processed the request.
     Refused,
-    /// What came is no response.
+    /// The peer's bytes are not a valid response.
     Malformed(ErrorKind),
 }
 
-/// What a piece of payload is.
+/// The kind of a piece of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// A frame, or all that is known of.
+    /// A frame, or the only part known.
     Whole,
-    /// A part of a frame that came by two reads, which filled their buffers: it is seldom alone.
+    /// A part of a frame that took two reads, both of which filled their buffers: more usually follows.
     OfFrame,
     /// The end of the message.
     Last,
 }
 
-/// Of one stream.
+/// The mailbox of one stream.
 #[derive(Default)]
 pub(super) struct StreamMailbox {
     /// Payload, in order; the stream's window bounds it.
     payload: VecDeque<Buffer>,
-    /// Heads that nobody has taken yet.
+    /// Untaken heads.
     heads: VecDeque<Head>,
     trailers: Option<Box<Head>>,
-    /// Whether the message has ended behind the payload.
+    /// Whether the message ends after the payload.
     ended: bool,
-    /// What ended the stream before its time.
+    /// The reason the stream ended early.
     pub(super) reset: Option<Reset>,
-    /// What that is to who waits for a head.
+    /// The corresponding error for a request waiting for a head.
     why: NoHead,
-    /// Whom to wake when anything changes.
+    /// The task to wake on any change.
     waker: Option<Waker>,
 }
 
 impl StreamMailbox {
-    /// Makes it that of a new stream.
+    /// Resets it for a new stream.
     pub(super) fn open(&mut self) {
         self.close();
     }
 
-    /// Forgets the stream.
+    /// Clears it.
     pub(super) fn close(&mut self) {
         self.payload.clear();
         self.heads.clear();
@@ -71,7 +70,7 @@ impl StreamMailbox {
         self.why = NoHead::Cut;
     }
 
-    /// Adds payload, without a word to who waits for it.
+    /// Adds payload without waking the waiting task.
     pub(super) fn put(&mut self, mut bytes: &[u8], piece: Piece) {
         while !bytes.is_empty() {
             let taken = self.payload.back_mut().map_or(0, |buffer| {
@@ -80,8 +79,8 @@ impl StreamMailbox {
             });
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                // A large frame with more behind it is seldom alone, and what comes faster than it is
-                // taken is taken in larger pieces: each piece is a call of the kernel.
+                // After a large frame more usually follows, and payload that arrives faster than it is taken is taken in larger
+                // pieces, since each costs a system call.
                 let is_short = match piece {
                     Piece::Whole => bytes.len() < buffer::small_size() / 2,
                     Piece::OfFrame => false,
@@ -114,7 +113,7 @@ impl StreamMailbox {
         self.wake();
     }
 
-    /// Why it was ended before its time.
+    /// Returns why it ended early.
     pub(super) fn why(&self) -> NoHead {
         self.why
     }
@@ -124,7 +123,7 @@ impl StreamMailbox {
         self.wake();
     }
 
-    /// Whether as many heads wait as may.
+    /// Whether it holds the maximum number of heads.
     pub(super) fn is_crowded(&self) -> bool {
         self.heads.len() >= HEADS
     }
@@ -132,7 +131,7 @@ impl StreamMailbox {
     /// Takes the next head.
     ///
     /// # Errors
-    /// There will be none.
+    /// There will be no head.
     pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<Result<Head, NoHead>> {
         if let Some(next) = self.heads.pop_front() {
             return Poll::Ready(Ok(next));
@@ -144,7 +143,7 @@ impl StreamMailbox {
         Poll::Pending
     }
 
-    /// Whether all that came was taken, and that was the whole message.
+    /// Whether the message has ended and its payload was taken.
     pub(super) fn is_at_end(&self) -> bool {
         self.ended && self.payload.is_empty()
     }
@@ -154,12 +153,12 @@ impl StreamMailbox {
         self.is_at_end() && self.trailers.is_none()
     }
 
-    /// Whether there is payload that was not taken.
+    /// Whether there is untaken payload.
     pub(super) fn has_payload(&self) -> bool {
         !self.payload.is_empty()
     }
 
-    /// The length of what was not taken, where nothing follows it.
+    /// Returns the length of the untaken payload, if the message has ended.
     pub(super) fn whole_length(&self) -> Option<u64> {
         let length = || self.payload.iter().map(|buffer| buffer.len() as u64).sum();
         self.ended.then(length)
@@ -182,7 +181,7 @@ impl StreamMailbox {
         }
     }
 
-    /// Moves payload into `buffer`: 0 where the message has ended.
+    /// Moves payload into `buffer`: 0 if the message has ended.
     pub(super) fn poll_take(&mut self, waker: &Waker, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let Some(next) = self.payload.front_mut() else {
             if self.ended {

@@ -12,37 +12,36 @@ use state::counters::Multiplexed;
 
 use super::Reset;
 
-/// The engine of a connection that carries many streams.
+/// The engine of a multiplexed connection.
 pub(crate) trait Protocol {
     /// Identifies a stream.
     type Key: Copy;
 
-    /// The place of a stream: small, dense, and used again.
+    /// Returns the index of a stream: small, dense, and reused.
     fn place(key: Self::Key) -> usize;
 
-    /// How many more streams may be opened.
+    /// Returns how many more streams may be opened.
     fn free(&self) -> usize;
 
-    /// `count` received bytes were used.
+    /// Marks `count` received bytes as used.
     fn consume(&mut self, key: Self::Key, count: usize) {
         let _ = (key, count);
     }
 
-    /// Forgets the stream. If it is not over, the peer is sent a reset, with `reset` as the reason if the
-    /// protocol has reasons.
+    /// Forgets the stream. If it is not over, the peer is sent a reset, with `reset` as the reason if the protocol has reasons.
     fn release(&mut self, key: Self::Key, reset: Option<Reset>);
 
-    /// The number of a stream, the limits of its connection, and the code of its `reset`.
+    /// Returns the number of a stream, the limits of its connection, and the code of its `reset`.
     fn facts(&self, key: Self::Key, reset: Option<Reset>) -> StreamFacts;
 
-    /// Gives memory back that an idle connection has no use for.
+    /// Frees memory that an idle connection does not need.
     fn shrink(&mut self);
 
-    /// Writes as much of the output as the socket takes; whether any was written.
+    /// Writes as much of the output as the socket takes; returns whether any was written.
     ///
     /// # Errors
-    /// The socket's. An engine may drop output that cannot be written instead: the error is then left
-    /// for the next read, behind what the peer sent before.
+    /// The socket's. An engine may instead drop output that cannot be written: the error then surfaces at the next read, after the
+    /// data that the peer sent before.
     fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool>;
 }
 
@@ -51,22 +50,21 @@ pub(crate) trait Messages: Protocol {
     /// Whether [`send_owned`](Self::send_owned) sends payload without copying it.
     const SENDS_OWNED: bool = false;
 
-    /// The message of the last event.
+    /// Returns the message of the last event.
     fn head_mut(&mut self) -> &mut Head;
 
-    /// Sends a head on an open stream; with `ends` nothing follows it. FastCGI opens a
-    /// stream with the head and sends none here.
+    /// Sends a head on an open stream; with `ends` nothing follows it. FastCGI opens a stream with the head and does nothing here.
     fn send_head(&mut self, key: Self::Key, head: &Head, ends: bool) {
         let _ = (key, head, ends);
     }
 
-    /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
+    /// Queues payload to be sent; returns how much was accepted. With `ends`, nothing follows it.
     fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
 
-    /// Leaves the `range` of `buffer` to be sent without a copy; with `ends` nothing follows it.
+    /// Queues the `range` of `buffer` to be sent without a copy; with `ends` nothing follows it.
     ///
     /// # Errors
-    /// The buffer and the range that was not taken.
+    /// The buffer and the range that was not accepted.
     fn send_owned(
         &mut self,
         key: Self::Key,
@@ -78,13 +76,13 @@ pub(crate) trait Messages: Protocol {
         if taken == range.len() { Ok(()) } else { Err((buffer, range.start + taken..range.end)) }
     }
 
-    /// Sends trailers, which end the message. A protocol without trailers sends the end alone.
+    /// Sends trailers, which end the message. A protocol without trailers only sends the end.
     fn send_trailers(&mut self, key: Self::Key, trailers: &Head) {
         let _ = trailers;
         self.send_data(key, &[], true);
     }
 
-    /// The next stream that waited for room and has it now.
+    /// Returns the next stream that waited for room and has it now.
     fn next_writable(&mut self) -> Option<Self::Key>;
 
     /// Whether the output has room for heads.
@@ -93,7 +91,7 @@ pub(crate) trait Messages: Protocol {
 
 /// An engine that pings its peer, announces the end of its connection, and counts events.
 pub(crate) trait Lifecycle: Messages {
-    /// Asks the peer for a sign of life.
+    /// Sends a ping.
     fn ping(&mut self);
 
     /// Announces the end of the connection: the peer opens no more streams, open ones continue.

@@ -1,4 +1,4 @@
-//! The driver of HTTP/2: received bytes are in one buffer, which the engine decodes.
+//! The HTTP/2 driver: received bytes are in one buffer, which the engine decodes.
 
 use std::io;
 use std::ops::Range;
@@ -11,34 +11,33 @@ use super::h2::{H2Connection, H2Engine};
 use super::place::Piece;
 use super::{ConnectionEvent, Driver, NoHead, Received};
 
-/// What was received and not taken apart yet.
+/// Received bytes that are not decoded yet.
 #[derive(Default)]
 pub(crate) struct ReceivedBytes {
     input: Option<Buffer>,
-    /// Where the bytes begin that the last event is about, and those after it.
+    /// The start of the last event's bytes, and of the bytes after them.
     event: usize,
     rest: usize,
-    /// Whether the engine has not looked at all of it, though it could: it had enough for one turn,
-    /// or what it owes has to be sent first.
+    /// Whether there are bytes that the engine could have decoded but did not: its turn was over, or it must send output first.
     is_fresh: bool,
-    /// Whether the last read filled its buffer: the next is worth a large one.
+    /// Whether the last read filled its buffer: the next one uses a large one.
     bulk: bool,
-    /// Whether it left nothing of the room, and the next will find more.
+    /// Whether it used all the room, so that the next read will find more.
     is_full: bool,
     /// Whether the input ended within the payload of a frame.
     is_within: bool,
-    /// The stream that was not told of the beginning of a frame.
+    /// The stream that has not been woken for the beginning of a frame.
     untold: Option<StreamKey>,
 }
 
 impl ReceivedBytes {
-    /// Begins with bytes that were received before.
+    /// Creates one with bytes that were received before.
     pub(crate) fn new(input: Option<Buffer>) -> Self {
         let is_fresh = input.as_ref().is_some_and(|input| !input.is_empty());
         Self { input, is_fresh, ..Self::default() }
     }
 
-    /// Whether nothing is left of what was read.
+    /// Whether all bytes were decoded.
     pub(crate) fn is_empty(&self) -> bool {
         self.input.is_none()
     }
@@ -130,8 +129,8 @@ impl Driver for ReceivedBytes {
         self.release();
     }
 
-    /// A stream that has the beginning of a frame is woken once the rest is there, which the next read
-    /// finds: two pieces would be sent by two calls.
+    /// A stream with the beginning of a frame is woken once the rest has arrived, usually with the next read: two pieces would cost
+    /// two send calls.
     fn put(&mut self, connection: &H2Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
     use crate::stream::h2::{H2Engine, H2Stream};
 
-    /// Counts how often it is woken.
+    /// Counts wake-ups.
     #[derive(Default)]
     struct Count(AtomicUsize);
 
@@ -196,7 +195,7 @@ mod tests {
         }
     }
 
-    /// What a client sends before the payload of a request's only frame, of 16 KiB.
+    /// Returns a client's bytes up to the payload of the only frame, of 16 KiB.
     fn beginning() -> Vec<u8> {
         let block = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -207,7 +206,7 @@ mod tests {
         bytes
     }
 
-    /// Reads until something came, and puts it where it belongs; the stream, if one began.
+    /// Reads until something arrived, and dispatches it; returns the stream, if one was opened.
     async fn turn(
         reader: &mut ReceivedBytes,
         connection: &std::rc::Rc<H2Connection>,
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn the_beginning_of_a_frame_waits_for_the_rest_where_a_read_left_something() {
+    async fn the_beginning_of_a_frame_waits_for_the_rest_after_a_full_read() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         ours.set_nonblocking(true).expect("a socket");
         let mut socket = net::Stream::from_fd(ours.into(), false);
@@ -247,8 +246,7 @@ mod tests {
         let waker = Waker::from(count.clone());
         let mut context = Context::from_waker(&waker);
         assert!(stream.poll_reset(&context).is_none());
-        // All of a buffer came, which says that the rest lies behind it. It does not yet, and the stream
-        // has what there is.
+        // The read filled the buffer, so the rest was expected. It has not arrived yet, and the stream gets the available part.
         assert_eq!(count.0.load(Ordering::Relaxed), 0);
         let nothing = reader.receive(&connection, &mut socket, &mut context, || false);
         assert_eq!((nothing.ok(), count.0.load(Ordering::Relaxed)), (Some(Received::Nothing), 1));

@@ -1,6 +1,4 @@
-//! What the protocol of agents (SPOE) has beside what all protocols have whose connections carry
-//! many streams: a stream is one question, asked when it begins, and the one payload that comes in
-//! is its answer.
+//! The SPOP-specific part of streams: a stream is one query, sent when it begins, and the payload received is its answer.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -11,42 +9,42 @@ use super::{NoHead, Reset};
 
 /// The engine.
 pub(crate) type SpopEngine = spop::Connection;
-/// What the questions of one connection share.
+/// The connection shared by its queries.
 pub(crate) type SpopConnection = super::EngineConnection<SpopEngine>;
-/// A question. Dropping it forgets its answer.
+/// A query. Dropping it discards its answer.
 pub(crate) type SpopStream = super::EngineStream<SpopEngine>;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// The question is larger than the agent takes: it was not asked.
+    /// The query exceeds the agent's maximum frame size and was not sent.
     TooBig,
     /// The connection has ended.
     Ended(Status),
 }
 
 impl SpopConnection {
-    /// A question was not asked.
+    /// A query was rejected before it was sent.
     pub(crate) fn put_refused(&self, key: Key) {
         self.with_place(key, |place| place.put_reset(Reset::Internal, NoHead::Refused));
     }
 }
 
 impl SpopStream {
-    /// Asks a question: messages as [`spop::Messages`] writes them.
+    /// Sends a query: messages encoded by [`spop::Messages`].
     ///
     /// # Errors
-    /// It cannot be asked.
+    /// It cannot be sent.
     pub(crate) fn ask(connection: &Rc<SpopConnection>, messages: &[u8]) -> Result<Self, Refusal> {
         let key = connection.engine.borrow_mut().ask(messages)?;
         connection.touch();
         Ok(Self::begin(connection.clone(), key, true))
     }
 
-    /// Waits for all of the answer: it then lies in what was received.
+    /// Waits for the whole answer, which is then in the buffer.
     ///
     /// # Errors
-    /// None comes.
+    /// There will be no answer.
     pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoAnswer>> {
         loop {
             match self.poll_fill(context) {

@@ -25,13 +25,12 @@ fn response() -> Vec<u8> {
     response
 }
 
-/// Where in `bytes` the first head ends.
+/// Returns the end of the first head in `bytes`.
 fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Reads until a head and `body` bytes are there. False when the other side ended before. Allocates
-/// nothing.
+/// Reads a head and `body` bytes; returns false if the other side ended first. Allocates nothing.
 fn read_message(stream: &mut TcpStream, body: usize) -> bool {
     let mut buffer = [0; 4096];
     let mut filled = 0;
@@ -46,7 +45,7 @@ fn read_message(stream: &mut TcpStream, body: usize) -> bool {
     }
 }
 
-/// Answers every request alike, on as many connections as come; counts the connections.
+/// Sends the same response to every request, on any number of connections; counts the connections.
 pub(crate) fn origin(connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -70,8 +69,8 @@ pub(crate) fn plan(text: &str) -> Plan {
     loaded.plan.unwrap_or_else(|| panic!("the configuration has errors: {:?}", loaded.diagnostics))
 }
 
-/// Starts the workers of the plan, with a listener for each frontend on a port that the kernel
-/// chose; gives their addresses, in the order of the plan. Once a process.
+/// Starts the workers of the plan, with a listener for each frontend on a port that the kernel chose; returns their addresses, in
+/// the order of the plan. To be called once per process.
 pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let plan = plan.into();
     let threads = plan.global.workers();
@@ -121,7 +120,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     addresses
 }
 
-/// A client of that frontend.
+/// Connects a client to that frontend.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let client = TcpStream::connect(address).expect("the frontend listens");
     client.set_nodelay(true).expect("a connected socket");
@@ -129,7 +128,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     client
 }
 
-/// Makes so many requests, one after the other. Allocates nothing.
+/// Makes `requests` requests, one after the other. Allocates nothing.
 pub(crate) fn exchange(client: &mut TcpStream, requests: usize) {
     for number in 0..requests {
         assert!(client.write_all(REQUEST).is_ok() && read_message(client, BODY), "request {number} failed");

@@ -1,5 +1,4 @@
-//! Counting the allocations of warm requests, for tests whose file holds nothing else: they are
-//! counted in the whole process.
+//! Counts the allocations of warm requests. They are counted for the whole process, so each test needs its own file.
 
 use std::alloc::System;
 use std::net::SocketAddr;
@@ -11,8 +10,8 @@ use stats_alloc::{Region, StatsAlloc};
 const WARM_UP: usize = 200;
 const COUNTED: usize = 1_000;
 
-/// Requests on one connection that go to one idle server connection allocate nothing, with the
-/// configuration made for the origin's address.
+/// Checks that requests from one connection to one idle server connection allocate nothing, with the configuration generated for
+/// the origin's address.
 pub(crate) fn allocate_nothing(allocator: &StatsAlloc<System>, text: impl FnOnce(SocketAddr) -> String) {
     let connections = Arc::new(AtomicUsize::new(0));
     let origin = crate::common::origin(connections.clone());

@@ -1,4 +1,4 @@
-//! The engine against virtual time: what is asked when, and how resolutions end.
+//! The engine in virtual time: which queries are sent when, and how resolutions end.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ use state::resolvers::ResolversSection;
 
 use super::*;
 
-/// A section with name servers, whose time is in the test's hands.
+/// An engine with name servers and a clock that the test controls.
 struct Bench {
     engine: ResolverEngine,
     now: u64,
@@ -52,7 +52,7 @@ impl Bench {
         self.engine.follow(NameKey::new(name, kind), self.now, &mut self.out).unwrap()
     }
 
-    /// The questions to be sent since the last call: name server, number, type, over a connection.
+    /// Returns the queries sent since the last call: name server, id, type, and whether over a stream.
     fn questions(&mut self) -> Vec<(usize, u16, RecordType, bool)> {
         let sent = self.out.extract_if(.., |output| matches!(output, EngineOutput::Send { .. }));
         sent.filter_map(|output| match output {
@@ -64,7 +64,7 @@ impl Bench {
         .collect()
     }
 
-    /// The resolutions that ended since the last call.
+    /// Returns the resolutions that ended since the last call.
     fn ended(&mut self) -> Vec<(usize, Option<usize>)> {
         let ended = self.out.extract_if(.., |output| matches!(output, EngineOutput::Ended { .. }));
         ended
@@ -131,7 +131,7 @@ fn error(id: u16, asked: RecordType, code: ResponseCode) -> Vec<u8> {
 use RecordType::{A as V4, AAAA as V6};
 
 #[test]
-fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
+fn first_valid_answer_of_any_server_counts() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
     let name = bench.follow("A.b", QueryKind::Address(Family::V4));
     let asked = bench.questions();
@@ -147,7 +147,7 @@ fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
     );
     bench.answer(0, &addresses(id, V4, &["192.0.2.9"]));
     assert_eq!((bench.counted(0, "outdated"), bench.counted(0, "nx"), bench.counted(1, "valid")), (1, 1, 1));
-    // And again after `timeout resolve`.
+    // The name is resolved again after `timeout resolve`.
     bench.pass(999);
     assert_eq!(bench.questions(), []);
     bench.pass(1);
@@ -155,7 +155,7 @@ fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
 }
 
 #[test]
-fn no_question_takes_the_number_of_another() {
+fn query_ids_are_unique() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     bench.engine.random = || 0;
     let kind = || QueryKind::Address(Family::V4);
@@ -171,11 +171,11 @@ fn no_question_takes_the_number_of_another() {
 }
 
 #[test]
-fn when_all_answer_with_errors_the_other_family_is_asked_and_then_all_again() {
+fn errors_from_all_try_the_other_family_then_retry() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("a.b", QueryKind::Address(Family::V6));
     let mut seen = Vec::new();
-    // The last error ends the resolution without a wait.
+    // The last error ends the resolution immediately.
     for _ in 0..3 {
         for _ in 0..2 {
             let [(_, id, asked, _)] = bench.questions()[..] else { panic!("one question at a time") };
@@ -193,7 +193,7 @@ fn when_all_answer_with_errors_the_other_family_is_asked_and_then_all_again() {
 }
 
 #[test]
-fn silence_is_asked_again_as_often_as_said_and_ends_as_a_timeout() {
+fn silence_is_retried_and_ends_as_a_timeout() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
     let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     for _ in 0..3 {
@@ -207,7 +207,7 @@ fn silence_is_asked_again_as_often_as_said_and_ends_as_a_timeout() {
 }
 
 #[test]
-fn an_error_of_one_and_the_silence_of_the_other_try_the_other_family() {
+fn error_and_silence_try_the_other_family() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
     bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -218,7 +218,7 @@ fn an_error_of_one_and_the_silence_of_the_other_try_the_other_family() {
 }
 
 #[test]
-fn one_family_alone_is_asked_for_where_the_other_is_not_accepted() {
+fn families_that_are_not_accepted_are_not_queried() {
     for (families, asked) in [(Families { v4: true, v6: false }, V4), (Families { v4: false, v6: true }, V6)]
     {
         let mut bench = Bench::new(1, families, Hold::default());
@@ -233,7 +233,7 @@ fn one_family_alone_is_asked_for_where_the_other_is_not_accepted() {
 }
 
 #[test]
-fn a_truncated_answer_is_fetched_over_a_connection() {
+fn truncated_answers_are_fetched_over_tcp() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -247,7 +247,7 @@ fn a_truncated_answer_is_fetched_over_a_connection() {
 }
 
 #[test]
-fn an_answer_larger_than_accepted_is_an_error() {
+fn oversized_answers_are_errors() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -260,7 +260,7 @@ fn an_answer_larger_than_accepted_is_an_error() {
 }
 
 #[test]
-fn records_that_answers_no_longer_have_are_kept_for_hold_obsolete() {
+fn missing_records_are_kept_for_hold_obsolete() {
     for (obsolete, kept) in [(0, 1), (1500, 2)] {
         let hold = Hold { obsolete: Duration::from_millis(obsolete), ..Hold::default() };
         let mut bench = Bench::new(1, BOTH, hold);
@@ -302,7 +302,7 @@ fn the_last_valid_answer_outweighs_errors_for_its_hold_time() {
 }
 
 #[test]
-fn a_name_that_nobody_ever_answered_is_not_held() {
+fn names_never_answered_are_not_held() {
     let mut bench = Bench::new(1, Families { v4: true, v6: false }, Hold::default());
     let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     bench.pass(100);
@@ -313,7 +313,7 @@ fn a_name_that_nobody_ever_answered_is_not_held() {
 }
 
 #[test]
-fn one_lookup_is_answered_from_what_is_fresh_and_forgotten_when_it_is_not() {
+fn lookups_use_fresh_answers_and_stale_ones_are_dropped() {
     let mut bench = Bench::new(1, BOTH, Hold { valid: Duration::from_secs(10), ..Hold::default() });
     let once = |bench: &mut Bench| {
         bench
@@ -337,7 +337,7 @@ fn one_lookup_is_answered_from_what_is_fresh_and_forgotten_when_it_is_not() {
 }
 
 #[test]
-fn a_name_is_resolved_sooner_only_once_its_answer_is_no_longer_fresh() {
+fn sooner_has_no_effect_on_fresh_answers() {
     let mut bench = Bench::new(1, BOTH, Hold { valid: Duration::from_millis(300), ..Hold::default() });
     let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -352,7 +352,7 @@ fn a_name_is_resolved_sooner_only_once_its_answer_is_no_longer_fresh() {
 }
 
 #[test]
-fn a_name_that_is_left_is_asked_no_more() {
+fn names_without_followers_are_not_refreshed() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -364,7 +364,7 @@ fn a_name_that_is_left_is_asked_no_more() {
 }
 
 #[test]
-fn a_process_that_stops_resolves_nothing_again() {
+fn stopping_process_does_not_refresh() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -378,7 +378,7 @@ fn a_process_that_stops_resolves_nothing_again() {
 }
 
 #[test]
-fn srv_records_are_told_apart_by_host_and_port() {
+fn srv_records_are_distinguished_by_host_and_port() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("_http._tcp.b", QueryKind::Service);
     let srv =
@@ -405,14 +405,14 @@ fn hostile_answers_are_counted_and_change_nothing() {
     }
     bench.answer(0, &addresses(id.wrapping_add(1), V4, &["192.0.2.66"]));
     assert_eq!((bench.counted(0, "invalid"), bench.counted(0, "outdated")), (2, 2));
-    // An answer to another question under the right number: an error of this name server.
+    // An answer to another question with a valid id counts as an error of this name server.
     bench.answer(0, &response(id, "evil.b", V4, ResponseCode::NoError, &[RData::A(A(Ipv4Addr::LOCALHOST))]));
     assert_eq!((bench.counted(0, "invalid"), bench.status(name)), (3, ResolutionStatus::Unknown));
     assert!(bench.addresses(name).is_empty());
 }
 
 #[test]
-fn what_cannot_be_sent_is_not_waited_for() {
+fn unsent_queries_are_not_waited_for() {
     let mut bench = Bench::new(2, BOTH, Hold::default());
     bench.follow("a.b", QueryKind::Address(Family::V4));
     let id = bench.questions()[0].1;
@@ -423,7 +423,7 @@ fn what_cannot_be_sent_is_not_waited_for() {
 }
 
 #[test]
-fn names_are_refused_while_as_many_are_asked_for_as_can_be() {
+fn new_names_are_refused_at_the_query_limit() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let once = |bench: &mut Bench, name: &str| {
         let key = NameKey::new(name, QueryKind::Address(Family::V4));
@@ -435,7 +435,7 @@ fn names_are_refused_while_as_many_are_asked_for_as_can_be() {
     assert_eq!(once(&mut bench, "one-more.test"), None);
     assert!(once(&mut bench, "n7.test").is_some(), "who asks for the same waits with the others");
     bench.questions();
-    // A server's name, which is resolved again and again, gets its turn later.
+    // A server's name, which is resolved periodically, is queried later.
     let server = bench.follow("server.test", QueryKind::Address(Family::V4));
     assert_eq!((bench.questions(), bench.ended()), (Vec::new(), vec![(server, None)]));
     assert_eq!(bench.status(server), ResolutionStatus::Other);

@@ -1,4 +1,4 @@
-//! `attach-srv`: the client's connection becomes one of a server's (reverse HTTP).
+//! `attach-srv`: turns the client's connection into a server connection (reverse HTTP).
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(crate) fn attach_srv(context: &mut Context<'_, '_, '_>) -> Parsed {
             refused(&format!("`{}` tells its connections apart by name", word.text), &why, help)
         }
         _ => {
-            // Whoever attaches connections to it keeps it.
+            // Attached connections keep the server in use.
             server.referenced.store(true, Relaxed);
             Ok(Action::AttachServer { server, name })
         }
@@ -69,7 +69,7 @@ fn whole(context: &Context<'_, '_, '_>, why: &str) -> String {
     format!("Proxy '{proxy}': attach-srv rule {why}")
 }
 
-/// The server that a word names.
+/// Resolves a word to a server.
 fn find(context: &Context<'_, '_, '_>, word: Word<'_>) -> Result<Arc<state::Server>, Diagnostic> {
     let wrong = |text: String, why: String| {
         let proxy = context.scope.proxy.map_or("", |proxy| &*proxy.name);

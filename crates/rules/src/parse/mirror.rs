@@ -1,4 +1,4 @@
-//! `mirror`: a copy of the request goes to another backend. Weir's own.
+//! `mirror`: sends a copy of the request to another backend. Weir's own.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! Actions about names and bandwidth: `do-resolve`, `set-bandwidth-limit`.
+//! Actions for names and bandwidth: `do-resolve`, `set-bandwidth-limit`.
 
 use base::address::Family;
 use diag::{Diagnostic, suggest};

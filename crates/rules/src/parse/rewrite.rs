@@ -1,4 +1,4 @@
-//! The arguments of actions that rewrite a message: its headers, its target, its status.
+//! The arguments of actions that rewrite a message's headers, target or status.
 
 use diag::Diagnostic;
 use http::Name;
@@ -10,10 +10,10 @@ use super::wrong;
 use crate::action::{Action, NameMatch, RequestLinePart};
 use crate::context::{Context, Parsed};
 
-/// The name of a header that is to be added.
+/// The name of a header to add.
 pub(super) fn header_name<'w>(context: &mut Context<'_, 'w, '_>) -> Result<Word<'w>, Diagnostic> {
     let name = context.need("a header name")?;
-    // A colon at the end is a common slip, which is sent as it is.
+    // A trailing colon is a common mistake, and is sent unchanged.
     let token = name.text.strip_suffix(':').unwrap_or(name.text);
     if !http::is_token(token.as_bytes()) {
         return Err(Diagnostic::alert(format!("`{}` is no header name", name.text)).at(name.span));

@@ -1,4 +1,4 @@
-//! Reading what rules say of scripts: `lua.name` and `use-service lua.name`.
+//! Parses references to scripts in rules: `lua.name` and `use-service lua.name`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::context::{Context, Parsed, Ruleset};
 use crate::intern::intern;
 use crate::stage::{ScriptCall, Service};
 
-/// How scripts name rule sets when they register actions.
+/// The names of rule sets used by scripts to register actions.
 fn said_by_scripts(set: Ruleset) -> Option<&'static str> {
     match set {
         Ruleset::TcpRequest => Some("tcp-req"),
@@ -23,7 +23,7 @@ fn said_by_scripts(set: Ruleset) -> Option<&'static str> {
     }
 }
 
-/// An action that no script has registered for this rule set; `others` are those that it is for.
+/// The error for an action that no script registered for this rule set; `others` are the sets it is registered for.
 fn not_registered(context: &Context<'_, '_, '_>, name: &str, others: &[&str]) -> Diagnostic {
     if !others.is_empty() {
         let set = context.set.name();
@@ -39,7 +39,7 @@ fn not_registered(context: &Context<'_, '_, '_>, name: &str, others: &[&str]) ->
         .did_you_mean(near.as_deref())
 }
 
-/// The service that a word names.
+/// Resolves a word to a service.
 fn find(context: &Context<'_, '_, '_>, word: Word<'_>) -> Result<Arc<dyn Function>, Diagnostic> {
     let name = word.text.strip_prefix("lua.").unwrap_or(word.text);
     let names = context.scope.names;

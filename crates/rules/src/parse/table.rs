@@ -13,7 +13,7 @@ use crate::context::{Context, Parsed};
 /// `track-sc<n> <key> [table <table>]`.
 pub(crate) fn track(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (word, names) = (context.word, context.scope.names);
-    // Without a number the first is meant.
+    // Without a number the first counter is meant.
     let digits = word.text.strip_prefix("track-sc").filter(|digits| !digits.is_empty()).unwrap_or("0");
     let most = names.stick_counters();
     let counter = digits.parse::<u32>().ok().filter(|number| *number < most).ok_or_else(|| {
@@ -43,7 +43,7 @@ fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Ta
         return scope.names.table(word.text).ok_or_else(|| no_table(word.text, word.span, action, proxy));
     }
     if scope.inherited {
-        // The proxies that have it are many, or none.
+        // In `defaults` the proxy's own table would be ambiguous.
         return Err(Diagnostic::alert(format!("`{action}` in a `defaults` section needs `table <table>`"))
             .at(own)
             .haproxy(format!("'{action}' in a 'defaults' section must name its table.")));
@@ -51,7 +51,7 @@ fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Ta
     scope.names.table(proxy).ok_or_else(|| no_table(proxy, own, action, proxy))
 }
 
-/// The error for a table that is not there.
+/// The error for a table that does not exist.
 fn no_table(name: &str, span: Span, action: &str, proxy: &str) -> Diagnostic {
     Diagnostic::alert(format!("there is no stick table `{name}`"))
         .at(span)
@@ -59,7 +59,7 @@ fn no_table(name: &str, span: Span, action: &str, proxy: &str) -> Diagnostic {
         .haproxy_whole(format!("Proxy '{proxy}': unable to find table '{name}' referenced by {action}."))
 }
 
-/// Refuses an expression that gives nothing which the table could have for a key.
+/// Refuses an expression whose values cannot be keys of the table.
 fn fits(table: &Table, gives: Type, span: Span, action: &str) -> Result<(), Diagnostic> {
     if gives.casts_to(track::key_type(table.settings.kind)) {
         return Ok(());
@@ -73,9 +73,9 @@ fn fits(table: &Table, gives: Type, span: Span, action: &str) -> Result<(), Diag
     .haproxy(format!("stick-table '{name}' uses a type incompatible with the '{action}' rule")))
 }
 
-/// The numbers in the parentheses: of the element, where the action takes one, and of the counter.
+/// The numbers in the parentheses: the element, if the action takes one, and the counter.
 fn numbers(context: &Context<'_, '_, '_>, named: Option<u8>) -> Result<TrackedCounter, Diagnostic> {
-    // Without parentheses the first counter that is tracked is meant.
+    // Without parentheses the first counter is meant.
     let (inner, span) = match named {
         Some(_) if !context.word.text.contains('(') => ("0", context.word.span),
         _ => context.parenthesised()?,

@@ -8,15 +8,15 @@ use super::sources::ABSENT;
 use super::state::{self, Lock, TraceAction, TraceRun};
 use super::{TraceOutput, TraceSource};
 
-/// The sinks that there are, for a trace to go to.
+/// The available trace sinks.
 pub trait Outputs {
-    /// The names of all, with what they are.
+    /// The names and descriptions of all sinks.
     fn list(&self) -> Vec<(String, String)>;
-    /// The one of this name.
+    /// Looks up a sink by name.
     fn find(&self, name: &str) -> Option<Arc<dyn TraceOutput>>;
 }
 
-/// What is to be traced.
+/// The target of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TraceTarget {
     One(TraceSource),
@@ -39,16 +39,16 @@ impl TraceTarget {
     }
 }
 
-/// One thing to change.
+/// A change requested by a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TraceChange {
-    /// What of these events an action is for, from now on or no more.
+    /// Adds or removes events of an action.
     Events {
         action: TraceAction,
         bits: u64,
         on: bool,
     },
-    /// The action itself, without an event.
+    /// Performs the action immediately.
     Now(TraceAction),
     Level(u8),
     Verbosity(u8),
@@ -57,7 +57,7 @@ enum TraceChange {
     Sink(Option<Box<str>>),
 }
 
-/// What there is to choose from.
+/// The choices that a command can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choices {
     Sources,
@@ -70,10 +70,10 @@ enum Choices {
     Sinks,
 }
 
-/// A line of `trace`, read.
+/// A parsed `trace` line.
 #[derive(Debug, Clone)]
 pub struct TraceCommand {
-    /// `None` for all sources at once, and only to stop them.
+    /// `None` for all sources at once, which can only be stopped.
     target: Option<TraceTarget>,
     changes: Vec<TraceChange>,
     list: Option<Choices>,
@@ -126,7 +126,7 @@ fn verbosities(target: TraceTarget) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// What a source can lock on beside what all can, under which name.
+/// The additional lock criteria of a source, with their names.
 fn own_locks(source: TraceSource) -> &'static [(Lock, &'static str, &'static str)] {
     match source {
         TraceSource::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
@@ -158,10 +158,10 @@ fn action(word: &str) -> Option<TraceAction> {
     })
 }
 
-/// The source of this name.
+/// Looks up a source by name.
 ///
 /// # Errors
-/// There is none, and why.
+/// The source does not exist, with the reason.
 fn source(name: &str) -> Result<TraceSource, String> {
     TraceSource::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
         let why = ABSENT.iter().find(|(absent, _)| *absent == name);
@@ -171,10 +171,10 @@ fn source(name: &str) -> Result<TraceSource, String> {
 }
 
 impl TraceCommand {
-    /// Reads the words behind `trace`; `has_sink` says which sinks there are.
+    /// Parses the words after `trace`; `has_sink` tests whether a sink exists.
     ///
     /// # Errors
-    /// What is wrong, in HAProxy's words where it has any.
+    /// The syntax error, in HAProxy's wording if it has any.
     pub fn read<'w>(
         words: impl IntoIterator<Item = &'w str>,
         has_sink: impl Fn(&str) -> bool,
@@ -208,10 +208,10 @@ impl TraceCommand {
         Ok(command)
     }
 
-    /// Puts it into effect, and says what there is to be said.
+    /// Executes the command and returns its output.
     ///
     /// # Errors
-    /// A sink that was there is not.
+    /// A sink no longer exists.
     pub fn apply(&self, outputs: &dyn Outputs) -> Result<String, String> {
         let Some(target) = self.target else {
             if self.list.is_none() {
@@ -228,7 +228,7 @@ impl TraceCommand {
         Ok(self.list.map(|list| show_list(target, list, outputs)).unwrap_or_default())
     }
 
-    /// Whether it changes nothing, and asks what there is.
+    /// Whether it only lists choices and changes nothing.
     pub fn only_lists(&self) -> bool {
         self.list.is_some()
     }
@@ -245,7 +245,7 @@ fn list(word: &str) -> Result<Choices, String> {
     })
 }
 
-/// What a word and its value ask of a source.
+/// The change requested by a word and its value.
 fn change(
     target: TraceTarget,
     word: &str,
@@ -280,7 +280,7 @@ fn change(
     })
 }
 
-/// Events that an action is for, or is for no more.
+/// Parses the events to add to or remove from an action.
 fn events(target: TraceTarget, action: TraceAction, value: &str) -> Result<TraceChange, String> {
     if value == "now" && action != TraceAction::Report {
         return Ok(TraceChange::Now(action));
@@ -327,7 +327,7 @@ fn make(source: TraceSource, change: &TraceChange, outputs: &dyn Outputs) -> Res
     Ok(())
 }
 
-/// Where there are none to list.
+/// No sinks, for sources that list none.
 struct NoSinks;
 
 impl Outputs for NoSinks {
@@ -344,7 +344,7 @@ fn star(is_current: bool) -> char {
     if is_current { '*' } else { ' ' }
 }
 
-/// All sources, with whether they are traced.
+/// All sources with their states.
 fn sources() -> String {
     let mut out = format!("Supported trace sources and states {SIGNS} :\n");
     let _ = writeln!(out, " [.] {:<10} : no source: ends all traces", "0");
@@ -360,7 +360,7 @@ fn source_lines(out: &mut String) {
     }
 }
 
-/// What there is to choose from, with what is chosen.
+/// The available choices, with the current ones marked.
 fn show_list(target: TraceTarget, list: Choices, outputs: &dyn Outputs) -> String {
     let name = target.name();
     let state = match target {

@@ -17,52 +17,52 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub use sources::{TraceSource, acme, check, fcgi, h1, h2, peers, session, spop, ssl, stream};
 pub use state::{Lock, TraceAction, TraceRun, stop_all};
 
-/// Sources that somebody listens to, a bit each. Written by `state` when that changes.
+/// The bits of the traced sources. Written by `state` when that changes.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether anybody listens to any source.
+/// Whether any source is traced.
 #[inline]
 pub fn any() -> bool {
     ACTIVE.load(Relaxed) != 0
 }
 
-/// Whether anybody listens to this one.
+/// Whether this source is traced.
 #[inline]
 pub fn is_on(source: TraceSource) -> bool {
     ACTIVE.load(Relaxed) & source.bit() != 0
 }
 
-/// How much a point matters, and to whom.
+/// The level of a trace point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TraceLevel {
-    /// Something went wrong.
+    /// An error.
     Error,
-    /// Whoever looks at his traffic.
+    /// For users watching their traffic.
     User,
-    /// Units of a protocol.
+    /// Protocol units.
     Proto,
-    /// States that change.
+    /// State changes.
     State,
-    /// Bytes that move.
+    /// Data transfer.
     Data,
-    /// Whoever looks for a fault in the program.
+    /// For developers debugging the program.
     Developer,
 }
 
-/// How much a line says beside its message.
+/// The amount of detail in a line in addition to its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
     /// Nothing.
     Quiet,
-    /// What users want to see: request lines and statuses.
+    /// Information for users: request lines and statuses.
     Clean,
-    /// Whose it is.
+    /// The owner of the event.
     Minimal,
     /// Both.
     Simple,
-    /// The fields of messages too.
+    /// Header fields as well.
     Advanced,
-    /// All there is.
+    /// Everything.
     Complete,
 }
 
@@ -74,23 +74,23 @@ impl Verbosity {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Complete)
     }
 
-    /// Whether whose it is belongs to the line.
+    /// Whether lines include the owner.
     pub fn names_owner(self) -> bool {
         self >= Self::Minimal
     }
 
-    /// Whether request lines and statuses belong to it.
+    /// Whether lines include request lines and statuses.
     pub fn shows_message(self) -> bool {
         self != Self::Quiet && self != Self::Minimal
     }
 
-    /// Whether the fields of messages do.
+    /// Whether lines include header fields.
     pub fn shows_fields(self) -> bool {
         self >= Self::Advanced
     }
 }
 
-/// What a point is about, for locks: numbers that tell one from another, 0 where it is about none.
+/// The objects that a trace point concerns, for locks: identifying numbers, 0 if not applicable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keys {
     /// The client's session.
@@ -107,23 +107,23 @@ pub struct Keys {
     pub backend: u64,
     /// The server.
     pub server: u64,
-    /// What the source has of its own: a peer, an order of certificates.
+    /// An object specific to the source: a peer, a certificate order.
     pub own: u64,
-    /// What holds several of those: a section of peers.
+    /// A group of such objects: a peers section.
     pub group: u64,
 }
 
-/// Where lines of a trace go.
+/// A destination for trace lines.
 pub trait TraceOutput: Send + Sync {
     /// The name of the sink.
     fn name(&self) -> &str;
-    /// Takes a line, without its end.
+    /// Writes a line, given without terminator.
     fn write(&self, line: &str);
-    /// How many lines it could not take.
+    /// The number of dropped lines.
     fn dropped(&self) -> u64;
 }
 
-/// Something happened: `events` of the source, with a message and what may be said beside it.
+/// Reports `events` of the source, with a message and optional details.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -157,7 +157,7 @@ pub fn report(
     });
 }
 
-/// Replaces what would end the line, or talk to a terminal.
+/// Replaces characters that would end the line or control a terminal.
 fn printable(line: &mut String) {
     if line.chars().any(char::is_control) {
         *line = line.chars().map(|c| if c.is_control() { '.' } else { c }).collect();

@@ -1,5 +1,4 @@
-//! The sources, and what happens in each: names of events as HAProxy has them, of which a source has
-//! those that can happen here.
+//! The sources and their events: named as in HAProxy, limited to those that can occur here.
 
 /// A part of the process that can be traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,32 +7,32 @@ pub enum TraceSource {
     H2,
     /// Connections to FastCGI applications.
     Fcgi,
-    /// Connections to agents (SPOE).
+    /// Connections to SPOE agents.
     Spop,
-    /// Certificates that are ordered.
+    /// Certificate orders.
     Acme,
     /// TLS, on either side.
     Ssl,
     /// Connections that carry HTTP/1, on either side.
     H1,
-    /// Requests and streams of TCP, step by step.
+    /// Requests and TCP streams, step by step.
     Stream,
     /// Sessions with peers.
     Peers,
     /// Health checks.
     Check,
-    /// Connections of clients, from accept to close.
+    /// Client connections, from accept to close.
     Session,
 }
 
-/// One thing that can happen in a source.
+/// An event of a source.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceEvent {
     /// Its bit.
     pub bit: u64,
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// A one-line description.
     pub doc: &'static str,
 }
 
@@ -44,23 +43,23 @@ const fn event(bit: u64, name: &'static str, doc: &'static str) -> TraceEvent {
 /// Events of [`TraceSource::H1`].
 pub mod h1 {
     use super::{TraceEvent, event};
-    /// A connection speaks it.
+    /// A connection starts to use HTTP/1.
     pub const CONNECTION_NEW: u64 = 1;
     /// A connection is over.
     pub const CONNECTION_END: u64 = 1 << 1;
-    /// A head came.
+    /// A head was received.
     pub const RX_HEADERS: u64 = 1 << 3;
-    /// Bytes of a body came.
+    /// Body bytes were received.
     pub const RX_DATA: u64 = 1 << 4;
-    /// A head went.
+    /// A head was sent.
     pub const TX_HEADERS: u64 = 1 << 5;
-    /// Bytes of a body went.
+    /// Body bytes were sent.
     pub const TX_DATA: u64 = 1 << 6;
-    /// A request begins on a connection.
+    /// A request starts on a connection.
     pub const STREAM_NEW: u64 = 1 << 7;
-    /// It is over.
+    /// A request is over.
     pub const STREAM_END: u64 = 1 << 8;
-    /// It failed, or was no request.
+    /// A request failed, or was invalid.
     pub const STREAM_ERROR: u64 = 1 << 9;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -85,7 +84,7 @@ pub mod h2 {
     pub const CONNECTION_END: u64 = 1 << 1;
     /// A connection failed.
     pub const CONNECTION_ERROR: u64 = 1 << 2;
-    /// A breach of the protocol.
+    /// A protocol violation.
     pub const PROTOCOL_ERROR: u64 = 1 << 3;
     /// A stream begins.
     pub const STREAM_NEW: u64 = 1 << 4;
@@ -93,17 +92,17 @@ pub mod h2 {
     pub const STREAM_END: u64 = 1 << 5;
     /// A stream was reset.
     pub const STREAM_ERROR: u64 = 1 << 6;
-    /// Any frame came.
+    /// A frame was received.
     pub const RX_FRAME: u64 = 1 << 7;
-    /// Any frame went.
+    /// A frame was sent.
     pub const TX_FRAME: u64 = 1 << 8;
 
-    /// The first of the bits of frames received, in the order of their numbers.
+    /// The first bit of the received frame types, in numerical order.
     const RX: u32 = 16;
-    /// The same of frames sent.
+    /// The first bit of the sent frame types.
     const TX: u32 = 32;
 
-    /// What the frame of this kind is that came, or went.
+    /// The event bits of a frame of this type.
     pub fn frame(kind: u8, is_sent: bool) -> u64 {
         let (any, first) = if is_sent { (TX_FRAME, TX) } else { (RX_FRAME, RX) };
         if kind <= 9 { any | 1 << (first + u32::from(kind)) } else { any }
@@ -151,7 +150,7 @@ pub mod fcgi {
     pub const STREAM_NEW: u64 = 1 << 3;
     /// A request is over.
     pub const STREAM_END: u64 = 1 << 4;
-    /// The head of a response came.
+    /// A response head was received.
     pub const RESPONSE_HEADERS: u64 = 1 << 5;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -166,7 +165,7 @@ pub mod fcgi {
 /// Events of [`TraceSource::Acme`].
 pub mod acme {
     use super::{TraceEvent, event};
-    /// An order begins, makes a step, or is over.
+    /// An order starts, makes progress, or is over.
     pub const TASK: u64 = 1;
 
     pub(super) const EVENTS: &[TraceEvent] =
@@ -197,17 +196,17 @@ pub mod stream {
     pub const NEW: u64 = 1;
     /// A stream is over.
     pub const FREE: u64 = 1 << 1;
-    /// A stream was ended by something that went wrong.
+    /// A stream ended with an error.
     pub const ERROR: u64 = 1 << 2;
-    /// The way to a server.
+    /// A state change on the server side.
     pub const SERVER_STATE: u64 = 1 << 3;
-    /// A step of a request or response of HTTP.
+    /// A processing step of an HTTP request or response.
     pub const HTTP: u64 = 1 << 4;
-    /// One went wrong.
+    /// An error in such a step.
     pub const HTTP_ERROR: u64 = 1 << 5;
-    /// A step of a stream of TCP.
+    /// A processing step of a TCP stream.
     pub const TCP: u64 = 1 << 6;
-    /// One went wrong.
+    /// An error in such a step.
     pub const TCP_ERROR: u64 = 1 << 7;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -229,11 +228,11 @@ pub mod peers {
     pub const NEW: u64 = 1;
     /// A session is over.
     pub const END: u64 = 1 << 1;
-    /// A session was ended by something that went wrong.
+    /// A session ended with an error.
     pub const ERROR: u64 = 1 << 2;
-    /// Bytes came.
+    /// Bytes were received.
     pub const RX: u64 = 1 << 3;
-    /// Bytes went.
+    /// Bytes were sent.
     pub const TX: u64 = 1 << 4;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -252,9 +251,9 @@ pub mod check {
     pub const START: u64 = 1;
     /// A check is over.
     pub const END: u64 = 1 << 1;
-    /// With success.
+    /// A check succeeded.
     pub const SUCCESS: u64 = 1 << 2;
-    /// Without.
+    /// A check failed.
     pub const ERROR: u64 = 1 << 3;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -270,9 +269,9 @@ pub mod session {
     use super::{TraceEvent, event};
     /// A connection was accepted.
     pub const NEW: u64 = 1;
-    /// It is over.
+    /// A connection is over.
     pub const END: u64 = 1 << 1;
-    /// It was refused, or failed before it became a stream.
+    /// A connection was refused, or failed before it became a stream.
     pub const ERROR: u64 = 1 << 2;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -289,23 +288,23 @@ pub mod spop {
     pub const CONNECTION_NEW: u64 = 1;
     /// A connection is over.
     pub const CONNECTION_END: u64 = 1 << 1;
-    /// A connection failed, or the agent ended it.
+    /// A connection failed, or was closed by the agent.
     pub const CONNECTION_ERROR: u64 = 1 << 2;
-    /// A question begins.
+    /// A request to the agent starts.
     pub const STREAM_NEW: u64 = 1 << 3;
-    /// A question is over.
+    /// A request to the agent is over.
     pub const STREAM_END: u64 = 1 << 4;
-    /// A question has no answer.
+    /// A request to the agent got no response.
     pub const STREAM_ERROR: u64 = 1 << 5;
-    /// The agent's hello came.
+    /// The agent's HELLO was received.
     pub const RX_HELLO: u64 = 1 << 6;
-    /// An answer came.
+    /// An ACK was received.
     pub const RX_ACK: u64 = 1 << 7;
-    /// Our hello was made.
+    /// Our HELLO was created.
     pub const TX_HELLO: u64 = 1 << 8;
-    /// A question was made.
+    /// A NOTIFY was created.
     pub const TX_NOTIFY: u64 = 1 << 9;
-    /// Our last word was made.
+    /// Our DISCONNECT was created.
     pub const TX_DISCONNECT: u64 = 1 << 10;
 
     pub(super) const EVENTS: &[TraceEvent] = &[
@@ -324,7 +323,7 @@ pub mod spop {
 }
 
 impl TraceSource {
-    /// All of them, in HAProxy's order and that of their numbers.
+    /// All sources, in HAProxy's order, which is that of their numbers.
     pub const ALL: [Self; 10] = [
         Self::H2,
         Self::Fcgi,
@@ -349,12 +348,12 @@ impl TraceSource {
         self.row().0
     }
 
-    /// What it is.
+    /// A one-line description.
     pub fn doc(self) -> &'static str {
         self.row().1
     }
 
-    /// What can happen in it.
+    /// The events of the source.
     pub fn events(self) -> &'static [TraceEvent] {
         self.row().2
     }
@@ -375,7 +374,7 @@ impl TraceSource {
     }
 }
 
-/// Sources of HAProxy that there are not here, and why.
+/// HAProxy's sources that do not exist here, with the reason.
 pub const ABSENT: &[(&str, &str)] = &[
     ("applet", "Weir has no applets: what HAProxy does in them is done by `stream`"),
     ("haterm", "Weir has no `haterm`"),

@@ -1,5 +1,5 @@
-//! When a source reports: which of its events are told, begin, pause or end a trace, and what it is
-//! locked on. One state each, for the whole process; any thread may read and change it.
+//! The trace state of each source: which events are reported or start, pause or stop a trace, and the object it is locked on. One
+//! process-wide state per source; any thread may read and change it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -9,11 +9,11 @@ use super::{ACTIVE, Keys, TraceLevel, TraceOutput, TraceSource, Verbosity};
 /// Whether a source is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceRun {
-    /// No.
+    /// Not traced.
     Stopped,
-    /// From its next event that begins a trace.
+    /// Traced from the next event that starts a trace.
     Waiting,
-    /// Yes.
+    /// Traced.
     Running,
 }
 
@@ -26,7 +26,7 @@ impl TraceRun {
         }
     }
 
-    /// As lists show it.
+    /// The symbol in lists.
     pub fn sign(self) -> char {
         match self {
             Self::Stopped => '.',
@@ -36,20 +36,20 @@ impl TraceRun {
     }
 }
 
-/// What an event may do.
+/// The effect of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceAction {
-    /// It is told.
+    /// Is reported.
     Report,
-    /// It begins a trace that waits.
+    /// Starts a waiting trace.
     Start,
-    /// It ends the trace for good.
+    /// Stops the trace for good.
     Stop,
-    /// It has the trace wait again.
+    /// Makes the trace wait again.
     Pause,
 }
 
-/// What a trace may be locked on.
+/// The kind of object that a trace is locked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
     /// Nothing.
@@ -70,9 +70,9 @@ pub enum Lock {
     Thread,
     /// The stream.
     Stream,
-    /// What the source has of its own.
+    /// An object specific to the source.
     Own,
-    /// What holds several of those.
+    /// A group of such objects.
     Group,
 }
 
@@ -108,10 +108,10 @@ impl Lock {
     }
 }
 
-/// No source is followed.
+/// No other source is followed.
 const NONE: u8 = u8::MAX;
 
-/// What is asked of one source.
+/// The state of one source.
 pub(super) struct SourceState {
     run: AtomicU8,
     /// By [`TraceAction`].
@@ -119,7 +119,7 @@ pub(super) struct SourceState {
     level: AtomicU8,
     verbosity: AtomicU8,
     lock: AtomicU8,
-    /// What it is locked on; 0 while that is not known.
+    /// The object it is locked on; 0 until that is known.
     locked: AtomicU64,
     follow: AtomicU8,
     output: RwLock<Option<Arc<dyn TraceOutput>>>,
@@ -138,7 +138,7 @@ static STATES: [SourceState; TraceSource::ALL.len()] = [const {
     }
 }; TraceSource::ALL.len()];
 
-/// Held while [`ACTIVE`] is made anew.
+/// Held while [`ACTIVE`] is recomputed.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The state of a source.
@@ -146,9 +146,9 @@ pub(super) fn of(source: TraceSource) -> &'static SourceState {
     &STATES[source as usize]
 }
 
-/// Says anew which sources somebody listens to.
+/// Recomputes the set of traced sources.
 fn refresh() {
-    // A panic while one changed left nothing half done.
+    // A panic in the middle leaves a consistent state.
     let _changing: MutexGuard<'_, ()> = CHANGING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut active = 0;
     for source in TraceSource::ALL {
@@ -161,7 +161,7 @@ fn refresh() {
     ACTIVE.store(active, Relaxed);
 }
 
-/// Ends all traces.
+/// Stops all traces.
 pub fn stop_all() {
     for source in TraceSource::ALL {
         of(source).set_run(TraceRun::Stopped);
@@ -173,7 +173,7 @@ impl SourceState {
         TraceRun::of(self.run.load(Relaxed))
     }
 
-    /// Changes whether it is traced: what it was locked on is forgotten.
+    /// Changes the state and releases the lock.
     pub(super) fn set_run(&self, run: TraceRun) {
         self.locked.store(0, Relaxed);
         self.run.store(run as u8, Relaxed);
@@ -230,7 +230,7 @@ impl SourceState {
         *self.output.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = output;
     }
 
-    /// Whether a source that this one follows is locked on what `keys` name.
+    /// Whether the followed source, if any, is locked on an object in `keys`.
     fn is_followed(&self, keys: &Keys) -> bool {
         self.followed().is_some_and(|other| {
             let other = of(other);
@@ -239,7 +239,7 @@ impl SourceState {
         })
     }
 
-    /// Whether `keys` name what the source is locked on; the first that can be locked on is.
+    /// Whether `keys` match the lock; the first lockable object becomes the locked one.
     fn is_locked_on(&self, keys: &Keys) -> bool {
         let own = self.lock().of(keys);
         let locked = self.locked.load(Relaxed);
@@ -253,7 +253,7 @@ impl SourceState {
         }
     }
 
-    /// An event: tells it where it is to be told, and does what it is to do.
+    /// Processes an event: reports it if required, and applies its effects.
     pub(super) fn happen(
         &self,
         source: TraceSource,
@@ -283,7 +283,7 @@ impl SourceState {
 }
 
 impl TraceSource {
-    /// The verbosity of this number: a source with two has all there is in the second.
+    /// The verbosity with this number: for sources with two levels, the second is the most verbose.
     fn verbosity(self, number: u8) -> Verbosity {
         match (self, number) {
             (Self::Session, 1..) => Verbosity::Complete,

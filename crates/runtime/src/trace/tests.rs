@@ -1,4 +1,4 @@
-//! One process-wide state: these tests take their turns.
+//! The state is process-wide, so these tests are serialized.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -70,7 +70,7 @@ impl Bench {
         std::mem::take(&mut self.lines.0.lock().expect("no panic"))
     }
 
-    /// Messages alone.
+    /// Takes the messages without their prefixes.
     fn messages(&self) -> Vec<String> {
         self.taken().iter().filter_map(|line| Some(line.split_once("] ")?.1.to_owned())).collect()
     }
@@ -82,7 +82,7 @@ fn at(source: TraceSource, events: u64, stream: u64, message: &str) {
 }
 
 #[test]
-fn a_line_says_who_what_and_where_and_as_much_as_was_asked_for() {
+fn lines_have_owner_message_and_place_by_verbosity() {
     let bench = Bench::new();
     bench.ask("h1 start now verbosity simple");
     let detail = |verbosity: Verbosity, out: &mut String| {
@@ -109,7 +109,7 @@ fn a_line_says_who_what_and_where_and_as_much_as_was_asked_for() {
 }
 
 #[test]
-fn nothing_is_told_of_what_is_stopped_below_the_level_or_not_asked_for() {
+fn unselected_events_are_not_reported() {
     let bench = Bench::new();
     assert!(!is_on(TraceSource::H1));
     at(TraceSource::H1, h1::RX_DATA, 1, "stopped");
@@ -127,7 +127,7 @@ fn nothing_is_told_of_what_is_stopped_below_the_level_or_not_asked_for() {
 }
 
 #[test]
-fn events_begin_pause_and_end_a_trace_and_are_told_themselves() {
+fn events_start_pause_and_stop_a_trace_inclusively() {
     let bench = Bench::new();
     bench.ask("h1 start h1s_new pause h1s_end stop h1s_err");
     assert!(bench.ask("").contains("[w] h1 "));
@@ -148,7 +148,7 @@ fn events_begin_pause_and_end_a_trace_and_are_told_themselves() {
 }
 
 #[test]
-fn a_locked_trace_keeps_to_what_began_it_until_it_ends() {
+fn locked_traces_stay_on_their_object() {
     let bench = Bench::new();
     bench.ask("h1 lock h1s start h1s_new pause h1s_end");
     at(TraceSource::H1, h1::STREAM_NEW, 1, "1 new");
@@ -162,7 +162,7 @@ fn a_locked_trace_keeps_to_what_began_it_until_it_ends() {
 }
 
 #[test]
-fn a_source_that_follows_another_tells_what_that_one_is_locked_on() {
+fn following_sources_share_the_lock_of_another() {
     let bench = Bench::new();
     bench.ask("session lock session start sess_new stop sess_end");
     bench.ask("stream follow session");
@@ -179,7 +179,7 @@ fn a_source_that_follows_another_tells_what_that_one_is_locked_on() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_changes_nothing() {
+fn invalid_commands_change_nothing() {
     let bench = Bench::new();
     for (line, wanted) in [
         ("foo", "No such trace source 'foo'\n"),
@@ -203,7 +203,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn lists_show_what_there_is_and_what_is_chosen() {
+fn lists_show_choices_and_selections() {
     let bench = Bench::new();
     bench.ask("h2 event -rx_data start h2s_new");
     let events = bench.ask("h2 event");
@@ -220,7 +220,7 @@ fn lists_show_what_there_is_and_what_is_chosen() {
 }
 
 #[test]
-fn every_event_of_a_source_has_a_bit_of_its_own() {
+fn event_bits_are_unique_per_source() {
     for source in TraceSource::ALL {
         let mut seen = 0;
         for event in source.events() {

@@ -1,5 +1,4 @@
-//! The keywords of ACLs that stand for a fetch and a method (manual, 7.3), and the ACLs that need
-//! not be declared (7.4).
+//! ACL keywords that are shorthand for a fetch and a match method (manual, 7.3), and the predefined ACLs (7.4).
 
 use crate::pattern::MatchMethod;
 
@@ -28,7 +27,7 @@ pub(super) const ALIASES: &[(&str, &str, MatchMethod)] = &[
     ("urlp", "urlp", MatchMethod::Str),
 ];
 
-/// The names above that take the suffixes below.
+/// The names above that accept the suffixes below.
 const SUFFIXED: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp"];
 const SUFFIXES: &[(&str, MatchMethod)] = &[
     ("_beg", MatchMethod::Beg),
@@ -67,7 +66,7 @@ pub(super) const PREDEFINED: &[(&str, &[&str])] = &[
     ("WAIT_END", &["wait_end"]),
 ];
 
-/// The fetch and method that an ACL keyword stands for.
+/// The fetch and match method behind an ACL keyword.
 pub(super) fn alias(name: &str) -> Option<(&'static str, MatchMethod)> {
     if let Some(row) = ALIASES.iter().find(|row| row.0 == name) {
         return Some((row.1, row.2));
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn every_alias_names_a_fetch_that_is_known() {
+    fn every_alias_names_a_known_fetch() {
         for (name, fetch, _) in ALIASES {
             assert!(fetch::find(fetch).is_some(), "{name} stands for {fetch}");
         }

@@ -1,5 +1,4 @@
-//! What stands behind the criterion of an ACL (manual, 7.1): flags, an operator, and the values that
-//! are matched.
+//! The words after an ACL's criterion (manual, 7.1): flags, an operator and the patterns.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use crate::Scope;
 use crate::pattern::{List, ListOrigin, MatchMethod, PatternIndex};
 use crate::word_cursor::{Word, Words};
 
-/// What the flags of an ACL say.
+/// The parsed flags of an ACL.
 pub(super) struct Flags {
     pub(super) method: Option<MatchMethod>,
     pub(super) ignore_case: bool,
@@ -83,7 +82,7 @@ pub(super) fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, D
     Ok(flags)
 }
 
-/// Compiles the values of the line: an index, and the list that the runtime socket knows.
+/// Compiles the patterns of the line into an index and the list that the runtime socket edits.
 pub(super) fn patterns(
     words: &mut Words<'_>,
     method: MatchMethod,
@@ -143,7 +142,7 @@ fn compared(text: &str, operator: &str) -> Result<String, String> {
     })
 }
 
-/// `10.12/8` as `10.0.0.12/8`: the short notation of IPv4 addresses (manual, 7.1.6).
+/// Expands the short notation of IPv4 addresses (manual, 7.1.6): `10.12/8` becomes `10.0.0.12/8`.
 fn full_ip4(text: &str) -> Option<String> {
     let (address, mask) = text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
     let parts: Vec<&str> = address.split('.').collect();

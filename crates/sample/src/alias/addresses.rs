@@ -1,4 +1,4 @@
-//! Aliases of log formats that tell addresses and ports, of either end of either connection.
+//! Log format aliases for addresses and ports, of both ends of both connections.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ fn hex(byte: u8, out: &mut Vec<u8>) {
 fn port(end: Option<Endpoint>, env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     match end {
         None | Some(Endpoint::Absent) => write_bytes(b"", flags, out),
-        // A socket without ports is told by its listener.
+        // A socket without ports is identified by its listener.
         Some(Endpoint::Local) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), out),
         Some(Endpoint::Ip(address)) => int_or_hex(u64::from(address.port()), flags, out),
     }

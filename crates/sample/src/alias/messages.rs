@@ -1,7 +1,6 @@
-//! Aliases of log formats that show what clients and servers said: request lines, captured headers
-//! and cookies.
+//! Log format aliases that print data sent by clients and servers: request lines, captured headers and cookies.
 //!
-//! Whoever reads a log trusts its shape: bytes that could forge one are never written as they came.
+//! Log parsers rely on the line format, so bytes that could forge one are always escaped.
 
 use crate::encode::Item;
 use crate::env::Env;
@@ -26,18 +25,17 @@ pub(super) fn unique_id(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(env.unique_id().unwrap_or_default(), flags, out);
 }
 
-/// What a log may not show of a request line.
+/// Whether `byte` must be escaped in a logged request line.
 fn is_forbidden_in_line(byte: u8) -> bool {
     !(32..127).contains(&byte) || matches!(byte, b'"' | b'#')
 }
 
-/// What a log may not show of a captured header.
+/// Whether `byte` must be escaped in a logged header capture.
 fn is_forbidden_in_capture(byte: u8) -> bool {
     is_forbidden_in_line(byte) || matches!(byte, b'{' | b'|' | b'}')
 }
 
-/// Writes what clients and servers said: what is forbidden as `#` and two digits, and what `+E`
-/// names behind a backslash.
+/// Writes bytes from the network: forbidden ones as `#` and two hex digits, and with `+E` special ones behind a backslash.
 fn shown(bytes: &[u8], forbidden: fn(u8) -> bool, flags: Flags, out: &mut Vec<u8>) {
     if !flags.escape {
         return escaped(bytes, b'#', forbidden, out);
@@ -51,7 +49,7 @@ fn shown(bytes: &[u8], forbidden: fn(u8) -> bool, flags: Flags, out: &mut Vec<u8
     }
 }
 
-/// A part of the request line; `<BADREQ>` where there was none.
+/// A part of the request line; `<BADREQ>` if there was no request line.
 fn line_part(part: Option<&[u8]>, flags: Flags, out: &mut Vec<u8>) {
     quoted(flags, out, |out| shown(part.unwrap_or(b"<BADREQ>"), is_forbidden_in_line, flags, out));
 }
@@ -92,8 +90,8 @@ pub(super) fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     line_part(Some(&target[start..]), flags, out);
 }
 
-/// The slots that the frontend has of a kind, one for each column of the log; none for a request
-/// that was not understood. A stream of TCP has them from its start.
+/// The frontend's capture slots of one kind, one per log column; none for a request that could not be parsed. A TCP stream has them
+/// from its start.
 fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = CaptureSlot> {
     let lengths = env.session.and_then(|session| session.frontend.capture_lengths.load_full());
     let begun = env.transaction.is_some_and(|it| !it.is_http || it.captures_any(kind(0)));
@@ -106,7 +104,7 @@ fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = 
 
 fn captures(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out: &mut Vec<u8>) {
     let Some(transaction) = env.transaction else { return };
-    // A request that was not understood has none, not even empty ones.
+    // A request that could not be parsed has no captures, not even empty ones.
     let not_understood = transaction.is_http && transaction.request.method().is_empty();
     if not_understood || slots(env, kind).next().is_none() {
         return;
@@ -138,7 +136,7 @@ fn captures_clf(env: &Env<'_>, kind: fn(usize) -> CaptureSlot, flags: Flags, out
     }
 }
 
-/// The captures as a list of texts, for formats that encode.
+/// The captures as a list of strings, for encoded formats.
 pub(super) fn captures_listed<'a>(env: &Env<'a>, kind: fn(usize) -> CaptureSlot, flags: Flags) -> Item<'a> {
     let text = |slot| match env.transaction.and_then(|transaction| transaction.captured(slot)) {
         Some(bytes) => {

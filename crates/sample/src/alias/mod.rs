@@ -1,5 +1,4 @@
-//! The aliases of log formats (manual, 8.2.6), a row each, and those that tell names, counts and
-//! states.
+//! The table of log format aliases (manual, 8.2.6), and those for names, counts and states.
 
 mod addresses;
 mod messages;
@@ -19,35 +18,35 @@ use crate::value::{Scratch, write_int};
 use Availability::{Early, Late};
 use EncodedKind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
 
-/// Writes what an alias stands for.
+/// Writes an alias's value.
 type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
 
 /// An alias.
 #[derive(Clone, Copy)]
 pub(crate) struct Alias {
     name: &'static str,
-    /// What it is where it is encoded.
+    /// The type in encoded formats.
     kind: EncodedKind,
-    /// Whether it is known only once the transfer is over.
+    /// Whether the value is only known after the transfer.
     pub(crate) late: bool,
     pub(crate) write: Write,
 }
 
-/// What an alias is in JSON and CBOR.
+/// An alias's type in JSON and CBOR.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EncodedKind {
     Text,
     Number,
-    /// A number that `+X` shows in hexadecimal: it is text then.
+    /// A number that `+X` prints in hexadecimal, which makes it a string.
     Digits,
     /// The captured headers of a request.
     RequestHeaders,
-    /// Of a response.
+    /// The captured headers of a response.
     ResponseHeaders,
 }
 
 impl Alias {
-    /// What it gives where items are encoded.
+    /// The value as an item of an encoded format.
     pub(crate) fn item<'a>(&self, env: &'a Env<'a>, flags: Flags) -> Item<'a> {
         match self.kind {
             RequestHeaders => return messages::captures_listed(env, CaptureSlot::Request, flags),
@@ -70,13 +69,12 @@ impl std::fmt::Debug for Alias {
     }
 }
 
-/// When the value is there. Where a log format has no late one, its line is written when the server
-/// has answered.
+/// When the value becomes available. A log format without late values is written as soon as the server has answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Availability {
-    /// Before the transfer is over.
+    /// Before the end of the transfer.
     Early,
-    /// Once it is over.
+    /// After the end of the transfer.
     Late,
 }
 
@@ -153,23 +151,23 @@ static ALIASES: &[Alias] = &[
     row("tsc", Text,            Early, termination_with_cookie),
 ];
 
-/// The alias of that name.
+/// Looks up an alias by name.
 pub(crate) fn find(name: &str) -> Option<Alias> {
     ALIASES.iter().find(|alias| alias.name == name).copied()
 }
 
-/// All names.
+/// The names of all aliases.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALIASES.iter().map(|alias| alias.name)
 }
 
-// Quotes are for texts: numbers, dates and states never have any.
+// Only strings are quoted: numbers, dates and states never are.
 
 fn int(value: i64, out: &mut Vec<u8>) {
     write_int(out, value);
 }
 
-/// A number; with `+X` as at least four hexadecimal digits.
+/// Writes a number; with `+X` as at least four hexadecimal digits.
 fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
     if flags.hex {
         out.extend_from_slice(format!("{value:04X}").as_bytes());
@@ -178,8 +176,7 @@ fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
     }
 }
 
-/// A time or count that is still growing when the only line of a request is written early
-/// (`option logasap`).
+/// Writes a time or count that is still growing if the request's only line is written early (`option logasap`).
 fn growing(env: &Env<'_>, out: &mut Vec<u8>, value: i64) {
     if env.transaction.is_some_and(|transaction| transaction.logged_early) {
         out.push(b'+');
@@ -200,8 +197,8 @@ fn hostname(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn status(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    // -1 for a request without any response; 0 for TCP, before there is a request, and for an HTTP/2
-    // request that was refused before it became a stream.
+    // -1 for a request without a response; 0 for TCP, before a request, and for an HTTP/2 request that was refused before it became
+    // a stream.
     let status = env.transaction.map_or(0, |transaction| match transaction.status {
         0 if transaction.is_http && !is_refused(transaction) && env.log_origin != LogOrigin::Accept => -1,
         status => i64::from(status),
@@ -290,8 +287,7 @@ fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
-/// How it ended; a connection that failed before it became a stream was refused while a request was
-/// awaited.
+/// The termination state; a connection that failed before it became a stream counts as refused while waiting for a request.
 fn end_of(env: &Env<'_>) -> Termination {
     let failed = env.session.is_some_and(|session| session.error.get() != ConnectionError::default());
     match env.transaction {

@@ -1,4 +1,4 @@
-//! Aliases of log formats that tell when something was, and how long it took.
+//! Log format aliases for dates and durations.
 
 use std::cell::RefCell;
 
@@ -9,9 +9,9 @@ use crate::flags::{Flags, write_bytes};
 use crate::session::Session;
 
 thread_local! {
-    /// Dates of the second last asked for: most lines of a log share it.
+    /// The dates of the most recent second: consecutive log lines usually share it.
     static DATES: RefCell<base::clock::DateCache> = RefCell::default();
-    /// The text of a second in the local time of logs, and that second.
+    /// The most recent second and its text in local time.
     static LOG_SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
 }
 
@@ -23,8 +23,7 @@ fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
         if *known != seconds {
             let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
             text.clear();
-            // Writing to a string cannot fail. The ms that follow are cut off: they are not of the
-            // second.
+            // Writing to a string cannot fail. The milliseconds are cut off: only the second is cached.
             let _ = date.write_log(0, text);
             text.truncate(text.len().saturating_sub(3));
             *known = seconds;
@@ -90,7 +89,7 @@ pub(super) fn timer_active(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
     growing(env, out, Timers::of(env).map_or_else(|| without_stream(env), Timers::active));
 }
 
-/// Of a connection that never became a stream: how long it has been there.
+/// The age of a connection that never became a stream.
 fn without_stream(env: &Env<'_>) -> i64 {
     let waited = |session: &Session| env.now_ms.saturating_sub(session.accepted_us / 1000) as i64;
     env.session.map_or(-1, waited)

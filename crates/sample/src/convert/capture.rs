@@ -1,5 +1,4 @@
-//! Capturing what passes through an expression, in the slots of the frontend (manual,
-//! `declare capture`).
+//! Converters that store a value in one of the frontend's capture slots (manual, `declare capture`).
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg};
@@ -12,7 +11,7 @@ const SLOT: &[Spec] = &[arg(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name          arguments  takes      gives      what it does
+    //  name          arguments  takes      gives      description
     row("capture-req", SLOT,     Type::Str, Type::Str, "the same, kept in a slot of the request's captures",  capture_req).prepared(prepare),
     row("capture-res", SLOT,     Type::Str, Type::Str, "the same, kept in a slot of the response's captures", capture_res).prepared(prepare),
 ];
@@ -24,7 +23,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Keeps the text in a slot of the client's frontend; where there is none it just passes.
+/// Stores the text in a capture slot of the client's frontend; without that slot the value just passes through.
 fn capture<'a>(value: Value<'a>, slot: CaptureSlot, env: &'a Env<'a>) -> Option<Value<'a>> {
     let text = value.into_str()?;
     if let (Some(session), Some(transaction)) = (env.session, env.transaction) {

@@ -1,5 +1,4 @@
-//! AES in the modes GCM and CBC. Nonces, keys, tags and associated data are given in base64, as
-//! they stand or in variables.
+//! AES in GCM and CBC mode. Nonces, keys, tags and associated data are given in base64, literally or in variables.
 
 use aes::{Aes128, Aes192, Aes256};
 use base64::Engine;
@@ -30,14 +29,14 @@ const CBC: &[Spec] = &[
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name            arguments  takes       gives       what it does
+    //  name            arguments  takes       gives       description
     row("aes_gcm_enc",  GCM,       Type::Bin,  Type::Bin,  "encrypted; its tag is put into a variable", aes_gcm_enc).prepared(prepare_enc),
     row("aes_gcm_dec",  GCM,       Type::Bin,  Type::Bin,  "decrypted, if its tag is right",            aes_gcm_dec).prepared(prepare),
     row("aes_cbc_enc",  CBC,       Type::Bin,  Type::Bin,  "encrypted",                                 aes_cbc_enc).prepared(prepare),
     row("aes_cbc_dec",  CBC,       Type::Bin,  Type::Bin,  "decrypted",                                 aes_cbc_dec).prepared(prepare),
 ];
 
-/// What is no variable loses its base64 now.
+/// Decodes the base64 of literal arguments at startup.
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if !matches!(args[0], Arg::Int(128 | 192 | 256)) {
         return Err("a key has 128, 192 or 256 bits".into());
@@ -60,7 +59,7 @@ fn prepare_enc(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// An argument, or what its variable holds, without base64.
+/// An argument, or the value of its variable, decoded from base64.
 fn decoded<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     match arg {
         Arg::Bytes(bytes) => Some(Bytes::Borrowed(bytes)),
@@ -73,19 +72,19 @@ fn decoded<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     }
 }
 
-/// The data that the tag covers besides; none where the argument is missing.
+/// The associated data covered by the tag; empty if the argument is missing.
 fn associated<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     if matches!(arg, Arg::Missing) { Some(Bytes::Borrowed(b"")) } else { decoded(arg, env) }
 }
 
-/// A key of so many bits: what it has beyond them does not count.
+/// A key of `bits` bits; excess bytes are ignored.
 fn key<'a>(arg: &'a Arg, env: &Env<'_>, bits: i64) -> Option<Bytes<'a>> {
     let key = decoded(arg, env)?;
     let length = bits as usize / 8;
     (key.len() >= length).then(|| key.slice(0, length))
 }
 
-/// An initialisation vector of CBC: 16 bytes, filled up with zeros.
+/// A CBC initialisation vector: 16 bytes, padded with zeros.
 fn vector(arg: &Arg, env: &Env<'_>) -> Option<[u8; 16]> {
     let nonce = decoded(arg, env)?;
     let mut vector = [0; 16];
@@ -136,8 +135,7 @@ fn aes_gcm_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option
     Some(Value::Bin(out.into()))
 }
 
-/// Nothing in this mode covers associated data: what is given must be there, and has no other
-/// effect.
+/// CBC has no associated data: an argument for it must be valid but has no effect.
 fn aes_cbc_enc<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (vector, key) = (vector(args.get(1), env)?, key(args.get(2), env, args.int(0)?)?);
     associated(args.get(3), env)?;
@@ -154,7 +152,7 @@ fn aes_cbc_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option
     open_cbc(&key, &vector, value.bytes()?).map(|out| Value::Bin(Scratch::copy(&out).into()))
 }
 
-/// Decrypts `bytes`, whose padding is that of PKCS #7.
+/// Decrypts `bytes`, which are padded as in PKCS #7.
 pub(super) fn open_cbc(key: &[u8], vector: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     by_length!(key, Cipher => {
         cbc::Decryptor::<Cipher>::new_from_slices(key, vector).ok()?.decrypt_padded_vec_mut::<Pkcs7>(bytes).ok()

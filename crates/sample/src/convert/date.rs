@@ -12,7 +12,7 @@ const FORMAT: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name         arguments                          takes       gives       what it does
+    //  name         arguments                          takes       gives       description
     row("ltime",     FORMAT,                            Type::Int,  Type::Str,  "seconds as a local date in a format",         ltime),
     row("utime",     FORMAT,                            Type::Int,  Type::Str,  "seconds as a date in UTC in a format",        utime),
     row("ms_ltime",  FORMAT,                            Type::Int,  Type::Str,  "milliseconds as a local date",                ms_ltime),
@@ -23,7 +23,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("date",      &[],                               Type::Str,  Type::Int,  "the seconds since 1970 of an HTTP date",      date),
 ];
 
-/// Formats `value`, counted in parts of a second of which there are `per_second`.
+/// Formats `value`, which counts units of 1/`per_second` of a second.
 fn formatted<'a>(value: &Value<'a>, args: &Args, per_second: i64, local: bool) -> Option<Value<'a>> {
     let number = value.to_int()?;
     let seconds = number.div_euclid(per_second).saturating_add(args.int(1).unwrap_or(0));
@@ -76,7 +76,7 @@ fn http_date<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Val
     let mut text = String::new();
     Date::utc(seconds).write_http(&mut text).ok()?;
     let mut out = Scratch::copy(text.as_bytes());
-    // The parts of the second stand before the zone, which are the last four bytes.
+    // The fraction goes before the time zone, which is the last four bytes.
     let at = out.len().saturating_sub(4);
     match per_second {
         1_000 => drop(out.splice(at..at, format!(".{part:03}").into_bytes())),
@@ -114,11 +114,11 @@ fn two(out: &mut Vec<u8>, number: i64, pad: u8) {
     write_int(out, number);
 }
 
-/// Where the hour of a date is told.
+/// The time zone of a date.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Zone {
     Utc,
-    /// Here, so many seconds east of UTC.
+    /// Local time, by its offset east of UTC in seconds.
     Local(i32),
 }
 
@@ -226,8 +226,7 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, zone: Zone, out: &mut 
     }
 }
 
-/// The year and week of ISO 8601, in which weeks begin on Monday and belong to the year of their
-/// Thursday.
+/// The ISO 8601 year and week; weeks begin on Monday and belong to the year of their Thursday.
 fn iso_week(year: i64, year_day: i64, weekday: i64) -> (i64, i64) {
     let days_of = |year: i64| day_of_year(year, 12, 31);
     let thursday = year_day + 3 - (weekday + 6) % 7;

@@ -1,4 +1,4 @@
-//! Showing what passes through an expression, for those who look for faults in it.
+//! A converter that prints the value passing through an expression, for debugging.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ const DEBUG: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name     arguments  takes      gives       what it does
+    //  name     arguments  takes      gives       description
     row("debug", DEBUG,     Type::Any, Type::Same, "the same, and a line about it in a ring, on stdout or on stderr", debug).prepared(prepare),
 ];
 
-/// Where the line goes.
+/// The destination of the line.
 #[derive(Debug)]
 enum Destination {
     Stdout,
@@ -46,7 +46,7 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 fn debug<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let line = describe(&value, args.bytes(0).unwrap_or_default());
-    // Output that is lost does not end the request.
+    // A failed write does not end the request.
     match args.prepared(2)? {
         Destination::Stdout => drop(Standard::Output.write(&line)),
         Destination::Stderr => drop(Standard::Error.write(&line)),
@@ -57,7 +57,7 @@ fn debug<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     Some(value)
 }
 
-/// Prefix, type and value in one line; what cannot be printed is a dot.
+/// Formats prefix, type and value as one line; unprintable bytes become dots.
 fn describe(value: &Value<'_>, prefix: &[u8]) -> Scratch {
     let mut line = Scratch::copy(b"[debug] ");
     line.extend_from_slice(prefix);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_prefix_type_and_what_can_be_printed() {
+    fn debug_lines_have_prefix_type_and_printable_bytes() {
         let cases = [
             (Value::str(b"hello"), "pfx", "[debug] pfx: type=str <hello>\n"),
             (Value::Int(-5), "", "[debug] : type=sint <-5>\n"),

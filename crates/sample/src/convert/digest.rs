@@ -1,6 +1,5 @@
-//! Message digests by name, and the HMAC (RFC 2104) over any of them. The names are OpenSSL's,
-//! those of its signature schemes and the numbers of ASN.1 among them, whatever their case. Used by
-//! the converters of [`super::hash`].
+//! Message digests by name, and the HMAC (RFC 2104) over any of them. The names are OpenSSL's, including those of signature schemes
+//! and dotted ASN.1 identifiers, in any case. Used by the converters of [`super::hash`].
 
 use blake2::{Blake2b512, Blake2s256};
 use md5::Md5;
@@ -13,12 +12,11 @@ use sm3::Sm3;
 
 /// A digest.
 pub(super) struct DigestAlgorithm {
-    /// What it is called, first as users know it, in small letters.
+    /// The digest's names in lower case, the usual one first.
     names: &'static [&'static str],
-    /// The bytes that it works on at a time; 0 for one that makes as many bytes as one likes, of
-    /// which there is no HMAC.
+    /// The block size in bytes; 0 for extendable-output functions, which have no HMAC.
     block: usize,
-    /// Appends the digest of parts.
+    /// Appends the digest of the concatenated parts.
     hash: fn(&[&[u8]], &mut Vec<u8>),
 }
 
@@ -53,8 +51,7 @@ const fn row(
     DigestAlgorithm { names, block, hash }
 }
 
-/// Names that OpenSSL 3 still knows although it makes such digests no more: with them haproxy gives
-/// nothing, ever.
+/// Names that OpenSSL 3 accepts although it no longer computes these digests: HAProxy never returns a value for them.
 const GONE: &[&str] = &["md4", "rsa-md4", "md4withrsaencryption", "whirlpool"];
 
 fn of<D: Digest>(parts: &[&[u8]], out: &mut Vec<u8>) {
@@ -76,10 +73,10 @@ fn md5_sha1(parts: &[&[u8]], out: &mut Vec<u8>) {
     of::<Sha1>(parts, out);
 }
 
-/// The place of the digest of that name in the table, for [`at`].
+/// Returns the index of the digest in the table, for [`at`].
 ///
 /// # Errors
-/// What is said where there is none.
+/// The message for an unknown name.
 pub(super) fn find(name: &str) -> Result<usize, String> {
     let low = name.to_ascii_lowercase();
     if let Some(place) = ALGORITHMS.iter().position(|algorithm| algorithm.names.contains(&low.as_str())) {
@@ -92,7 +89,7 @@ pub(super) fn find(name: &str) -> Result<usize, String> {
     Err(format!("there is no digest `{name}`; there are {}", known.join(", ")))
 }
 
-/// The digest at that place.
+/// The digest at that index.
 pub(super) fn at(place: i64) -> Option<&'static DigestAlgorithm> {
     ALGORITHMS.get(usize::try_from(place).ok()?)
 }
@@ -103,7 +100,7 @@ impl DigestAlgorithm {
         (self.hash)(&[bytes], out);
     }
 
-    /// Whether there is an HMAC of it.
+    /// Whether an HMAC can be computed with it.
     pub(super) fn has_hmac(&self) -> bool {
         self.block > 0
     }
@@ -130,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_means_one_digest() {
+    fn digest_names_are_unique() {
         let mut names: Vec<&str> = ALGORITHMS.iter().flat_map(|algorithm| algorithm.names).copied().collect();
         names.extend(GONE);
         let count = names.len();
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn hmac_is_that_of_a_library_for_short_and_long_keys() {
+    fn hmac_matches_a_reference_for_short_and_long_keys() {
         use hmac::{Hmac, Mac};
         for length in [0, 1, 63, 64, 65, 127, 128, 129, 300] {
             let key = vec![b'k'; length];

@@ -1,4 +1,4 @@
-//! Proxies and servers that a value names at run time: the result of a map, a cookie.
+//! Converters for proxies and servers named at run time, e.g. by a map or a cookie.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name          arguments  takes       gives       what it does
+    //  name          arguments  takes       gives       description
     row("fe_exists",  &[],       Type::Str,  Type::Bool, "whether there is a frontend of that name",              fe_exists).prepared(prepare),
     row("nbsrv",      &[],       Type::Str,  Type::Int,  "the usable servers of the backend of that name",        nbsrv).prepared(prepare),
     row("srv_is_up",  &[],       Type::Str,  Type::Bool, "whether the server `backend/server` is up",             srv_is_up).prepared(prepare),
@@ -35,7 +35,7 @@ fn text<'v>(value: &'v Value<'_>) -> Option<&'v str> {
 fn fe_exists<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let directory: &Directory = args.prepared(0)?;
     value.bytes()?;
-    // No name is anything but text.
+    // Names are always text.
     Some(Value::Bool(text(&value).is_some_and(|name| directory.frontends.contains_key(name))))
 }
 
@@ -48,7 +48,7 @@ fn nbsrv<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     Some(Value::Int(i64::from(if usable.0 > 0 { usable.0 } else { usable.1 })))
 }
 
-/// The server `backend/server`; without a backend, of the stream's own.
+/// The server `backend/server`; without a backend, one of the stream's own backend.
 fn server(value: &Value<'_>, args: &Args, env: &Env<'_>) -> Option<Arc<Server>> {
     match text(value)?.split_once('/') {
         Some((proxy, name)) => backend(args.prepared(0)?, proxy)?.server(name),

@@ -1,4 +1,4 @@
-//! Encodings: base64, hexadecimal, percent signs, numbers of bytes.
+//! Encodings: base64, hexadecimal, percent-encoding, big-endian numbers.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -16,7 +16,7 @@ const CHUNKS: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int), opt(ArgKind::Int
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name        arguments          takes       gives       what it does
+    //  name        arguments          takes       gives       description
     row("base64",   &[],               Type::Bin,  Type::Str,  "to base64",                                          base64_encode),
     row("b64dec",   &[],               Type::Str,  Type::Bin,  "from base64",                                        b64dec),
     row("ub64enc",  &[],               Type::Bin,  Type::Str,  "to base64 for URLs",                                 ub64enc),
@@ -31,7 +31,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("url_enc",  &[opt(ArgKind::Str)], Type::Str,  Type::Str,  "with percent escapes, for a query",                  url_enc).prepared(prepare_url_enc),
 ];
 
-/// In URLs the padding may be missing, and bits that belong to no byte may be set.
+/// Base64url with optional padding; unused trailing bits may be set.
 pub(super) const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -39,7 +39,7 @@ pub(super) const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// With padding, where bits that belong to no byte may be set.
+/// Base64 with padding; unused trailing bits may be set.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
@@ -58,8 +58,8 @@ fn base64_encode<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Va
     encode(&value, &STANDARD)
 }
 
-/// Appends what base64 stands for. As in HAProxy each four characters may end in padding, not the
-/// last alone, and bits that belong to no byte may be set.
+/// Appends the decoded bytes. As in HAProxy any group of four characters may end in padding, not only the last, and unused trailing
+/// bits may be set.
 pub(super) fn b64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     if STANDARD.decode_vec(text, out).is_ok() {
@@ -126,7 +126,7 @@ fn prepare_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// With a separator there must be a size.
+/// A separator requires a chunk size.
 fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     check_truncate(args)?;
     match (&args[0], &args[1]) {
@@ -140,7 +140,7 @@ fn prepare_hex_chunks(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> 
     }
 }
 
-/// Whether what is left for less than a chunk is left out: 1 or 0.
+/// Whether an incomplete last chunk is dropped: 1 or 0.
 fn check_truncate(args: &[Arg]) -> Result<(), String> {
     match args[2] {
         Arg::Missing | Arg::Int(0 | 1) => Ok(()),
@@ -164,7 +164,7 @@ fn chunks<'a>(value: &Value<'a>, args: &Args, write: impl Fn(&mut Vec<u8>, &[u8]
     Some(Value::made(out))
 }
 
-/// Without a sign, however large.
+/// Writes the number unsigned, however large.
 fn write_number(out: &mut Vec<u8>, number: u64) {
     match i64::try_from(number) {
         Ok(number) => write_int(out, number),

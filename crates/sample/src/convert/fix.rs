@@ -1,4 +1,4 @@
-//! FIX messages (Financial Information eXchange): checking the first one, and a field of it.
+//! FIX messages (Financial Information eXchange): validates the first message, and extracts a field.
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, arg, text_of};
@@ -8,7 +8,7 @@ use crate::value::{Type, Value, parse_int};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name              arguments          takes       gives       what it does
+    //  name              arguments          takes       gives       description
     row("fix_is_valid",   &[],               Type::Bin,  Type::Bool, "whether it is a right FIX message",   fix_is_valid),
     row("fix_tag_value",  &[arg(ArgKind::Str)], Type::Bin,  Type::Bin,  "the value of a tag of a FIX message", fix_tag_value).prepared(prepare_tag),
 ];
@@ -41,11 +41,10 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(i64, usize, usize, usize
     })
 }
 
-/// The shortest message: begin, length, type and checksum.
+/// The shortest message: begin string, length, type and checksum.
 const SHORTEST: usize = 26;
 
-/// Whether the message has the head, the lengths and the checksum that it must have; `None` while
-/// bytes are missing.
+/// Whether the message has a valid head, length and checksum; `None` while bytes are missing.
 fn check(bytes: &[u8]) -> Option<bool> {
     if bytes.len() < SHORTEST {
         return None;
@@ -82,7 +81,7 @@ fn check(bytes: &[u8]) -> Option<bool> {
 fn fix_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     match check(value.bytes()?) {
         Some(valid) => Some(Value::Bool(valid)),
-        // Nothing is said of a part of a message, whether more comes or not.
+        // An incomplete message has no result, whether or not more bytes follow.
         None => {
             env.want_bytes(true);
             None

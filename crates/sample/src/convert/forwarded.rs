@@ -1,4 +1,4 @@
-//! The header `Forwarded` (RFC 7239): checking it, taking it apart, making parts of it.
+//! The `Forwarded` header (RFC 7239): validation, and extraction of its parts.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use crate::value::{Bytes, Scratch, Type, Value, parse_int, write_int};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name                 arguments          takes       gives       what it does
+    //  name                 arguments          takes       gives       description
     row("rfc7239_is_valid",  &[],               Type::Str,  Type::Bool, "whether a Forwarded header is right",          rfc7239_is_valid),
     row("rfc7239_field",     &[arg(ArgKind::Str)], Type::Str,  Type::Str,  "a parameter of a Forwarded header",            rfc7239_field).prepared(prepare_field),
     row("rfc7239_n2nn",      &[],               Type::Str,  Type::Any,  "the name of a node: an address or a text",     rfc7239_n2nn),
@@ -23,7 +23,7 @@ pub(super) static CONVERTS: &[Convert] = &[
 
 const FIELDS: [&[u8]; 4] = [b"proto", b"host", b"for", b"by"];
 
-/// The ranges of the values of `proto`, `host`, `for` and `by`; `None` when anything is wrong.
+/// The ranges of the values of `proto`, `host`, `for` and `by`; `None` if the header is invalid.
 fn parse(header: &[u8]) -> Option<[Option<(usize, usize)>; 4]> {
     let mut found = [None; 4];
     let mut at = 0;
@@ -40,7 +40,7 @@ fn parse(header: &[u8]) -> Option<[Option<(usize, usize)>; 4]> {
             _ => {
                 let length =
                     header[start..].iter().position(|byte| *byte == b';').unwrap_or(header.len() - start);
-                // What has a colon or a bracket needs quotes.
+                // Values with a colon or a bracket must be quoted.
                 if !is_token(&header[start..start + length]) {
                     return None;
                 }
@@ -69,7 +69,7 @@ fn is_valid(field: usize, value: &[u8]) -> bool {
     }
 }
 
-/// A node: its name, and its port if there is one.
+/// A node: its name and optional port.
 enum NodeName<'a> {
     Ip4(Ipv4Addr),
     Ip6(Ipv6Addr),
@@ -138,7 +138,7 @@ fn rfc7239_n2np<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Val
     Some(parse_int(port).map_or_else(|| Value::made(Scratch::copy(port)), Value::Int))
 }
 
-/// Text behind an underscore.
+/// An obfuscated name: text behind an underscore.
 fn obfuscated<'a>(text: &Bytes<'a>) -> Option<Value<'a>> {
     let mut out = Scratch::copy(b"_");
     out.extend_from_slice(text);

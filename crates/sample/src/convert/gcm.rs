@@ -1,5 +1,5 @@
-//! AES in Galois/Counter mode (NIST SP 800-38D) with nonces of any length, as OpenSSL takes them.
-//! Used by the converters `aes_gcm_…` and by encrypted tokens.
+//! AES in Galois/Counter mode (NIST SP 800-38D) with nonces of any length, as OpenSSL accepts them. Used by the `aes_gcm_…`
+//! converters and for encrypted tokens.
 
 use aes::cipher::{BlockCipher, BlockEncryptMut, BlockSizeUser, Key, KeyInit, StreamCipher, consts::U16};
 use aes::{Aes128, Aes192, Aes256};
@@ -9,18 +9,18 @@ use ctr::Ctr32BE;
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
 
-/// The longest nonce in bytes; OpenSSL takes no longer one.
+/// The longest nonce in bytes that OpenSSL accepts.
 const LONGEST_NONCE: usize = 128;
 
-/// Encrypts `text` in place and gives the tag. `None` for a key or nonce of the wrong length.
+/// Encrypts `text` in place and returns the tag. `None` for a key or nonce of the wrong length.
 pub(super) fn seal(key: &[u8], nonce: &[u8], extra: &[u8], text: &mut [u8]) -> Option<[u8; 16]> {
     by_length(key, nonce, extra, text, true)
 }
 
-/// Decrypts `text` in place if the tag is right.
+/// Decrypts `text` in place if the tag matches.
 pub(super) fn open(key: &[u8], nonce: &[u8], extra: &[u8], tag: &[u8], text: &mut [u8]) -> Option<()> {
     let right = by_length(key, nonce, extra, text, false)?;
-    // Compared in constant time. The text is of no use to anybody where this is `None`.
+    // Compared in constant time. If this is `None`, callers must not use the text.
     verify_slices_are_equal(&right, tag).ok()
 }
 
@@ -36,7 +36,7 @@ fn by_length(key: &[u8], nonce: &[u8], extra: &[u8], text: &mut [u8], sealing: b
     }
 }
 
-/// Encrypts or decrypts `text` in place, and gives the tag of its encrypted form.
+/// Encrypts or decrypts `text` in place and returns the tag of the ciphertext.
 fn run<C>(key: &Key<C>, nonce: &[u8], extra: &[u8], text: &mut [u8], sealing: bool) -> [u8; 16]
 where
     C: KeyInit + BlockCipher + BlockEncryptMut + BlockSizeUser<BlockSize = U16>,
@@ -45,7 +45,7 @@ where
     C::new(key).encrypt_block_mut((&mut hash_key).into());
     let hash = GHash::new(&hash_key.into());
     let mut stream = Ctr32BE::<C>::new(key, &first_counter(&hash, nonce).into());
-    // The first block of the stream is kept for the tag.
+    // The first block of the key stream masks the tag.
     let mut tag = [0; 16];
     stream.apply_keystream(&mut tag);
     if sealing {
@@ -59,8 +59,7 @@ where
     tag
 }
 
-/// The counter that the stream begins with: one of 12 bytes stands in front of the number 1, any
-/// other is hashed.
+/// The initial counter block: a 12-byte nonce is followed by the number 1, any other length is hashed.
 fn first_counter(hash: &GHash, nonce: &[u8]) -> [u8; 16] {
     if nonce.len() == 12 {
         let mut counter = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -70,7 +69,7 @@ fn first_counter(hash: &GHash, nonce: &[u8]) -> [u8; 16] {
     hashed(hash.clone(), &[], nonce)
 }
 
-/// The hash of two texts, each filled up with zeros to whole blocks, and of their lengths in bits.
+/// GHASH over both texts, each zero-padded to whole blocks, and their lengths in bits.
 fn hashed(mut hash: GHash, extra: &[u8], text: &[u8]) -> [u8; 16] {
     hash.update_padded(extra);
     hash.update_padded(text);
@@ -83,8 +82,7 @@ fn hashed(mut hash: GHash, extra: &[u8], text: &[u8]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    /// Made with another implementation (OpenSSL, through Python's `cryptography`): key 00 01 …,
-    /// nonce 64 65 …, data `extra`.
+    /// Computed with OpenSSL through Python's `cryptography`: key 00 01 …, nonce 64 65 …, data `extra`.
     const CASES: &[(usize, usize, &str)] = &[
         (
             16,
@@ -124,7 +122,7 @@ mod tests {
     ];
 
     #[test]
-    fn nonces_of_any_length_give_what_openssl_gives() {
+    fn nonces_of_any_length_match_openssl() {
         for (key, nonce, expected) in CASES {
             let key: Vec<u8> = (0..*key as u8).collect();
             let nonce: Vec<u8> = (100..100 + *nonce as u8).collect();

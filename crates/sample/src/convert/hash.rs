@@ -13,7 +13,7 @@ const AVALANCHE: &[Spec] = &[opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    // name arguments takes gives what it does
+    // name arguments takes gives description
     row("crc32",  AVALANCHE,                                      Type::Bin,  Type::Int,  "CRC-32",                           crc32),
     row("crc32c", AVALANCHE,                                      Type::Bin,  Type::Int,  "CRC-32C",                          crc32c),
     row("djb2",   AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash djb2",                    djb2),
@@ -100,7 +100,7 @@ fn prepare_digest(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `sha1`, `sha2` and `digest` differ in how they are told which it is.
+/// `sha1`, `sha2` and `digest` differ only in how the algorithm is chosen.
 fn digest<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     digested(args.int(0)?, value.bytes()?)
 }

@@ -1,4 +1,4 @@
-//! JSON: escaping text for it, and looking into it.
+//! JSON: escaping text, and extracting values by a path.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::value::{Scratch, Type, Value, leading_int};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name          arguments                          takes       gives       what it does
+    //  name          arguments                          takes       gives       description
     row("json",       &[opt(ArgKind::Str)],                 Type::Str,  Type::Str,  "escaped for a JSON string",                json).prepared(prepare_json),
     row("json_query", &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Str,  Type::Any,  "what a JSON path finds",                   json_query).prepared(prepare_query),
 ];
@@ -34,7 +34,7 @@ fn json<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
         bytes.iter().for_each(|byte| escape(u32::from(*byte), &mut out));
         return Some(Value::made(out));
     }
-    // `s`: what is wrong is left out instead of ending it all; `p`: what is only too long is taken.
+    // `s` skips invalid input instead of failing; `p` accepts overlong encodings.
     let (silent, permissive) = (code.ends_with(b"s"), code[4..].starts_with(b"p"));
     let mut rest = &bytes[..];
     while !rest.is_empty() {
@@ -50,15 +50,15 @@ fn json<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
     Some(Value::made(out))
 }
 
-/// What is wrong with a sequence of UTF-8.
+/// A defect of a UTF-8 sequence.
 enum Wrong {
-    /// It is none (a lone continuation, too few continuations), or its code is prohibited.
+    /// An invalid sequence (a lone continuation byte, too few of them) or a prohibited code point.
     Sequence,
-    /// A code written with more bytes than it needs.
+    /// A code point encoded in more bytes than necessary.
     Overlong(u32),
 }
 
-/// The first character of `bytes`, which are not empty, and how many bytes it takes.
+/// Decodes the first character of `bytes`, which must not be empty, and returns its length in bytes.
 fn decode(bytes: &[u8]) -> (Result<u32, Wrong>, usize) {
     let (more, bits) = match bytes[0] {
         byte @ 0..0x80 => return (Ok(u32::from(byte)), 1),
@@ -77,13 +77,13 @@ fn decode(bytes: &[u8]) -> (Result<u32, Wrong>, usize) {
     let decoded = match char::from_u32(code) {
         Some(_) if code >= least => Ok(code),
         Some(_) => Err(Wrong::Overlong(code)),
-        // Prohibited: half of a pair, or beyond what there is.
+        // Prohibited: a surrogate, or beyond the last code point.
         None => Err(Wrong::Sequence),
     };
     (decoded, 1 + more)
 }
 
-/// Appends one character, escaped where JSON or plain ASCII asks for it.
+/// Appends one character, escaped as JSON or plain ASCII require.
 fn escape(code: u32, out: &mut Vec<u8>) {
     match char::from_u32(code) {
         Some('"') => out.extend_from_slice(b"\\\""),
@@ -120,10 +120,10 @@ fn json_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Va
     query(&value.into_str()?, args)
 }
 
-/// Integers that every reader of JSON understands (RFC 8259, 6); others are nothing.
+/// The largest integer that is interoperable in JSON (RFC 8259, 6); larger ones yield no value.
 const LARGEST_INTEGER: i64 = (1 << 53) - 1;
 
-/// What the prepared path finds in `text`. Only numbers are made integers.
+/// The value at the prepared path in `text`. Only numbers become integers.
 pub(super) fn query<'a>(text: &[u8], args: &Args) -> Option<Value<'a>> {
     let path: &Path = args.prepared(0)?;
     let mut out = Scratch::new();

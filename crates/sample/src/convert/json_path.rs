@@ -1,13 +1,12 @@
-//! Looking into JSON (RFC 8259) along a path, `$.a.b[0]`, without making anything of the rest: the
-//! text is read up to what the path means and no further, as HAProxy does. Of a key that stands
-//! twice the first counts. Used by `json_query` and `jwt_…_query`.
+//! Extracts a value from JSON (RFC 8259) by a path such as `$.a.b[0]` without parsing the rest: like HAProxy it reads the text only
+//! up to the value. Of duplicate keys the first counts. Used by `json_query` and `jwt_…_query`.
 
 use crate::args::Prepared;
 
-/// How deep objects and arrays may stand in each other.
+/// The maximum nesting depth of objects and arrays.
 const DEPTH: usize = 20;
 
-/// The steps behind the `$`.
+/// The steps after the `$`.
 #[derive(Debug)]
 pub(super) struct Path(Vec<PathStep>);
 
@@ -15,30 +14,29 @@ impl Prepared for Path {}
 
 #[derive(Debug, PartialEq)]
 enum PathStep {
-    /// Into an object. The key as it is written in the text, escapes and all.
+    /// Into an object. The key is in its encoded form, with escapes.
     Key(Box<[u8]>),
     /// Into an array.
     Index(usize),
 }
 
-/// What a path leads to. Objects and null are no values for an expression.
+/// The value at the end of a path. Objects and null yield no value.
 #[derive(Debug, PartialEq)]
 pub(super) enum JsonValue<'t> {
     Bool(bool),
-    /// As it is written.
+    /// The number's text.
     Number(&'t [u8]),
-    /// What stands between the quotes, escapes and all.
+    /// The raw text between the quotes, with escapes.
     Text(&'t [u8]),
-    /// All of it as it is written, with its brackets.
+    /// The raw text, with its brackets.
     Array(&'t [u8]),
 }
 
 impl Path {
-    /// `$`, then `.key` and `[index]`, in which a backslash makes a dot or bracket a part of the
-    /// key; `['key']` is a key too.
+    /// Parses `$` followed by `.key` and `[index]`; a backslash makes a dot or bracket part of the key. `['key']` is accepted too.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The path's syntax error.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text
             .strip_prefix('$')
@@ -62,8 +60,7 @@ impl Path {
         Ok(Self(steps))
     }
 
-    /// What stands there in `text`; `None` for objects, null and nothing, and where the text up to
-    /// there is no JSON.
+    /// The value at the path in `text`; `None` for objects, null, a missing value, and if the text up to the value is not JSON.
     pub(super) fn find<'t>(&self, text: &'t [u8]) -> Option<JsonValue<'t>> {
         let mut reader = PathReader { text, at: 0, depth: 0 };
         for step in &self.0 {
@@ -76,7 +73,7 @@ impl Path {
     }
 }
 
-/// A key up to the next step, and how much of the text that was.
+/// Parses a key up to the next step; also returns the length of the text consumed.
 fn key(text: &str) -> (PathStep, usize) {
     let mut key = Vec::new();
     let mut bytes = text.bytes().enumerate();
@@ -90,7 +87,7 @@ fn key(text: &str) -> (PathStep, usize) {
     (PathStep::Key(key.into()), text.len())
 }
 
-/// What stands in brackets.
+/// Parses an index or key in brackets.
 fn index(text: &str) -> Option<(PathStep, usize)> {
     let inside = text.split(']').next().filter(|inside| inside.len() < text.len())?;
     let quoted = |quote| inside.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
@@ -108,7 +105,7 @@ struct PathReader<'t> {
 }
 
 impl<'t> PathReader<'t> {
-    /// The next byte that is no space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
@@ -126,8 +123,7 @@ impl<'t> PathReader<'t> {
         (self.depth <= DEPTH).then_some(())
     }
 
-    /// A comma, or the end with that bracket. What may stand behind the last comma is nothing, as
-    /// in HAProxy.
+    /// Consumes a comma, or the closing bracket at the end. After the last comma nothing may follow, as in HAProxy.
     fn goes_on(&mut self, bracket: u8) -> Option<bool> {
         match self.peek()? {
             b',' => {
@@ -138,7 +134,7 @@ impl<'t> PathReader<'t> {
         }
     }
 
-    /// Goes to the value of the first such key.
+    /// Moves to the value of the first key equal to `wanted`.
     fn enter_object(&mut self, wanted: &[u8]) -> Option<()> {
         self.open(b'{')?;
         if self.peek()? == b'}' {
@@ -157,7 +153,7 @@ impl<'t> PathReader<'t> {
         }
     }
 
-    /// Goes to the value of that number.
+    /// Moves to the value at index `number`.
     fn enter_array(&mut self, number: usize) -> Option<()> {
         self.open(b'[')?;
         if self.peek()? == b']' {
@@ -172,7 +168,7 @@ impl<'t> PathReader<'t> {
         Some(())
     }
 
-    /// What stands between quotes.
+    /// The raw text between quotes.
     fn string(&mut self) -> Option<&'t [u8]> {
         self.expect(b'"')?;
         let start = self.at;
@@ -190,7 +186,7 @@ impl<'t> PathReader<'t> {
         self.text[self.at..].starts_with(word).then(|| self.at += word.len())
     }
 
-    /// A number, with more zeros in front than JSON allows.
+    /// Reads a number; leading zeros are accepted although JSON forbids them.
     fn number(&mut self) -> Option<&'t [u8]> {
         let start = self.at;
         self.at += usize::from(self.text[start] == b'-');
@@ -218,7 +214,7 @@ impl<'t> PathReader<'t> {
         count
     }
 
-    /// The value that stands here.
+    /// Reads the value at the current position.
     fn value(&mut self) -> Option<JsonValue<'t>> {
         let byte = self.peek()?;
         let start = self.at;
@@ -235,8 +231,7 @@ impl<'t> PathReader<'t> {
         }
     }
 
-    /// Goes behind the value that stands here. Calls itself no deeper than objects and arrays may
-    /// stand.
+    /// Skips the value at the current position. The recursion is bounded by the nesting limit.
     fn skip(&mut self) -> Option<()> {
         match self.peek()? {
             b'{' => {
@@ -264,7 +259,7 @@ impl<'t> PathReader<'t> {
     }
 }
 
-/// Appends the text of a string without its escapes; `None` where one of them is none.
+/// Appends a string's text with its escapes resolved; `None` for an invalid escape.
 pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     while let Some(at) = memchr::memchr(b'\\', raw) {
         out.extend_from_slice(&raw[..at]);
@@ -291,8 +286,7 @@ pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The character of the digits behind `\u`, which may take a second `\u`, and how many bytes that
-/// was.
+/// Decodes the digits after `\u`, and a second `\u` if they are a surrogate; also returns the number of bytes consumed.
 fn character(digits: &[u8]) -> Option<(char, usize)> {
     let unit = |digits: &[u8]| {
         let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
@@ -326,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_the_first_that_fits_and_what_follows_does_not_count() {
+    fn the_first_match_counts_and_later_text_is_ignored() {
         #[rustfmt::skip]
         let cases = [
             (r#"{"a":1,"a":2}"#, "$.a", "1"),
@@ -367,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deeper_than_twenty_is_nothing() {
+    fn values_nested_deeper_than_twenty_are_not_found() {
         let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert_eq!(shown(&nested(20), "$"), nested(20));
         assert_eq!(shown(&nested(21), "$"), "nothing");
@@ -375,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_none_says_where() {
+    fn invalid_paths_report_the_position() {
         for path in ["", "a", "$a", "$.a[", "$[x]", "$[-1]", "$.a]b[0]c", "$[0]x"] {
             assert!(Path::parse(path).is_err(), "{path}");
         }

@@ -1,6 +1,5 @@
-//! Encrypted JSON Web Tokens in compact form (RFC 7516): five parts, of which the second is the key
-//! of the fourth. How that key is found is the header's `alg`, how the contents are decrypted its
-//! `enc` (RFC 7518, 4.1 and 5.1).
+//! Encrypted JSON Web Tokens in compact form (RFC 7516): five parts, the second being the encrypted key of the fourth. The header's
+//! `alg` selects how that key is obtained, its `enc` how the contents are decrypted (RFC 7518, 4.1 and 5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -28,13 +27,13 @@ const KEY: &[Spec] = &[arg(ArgKind::StrOrVariable)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name                 arguments  takes       gives      what it does
+    //  name                 arguments  takes       gives      description
     row("jwt_decrypt_jwk",    KEY,      Type::Str,  Type::Bin, "a token decrypted with a JSON Web Key",          jwt_decrypt_jwk).prepared(prepare_jwk),
     row("jwt_decrypt_secret", KEY,      Type::Str,  Type::Bin, "a token decrypted with a secret in base64",      jwt_decrypt_secret).prepared(prepare_secret),
     row("jwt_decrypt_cert",   KEY,      Type::Str,  Type::Bin, "a token decrypted with a certificate's key",     jwt_decrypt_cert).prepared(prepare_cert),
 ];
 
-/// How the key of the contents is found, and its bit of `jwt.decrypt_alg_list`.
+/// The key management algorithms; the index is the bit in `jwt.decrypt_alg_list`.
 pub const ALGORITHMS: &[&str] = &[
     "dir",
     "A128KW",
@@ -52,30 +51,30 @@ pub const ALGORITHMS: &[&str] = &[
     "RSA1_5",
 ];
 
-/// How the contents are decrypted, and its bit of `jwt.decrypt_enc_list`.
+/// The content encryptions; the index is the bit in `jwt.decrypt_enc_list`.
 pub const ENCRYPTIONS: &[&str] =
     &["A128CBC-HS256", "A192CBC-HS384", "A256CBC-HS512", "A128GCM", "A192GCM", "A256GCM"];
 
-/// All but RSA1_5, which RFC 8725 advises against.
+/// All except RSA1_5, which RFC 8725 advises against.
 static ALLOWED_ALGORITHMS: AtomicU32 = AtomicU32::new((1 << 13) - 1);
 static ALLOWED_ENCRYPTIONS: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// `jwt.decrypt_alg_list` and `jwt.decrypt_enc_list`: the bits of what is allowed. Called at boot.
+/// Sets the allowed algorithms and encryptions (`jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`) as bits. Called at startup.
 pub fn allow(algorithms: u32, encryptions: u32) {
     ALLOWED_ALGORITHMS.store(algorithms, Relaxed);
     ALLOWED_ENCRYPTIONS.store(encryptions, Relaxed);
 }
 
-/// What is allowed until a configuration says otherwise.
+/// The default of the allowed algorithms and encryptions.
 pub const DEFAULT_ALLOWED: (u32, u32) = ((1 << 13) - 1, u32::MAX);
 
-/// A key that stands in the configuration.
+/// A key given in the configuration.
 #[derive(Debug)]
 struct Fixed(PrivateKey);
 
 impl Prepared for Fixed {}
 
-/// The certificate that stands in the configuration, or all for a name that a variable will hold.
+/// The certificate named in the configuration, or all of them if a variable holds the name.
 #[derive(Debug)]
 struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
@@ -113,7 +112,7 @@ fn prepare_cert(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// In whichever alphabet, with or without padding.
+/// Accepts either alphabet, with or without padding.
 fn secret_of(text: &[u8]) -> Option<Vec<u8>> {
     STANDARD
         .decode(text)
@@ -122,14 +121,13 @@ fn secret_of(text: &[u8]) -> Option<Vec<u8>> {
         .ok()
 }
 
-/// What cannot be decrypted is nothing, whatever is wrong with it: the manual speaks of an empty
-/// string, but in HAProxy `-m found` tells.
+/// Any decryption failure yields no value: the manual speaks of an empty string, but in HAProxy `-m found` shows the difference.
 fn decrypted<'a>(token: &Value<'_>, key: Option<&PrivateKey>) -> Option<Value<'a>> {
     let contents = decrypt(token.bytes()?, key?)?;
     Some(Value::Bin(Bytes::Made(Scratch::copy(&contents))))
 }
 
-/// What the variable of an argument holds now.
+/// The current value of an argument's variable.
 fn held<'e>(arg: &Arg, env: &'e Env<'_>) -> Option<Bytes<'e>> {
     match arg {
         Arg::Var(var) => var.get(env)?.into_bin(),
@@ -163,10 +161,10 @@ fn jwt_decrypt_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> O
     decrypted(&value, certificate.as_ref().and_then(|certificate| certificate.private.as_ref()))
 }
 
-/// A token taken apart.
+/// A parsed token.
 struct Token<'a> {
     header: serde_json::Value,
-    /// The header as it came, which the contents' tag covers.
+    /// The encoded header, which the contents' tag covers.
     covered: &'a [u8],
     key: Vec<u8>,
     vector: Vec<u8>,
@@ -208,7 +206,7 @@ fn decrypt(token: &[u8], key: &PrivateKey) -> Option<Vec<u8>> {
     open(&token, encryption, &contents_key)
 }
 
-/// The bytes of the key that an encryption takes: two keys where the tag is a MAC.
+/// The key length of an encryption in bytes: two keys if the tag is a MAC.
 fn key_length(encryption: &str) -> usize {
     match encryption {
         "A128GCM" => 16,
@@ -219,8 +217,8 @@ fn key_length(encryption: &str) -> usize {
     }
 }
 
-/// The key of the contents, by the header's algorithm and a key of the kind that it takes. Of a
-/// secret that is longer than it need be the beginning counts.
+/// The content encryption key, obtained by the header's algorithm with a key of the matching kind. A secret that is too long is
+/// truncated.
 fn contents_key(
     token: &Token<'_>,
     algorithm: &str,
@@ -252,7 +250,7 @@ fn contents_key(
     }
 }
 
-/// The bytes of the key that wraps the other.
+/// The length of the wrapping key in bytes.
 fn wrapping_length(algorithm: &str) -> usize {
     match &algorithm[..4.min(algorithm.len())] {
         "A128" => 16,
@@ -261,7 +259,7 @@ fn wrapping_length(algorithm: &str) -> usize {
     }
 }
 
-/// RFC 3394.
+/// AES key unwrap (RFC 3394).
 fn unwrap(key: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
     match key.len() {
         16 => Kek::<Aes128>::try_from(key).ok()?.unwrap_vec(wrapped).ok(),
@@ -277,8 +275,7 @@ fn open_oaep(key: &PrivateDecryptingKey, algorithm: &'static OaepAlgorithm, text
     key.decrypt(algorithm, text, &mut out, None).ok().map(|key| key.to_vec())
 }
 
-/// A wrong padding gives a key that is good for nothing instead of an error: who sent the token
-/// must not learn which it was (RFC 7516, 11.5).
+/// Invalid padding yields an unusable key instead of an error: the sender must not be able to tell the two apart (RFC 7516, 11.5).
 fn open_pkcs1(key: &PrivateDecryptingKey, text: &[u8], length: usize) -> Vec<u8> {
     let opened = Pkcs1PrivateDecryptingKey::new(key.clone()).ok().and_then(|key| {
         let mut out = vec![0; key.min_output_size()];
@@ -286,14 +283,14 @@ fn open_pkcs1(key: &PrivateDecryptingKey, text: &[u8], length: usize) -> Vec<u8>
     });
     opened.filter(|key| key.len() == length).unwrap_or_else(|| {
         let mut random = vec![0; length];
-        // A random key or one of zeros: neither opens anything.
+        // Random or all zeros: neither decrypts anything.
         let _ = aws_lc_rs::rand::fill(&mut random);
         random
     })
 }
 
-/// What both sides of a Diffie-Hellman exchange agree on, through the Concat KDF with one round of
-/// SHA-256 at a time (RFC 7518, 4.6.2).
+/// The shared secret of a Diffie-Hellman exchange, passed through the Concat KDF with one round of SHA-256 at a time (RFC 7518,
+/// 4.6.2).
 fn agreed(token: &Token<'_>, purpose: &str, key: &PrivateKey, length: usize) -> Option<Vec<u8>> {
     let PrivateKey::Curve(curve, secret) = key else { return None };
     let peer = point(token.header.get("epk")?, *curve)?;
@@ -324,7 +321,7 @@ fn agreed(token: &Token<'_>, purpose: &str, key: &PrivateKey, length: usize) -> 
     .ok()
 }
 
-/// The contents, if their tag is right.
+/// Decrypts the contents if their tag matches.
 fn open(token: &Token<'_>, encryption: &str, key: &[u8]) -> Option<Vec<u8>> {
     if encryption.ends_with("GCM") {
         let mut contents = token.contents.clone();
@@ -342,7 +339,7 @@ fn open(token: &Token<'_>, encryption: &str, key: &[u8]) -> Option<Vec<u8>> {
     right.then(|| cipher::open_cbc(cipher_key, &token.vector, &token.contents))?
 }
 
-/// The first half of a MAC (RFC 7518, 5.2.2.1), compared in constant time.
+/// Checks a tag that is the first half of a MAC (RFC 7518, 5.2.2.1) in constant time.
 fn has_tag<M: Mac + hmac::digest::KeyInit>(key: &[u8], covered: &[&[u8]], tag: &[u8]) -> bool {
     let Ok(mut mac) = <M as Mac>::new_from_slice(key) else { return false };
     covered.iter().for_each(|part| mac.update(part));

@@ -1,4 +1,4 @@
-//! JSON Web Tokens in compact form (RFC 7515): looking into them, and verifying their signature.
+//! JSON Web Tokens in compact form (RFC 7515): extracting claims and verifying signatures.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ const QUERY: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    // name arguments takes gives what it does
+    // name arguments takes gives description
     row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "a token's header, or what a JSON path finds in it",  jwt_header_query).prepared(prepare_query),
     row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "a token's payload, or what a JSON path finds in it", jwt_payload_query).prepared(prepare_query),
     row("jwt_verify",          &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
     row("jwt_verify_cert",     &[arg(ArgKind::StrOrVariable), arg(ArgKind::StrOrVariable)], Type::Str,  Type::Int,  "1 if it is right by the key of a certificate",             jwt_verify_cert).prepared(prepare_verify_cert),
 ];
 
-/// Verification results beside 1 and 0.
+/// Verification results other than 1 and 0.
 const UNKNOWN_ALGORITHM: i64 = -1;
 const UNMANAGED_ALGORITHM: i64 = -2;
 const INVALID_TOKEN: i64 = -3;
@@ -40,9 +40,9 @@ fn prepare_query(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// The decoded part of a token, or what the path in the arguments finds in it.
+/// The decoded part of a token, or the value at the path in the arguments.
 fn query<'a>(value: &Value<'a>, part: usize, args: &'a Args) -> Option<Value<'a>> {
-    // What follows the part is not looked at: whether it is a token is for its verification to say.
+    // Parts after this one are ignored: validating the token is the job of its verification.
     let encoded = value.bytes()?.split(|byte| *byte == b'.').nth(part)?;
     let mut decoded = Scratch::new();
     URL_LENIENT.decode_vec(encoded, &mut decoded).ok()?;
@@ -60,21 +60,20 @@ fn jwt_payload_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Op
     query(&value, 1, args)
 }
 
-/// The public key that stands in the configuration, and all of them for a name that a variable will
-/// hold.
+/// The public key named in the configuration, and all of them for names held by variables.
 #[derive(Debug)]
 struct Public(Option<Arc<PublicKey>>, Arc<Certificates>);
 
 impl Prepared for Public {}
 
-/// The certificate that stands in the configuration, or all for a name that a variable will hold.
+/// The certificate named in the configuration, or all of them if a variable holds the name.
 #[derive(Debug)]
 struct NamedCertificate(Option<Arc<CertificateCell>>, Arc<Certificates>);
 
 impl Prepared for NamedCertificate {}
 
-/// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at
-/// when it is used, and may name the files that stand elsewhere in the configuration.
+/// Reads the key if the argument names a file; anything else is a secret. A variable is looked up at evaluation and may name the
+/// files that appear elsewhere in the configuration.
 fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let algorithm = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     if matches!(args[0], Arg::Bytes(_)) && kind_of(algorithm.as_bytes()).is_err() {
@@ -97,7 +96,7 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
             all.insert_public(&path, &key);
             Some(key)
         }
-        // The algorithm will be known later: this may be a secret.
+        // The algorithm is only known at evaluation: this may be a secret.
         Err(_) if matches!(args[0], Arg::Var(_)) => None,
         Err(error) => return Err(format!("cannot read the public key `{path}`: {error}")),
     };
@@ -105,14 +104,14 @@ fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// The certificate of that name, which is read now if it is a file that no store has.
+/// The certificate of that name; a file that no store has is read now.
 pub(super) fn certificate(
     name: &str,
     all: &Certificates,
     scope: &Scope<'_>,
 ) -> Result<Arc<CertificateCell>, String> {
     if let Some(known) = all.find(name) {
-        // Whoever names it wants it for tokens.
+        // Naming it here marks it for use with tokens.
         known.set_for_tokens(true);
         return Ok(known);
     }
@@ -153,7 +152,7 @@ enum JwtAlgorithm {
     Hmac(u16),
     /// RSA.
     Public(&'static dyn VerificationAlgorithm),
-    /// A curve: a signature is two numbers of the same length.
+    /// ECDSA: a signature is two numbers of equal length.
     Curve(&'static dyn VerificationAlgorithm),
     None,
 }
@@ -177,7 +176,7 @@ fn kind_of(name: &[u8]) -> Result<JwtAlgorithm, i64> {
     })
 }
 
-/// A text argument, or what its variable holds now; nothing for an empty one.
+/// A text argument, or the current value of its variable; `None` if empty.
 fn text<'a>(arg: &'a Arg, env: &Env<'_>) -> Option<Bytes<'a>> {
     let text = match arg {
         Arg::Bytes(bytes) => Bytes::Borrowed(bytes),
@@ -195,10 +194,10 @@ fn jwt_verify_cert<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Op
     run(&value, args, env, verify_cert)
 }
 
-/// Checks a signature with what the name of a key means: what is signed, the algorithm, the name.
+/// Verifies a signature: takes the signed data, the algorithm, the key's name and the arguments.
 type Check = fn(Signed<'_>, JwtAlgorithm, &[u8], &Args) -> Result<bool, i64>;
 
-/// Without the name of an algorithm or a key there is no result at all.
+/// Without an algorithm or a key name there is no result at all.
 fn run<'a>(value: &Value<'a>, args: &Args, env: &Env<'_>, check: Check) -> Option<Value<'a>> {
     let token = value.bytes()?;
     let (algorithm, key) = (text(args.get(0), env)?, text(args.get(1), env)?);
@@ -209,7 +208,7 @@ fn run<'a>(value: &Value<'a>, args: &Args, env: &Env<'_>, check: Check) -> Optio
     Some(Value::Int(verify().map_or_else(|code| code, i64::from)))
 }
 
-/// A token of three parts that needs no signature has none.
+/// A token with three parts and no algorithm must have an empty signature.
 fn unsigned(token: &[u8]) -> Result<bool, i64> {
     let mut parts = token.split(|byte| *byte == b'.');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -218,15 +217,14 @@ fn unsigned(token: &[u8]) -> Result<bool, i64> {
     }
 }
 
-/// What is signed, and the signature.
+/// The signed data, and the signature.
 type Signed<'t> = (&'t [u8], Vec<u8>);
 
-/// The parts of a signed token.
+/// Splits a signed token.
 fn signed(token: &[u8]) -> Result<Signed<'_>, i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
-    // RFC 7515, 2: without padding. Where there is some it counts as digits, as in HAProxy, so that
-    // the signature is a wrong one.
+    // RFC 7515, 2: base64 without padding. As in HAProxy padding counts as digits, so that the signature does not match.
     let encoded: Vec<u8> =
         token[last + 1..].iter().map(|byte| if *byte == b'=' { b'_' } else { *byte }).collect();
     let signature = URL_LENIENT.decode(encoded).map_err(|_| INVALID_TOKEN)?;

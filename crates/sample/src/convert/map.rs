@@ -1,4 +1,4 @@
-//! Maps: a value looked up in a file of keys and values (manual, 7.3.1 `map`).
+//! Maps: look up a value in a file of keys and values (manual, 7.3.1 `map`).
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
@@ -94,7 +94,7 @@ fn prepare(args: &mut [Arg], scope: &Scope<'_>, method: MatchMethod) -> Result<(
     Ok(())
 }
 
-/// The same for a map whose values are `what`, which `fits` knows.
+/// Like [`prepare`], and checks every value with `fits`; `what` ends the error message.
 fn prepare_typed(
     args: &mut [Arg],
     scope: &Scope<'_>,

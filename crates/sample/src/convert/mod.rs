@@ -1,7 +1,6 @@
-//! Converters (manual, 7.3.1): what changes a value. A family is a file with a table; a row is a
-//! keyword.
+//! Converters (manual, 7.3.1): functions that transform a value. Each family is a file with a table; a row is a keyword.
 
-// Every preparing function has the signature of `Prepare`, whatever it does with its arguments.
+// Every preparing function has the signature of `Prepare`, even if it does not resize its arguments.
 #![allow(clippy::ptr_arg)]
 
 mod address;
@@ -39,38 +38,38 @@ use crate::env::Env;
 use crate::fetch::Prepare;
 use crate::value::{Type, Value};
 
-/// Changes a value, which has the type that the row takes.
+/// Transforms a value, which has the type that the row takes.
 type ConvertFn = for<'a> fn(Value<'a>, &'a Args, &'a Env<'a>) -> Option<Value<'a>>;
 
-/// Makes a number of a number.
+/// Maps a number to a number.
 pub(crate) type Calculate = fn(i64, &Args, &Env<'_>) -> Option<i64>;
 
 /// The function of a converter.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
-    /// For values of any type.
+    /// For any value.
     Change(ConvertFn),
     /// For numbers, which then stay in registers from one converter to the next.
     Calculate(Calculate),
 }
 
-/// A keyword.
+/// A converter keyword.
 pub struct Convert {
-    /// Its name.
+    /// The keyword's name.
     pub name: &'static str,
-    /// Its arguments.
+    /// The arguments it accepts.
     pub args: &'static [Spec],
-    /// What it takes.
+    /// The input type.
     pub takes: Type,
-    /// What it gives.
+    /// The output type.
     pub gives: Type,
-    /// What it does, in one line.
+    /// A one-line description.
     pub doc: &'static str,
-    /// The function.
+    /// The conversion.
     pub(crate) run: Run,
-    /// The further check of its arguments.
+    /// An additional check of the arguments.
     pub prepare: Option<Prepare>,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
 }
 
@@ -80,7 +79,7 @@ impl std::fmt::Debug for Convert {
     }
 }
 
-/// A row of a table.
+/// Builds a table row.
 pub(crate) const fn row(
     name: &'static str,
     args: &'static [Spec],
@@ -93,7 +92,7 @@ pub(crate) const fn row(
     Convert { name, args, takes, gives, doc, run, prepare: None, support: Support::Full }
 }
 
-/// A row of a table of calculations.
+/// Builds a table row of an arithmetic converter.
 const fn calculation(
     name: &'static str,
     args: &'static [Spec],
@@ -106,7 +105,7 @@ const fn calculation(
 }
 
 impl Convert {
-    /// Changes `value`, which has the type that the row takes.
+    /// Converts `value`, which has the type that the row takes.
     pub fn apply<'a>(&self, value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
         match (self.run, value) {
             (Run::Change(change), value) => change(value, args, env),
@@ -115,7 +114,7 @@ impl Convert {
         }
     }
 
-    /// With a further check of the arguments.
+    /// Adds a further check of the arguments.
     const fn prepared(self, prepare: Prepare) -> Self {
         Self { prepare: Some(prepare), ..self }
     }
@@ -149,17 +148,17 @@ static TABLES: &[&[Convert]] = &[
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Convert>> =
     LazyLock::new(|| all().map(|convert| (convert.name, convert)).collect());
 
-/// Every converter, by family.
+/// All converters, by family.
 pub fn all() -> impl Iterator<Item = &'static Convert> {
     TABLES.iter().flat_map(|table| table.iter())
 }
 
-/// The converter of that name.
+/// Looks up a converter by name.
 pub fn find(name: &str) -> Option<&'static Convert> {
     BY_NAME.get(name).copied()
 }
 
-/// The converter whose name is near to `name`.
+/// The known name most similar to `name`.
 pub fn suggest(name: &str) -> Option<&'static str> {
     diag::suggest(name, all().map(|convert| convert.name))
 }
@@ -169,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_in_one_table_only() {
+    fn keywords_are_unique() {
         assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
     }
 }

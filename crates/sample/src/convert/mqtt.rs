@@ -1,5 +1,4 @@
-//! MQTT 3.1, 3.1.1 and 5.0: the first packets of a connection, CONNECT and CONNACK (OASIS MQTT 5.0,
-//! chapters 2 and 3).
+//! MQTT 3.1, 3.1.1 and 5.0: CONNECT and CONNACK, the first packets of a connection (OASIS MQTT 5.0, chapters 2 and 3).
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, arg, text_of};
@@ -9,7 +8,7 @@ use crate::value::{Scratch, Type, Value, write_int};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    // name arguments takes gives what it does
+    // name arguments takes gives description
     row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "whether it is a right CONNECT or CONNACK packet", mqtt_is_valid),
     row("mqtt_field_value",  &[arg(ArgKind::Str), arg(ArgKind::Str)],   Type::Bin,  Type::Str,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
 ];
@@ -17,8 +16,7 @@ pub(super) static CONVERTS: &[Convert] = &[
 const CONNECT: u8 = 1;
 const CONNACK: u8 = 2;
 
-/// Fields by name: what `mqtt_field_value` calls them. Properties have their own numbers, from 1
-/// on.
+/// The field names of `mqtt_field_value`. Properties use their own numbers, from 1 on.
 const FIELDS: &[(&str, u8)] = &[
     ("flags", FLAGS),
     ("protocol_name", PROTOCOL_NAME),
@@ -42,21 +40,21 @@ const PASSWORD: u8 = 207;
 const KEEPALIVE: u8 = 208;
 const REASON_CODE: u8 = 209;
 
-/// A value found: a number, or bytes.
+/// A field's value: a number, or bytes.
 #[derive(Clone, Copy)]
 enum MqttValue<'b> {
     Number(u32),
     Bytes(&'b [u8]),
 }
 
-/// What a reader of a packet finds wrong.
+/// A packet that cannot be parsed.
 enum Problem {
-    /// Bytes are missing.
+    /// Truncated.
     Short,
     Wrong,
 }
 
-/// Reads a packet from its start; hands every field to `see`.
+/// Parses a packet and passes every field to `see`.
 struct PacketReader<'b, 's> {
     rest: &'b [u8],
     see: &'s mut dyn FnMut(u8, MqttValue<'b>),
@@ -92,7 +90,7 @@ impl<'b> PacketReader<'b, '_> {
         self.take(length as usize)
     }
 
-    /// The properties of MQTT 5.0. Those in `allowed` may stand here.
+    /// Reads MQTT 5.0 properties, of which only `allowed` ones are valid here.
     fn properties(&mut self, allowed: &[u8]) -> Read<()> {
         let length = self.variable()? as usize;
         let mut inner = PacketReader { rest: self.take(length)?, see: &mut *self.see };
@@ -125,7 +123,7 @@ impl<'b> PacketReader<'b, '_> {
             return Err(Problem::Wrong);
         }
         let flags = self.number(1)?;
-        // The lowest bit is reserved; without a will its quality and retention are 0.
+        // The lowest bit is reserved; without a will its QoS and retain flags must be 0.
         let will = flags & 0x04 != 0;
         let quality = flags >> 3 & 3;
         if flags & 1 != 0
@@ -172,7 +170,7 @@ impl<'b> PacketReader<'b, '_> {
         }
         (self.see)(FLAGS, MqttValue::Number(flags));
         (self.see)(REASON_CODE, MqttValue::Number(reason));
-        // Only MQTT 5.0 has anything behind the reason.
+        // Only MQTT 5.0 has data after the reason code.
         let version = if self.rest.is_empty() { 4 } else { 5 };
         (self.see)(PROTOCOL_VERSION, MqttValue::Number(version));
         if version == 5 {
@@ -182,7 +180,7 @@ impl<'b> PacketReader<'b, '_> {
     }
 }
 
-/// Reads the first packet; its type.
+/// Parses the first packet and returns its type.
 fn read<'b>(bytes: &'b [u8], see: &mut dyn FnMut(u8, MqttValue<'b>)) -> Read<u8> {
     let Some((first, rest)) = bytes.split_first() else { return Err(Problem::Short) };
     let kind = first >> 4;
@@ -207,7 +205,7 @@ fn read<'b>(bytes: &'b [u8], see: &mut dyn FnMut(u8, MqttValue<'b>)) -> Read<u8>
 fn mqtt_is_valid<'a>(value: Value<'a>, _: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     match read(value.bytes()?, &mut |_, _| {}) {
         Ok(_) => Some(Value::Bool(true)),
-        // Nothing is said of a part of a packet, whether more comes or not.
+        // An incomplete packet has no result, whether or not more bytes follow.
         Err(Problem::Short) => {
             env.want_bytes(true);
             None

@@ -9,7 +9,7 @@ const NUMBER: &[Spec] = &[arg(ArgKind::IntOrVariable)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //          name     arguments   what it does
+    //          name     arguments   description
     calculation("add",   NUMBER,     "adds a number or variable",                                    add),
     calculation("sub",   NUMBER,     "subtracts one",                                                sub),
     calculation("mul",   NUMBER,     "multiplies by one",                                            mul),
@@ -20,7 +20,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     calculation("xor",   NUMBER,     "bits in one only",                                             xor),
     calculation("cpl",   &[],        "the other bits",                                               cpl),
     calculation("neg",   &[],        "the opposite",                                                 neg),
-    //  name     arguments                          takes       gives       what it does
+    //  name     arguments                          takes       gives       description
     row("not",   &[],                               Type::Int,  Type::Bool, "whether it is 0",                                not),
     row("bool",  &[],                               Type::Int,  Type::Bool, "whether it is not 0",                            boolean),
     row("odd",   &[],                               Type::Int,  Type::Bool, "whether it is odd",                              odd),
@@ -29,7 +29,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("htonl", &[],                               Type::Int,  Type::Bin,  "its low 32 bits in network order",               htonl),
 ];
 
-/// The number that the argument is, or that its variable holds.
+/// The numeric argument, or the value of its variable.
 #[inline]
 fn operand(args: &Args, env: &Env<'_>) -> Option<i64> {
     match args.get(0) {

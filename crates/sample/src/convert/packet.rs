@@ -1,4 +1,4 @@
-//! Headers of Ethernet frames, IP packets and TCP segments, as `fc_saved_syn` would give them.
+//! Headers of Ethernet frames, IP packets and TCP segments, as captured by `fc_saved_syn`.
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, Spec, opt};
@@ -10,7 +10,7 @@ const FP: &[Spec] = &[opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name                  arguments  takes       gives        what it does
+    //  name                  arguments  takes       gives        description
     row("eth.data",           &[],       Type::Bin,  Type::Bin,   "what follows the Ethernet header",       eth_data),
     row("eth.dst",            &[],       Type::Bin,  Type::Bin,   "the destination's address",              eth_dst),
     row("eth.hdr",            &[],       Type::Bin,  Type::Bin,   "the header with its VLANs",              eth_hdr),
@@ -41,7 +41,7 @@ pub(super) static CONVERTS: &[Convert] = &[
     row("tcp.win",            &[],       Type::Bin,  Type::Int,   "the window",                             tcp_win),
 ];
 
-/// A big-endian number.
+/// Reads a big-endian number.
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<i64> {
     let part = bytes.get(at..at + length)?;
     Some(part.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)))
@@ -51,7 +51,7 @@ fn int<'a>(number: Option<i64>) -> Option<Value<'a>> {
     number.map(Value::Int)
 }
 
-/// A part of the input without copying.
+/// A slice of the input, without copying.
 fn part<'a>(value: Value<'a>, range: impl Fn(&[u8]) -> Option<(usize, usize)>) -> Option<Value<'a>> {
     let bytes: Bytes<'a> = value.into_bin()?;
     let (start, end) = range(&bytes)?;
@@ -94,13 +94,13 @@ fn eth_vlan<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     int(number(bytes, at + 14, 2).map(|tag| tag & 0xfff))
 }
 
-/// The version, and the length of the header; of IPv6 with the extensions that may stand in it.
+/// The IP version and the header length, for IPv6 including extension headers.
 fn ip_length(bytes: &[u8]) -> Option<(u8, usize)> {
     match bytes.first()? >> 4 {
         4 => Some((4, usize::from(bytes[0] & 15) * 4)).filter(|(_, length)| *length >= 20),
         6 => {
             let (mut next, mut at) = (*bytes.get(6)?, 40);
-            // Hop-by-hop options, routing, destination options.
+            // Hop-by-hop options, routing and destination options.
             while matches!(next, 0 | 43 | 60) {
                 next = *bytes.get(at)?;
                 at += (usize::from(*bytes.get(at + 1)?) + 1) * 8;
@@ -111,7 +111,7 @@ fn ip_length(bytes: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// A number at one place in IPv4 headers and at another in those of IPv6.
+/// Reads a number that is at different offsets in IPv4 and IPv6 headers.
 fn ip_number(bytes: &[u8], v4: fn(&[u8]) -> Option<i64>, v6: fn(&[u8]) -> Option<i64>) -> Option<i64> {
     match ip_length(bytes)?.0 {
         4 => v4(bytes),
@@ -127,7 +127,7 @@ fn ip_hdr<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>
     part(value, |bytes| Some((0, ip_length(bytes)?.1)))
 }
 
-/// What may be appended to a fingerprint, a bit each.
+/// Optional parts of a fingerprint, one bit each.
 const WITH_TTL: i64 = 1;
 const WITH_OPTIONS: i64 = 2;
 const WITH_SOURCE: i64 = 4;
@@ -139,8 +139,8 @@ fn prepare_fp(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// What tells systems apart that share an address: eight bytes that the manual lays out, and what
-/// the mode asks for.
+/// A fingerprint that distinguishes systems behind one address: eight bytes in the manual's layout, then the parts that the mode
+/// selects.
 fn ip_fp<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.bytes()?;
     let mode = args.int(0).unwrap_or(0);
@@ -188,7 +188,7 @@ fn ip_ver<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>
 }
 
 fn ip_df<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    // Routers never fragment IPv6.
+    // IPv6 routers never fragment.
     int(ip_number(value.bytes()?, |bytes| number(bytes, 6, 1).map(|flags| flags >> 6 & 1), |_| Some(1)))
 }
 
@@ -223,7 +223,7 @@ fn ip_ttl_of(bytes: &[u8]) -> Option<i64> {
     ip_number(bytes, |bytes| number(bytes, 8, 1), |bytes| number(bytes, 7, 1))
 }
 
-/// An address of the header: the source is the first.
+/// The source or destination address of the header.
 fn ip_address<'a>(value: &Value<'a>, of_source: bool) -> Option<Value<'a>> {
     let bytes = value.bytes()?;
     match ip_length(bytes)?.0 {
@@ -268,12 +268,12 @@ fn tcp_win<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
     int(number(value.bytes()?, 14, 2))
 }
 
-/// The options of a TCP header: number and contents.
+/// The options of a TCP header: kind and contents.
 fn tcp_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let end = bytes.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4).min(bytes.len());
     let mut rest = bytes.get(20..end).unwrap_or_default();
     std::iter::from_fn(move || match rest {
-        // The end of the list.
+        // End of the option list.
         [] | [0, ..] => None,
         [1, after @ ..] => {
             rest = after;
@@ -290,13 +290,13 @@ fn tcp_options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// A TCP header that is there as long as it says.
+/// A TCP header that is present in its full length.
 fn whole_tcp(bytes: &[u8]) -> Option<&[u8]> {
     let length = usize::from(*bytes.get(12)? >> 4) * 4;
     (20..=bytes.len()).contains(&length).then_some(bytes)
 }
 
-/// The number in an option, which may be missing; nothing where the header is not whole.
+/// The number in an optional TCP option; `None` if the header is truncated.
 fn tcp_option(value: &Value<'_>, wanted: u8) -> Option<Option<i64>> {
     let mut found = tcp_options(whole_tcp(value.bytes()?)?);
     Some(

@@ -8,18 +8,18 @@ use crate::value::{Bytes, Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name          arguments                          takes       gives       what it does
+    //  name          arguments                          takes       gives       description
     row("protobuf",   &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "a field of a message, by the path of its numbers", protobuf).prepared(prepare),
     row("ungrpc",     &[arg(ArgKind::Str), opt(ArgKind::Str)], Type::Bin,  Type::Any,  "a field of the first message of a gRPC body",     ungrpc).prepared(prepare),
 ];
 
-/// The type of a field; decides on how its bytes are read.
+/// The field types, which determine how the bytes are decoded.
 const TYPES: &[&str] = &[
     "int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "enum", "fixed32", "sfixed32", "float",
     "fixed64", "sfixed64", "double", "string", "bytes",
 ];
 
-/// Keeps the path as bytes of four each, and the number of the type.
+/// Stores the path as four bytes per step, and the index of the type.
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let numbers: Option<Vec<u32>> =
@@ -39,7 +39,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A number in groups of seven bits, lowest first, and what follows it.
+/// Decodes a varint; also returns the remaining bytes.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (at, byte) in bytes.iter().enumerate().take(10) {
@@ -51,7 +51,7 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// The value of the first field `wanted`: how it is encoded on the wire, and its bytes.
+/// The first field numbered `wanted`: its wire type and bytes.
 fn field(mut message: &[u8], wanted: u32) -> Option<(u8, &[u8])> {
     while !message.is_empty() {
         let (key, rest) = varint(message)?;
@@ -91,7 +91,7 @@ fn find<'b>(message: &'b [u8], path: &[u8]) -> Option<(u8, &'b [u8])> {
     Some(found)
 }
 
-/// Reads the bytes as their type says; without one as they are.
+/// Decodes the bytes by their type; without a type they are returned unchanged.
 fn typed<'a>(wire: u8, bytes: &[u8], kind: Option<i64>) -> Option<Value<'a>> {
     let Some(kind) = kind else { return Some(Value::Bin(Bytes::Made(Scratch::copy(bytes)))) };
     let fixed = || bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
@@ -122,7 +122,7 @@ fn protobuf<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
 }
 
 fn ungrpc<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
-    // A byte that says whether it is compressed, and the length in four.
+    // A gRPC frame starts with a compression flag and the length in four bytes.
     let (head, rest) = value.bytes()?.split_at_checked(5)?;
     let length = head[1..].iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
     let message = rest.get(..length).filter(|_| head[0] == 0)?;

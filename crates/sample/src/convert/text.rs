@@ -14,7 +14,7 @@ const FIELD: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Str), opt(ArgKind::Int)
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    // name arguments takes gives what it does
+    // name arguments takes gives description
     row("lower",        &[],                                                                   Type::Str,  Type::Str,  "in lower case",                                    lower),
     row("upper",        &[],                                                                   Type::Str,  Type::Str,  "in upper case",                                    upper),
     row("length",       &[],                                                                   Type::Str,  Type::Int,  "its length in bytes",                              length),
@@ -67,7 +67,7 @@ fn reverse<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a
 fn reverse_dom<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let mut out = Scratch::new();
-    // The dot of the root stands at the end, where nothing comes before it when reversed.
+    // A trailing root dot stays at the end, since nothing precedes it after the reversal.
     let bytes = bytes.strip_suffix(b".").unwrap_or(&bytes);
     for (at, label) in bytes.rsplit(|byte| *byte == b'.').enumerate() {
         if label.is_empty() {
@@ -81,7 +81,7 @@ fn reverse_dom<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Valu
     Some(Value::made(out))
 }
 
-/// An argument that is a number or a variable with one.
+/// A numeric argument, or the value of its variable.
 fn number(arg: &Arg, env: &Env<'_>) -> Option<i64> {
     match arg {
         Arg::Var(var) => var.get(env)?.to_int(),
@@ -111,7 +111,7 @@ fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value
         given => usize::try_from(number(given, env)?).ok()?,
     };
     if offset >= bytes.len() {
-        // Whatever the length, a variable that is not there included.
+        // Any length is accepted, even a missing variable.
         return Some(Value::Bin(bytes.slice(0, 0)));
     }
     let end = match args.get(1) {
@@ -121,7 +121,7 @@ fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value
     Some(Value::Bin(bytes.slice(offset, end)))
 }
 
-/// The ranges of fields; `skip_empty` makes them words.
+/// The ranges of the fields; with `skip_empty` they are words.
 fn parts<'b>(
     bytes: &'b [u8],
     delimiters: &'b [u8],
@@ -137,16 +137,14 @@ fn parts<'b>(
         .filter(move |(start, end)| !skip_empty || start < end)
 }
 
-/// Fields from the `index`-th on (from the end if negative), `count` of them, all with 0, one
-/// without.
+/// Returns fields from the `index`-th on (from the end if negative): `count` of them, all with 0, one without `count`.
 fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let (index, delimiters) = (args.int(0)?, args.bytes(1)?);
     let count = args.int(2).unwrap_or(1);
     let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
     let nth = nth?;
-    // How many more, and `None` for all to the end: so many as 0 and fewer ask for, or where fewer
-    // are there.
+    // The number of further fields; `None` means all, for counts of 0 and below and if there are too few fields.
     let more = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
     let (start, end) = if index > 0 {
         let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);
@@ -243,14 +241,14 @@ fn add_item<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Va
     let delimited = out.len();
     append_arg(&mut out, args.get(1), env);
     append_arg(&mut out, args.get(2), env);
-    // Nothing, and what holds nothing, is no item.
+    // Missing or empty values add no item.
     if out.len() == delimited {
         out.truncate(before);
     }
     Some(Value::made(out))
 }
 
-/// Replaces the arguments by the expression, the template, and whether all matches are replaced.
+/// Replaces the arguments by the expression, the template and the flag for replacing all matches.
 fn prepare_regsub(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let flags = text_of(&args[2]);
     if let Some(other) = flags.iter().find(|flag| !b"ig".contains(flag)) {
@@ -297,7 +295,7 @@ fn variable<'a>(args: &Args, env: &Env<'_>) -> Option<Value<'a>> {
 
 fn strcmp<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (left, right) = (value.into_str()?, variable(args, env)?.into_str()?);
-    // As strcmp(3) does: how far apart the first bytes are that differ, else which is longer.
+    // As strcmp(3): the difference of the first differing bytes, otherwise the lengths decide.
     let apart = left.iter().zip(right.iter()).map(|(left, right)| i64::from(*left) - i64::from(*right));
     let lengths = match left.len().cmp(&right.len()) {
         std::cmp::Ordering::Less => -1,
@@ -323,7 +321,7 @@ fn port_only<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<
     Some(Value::Int(port.unwrap_or(0)))
 }
 
-/// The delimiter may be written as a number, such as `0x26`.
+/// The delimiter may be given in hexadecimal, such as `0x26`.
 fn prepare_param(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     if let Some(digits) = text_of(&args[1]).strip_prefix(b"0x") {
         let byte = std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
@@ -348,7 +346,7 @@ fn param<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'
     None
 }
 
-/// The best of the languages in the argument by an `Accept-Language` value; the default, or none.
+/// The best language of the argument for an `Accept-Language` value; otherwise the default, or no value.
 fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let accepted = value.into_str()?;
     let wanted = args.bytes(0)?;
@@ -357,7 +355,7 @@ fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
         let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let Some(name) = parts.next() else { continue };
         let weight = parts.find_map(|part| part.strip_prefix(b"q=")).map_or(1000, thousandths);
-        // `de-DE` is matched as such, or else by its language alone.
+        // `de-DE` is matched exactly, or else by its primary language.
         let base = name.split(|byte| *byte == b'-').next().unwrap_or_default();
         let find =
             |wanted_name: &[u8]| wanted.split(|byte| *byte == b';').find(|offer| *offer == wanted_name);
@@ -371,16 +369,16 @@ fn language<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Valu
     best.map(|(name, _)| name).or(args.bytes(1)).map(Value::str)
 }
 
-/// A quality such as `0.8` in thousandths.
+/// Parses a quality value such as `0.8` into thousandths.
 fn thousandths(text: &[u8]) -> u32 {
     let number: Option<f32> = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
     number.map_or(0, |number| (number.clamp(0.0, 1.0) * 1000.0) as u32)
 }
 
-/// Reads the mask: a bit for each byte below 32, and bit 32 for DEL.
+/// Parses the mask: one bit per byte below 32, and bit 32 for DEL.
 fn prepare_has_ctl(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let mask = match text_of(&args[0]) {
-        // All but the tab.
+        // Every control character except the tab.
         b"" => 0x1_ffff_fdff,
         b"any" => 0x1_ffff_ffff,
         b"http" => 0x2401,

@@ -1,5 +1,4 @@
-//! Converters that keep or drop the value as it passes: variables, captures, conditions, names of
-//! proxies and servers.
+//! Converters that store or conditionally drop the value passing through: variables and conditions.
 
 use super::{Convert, row};
 use crate::args::{Arg, ArgKind, Args, arg, opt, text_of};
@@ -11,13 +10,13 @@ use crate::vars::SetConditions;
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    // name arguments takes gives what it does
+    // name arguments takes gives description
     row("set-var",    &[arg(ArgKind::Variable), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
     row("unset-var",  &[arg(ArgKind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
     row("when",       &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
 ];
 
-/// Gathers the conditions in the second argument.
+/// Collects the conditions into the second argument.
 pub(crate) fn prepare_set_var(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     let mut conditions = SetConditions::default();
     for arg in &args[1..] {
@@ -47,7 +46,7 @@ fn unset_var<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<V
 
 const CONDITIONS: &[&str] = &["acl", "error", "forwarded", "normal", "processed", "stopping", "toapplet"];
 
-/// Replaces the arguments by the number of the condition, whether it is negated, and the ACL.
+/// Replaces the arguments by the condition's number, its negation flag and the ACL.
 fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let text = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     let name = text.strip_prefix('!').unwrap_or(&text);
@@ -75,7 +74,7 @@ fn when<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<
     let transaction = env.transaction;
     let failed = transaction.is_some_and(|transaction| {
         let end = transaction.termination;
-        // What was answered here as it should be is no error.
+        // A regular response generated here is not an error.
         let cut = match end.cause {
             Cause::None => end.phase != Phase::None,
             cause => cause != Cause::Local,

@@ -1,4 +1,4 @@
-//! Names of the results that verifying a certificate gives (openssl(1), X509_STORE_CTX_get_error).
+//! Names of certificate verification results (openssl(1), X509_STORE_CTX_get_error).
 
 use super::{Convert, row};
 use crate::args::Args;
@@ -7,21 +7,21 @@ use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name             arguments  takes      gives      what it does
+    //  name             arguments  takes      gives      description
     row("x509_v_err_str", &[],      Type::Int, Type::Str, "the constant's name of a result of verification", x509_v_err_str),
 ];
 
-/// The name; the number itself if it has none.
+/// The constant's name; the number itself if it has none.
 fn x509_v_err_str<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let number = value.to_int()?;
     match usize::try_from(number).ok().and_then(|number| RESULTS.get(number)) {
         Some(name) => Some(Value::str(name.as_bytes())),
-        // As HAProxy writes it: without a sign.
+        // Written unsigned, as in HAProxy.
         None => Some(Value::made(Scratch::copy(number.cast_unsigned().to_string().as_bytes()))),
     }
 }
 
-/// OpenSSL's results by number.
+/// OpenSSL's verification results, indexed by number.
 #[rustfmt::skip]
 static RESULTS: &[&str] = &[
     "X509_V_OK",

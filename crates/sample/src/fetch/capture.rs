@@ -1,4 +1,4 @@
-//! What was kept of a request and its response for the logs (manual, 7.3.6).
+//! Fetches of captured request and response data (manual, 7.3.6).
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, arg};
@@ -10,7 +10,7 @@ use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                  arguments          gives      where                   what it is
+    //  name                  arguments          gives      where                   description
     row("capture.req.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::REQUEST_KEPT,  "a captured request header, by its place",   capture_req_hdr).prepared(prepare_slot),
     row("capture.res.hdr",    &[arg(ArgKind::Int)], Type::Str, Columns::RESPONSE_KEPT, "a captured response header, by its place",  capture_res_hdr).prepared(prepare_slot),
     row("capture.req.method", &[],               Type::Str, Columns::REQUEST_KEPT,  "the method as received",                    capture_req_method).prepared(keep_line),
@@ -19,7 +19,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("capture.res.ver",    &[],               Type::Str, Columns::REQUEST_KEPT,  "the response's version, HTTP/1.0 or HTTP/1.1",          capture_res_ver),
 ];
 
-/// The line must be kept for these.
+/// Makes transactions keep the request line.
 fn keep_line(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_request_line();
     Ok(())
@@ -42,7 +42,7 @@ fn capture_res_hdr<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Opti
     env.transaction?.captured(slot).map(Value::Str)
 }
 
-/// The request line as received: method, target, version.
+/// The request line as received: method, target and version.
 pub(crate) fn request_line<'a>(env: &Env<'a>) -> Option<[&'a [u8]; 3]> {
     let transaction = env.transaction?;
     let line = transaction.kept(transaction.request_line)?;

@@ -1,6 +1,5 @@
-//! Fetches about certificates of TLS: the client's (`ssl_c_…`), the one shown to it (`ssl_f_…`) and
-//! the server's (`ssl_s_…`; manual, 7.3.4). A certificate is taken apart when a fetch asks for it,
-//! each time.
+//! TLS certificate fetches: the client's (`ssl_c_…`), the one presented to it (`ssl_f_…`) and the server's (`ssl_s_…`; manual,
+//! 7.3.4). Certificates are parsed on every access.
 
 use ::tls::dn::DistinguishedName;
 use ::tls::x509::{self, CertificateFields};
@@ -16,7 +15,7 @@ use crate::value::{Bytes, Scratch, Type, Value};
 const C: Columns = Columns::CLIENT_SESSION;
 const DN: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Int), opt(ArgKind::Str)];
 
-/// The rows.
+/// The table rows.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_has_crt",     &[], Type::Bool, C, "whether the client sent a certificate on this connection", ssl_fc_has_crt),
@@ -62,9 +61,9 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_s_sig_alg",      &[], Type::Str,  C, "the algorithm that it is signed with",            sig_alg::<Server>),
 ];
 
-/// Whose certificate.
+/// The owner of a certificate.
 trait Whose {
-    /// It, as DER.
+    /// The owner's certificate in DER.
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]>;
 }
 
@@ -139,14 +138,13 @@ fn der<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
     Some(Value::bin(W::own(env)?))
 }
 
-/// Without the client's own certificate, as OpenSSL counts on a server's side; not kept with
-/// sessions.
+/// Excludes the client's own certificate, as OpenSSL does on the server side; not stored with sessions.
 fn ssl_c_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let details = Front::details(env).filter(|details| !details.is_resumed)?;
     chain_der(details.peer.get(1..)?)
 }
 
-/// With the server's own certificate.
+/// Includes the server's own certificate.
 fn ssl_s_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     chain_der(&Back::details(env).filter(|details| !details.is_resumed)?.peer)
 }
@@ -191,7 +189,7 @@ fn i_dn<'a, W: Whose>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Optio
     show(&facts::<W>(env)?.issuer_name(), args)
 }
 
-/// A name, or what the arguments want of it: an entry with its occurrence, a format.
+/// A distinguished name, or the part that the arguments select: an entry by occurrence, or a format.
 fn show<'a>(name: &DistinguishedName<'_>, args: &Args) -> Option<Value<'a>> {
     match args.bytes(0).filter(|entry| !entry.is_empty()) {
         Some(entry) => made_text(name.entry(str::from_utf8(entry).ok()?, args.int(1).unwrap_or(0))?),

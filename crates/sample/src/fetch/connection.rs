@@ -1,5 +1,4 @@
-//! The client's connection, its PROXY protocol header, the connection to the server (manual, 7.3.3
-//! and 7.3.4).
+//! The client connection, its PROXY protocol header and the server connection (manual, 7.3.3 and 7.3.4).
 
 use state::Mode;
 
@@ -14,7 +13,7 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                arguments          gives       where                    what it is
+    //  name                arguments          gives       where                    description
     row("src",              &[],               Type::Addr, Columns::CLIENT,         "the client's address",                              src),
     row("src_port",         &[],               Type::Int,  Columns::CLIENT,         "the client's port",                                 src_port),
     row("src_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the client's address is one of this system",src_is_local),
@@ -52,19 +51,19 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  cache_name),
 ];
 
-/// The client's address as rules left it.
+/// The client's address, including changes by rules.
 pub(crate) fn source(env: &Env<'_>) -> Option<Endpoint> {
     let changed = env.transaction.and_then(|transaction| transaction.source);
     changed.or_else(|| env.session.map(|session| session.source()))
 }
 
-/// The address connected to, or what a rule made of it.
+/// The destination address, including changes by rules.
 pub(crate) fn destination(env: &Env<'_>) -> Option<Endpoint> {
     let changed = env.transaction.and_then(|transaction| transaction.destination);
     changed.or_else(|| env.session.map(|session| session.destination()))
 }
 
-/// The session of a client's connection; `None` where nobody connected.
+/// The session of a client connection; `None` without a client.
 pub(super) fn connection<'a>(env: &Env<'a>) -> Option<&'a Session> {
     env.session.filter(|session| session.is_connected())
 }
@@ -85,7 +84,7 @@ fn src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
     port(source(env))
 }
 
-/// Whether an end of a connection is this system's own: an address that a socket can be bound to.
+/// Whether an address belongs to this system, i.e. a socket can be bound to it.
 fn is_local<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
     let address = end?.ip()?;
     Some(Value::Bool(address.is_loopback() || std::net::UdpSocket::bind((address, 0)).is_ok()))
@@ -107,14 +106,14 @@ fn fc_dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<
     is_local(connection(env).map(|session| session.connection_destination()))
 }
 
-/// A fact of the client's stream, where its connection has many; 1 with HTTP/1 and TCP.
+/// A counter of the client connection's streams if it is multiplexed; 1 with HTTP/1 and TCP.
 fn of_client<'a>(env: &'a Env<'a>, of: fn(&StreamFacts) -> u32) -> Option<Value<'a>> {
     connection(env)?;
     let stream = env.transaction.and_then(|transaction| transaction.client_stream.as_ref());
     Some(Value::Int(stream.map_or(1, of).into()))
 }
 
-/// The same of the server's.
+/// A counter of the server connection's streams.
 fn of_server<'a>(env: &'a Env<'a>, of: fn(&StreamFacts) -> u32) -> Option<Value<'a>> {
     server_end(env, true)?;
     let stream = env.transaction?.server_stream.as_ref();
@@ -165,7 +164,7 @@ fn fc_rcvd_proxy<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
     Some(Value::Bool(connection(env)?.received_proxy.get()))
 }
 
-/// A value of the PROXY protocol header by its type (its specification, section 2.2).
+/// A TLV of the PROXY protocol header by its type (PROXY protocol specification, section 2.2).
 fn tlv<'a>(env: &'a Env<'a>, kind: u8, cursor: &mut Cursor) -> Option<Value<'a>> {
     let tlvs = env.session?.tlvs();
     let mut same = tlvs.iter().filter(|tlv| tlv.kind == kind);
@@ -188,7 +187,7 @@ fn fc_pp_tlv<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Optio
     tlv(env, args.int(0)? as u8, cursor)
 }
 
-/// Types by name, as the manual lists them.
+/// TLV types by their names in the manual.
 const TLV_TYPES: &[(&[u8], i64)] = &[
     (b"ALPN", 0x01),
     (b"AUTHORITY", 0x02),
@@ -251,7 +250,7 @@ fn bc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
     Some(Value::Int(transaction.server_glitches.into()))
 }
 
-/// Whether it is a question to an agent, whose connection knows of no HTTP.
+/// Whether the stream is a request to an SPOE agent, over a connection without HTTP.
 fn is_question(transaction: &Transaction) -> bool {
     transaction.backend.as_ref().is_some_and(|backend| backend.mode == Mode::Spop)
 }
@@ -260,7 +259,7 @@ fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<
     env.transaction.map(|transaction| Value::Bool(transaction.server_uses > 1))
 }
 
-/// The kernel is asked for the address only where something reads it.
+/// The kernel is only asked for the address if an expression uses it.
 fn ask_source(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_backend_source();
     Ok(())

@@ -1,4 +1,4 @@
-//! Constants, variables, the clock, chance and the environment.
+//! Constants, variables, the clock, random numbers and the environment.
 
 use base::clock::WallTime;
 
@@ -11,7 +11,7 @@ use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    // name arguments gives where what it is
+    // name arguments gives where description
     row("always_false", &[],                                       Type::Bool,   Columns::ALWAYS,  "false",                                           always_false),
     row("always_true",  &[],                                       Type::Bool,   Columns::ALWAYS,  "true",                                            always_true),
     row("bool",         &[arg(ArgKind::Str)],                         Type::Bool,   Columns::ALWAYS,  "a constant boolean",                              constant).prepared(prepare_bool),
@@ -45,7 +45,7 @@ fn constant<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<
         Arg::Bytes(bytes) => Some(Value::str(bytes)),
         Arg::Ip4(address) => Some(Value::Ip4(*address)),
         Arg::Ip6(address) => Some(Value::Ip6(*address)),
-        // A boolean, told from numbers by its row.
+        // A boolean; the row distinguishes it from a number.
         Arg::Missing => args.int(1).map(|value| Value::Bool(value != 0)),
         _ => None,
     }
@@ -84,7 +84,7 @@ fn constant_meth<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<V
 
 fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Var(var) = args.get(0) else { return None };
-    // One place for what is given: a value that is moved costs more than reading the variable.
+    // A single slot for both sources: moving a value costs more than reading the variable.
     let mut value = var.get(env);
     if value.is_none() {
         value = args.bytes(1).map(Value::str);

@@ -16,7 +16,7 @@ const NAME: &[crate::args::Spec] = &[opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name             arguments  gives      where              what it is
+    //  name             arguments  gives      where              description
     row("cook",          NAME,      Type::Str, Columns::REQUEST,  "a cookie of the request",                     req_cook),
     row("cook_cnt",      NAME,      Type::Int, Columns::REQUEST,  "how often it occurs",                         req_cook_cnt),
     row("cook_val",      NAME,      Type::Int, Columns::REQUEST,  "it as a number",                              req_cook_val),
@@ -42,7 +42,7 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 fn find<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [u8]> {
     let name = args.bytes(0).filter(|name| !name.is_empty());
     let Some(name) = name.filter(|_| cursor.all) else { return head.cookie(name) };
-    // Loops by hand: nested iterators cost more than the search itself.
+    // A hand-written loop: nested iterators cost more than the search itself.
     let mut passed = 0;
     let mut found = None;
     for line in head.get_all(if head.is_response() { &SET_COOKIE } else { &COOKIE }) {

@@ -1,5 +1,5 @@
-//! Messages of distcc, the distributed compiler (its protocol's documentation: tokens of four
-//! letters, each with a number of eight hexadecimal digits, some with so many bytes behind it).
+//! Messages of the distributed compiler distcc. Its protocol documentation defines tokens of four letters, each with a number of
+//! eight hexadecimal digits, which for some tokens is the length of the data that follows.
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg, opt, text_of};
@@ -12,12 +12,12 @@ const TOKEN: &[Spec] = &[arg(ArgKind::Str), opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name          arguments  gives      where            what it is
+    //  name          arguments  gives      where            description
     row("distcc_param", TOKEN,   Type::Int, Columns::EITHER, "the number of a token of distcc",           distcc_param).prepared(prepare),
     row("distcc_body",  TOKEN,   Type::Bin, Columns::EITHER, "the bytes that follow a token of distcc",   distcc_body).prepared(prepare),
 ];
 
-/// Tokens whose number counts no bytes.
+/// Tokens with a number that is not a length.
 const WITHOUT_BODY: &[&[u8]] = &[b"DIST", b"ARGC", b"NFIL", b"STAT", b"DONE"];
 
 fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
@@ -32,8 +32,7 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of the wanted token and where what follows it begins, in the bytes of the direction
-/// looked at.
+/// Finds the wanted token; returns its number and the bytes after it, in the selected direction.
 fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
     let bytes = if args.int(2) == Some(1) { env.response_bytes } else { env.request_bytes };
     let (token, mut occurrence) = (args.bytes(0)?, args.int(1).unwrap_or(1));
@@ -63,7 +62,7 @@ fn distcc_param<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     find(env, args).map(|(number, _)| Value::Int(number as i64))
 }
 
-/// As much of the body as is there.
+/// The available part of the body.
 fn distcc_body<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let (length, after) = find(env, args)?;
     if WITHOUT_BODY.contains(&args.bytes(0)?) {

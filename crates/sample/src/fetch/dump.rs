@@ -1,4 +1,4 @@
-//! All variables as one text (manual, `dump_all_vars`).
+//! A dump of all variables as text (manual, `dump_all_vars`).
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ const DUMP: &[Spec] = &[opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)]
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name             arguments  gives      where             what it is
+    //  name             arguments  gives      where             description
     row("dump_all_vars", DUMP,      Type::Str, Columns::ALWAYS,  "all variables as text, or those of a scope that begin so", dump_all_vars).prepared(prepare),
 ];
 
-/// The scopes in the order of the text.
+/// The scopes in output order.
 const SCOPES: &[(&str, VarScope)] = &[
     ("sess", VarScope::Session),
     ("txn", VarScope::Transaction),
@@ -27,7 +27,7 @@ const SCOPES: &[(&str, VarScope)] = &[
     ("proc", VarScope::Proc),
 ];
 
-/// What is wanted, and the names that the plan mentions, now and later.
+/// The requested scope, and the variable names used in the plan, now and later.
 #[derive(Debug)]
 struct DumpRequest(Option<VarScope>, Arc<Mentioned>);
 
@@ -80,7 +80,7 @@ fn dump_all_vars<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option
     Some(Value::made(out))
 }
 
-/// Text in quotes, bytes in hexadecimal, the rest as it stands.
+/// Strings in quotes, bytes in hexadecimal, other values as plain text.
 fn write(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Str(bytes) | Value::Method(bytes) => {

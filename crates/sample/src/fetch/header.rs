@@ -17,7 +17,7 @@ const DELIMITER: &[crate::args::Spec] = &[opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name              arguments  gives       where              what it is
+    //  name              arguments  gives       where              description
     row("hdr",            ONE,       Type::Str,  Columns::EITHER,   "a value of a header, between commas, of the direction looked at", hdr).prepared(prepare_either).any(any_hdr),
     row("hdr_cnt",        NAME,      Type::Int,  Columns::REQUEST,  "how many values a request header has",                 req_hdr_cnt),
     row("hdr_ip",         ONE,       Type::Addr, Columns::REQUEST,  "a value of a request header, as an address",           req_hdr_ip).prepared(prepare),
@@ -46,35 +46,35 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("shdr_val",       ONE,       Type::Int,  Columns::RESPONSE, "a value of a response header, as a number",            res_hdr_val).prepared(prepare),
 ];
 
-/// The request's head, where there is one.
+/// The request's head, if there is one.
 pub(super) fn request<'a>(env: &Env<'a>) -> Option<&'a Head> {
     let transaction = env.transaction?;
     if !transaction.is_http && transaction.first_bytes != FirstBytes::Request {
-        // The rest of it may come.
+        // The rest of the head may still arrive.
         env.want_bytes(transaction.first_bytes == FirstBytes::Begun);
         return None;
     }
     Some(&transaction.request).filter(|head| !head.target().is_empty())
 }
 
-/// The response's head, where there is one.
+/// The response's head, if there is one.
 pub(super) fn response<'a>(env: &Env<'a>) -> Option<&'a Head> {
     env.transaction.filter(|transaction| transaction.has_response).map(|transaction| &transaction.response)
 }
 
-/// The Host header of the request: what `base` begins with.
+/// The request's Host header, the first part of `base`.
 pub(super) fn host<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     request(env)?.get_known(KnownName::Host)
 }
 
-/// The name that matches every field, for fetches without an argument.
+/// Matches every header, for fetches without an argument.
 static ANY: std::sync::LazyLock<Name> = std::sync::LazyLock::new(Name::any);
 
 fn name(args: &Args) -> &Name {
     args.name(0).unwrap_or_else(|| &ANY)
 }
 
-/// Checks the occurrence.
+/// Validates the occurrence argument.
 fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     match args[1] {
         Arg::Int(occurrence) if !(-10..=i64::from(i32::MAX)).contains(&occurrence) => {
@@ -84,7 +84,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Notes in which direction to look.
+/// Stores which direction the fetch reads.
 fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     prepare(args, scope)?;
     args.push(Arg::Int(i64::from(is_response(scope.place))));
@@ -100,7 +100,7 @@ fn value<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a 
     }
 }
 
-/// Whether `look` says yes to the value asked for, or to one of all.
+/// Whether `look` accepts the selected value, or any value if none is selected.
 #[inline]
 fn any_value<'a>(head: Option<&'a Head>, args: &Args, look: &mut dyn FnMut(&'a [u8]) -> bool) -> bool {
     let Some(head) = head else { return false };
@@ -119,7 +119,7 @@ fn line<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<&'a [
         _ if cursor.all => cursor.pick(head.get_all(name(args))),
         _ => head.nth_line(name(args), -1),
     };
-    // What rules wrote may have blanks around it that a parser would have cut.
+    // Values set by rules may have surrounding blanks that the parser would have trimmed.
     line.map(<[u8]>::trim_ascii)
 }
 
@@ -127,7 +127,7 @@ fn hdr<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Valu
     value(either(env, args)?, args, cursor).map(Value::str)
 }
 
-/// The head of the direction that [`prepare_either`] noted.
+/// The head in the direction stored by [`prepare_either`].
 fn either<'a>(env: &Env<'a>, args: &Args) -> Option<&'a Head> {
     if args.int(2) == Some(1) { response(env) } else { request(env) }
 }
@@ -180,7 +180,7 @@ fn res_fhdr_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     count(response(env)?.count_lines(name(args)))
 }
 
-/// The number that a field, a cookie or a parameter begins with; 0 for none.
+/// The number at the start of a header, cookie or parameter; 0 if there is none.
 pub(super) fn as_number<'a>(bytes: Option<&[u8]>) -> Option<Value<'a>> {
     Some(Value::Int(crate::value::leading_int(bytes?).unwrap_or(0)))
 }
@@ -193,7 +193,7 @@ fn res_hdr_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Opt
     as_number(value(response(env)?, args, cursor))
 }
 
-/// An address in a header, perhaps with a port behind it, or in brackets.
+/// Parses an address in a header, optionally in brackets or with a port.
 fn as_address<'a>(bytes: &[u8]) -> Option<Value<'a>> {
     let bytes = bytes.trim_ascii();
     let without_port = || {
@@ -203,7 +203,7 @@ fn as_address<'a>(bytes: &[u8]) -> Option<Value<'a>> {
     crate::value::parse_ip(bytes).or_else(without_port).map(Value::ip)
 }
 
-/// The first of the following values that is an address, when all are wanted.
+/// The next value that is an address, if all are wanted.
 fn address<'a>(head: &'a Head, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     loop {
         cursor.more = false;

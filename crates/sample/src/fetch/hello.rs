@@ -1,5 +1,5 @@
-//! Fetches about the ClientHello of the client's connection (manual, 7.3.4), of which as much is
-//! kept as `tune.ssl.capture-buffer-size` says: what JA3 and JA4 are made of.
+//! Fetches about the client's ClientHello (manual, 7.3.4), the input of JA3 and JA4 fingerprints. Up to
+//! `tune.ssl.capture-buffer-size` bytes of it are kept.
 
 use ::tls::capture::{CapturedList, Lists};
 use ::tls::suite_names;
@@ -14,7 +14,7 @@ use crate::value::{Bytes, Scratch, Type, Value};
 const F: Columns = Columns::CLIENT_SESSION;
 const FILTER: &[Spec] = &[opt(ArgKind::Int)];
 
-/// The rows. The types are HAProxy's, which calls bytes a string and digits bytes.
+/// The table rows. The types are HAProxy's, which treats bytes as strings and digits as bytes.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_protocol_hello_id",      &[],    Type::Int, F, "the version that the client's hello begins with", ssl_fc_protocol_hello_id),
@@ -33,8 +33,7 @@ fn lists<'a>(env: &Env<'a>) -> Option<&'a Lists> {
     Front::details(env)?.captured.as_ref()?.lists.as_deref()
 }
 
-/// The numbers of a list that has any, without those that mean nothing (GREASE, RFC 8701) if
-/// `args` want that.
+/// A list of numbers, if not empty; GREASE values (RFC 8701) are excluded if `args` ask for it.
 fn numbers<'a>(env: &Env<'a>, args: &Args, list: CapturedList) -> Option<Bytes<'a>> {
     let bytes = lists(env)?.get(list);
     if bytes.is_empty() {

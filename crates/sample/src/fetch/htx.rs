@@ -1,6 +1,5 @@
-//! A message as HAProxy's HTX would hold it: a start line, a block a header, one for their end, one
-//! for the body (manual, 7.3.7). The message itself is held otherwise (`http::Head`); sizes are
-//! what it would take there.
+//! A message in HAProxy's HTX representation: a start line, one block per header, an end-of-headers block and one for the body
+//! (manual, 7.3.7). Weir stores messages differently (`http::Head`); the sizes are those that HTX would need.
 
 use http::Head;
 
@@ -15,7 +14,7 @@ const INDEX: &[Spec] = &[arg(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                          arguments  gives       where            what it is
+    //  name                          arguments  gives       where            description
     row("internal.htx.data",          &[],       Type::Int,  Columns::EITHER, "bytes of data in the message's blocks",   data).prepared(prepare),
     row("internal.htx.free",          &[],       Type::Int,  Columns::EITHER, "bytes free in the message's buffer",      free).prepared(prepare),
     row("internal.htx.free_data",     &[],       Type::Int,  Columns::EITHER, "bytes free for data",                     free_data).prepared(prepare),
@@ -31,18 +30,18 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("internal.htx_blk.start_line", INDEX,    Type::Str,  Columns::EITHER, "the start line in a block of one",        blk_start_line).prepared(prepare_index),
 ];
 
-/// Bytes that describe a message, and a block.
+/// The bytes of overhead per message and per block.
 const MESSAGE: usize = 40;
 const BLOCK: usize = 8;
 
-/// The direction, behind the index if there is one.
+/// Stores the direction after the optional index.
 fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     args.resize_with(1, || Arg::Missing);
     args.push(Arg::Int(i64::from(is_response(scope.place))));
     Ok(())
 }
 
-/// The index counts from 0; the tail is -1.
+/// The index counts from 0; -1 stands for the tail.
 fn prepare_index(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     args[0] = Arg::Int(match text_of(&args[0]) {
         b"head" | b"first" => 0,
@@ -64,7 +63,7 @@ struct HtxMessage<'a> {
     complete: bool,
 }
 
-/// A part of a message.
+/// A block of a message.
 enum HtxBlock<'a> {
     StartLine,
     Header(&'a [u8], &'a [u8]),
@@ -98,7 +97,7 @@ impl<'a> HtxMessage<'a> {
         [HtxBlock::StartLine].into_iter().chain(headers).chain([HtxBlock::EndOfHeaders]).chain(data)
     }
 
-    /// The block at the index of the arguments; -1 is the last.
+    /// The block at the index in the arguments; -1 is the last.
     fn block(&self, args: &Args) -> Option<HtxBlock<'a>> {
         match usize::try_from(args.int(0)?) {
             Ok(index) => self.blocks().nth(index),
@@ -157,7 +156,7 @@ fn free<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a
     int(room().saturating_sub(message(env, args)?.used()))
 }
 
-/// One more block must be described.
+/// Another block needs its descriptor as well.
 fn free_data<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     int(room().saturating_sub(message(env, args)?.used() + BLOCK))
 }

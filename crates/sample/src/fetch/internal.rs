@@ -1,4 +1,4 @@
-//! The process, its threads, the stream's own facts (manual, 7.3.2).
+//! Facts about the process, its threads and the stream itself (manual, 7.3.2).
 
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                    arguments  gives       where                    what it is
+    //  name                    arguments  gives       where                    description
     row("act_conn",             &[],       Type::Int,  Columns::ALWAYS,         "connections of the process now",                    act_conn),
     row("hostname",             &[],       Type::Str,  Columns::ALWAYS,         "the system's host name",                            hostname_value),
     row("nbproc",               &[],       Type::Int,  Columns::ALWAYS,         "1: there are only threads",                         one),
@@ -97,13 +97,13 @@ fn wait_end<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
     Some(Value::Bool(true))
 }
 
-/// Tasks are measured only where an expression asks.
+/// Tasks are only measured if an expression uses the result.
 fn measure(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_turns();
     Ok(())
 }
 
-/// Streams are numbered in one sequence only where an expression asks.
+/// Streams are numbered in a single sequence only if an expression uses the number.
 fn number(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_stream_numbers();
     Ok(())

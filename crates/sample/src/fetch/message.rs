@@ -12,7 +12,7 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    // name arguments gives where what it is
+    // name arguments gives where description
     row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "the body as far as it came",           req_body).prepared(keep_body),
     row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "its length as far as it came",         req_body_len).prepared(keep_body),
     row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "its length as announced",              req_body_size).prepared(keep_body),
@@ -22,13 +22,13 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.body_size",  &[],                                Type::Int, Columns::RESPONSE, "its length as announced",              res_body_size).prepared(keep_body),
 ];
 
-/// Bodies must be looked at for these.
+/// Makes the proxy buffer bodies for these fetches.
 fn keep_body(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_bodies();
     Ok(())
 }
 
-/// What of the body is there. It may still grow while the message is not complete.
+/// The received part of the body. It may grow until the message is complete.
 fn body<'a>(env: &Env<'a>, bytes: &'a [u8]) -> &'a [u8] {
     if !env.complete {
         env.want_bytes(true);
@@ -36,7 +36,7 @@ fn body<'a>(env: &Env<'a>, bytes: &'a [u8]) -> &'a [u8] {
     bytes
 }
 
-/// The announced length; where none is, what is there.
+/// The announced length, or the received length if none is announced.
 fn size<'a>(head: &Head, there: &[u8]) -> Option<Value<'a>> {
     let announced = head.get_known(KnownName::ContentLength).and_then(crate::value::parse_int);
     Some(Value::Int(announced.unwrap_or(there.len() as i64)))

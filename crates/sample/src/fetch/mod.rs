@@ -1,7 +1,6 @@
-//! Fetches (manual, 7.3.2 to 7.3.7): keywords that give values. A family is a file with a table; a
-//! row is a keyword.
+//! Fetches (manual, 7.3.2 to 7.3.7): keywords that produce values. Each family is a file with a table; a row is a keyword.
 
-// Every preparing function has the signature of `Prepare`, whatever it does with its arguments.
+// Every preparing function has the signature of `Prepare`, even if it does not resize its arguments.
 #![allow(clippy::ptr_arg)]
 
 mod capture;
@@ -43,30 +42,29 @@ use crate::place::Columns;
 use crate::scope::Scope;
 use crate::value::{Type, Value};
 
-/// Where a fetch that has several values stands among them.
+/// The position among the values of a fetch that has several.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
-    /// Whether all values are wanted, one after another (ACLs), and not the one the fetch takes by
-    /// itself.
+    /// Whether to return all values in turn (for ACLs) rather than the fetch's default one.
     pub all: bool,
-    /// How many were given so far. The evaluation counts.
+    /// The number of values returned so far, maintained by the evaluation.
     pub given: u32,
-    /// Set by the fetch: another value follows.
+    /// Set by the fetch if another value follows.
     pub more: bool,
 }
 
 impl Cursor {
-    /// For one value.
+    /// A cursor for a single value.
     pub fn once() -> Self {
         Self::default()
     }
 
-    /// For all values.
+    /// A cursor for all values.
     pub fn all() -> Self {
         Self { all: true, ..Self::default() }
     }
 
-    /// Takes the value that is next from `values`, or the last where only one is wanted.
+    /// Returns the next of `values`, or the last one if only one is wanted.
     fn pick<T>(&mut self, mut values: impl Iterator<Item = T>) -> Option<T> {
         if !self.all {
             return values.last();
@@ -78,37 +76,36 @@ impl Cursor {
     }
 }
 
-/// Gives a value.
+/// Produces a value.
 pub type Run = for<'a> fn(&'a Env<'a>, &'a Args, &mut Cursor) -> Option<Value<'a>>;
 
-/// Shows its values one after the other until one is liked; says whether one was.
+/// Passes the values to a predicate until it accepts one; returns whether it did.
 pub type Any = for<'a> fn(&'a Env<'a>, &'a Args, &mut dyn FnMut(&'a [u8]) -> bool) -> bool;
 
 /// Checks arguments beyond their types, and prepares them.
 pub type Prepare = fn(&mut Vec<Arg>, &Scope<'_>) -> Result<(), String>;
 
-/// A keyword.
+/// A fetch keyword.
 pub struct Fetch {
-    /// Its name.
+    /// The keyword's name.
     pub name: &'static str,
-    /// Its arguments.
+    /// The arguments it accepts.
     pub args: &'static [Spec],
-    /// What it gives.
+    /// The output type.
     pub gives: Type,
-    /// Where it may be used.
+    /// The places where it may be used.
     pub columns: Columns,
-    /// What it is, in one line.
+    /// A one-line description.
     pub doc: &'static str,
-    /// The function.
+    /// The function that produces the value.
     pub run: Run,
-    /// The further check of its arguments.
+    /// An additional check of the arguments.
     pub prepare: Option<Prepare>,
-    /// The short way for conditions, which look for one of all values; what has none is asked for
-    /// each by `run`.
+    /// A shortcut for conditions that test all values; without it `run` is called for each value.
     pub any: Option<Any>,
-    /// Whether it is known only once the transfer is over: a log line that has one waits for that.
+    /// Whether the value is only known after the transfer, which delays log lines that use it.
     pub late: bool,
-    /// How much of it works.
+    /// How completely it is supported.
     pub support: Support,
 }
 
@@ -118,7 +115,7 @@ impl std::fmt::Debug for Fetch {
     }
 }
 
-/// A row of a table.
+/// Builds a table row.
 pub(crate) const fn row(
     name: &'static str,
     args: &'static [Spec],
@@ -142,29 +139,28 @@ pub(crate) const fn row(
 }
 
 impl Fetch {
-    /// With a further check of the arguments.
+    /// Adds a further check of the arguments.
     const fn prepared(self, prepare: Prepare) -> Self {
         Self { prepare: Some(prepare), ..self }
     }
 
-    /// With a short way for conditions.
+    /// Adds a shortcut for conditions.
     const fn any(self, any: Any) -> Self {
         Self { any: Some(any), ..self }
     }
 
-    /// Works but for what the text says.
+    /// Marks the keyword as partially supported, with the reason.
     const fn partial(self, reason: &'static str) -> Self {
         Self { support: Support::Partial(reason), ..self }
     }
 
-    /// Known only once the transfer is over.
+    /// Marks the value as only known after the transfer.
     const fn late(self) -> Self {
         Self { late: true, ..self }
     }
 }
 
-/// What stands for the fetch of an expression that begins with a log line; no name that a
-/// configuration could write.
+/// Placeholder fetch for expressions that start from a log line; its name cannot occur in a configuration.
 pub(crate) static MESSAGE: Fetch = row("", &[], Type::Str, Columns(u32::MAX), "the log line", |env, _, _| {
     Some(Value::str(env.request_bytes))
 });
@@ -196,17 +192,17 @@ static TABLES: &[&[Fetch]] = &[
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Fetch>> =
     LazyLock::new(|| all().map(|fetch| (fetch.name, fetch)).collect());
 
-/// Every fetch, by family.
+/// All fetches, by family.
 pub fn all() -> impl Iterator<Item = &'static Fetch> {
     TABLES.iter().flat_map(|table| table.iter())
 }
 
-/// The fetch of that name.
+/// Looks up a fetch by name.
 pub fn find(name: &str) -> Option<&'static Fetch> {
     BY_NAME.get(name).copied()
 }
 
-/// The fetch whose name is near to `name`.
+/// The known name most similar to `name`.
 pub fn suggest(name: &str) -> Option<&'static str> {
     diag::suggest(name, all().map(|fetch| fetch.name))
 }
@@ -216,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_in_one_table_only() {
+    fn keywords_are_unique() {
         assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
     }
 }

@@ -1,4 +1,4 @@
-//! Raw bytes of a stream, RDP cookies and the first message of TLS (manual, 7.3.5).
+//! Raw bytes of a stream, RDP cookies and the first TLS message (manual, 7.3.5).
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, arg, opt};
@@ -12,7 +12,7 @@ const LENGTH_VALUE: &[crate::args::Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                  arguments         gives       where              what it is
+    //  name                  arguments         gives       where              description
     row("payload",            RANGE,            Type::Bin,  Columns::EITHER,   "bytes of the direction looked at, by offset and length",  payload).prepared(prepare_either),
     row("payload_lv",         LENGTH_VALUE,     Type::Bin,  Columns::EITHER,   "bytes with their length before them",                     payload_lv).prepared(prepare_either_length),
     row("req.len",            &[],              Type::Int,  Columns::REQUEST,  "how many bytes of the request are there",                 req_len),
@@ -58,7 +58,7 @@ fn prepare(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Of a length's own bytes there is at least one.
+/// The length field has at least one byte.
 fn prepare_length(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if matches!(args.get(1), Some(Arg::Int(0))) {
         return Err("the length is written in one byte at least".into());
@@ -79,7 +79,7 @@ fn prepare_either(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> 
 }
 
 fn note_direction(args: &mut Vec<Arg>, scope: &Scope<'_>) {
-    // Behind the four that a length and value may have.
+    // Stored after the four possible arguments of a length and value.
     args.resize_with(4, || Arg::Missing);
     args.push(Arg::Int(i64::from(is_response(scope.place))));
 }
@@ -88,7 +88,7 @@ fn either<'a>(env: &Env<'a>, args: &Args) -> &'a [u8] {
     if args.int(4) == Some(1) { env.response_bytes } else { env.request_bytes }
 }
 
-/// `length` bytes at `offset`; all from there with length 0. Waits for bytes that may still come.
+/// `length` bytes at `offset`, or everything from there with length 0. Waits for bytes that may still arrive.
 fn range<'a>(env: &Env<'a>, bytes: &'a [u8], args: &Args) -> Option<Value<'a>> {
     let (offset, length) = (args.int(0)? as usize, args.int(1)? as usize);
     let more_may_come = || env.want_bytes(true);
@@ -157,7 +157,7 @@ fn length<'a>(env: &Env<'a>, bytes: &[u8]) -> Option<Value<'a>> {
 }
 
 fn req_len<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    // Of HTTP the head is there too, and complete.
+    // In HTTP mode the head is counted as well, and is complete.
     let head = env.transaction.filter(|x| x.is_http).map_or(0, |x| x.request.received_len());
     env.may_change.set(!env.complete);
     Some(Value::Int((head + env.request_bytes.len()) as i64))
@@ -172,7 +172,7 @@ fn find_rdp_cookie<'a>(env: &Env<'a>, name: Option<&[u8]>) -> Option<&'a [u8]> {
     let bytes = env.request_bytes;
     let complete = bytes.len() >= 11 && bytes.len() >= usize::from(bytes[2]) << 8 | usize::from(bytes[3]);
     if !complete {
-        // What cannot become such a frame any more is not waited for.
+        // Does not wait if the bytes cannot become such a frame.
         env.want_bytes(matches!(bytes, [] | [3, ..]));
         return None;
     }
@@ -196,15 +196,15 @@ fn rdp_cookie_cnt<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Optio
     Some(Value::Int(i64::from(find_rdp_cookie(env, args.bytes(0)).is_some())))
 }
 
-/// A client hello at the start of the stream.
+/// A ClientHello at the start of the stream.
 struct PayloadHello<'a> {
     version: (u8, u8),
     ciphers: &'a [u8],
-    /// The extensions, as far as they are inside the message.
+    /// The extensions, possibly truncated at the end of the message.
     extensions: &'a [u8],
 }
 
-/// The contents of the first record, if it is one of handshakes (RFC 8446, 5.1).
+/// The contents of the first record, if it is a handshake record (RFC 8446, 5.1).
 fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
     if bytes.len() < 5 {
         env.want_bytes(matches!(bytes, [] | [0x16, ..]));
@@ -221,7 +221,7 @@ fn handshake<'a>(env: &Env<'a>, bytes: &'a [u8]) -> Option<&'a [u8]> {
     Some(record)
 }
 
-/// Reads a client hello (RFC 8446, 4.1.2).
+/// Parses a ClientHello (RFC 8446, 4.1.2).
 fn hello<'a>(env: &Env<'a>) -> Option<PayloadHello<'a>> {
     let record = handshake(env, env.request_bytes)?;
     let body = record.strip_prefix(&[1]).and_then(|rest| rest.get(3..))?;
@@ -234,7 +234,7 @@ fn hello<'a>(env: &Env<'a>) -> Option<PayloadHello<'a>> {
         rest = &rest[bytes_of_length + length..];
         Some(part)
     };
-    // Session id, cipher suites, compression methods.
+    // Session ID, cipher suites and compression methods.
     let ciphers = skip(1).and_then(|_| skip(2));
     let has_extensions = ciphers.is_some() && skip(1).is_some();
     let extensions = if has_extensions { rest.get(2..).unwrap_or_default() } else { &[] };
@@ -258,7 +258,7 @@ fn ssl_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     hello(env).map(|_| Value::Int(1))
 }
 
-/// A server hello has its version and 32 random bytes at least.
+/// A ServerHello has at least its version and 32 random bytes.
 fn server_hello_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let record = handshake(env, env.response_bytes)?;
     (record.first() == Some(&2) && record.len() >= 38).then_some(Value::Int(2))
@@ -270,13 +270,13 @@ fn ssl_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
 }
 
 fn ssl_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    // A list with one name of the type 0 (RFC 6066, 3).
+    // A list with one name of type 0 (RFC 6066, 3).
     let list = extension(&hello(env)?, 0)?;
     let length = usize::from(*list.get(3)?) << 8 | usize::from(*list.get(4)?);
     list.get(5..5 + length).map(Value::str)
 }
 
-/// One name after another, the client's favourite first.
+/// Returns one name after another, in the client's order of preference.
 fn ssl_alpn<'a>(env: &'a Env<'a>, _: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let hello = hello(env)?;
     let mut list = extension(&hello, 16)?.get(2..)?;
@@ -305,7 +305,7 @@ fn ssl_supported_groups<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Op
     extension(&hello(env)?, 10)?.get(2..).map(Value::bin)
 }
 
-/// The shares are a list of group, length and key; only the groups are told.
+/// The shares are a list of group, length and key; only the groups are returned.
 fn ssl_keyshare_groups<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let mut shares = extension(&hello(env)?, 51)?.get(2..)?;
     let mut out = crate::value::Scratch::new();

@@ -1,4 +1,4 @@
-//! Frontends, backends, servers and listeners as they are now (manual, 7.3.2 and 7.3.3).
+//! The current state of frontends, backends, servers and listeners (manual, 7.3.2 and 7.3.3).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                  arguments              gives       where              what it is
+    //  name                  arguments              gives       where              description
     row("avg_queue",          &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "queued requests a usable server",                avg_queue),
     row("be_conn",            &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "connections of a backend",                       be_conn),
     row("be_conn_free",       &[arg(ArgKind::Backend)], Type::Int,  Columns::INTERNAL, "places left on a backend's servers, -1 for no limit", be_conn_free),
@@ -69,18 +69,18 @@ fn int<'a>(value: impl Into<i64>) -> Option<Value<'a>> {
     Some(Value::Int(value.into()))
 }
 
-/// The backend of the stream: the frontend itself until another is chosen, as in HAProxy.
+/// The stream's backend: the frontend itself until a backend is chosen, as in HAProxy.
 pub(crate) fn backend<'a>(env: &'a Env<'a>) -> Option<&'a Arc<Proxy>> {
     let chosen = env.transaction.and_then(|transaction| transaction.backend.as_ref());
     chosen.or_else(|| env.session.map(|session| &session.frontend)).map(Local::shared)
 }
 
-/// The requests a backend has now: served and queued.
+/// A backend's current requests, active and queued.
 pub(crate) fn backend_connections(proxy: &Proxy) -> u64 {
     current(&proxy.backend, |counters| counters.traffic.sessions.get())
 }
 
-/// Usable servers that count: the active ones, or the backups when none is active.
+/// The number of usable servers in rotation: the active ones, or the backups if no active one is usable.
 fn usable(proxy: &Proxy) -> u32 {
     match proxy.usable() {
         (0, backup) => backup,
@@ -102,7 +102,7 @@ fn be_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
     int(backend_connections(args.proxy(0)?) as i64)
 }
 
-/// Sums over the usable servers what `left` says of one; -1 once one has no limit.
+/// Sums `left` over the usable servers; -1 once one of them is unlimited.
 fn sum_left(proxy: &Proxy, left: impl Fn(&Server) -> Option<i64>) -> i64 {
     let servers = proxy.servers.load();
     let sum =
@@ -149,7 +149,7 @@ fn fe_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
 }
 
 fn fe_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    // What no configuration numbers has -1, as in HAProxy.
+    // Proxies without a configured number have -1, as in HAProxy.
     int(env.session?.frontend.id.cast_signed())
 }
 
@@ -182,12 +182,12 @@ fn so_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
     Some(Value::str(listener(env)?.given_name()?.as_bytes()))
 }
 
-/// The listener that accepted the session, if one did.
+/// The listener that accepted the session, if any.
 fn listener<'a>(env: &'a Env<'a>) -> Option<&'a Listener> {
     env.session.map(|session| &*session.listener).filter(|listener| !listener.is_nobody())
 }
 
-/// SPOE, 3.2.4 `engine-id`.
+/// The SPOE `engine-id` (SPOE specification, 3.2.4).
 fn engine_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::str(env.session?.frontend.engine_id.get()?.as_bytes()))
 }
@@ -233,7 +233,7 @@ fn srv_weight<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Valu
     int(args.server(0)?.effective_weight())
 }
 
-/// A timeout that a rule set for this stream, or else the one of the proxy that it belongs to.
+/// The timeout that a rule set for this stream, or else the one of its proxy.
 fn timeout<'a>(env: &'a Env<'a>, slot: TimeoutSlot) -> Option<Value<'a>> {
     let changed = env.transaction.and_then(|transaction| transaction.timeouts[slot as usize]);
     let of_client = matches!(slot, TimeoutSlot::Client);

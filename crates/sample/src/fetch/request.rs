@@ -1,4 +1,4 @@
-//! The request line and the status line, and what identifies the user (manual, 7.3.6).
+//! The request line, the status line and the user's identity (manual, 7.3.6).
 
 use http::uri;
 
@@ -13,7 +13,7 @@ use crate::value::{Scratch, Type, Value, parse_ip};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    // name arguments gives where what it is
+    // name arguments gives where description
     row("method",          &[],                                                  Type::Method, Columns::REQUEST_KEPT, "the method",                                    method),
     row("path",            &[],                                                  Type::Str,    Columns::REQUEST,      "the path, without host and query",              path),
     row("pathq",           &[],                                                  Type::Str,    Columns::REQUEST,      "the path with the query",                       pathq),
@@ -56,7 +56,7 @@ fn method<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>
     let transaction = env.transaction?;
     match request(env) {
         Some(head) => Some(Value::Method(head.method().into())),
-        // The log still knows the line as received.
+        // The request line kept for the log still has the method.
         None => {
             let line = transaction.kept(transaction.request_line)?;
             line.split(|byte| *byte == b' ').next().map(|method| Value::Method(method.into()))
@@ -105,7 +105,7 @@ fn url_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
     Some(Value::Int(port.unwrap_or(0)))
 }
 
-/// HAProxy's hash of `base32` and `url32`: sdbm over the bytes, then mixed.
+/// HAProxy's hash for `base32` and `url32`: sdbm over the bytes, then mixed.
 fn hash32(parts: [&[u8]; 2]) -> u32 {
     let bytes = parts.into_iter().flatten();
     let hash = bytes.fold(0u32, |hash, byte| {
@@ -186,7 +186,7 @@ fn urlp_val<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option
     Some(Value::Int(urlp(env, args, cursor)?.to_int().unwrap_or(0)))
 }
 
-/// `HTTP/1.1` of a kept request line, without the name.
+/// The version number in a kept `HTTP/1.1` request line.
 fn version(line: &[u8]) -> Option<&[u8]> {
     line.rsplit(|byte| *byte == b' ').next()?.strip_prefix(b"HTTP/")
 }
@@ -209,7 +209,7 @@ fn req_proto_http<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
     if transaction.is_http {
         return Some(Value::Bool(true));
     }
-    // In TCP mode the first bytes tell.
+    // In TCP mode the first bytes are examined.
     let mut head = http::Head::new();
     Some(Value::Bool(
         match http::parse_request(env.request_bytes, &mut head, &http::ParseOptions::default()) {
@@ -240,7 +240,7 @@ fn server_status<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
 
 fn txn_status<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
-    // What was no request had no stream, whatever it was answered.
+    // A request that could not be parsed has no stream, whatever the response.
     if transaction.is_http && transaction.request.method().is_empty() {
         return None;
     }
@@ -255,7 +255,7 @@ fn res_ver<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a
     Some(Value::made(version_text(transaction.response.version())))
 }
 
-/// The authorization header of the request: the one for a proxy where the client takes us for one.
+/// The request's authorization header: the one for proxies if the client treats us as a proxy.
 fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     let head = request(env)?;
     match env.transaction?.to_proxy {
@@ -264,8 +264,7 @@ fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The user that the client says to be, and whether the password is right; nothing where it does
-/// not say so in a way that can be read.
+/// The user that the client claims to be, and whether the password matches; `None` if the header is missing or malformed.
 fn user(env: &Env<'_>, args: &Args) -> Option<(String, bool)> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, password) = auth::basic(authorization(env)?)?;
@@ -277,7 +276,7 @@ fn http_auth<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Val
     user(env, args).map(|(_, right)| Value::Bool(right))
 }
 
-/// A condition looks for one of the user's groups; what is shown is the user, as in HAProxy.
+/// A condition matches any of the user's groups; as a value the fetch returns the user, as in HAProxy.
 fn http_auth_group<'a>(env: &'a Env<'a>, args: &'a Args, cursor: &mut Cursor) -> Option<Value<'a>> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, _) = user(env, args).filter(|(_, right)| *right)?;
@@ -308,7 +307,7 @@ fn http_auth_user<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<V
 
 fn http_auth_type<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let value = authorization(env)?;
-    // Without anything behind the scheme there is none.
+    // A scheme with nothing after it does not count.
     let scheme = &value[..value.iter().position(|byte| *byte == b' ')?];
     if scheme.eq_ignore_ascii_case(b"bearer") {
         return Some(Value::str(b"Bearer"));

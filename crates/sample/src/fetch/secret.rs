@@ -1,6 +1,5 @@
-//! Fetches about the keys of TLS on both connections (manual, 7.3.4): what logs of keys are made of.
-//! Random bytes, identifiers and the keys of sessions are kept where an expression reads one of
-//! them; the secrets of TLS 1.3 with `tune.ssl.keylog on`.
+//! Fetches about the TLS keys of both connections (manual, 7.3.4), the contents of key log files. Random bytes, session IDs and
+//! session keys are kept if an expression reads any of them; TLS 1.3 secrets with `tune.ssl.keylog on`.
 
 use ::tls::capture::CapturedHandshake;
 
@@ -15,7 +14,7 @@ use crate::value::{Bytes, Scratch, Type, Value};
 const F: Columns = Columns::CLIENT_SESSION;
 const B: Columns = Columns::RESPONSE_KEPT;
 
-/// The rows.
+/// The table rows.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_client_random", &[], Type::Bin, F, "the random bytes of the client",   client_random::<Front>).prepared(want),
@@ -47,7 +46,7 @@ pub(super) static FETCHES: &[Fetch] = &[
 const NO_EARLY: &str = "never anything: rustls keeps it to itself";
 const NO_TICKET: &str = "of TLS 1.2 alone: rustls keeps what comes with a server's tickets to itself";
 
-/// Names of secrets in logs of keys.
+/// The labels of secrets in key logs.
 const LABELS: [&str; 7] = [
     "CLIENT_EARLY_TRAFFIC_SECRET",
     "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
@@ -65,7 +64,7 @@ const SERVER_TRAFFIC: usize = 4;
 const EXPORTER: usize = 5;
 const EARLY_EXPORTER: usize = 6;
 
-/// What the handshake said is kept only where something reads it.
+/// Handshake data is only kept if an expression reads it.
 fn want(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_tls_session();
     Ok(())
@@ -80,7 +79,7 @@ fn captured<'a, S: TlsSide>(env: &Env<'a>) -> Option<&'a CapturedHandshake> {
     S::details(env)?.captured.as_deref()
 }
 
-/// Bytes that are there at all.
+/// The bytes, if not empty.
 fn some(bytes: &[u8]) -> Option<Value<'_>> {
     (!bytes.is_empty()).then(|| Value::bin(bytes))
 }
@@ -101,8 +100,7 @@ fn session_key<'a, S: TlsSide>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) ->
     some(&captured::<S>(env)?.session_key)
 }
 
-/// As HAProxy has it on both sides: the Finished message of the peer, whose number is `PEER`, or our
-/// own where a session is resumed.
+/// As in HAProxy, on both sides: the peer's Finished message, at index `PEER`, or our own if the session was resumed.
 fn unique_id<'a, S: TlsSide, const PEER: usize>(
     env: &'a Env<'a>,
     _: &'a Args,
@@ -112,7 +110,7 @@ fn unique_id<'a, S: TlsSide, const PEER: usize>(
     some(&captured::<S>(env)?.finished[whose])
 }
 
-/// A secret in hexadecimal digits, lower case.
+/// A secret in lower-case hexadecimal.
 fn secret<'a, S: TlsSide, const LABEL: usize>(
     env: &'a Env<'a>,
     _: &'a Args,

@@ -1,4 +1,4 @@
-//! What the kernel knows of the connections, and their errors (manual, 7.3.3).
+//! Kernel metrics of the connections, and their errors (manual, 7.3.3).
 
 use super::connection::connection;
 use super::{Cursor, Fetch, row};
@@ -13,7 +13,7 @@ const UNIT: &[Spec] = &[opt(ArgKind::Str)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name             arguments  gives      where                   what it is
+    //  name             arguments  gives      where                   description
     row("fc_rtt",        UNIT,      Type::Int, Columns::CLIENT,        "the round trip time to the client, in ms or us",     fc_rtt).prepared(prepare_unit),
     row("fc_rttvar",     UNIT,      Type::Int, Columns::CLIENT,        "its variance, in ms or us",                          fc_rttvar).prepared(prepare_unit),
     row("fc_unacked",    UNIT,       Type::Int, Columns::CLIENT,        "segments sent to the client, not acknowledged",      fc_unacked).prepared(prepare_unit),
@@ -33,7 +33,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bc_err_str",    &[],       Type::Str, Columns::RESPONSE_KEPT, "it in words",                                        bc_err_str),
 ];
 
-/// The unit becomes its length in µs. HAProxy takes one for counts as well, to no effect.
+/// Converts the unit into its length in µs. HAProxy accepts a unit for counters as well, without effect.
 fn prepare_unit(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     args[0] = Arg::Int(match text_of(&args[0]) {
         b"" | b"ms" => 1000,
@@ -43,7 +43,7 @@ fn prepare_unit(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Logs want it after the connection was given back: it is then asked in time.
+/// Logs read it after the server connection was released, so it must be sampled before.
 fn prepare_server_unit(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     scope.variables.borrow_mut().want_server_tcp();
     prepare_unit(args, scope)
@@ -114,7 +114,7 @@ fn client_error(env: &Env<'_>) -> Option<ConnectionError> {
     connection(env).map(|session| session.error.get())
 }
 
-/// The error of the last attempt to connect; `None` while none was made.
+/// The error of the last connection attempt; `None` before the first one.
 fn server_error(env: &Env<'_>) -> Option<ConnectionError> {
     let transaction = env.transaction?;
     let attempted =

@@ -1,5 +1,4 @@
-//! The stream as a whole: which of its ends gave up, what its rules decided, what its layers look
-//! like (manual, 7.3.2 and 7.3.4).
+//! The stream as a whole: which side aborted it, what its rules decided, and the state of its layers (manual, 7.3.2 and 7.3.4).
 
 use std::io::Write;
 
@@ -16,7 +15,7 @@ const LAYERS: &[Spec] = &[opt(ArgKind::Int)];
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name              arguments  gives       where                    what it is
+    //  name              arguments  gives       where                    description
     row("fs.aborted",     &[],       Type::Bool, Columns::CLIENT_SESSION, "whether the client aborted the stream",              fs_aborted),
     row("fs.id",          &[],       Type::Int,  Columns::CLIENT_SESSION, "the stream's number on its client's connection",     fs_id),
     row("fs.debug_str",   LAYERS,    Type::Str,  Columns::CLIENT_SESSION, "the client's side, layer by layer, for those who look for faults", fs_debug_str),
@@ -35,15 +34,14 @@ fn fs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
     Some(Value::Bool(env.transaction?.termination.cause == Cause::Client))
 }
 
-/// A server that cannot be reached aborts nothing: there was no stream yet.
+/// An unreachable server aborts nothing: there was no server stream yet.
 fn bs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
     transaction.server_ends?;
     Some(Value::Bool(transaction.termination.cause == Cause::Server))
 }
 
-/// The number of the stream; requests that the connection served before, as HTTP/1 has no numbers
-/// for its streams; 0 with TCP.
+/// The stream's number; in HTTP/1, which does not number streams, the number of earlier requests on the connection; 0 with TCP.
 fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     if let Some(stream) = env.transaction?.client_stream {
         return Some(Value::Int(stream.id.into()));
@@ -68,14 +66,14 @@ fn bs_rst_code<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
     Some(Value::Int(env.transaction?.server_stream?.reset?.into()))
 }
 
-/// One side as `name=value` words, from the stream down to the socket.
+/// One side in `name=value` words, from the stream down to the socket.
 struct Layers {
     text: Scratch,
     wanted: i64,
 }
 
 impl Layers {
-    /// Of the layers that the argument adds up; 0 and none are all of them.
+    /// Selects the layers from the bits in the argument; 0 or no argument selects all.
     fn new(args: &Args) -> Self {
         let wanted = args.int(0).filter(|layers| *layers != 0).unwrap_or(31);
         Self { text: Scratch::new(), wanted }
@@ -137,7 +135,7 @@ fn bs_debug_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     Some(Value::made(layers.text))
 }
 
-/// A rule by its place in the configuration.
+/// A rule, identified by its file and line.
 fn place<'a>(rule: Option<(&'static str, u32)>) -> Option<Value<'a>> {
     let (file, line) = rule?;
     let mut text = Scratch::copy(file.as_bytes());

@@ -1,5 +1,5 @@
-//! Entries of stick tables (manual, 7.3.2 and 7.3.3): those that a request or its connection tracks
-//! (`sc_…`), and that of the client's address (`src_…`).
+//! Stick table entries (manual, 7.3.2 and 7.3.3): those tracked by a request or its connection (`sc_…`), and that of the client's
+//! address (`src_…`).
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ const JUST_COUNTER: &[Spec] = &[arg(ArgKind::Int)];
 const ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Int), opt(ArgKind::Table)];
 const OWN_ELEMENT: &[Spec] = &[arg(ArgKind::Int), arg(ArgKind::Table)];
 
-/// Where the facts of what is tracked may be used: the runtime socket has none of it, but only those of
-/// bytes say so, as in HAProxy.
+/// Where fetches of tracked entries may be used. The runtime socket tracks nothing, but as in HAProxy only the byte counters
+/// exclude it.
 const fn columns(fact: usize) -> Columns {
     if matches!(fact, number::KBYTES_IN | number::KBYTES_OUT) { Columns::CLIENT } else { Columns::INTERNAL }
 }
 
-/// The rows of facts with a name: of any counter, of the first three, of the client's address.
+/// The rows of fields with fixed names: of any counter, of the first three, of the client's address.
 macro_rules! rows {
     ($([$sc:literal $sc0:literal $sc1:literal $sc2:literal $src:literal $fact:ident $named:literal $doc:literal])+
      of arrays $([$sc_of:literal $src_of:literal $fact_of:ident $doc_of:literal])+
@@ -102,8 +102,7 @@ pub(super) static FETCHES: &[Fetch] = rows! {
     row("table_cnt",    OWN,     Type::Int, Columns::INTERNAL, "how many entries the table has", used),
 };
 
-/// Warns of a number that nothing can be tracked with (`tune.stick-counters`): as in HAProxy it gives
-/// nothing.
+/// Warns about a counter number beyond `tune.stick-counters`: as in HAProxy it has no value.
 fn check_counter(number: Option<i64>, scope: &Scope<'_>) {
     let most = i64::from(scope.names.stick_counters());
     if let Some(number) = number.filter(|number| !(0..most).contains(number)) {
@@ -125,7 +124,7 @@ fn a_counter(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Warns of an element that no array has.
+/// Warns about an array index that no array has.
 pub(crate) fn an_element(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     if let Some(number) = number_at(args, 0).filter(|number| !(0..100).contains(number)) {
         let text = format!("no array has an element {number}: they are numbered from 0 to 99");
@@ -144,7 +143,7 @@ fn int<'a>(value: Option<i64>) -> Option<Value<'a>> {
     value.map(Value::Int)
 }
 
-/// A fact of what is tracked with a number, or of the same key in another table.
+/// A field of the entry tracked by a counter, or of the same key in another table.
 fn of_tracked<'a>(
     env: &Env<'_>,
     counter: usize,
@@ -158,15 +157,15 @@ fn of_tracked<'a>(
     };
     let entry = same_key(env, counter, other, fact.changes())?;
     int(match entry {
-        // Who looks holds it too, and is no tracker.
+        // The reader holds a reference too, but does not track the entry.
         Some(entry) if fact == Fact::Trackers => Some(i64::from(entry.holders()) - 1),
         Some(entry) => fact.of(&entry, element, env.now_ms),
         None => Some(0),
     })
 }
 
-/// The entry of another table that has the key which is tracked with a number; made if `made` says so
-/// and there is none. `None` where nothing is tracked, or nothing that the table takes for a key.
+/// The entry in another table for the key that a counter tracks; created if `made` is set. `None` if nothing is tracked, or if the
+/// key does not fit the table.
 fn same_key<'t>(
     env: &Env<'_>,
     counter: usize,
@@ -209,7 +208,7 @@ fn clear_second<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     of_tracked(env, 1, args.table(1), number::CLEAR, Element::Of(args.int(0)? as u32))
 }
 
-/// A fact of the client's address in a table: 0 where there is no entry and none is made.
+/// A field of the client address's entry: 0 if there is no entry and none is created.
 fn of_address<'a>(env: &Env<'_>, table: &Arc<Table>, fact: usize, element: Element) -> Option<Value<'a>> {
     let address = connection::source(env)?.ip()?;
     let fact = FACTS[fact];

@@ -1,5 +1,4 @@
-//! Dates, timing events and byte counts of a stream (manual, 8.4), for fetches and for the aliases
-//! of log formats.
+//! Dates, timing events and byte counts of a stream (manual, 8.4), for fetches and log format aliases.
 
 use super::constant::time_unit;
 use super::{Cursor, Fetch, row};
@@ -11,7 +10,7 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name                    arguments          gives      where                   what it is
+    //  name                    arguments          gives      where                   description
     row("accept_date",          &[opt(ArgKind::Str)], Type::Int, Columns::CLIENT,        "when the connection was accepted",            accept_date).prepared(prepare_unit),
     row("request_date",         &[opt(ArgKind::Str)], Type::Int, Columns::REQUEST_KEPT,  "when the request began",                      request_date).prepared(prepare_unit),
     row("fc.timer.handshake",   &[],               Type::Int, Columns::CLIENT,        "Th: handshakes, in ms",                       fc_timer_handshake),
@@ -33,12 +32,12 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.bytes_out",        &[],               Type::Int, Columns::TRANSFER,      "bytes sent to the client",                    res_bytes).late(),
 ];
 
-/// Timing events in ms since the stream began to wait for its request; -1 for what was not reached.
+/// Timing events in ms since the stream began to wait for its request; -1 for events not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timers {
-    /// Handshakes; 0 for requests after the first of a connection.
+    /// Handshakes; 0 for requests after the connection's first.
     pub(crate) handshake: i64,
-    /// Idle before the first byte.
+    /// Idle time before the first byte.
     pub(crate) idle: i64,
     request: i64,
     queue: i64,
@@ -48,7 +47,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// The timers of a stream; what is not over yet counts up to now.
+    /// The timers of a stream; unfinished phases extend to the present.
     pub(crate) fn of(env: &Env<'_>) -> Option<Self> {
         let transaction = env.transaction?;
         let times = &transaction.times;
@@ -62,10 +61,10 @@ impl Timers {
         };
         let idle = match (transaction.is_http, since(times.started)) {
             (true, started) if started >= 0 => (started - handshake).max(0),
-            // Nothing is waited for in TCP.
+            // TCP does not wait for a request.
             _ => -1,
         };
-        // Now is known in whole ms, which may be before what was noted in µs.
+        // The current time has ms resolution and may lie before timestamps taken in µs.
         let noted = [times.started, times.request, times.queued, times.connected, times.response];
         let now = || noted.into_iter().fold(env.now_ms.saturating_mul(1_000), u64::max);
         let close = match times.closed {
@@ -73,7 +72,7 @@ impl Timers {
             0 => now(),
             closed => closed,
         };
-        // In TCP mode there is no request to wait for: the queue follows the handshake.
+        // TCP mode has no request to wait for: the queue follows the handshake.
         let is_received = transaction.is_http && !env.log_origin.precedes_routing();
         let request = if is_received { since(times.request) } else { -1 };
         Some(Self {
@@ -137,14 +136,14 @@ impl Timers {
 /// Wall clock at accept, in µs since 1970.
 pub(crate) fn accepted(env: &Env<'_>) -> Option<u64> {
     let session = env.session?;
-    // The accept date of a later request on the connection is when it began to be waited for.
+    // For later requests on the connection, the time at which waiting for the request began.
     let shift = env
         .transaction
         .map_or(0, |transaction| transaction.times.idle_from.saturating_sub(session.accepted_us));
     Some(session.accepted_wall_us + shift)
 }
 
-/// Wall clock at the first byte of the request, in µs since 1970; at accept where there was none.
+/// Wall clock at the first byte of the request, in µs since 1970; at accept if no byte arrived.
 pub(crate) fn requested(env: &Env<'_>) -> Option<u64> {
     match env.transaction?.times.started_wall {
         0 => accepted(env),
@@ -172,7 +171,7 @@ fn request_date<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
     dated(requested(env)?, args.bytes(0))
 }
 
-/// A timer, if it was reached.
+/// A timer, if its event was reached.
 fn timer<'a>(env: &'a Env<'a>, take: impl Fn(Timers) -> i64) -> Option<Value<'a>> {
     Some(take(Timers::of(env)?)).filter(|ms| *ms >= 0).map(Value::Int)
 }

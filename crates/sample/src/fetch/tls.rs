@@ -1,5 +1,5 @@
-//! Fetches about TLS on the client's connection and on that to the server (manual, 7.3.4). What
-//! certificates say is in `certificate`, what the ClientHello said in `hello`.
+//! TLS fetches for the client and the server connection (manual, 7.3.4). Certificate fetches are in `certificate`, ClientHello
+//! fetches in `hello`.
 
 use ::tls::Details;
 
@@ -12,10 +12,10 @@ use crate::value::{Bytes, Scratch, Type, Value};
 const F: Columns = Columns::CLIENT_SESSION;
 const B: Columns = Columns::RESPONSE_KEPT;
 
-/// NPN was given up for ALPN.
+/// NPN was superseded by ALPN.
 const NO_NPN: &str = "never anything: NPN is not spoken, as by HAProxy with OpenSSL 3";
 
-/// The rows.
+/// The table rows.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc",             &[], Type::Bool, F, "whether the client's connection uses TLS",   is_tls::<Front>),
@@ -48,19 +48,19 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>),
 ];
 
-/// A connection of a stream.
+/// The client or the server side of a stream.
 pub(super) trait TlsSide {
-    /// What is known of TLS on it.
+    /// The TLS details of that side's connection.
     fn details<'a>(env: &Env<'a>) -> Option<&'a Details>;
 
-    /// Whether there is a connection at all.
+    /// Whether that side has a connection.
     fn exists(env: &Env<'_>) -> bool;
 }
 
-/// The client's.
+/// The client side.
 pub(super) struct Front;
 
-/// The server's.
+/// The server side.
 pub(super) struct Back;
 
 impl TlsSide for Front {
@@ -83,12 +83,12 @@ impl TlsSide for Back {
     }
 }
 
-/// What a handshake that was completed came to.
+/// The details of a completed handshake.
 fn complete<'a, S: TlsSide>(env: &Env<'a>) -> Option<&'a Details> {
     S::details(env).filter(|details| details.failure.is_none())
 }
 
-/// Text that is there at all.
+/// The text, if not empty.
 fn text(text: &str) -> Option<Value<'_>> {
     (!text.is_empty()).then(|| Value::str(text.as_bytes()))
 }

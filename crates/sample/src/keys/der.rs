@@ -1,6 +1,5 @@
-//! As much of DER as keys and certificates need (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1):
-//! walking through elements, and writing the frame that the cryptographic library wants around a
-//! key.
+//! The subset of DER needed for keys and certificates (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1): iterating over elements, and
+//! the wrapping that the cryptographic library requires around a key.
 
 use super::{Curve, PrivateKey, PublicKey, curve_key, rsa};
 
@@ -10,7 +9,7 @@ const OCTETS: u8 = 0x04;
 const OBJECT: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 
-/// The names of algorithms and curves, as DER writes them.
+/// Object identifiers of algorithms and curves, in DER.
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 const CURVES: &[(&[u8], Curve)] = &[
@@ -19,7 +18,7 @@ const CURVES: &[(&[u8], Curve)] = &[
     (&[0x2b, 0x81, 0x04, 0x00, 0x23], Curve::P521),
 ];
 
-/// The first element: its tag, its contents, and what follows it.
+/// The first element: its tag, its contents, and the rest of the input.
 pub(super) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -35,12 +34,12 @@ pub(super) fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*tag, contents, rest))
 }
 
-/// The contents of the first element, which must have that tag, and what follows it.
+/// The contents of the first element, which must have the tag `wanted`, and the rest of the input.
 pub(super) fn take(der: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     element(der).filter(|(tag, ..)| *tag == wanted).map(|(_, contents, rest)| (contents, rest))
 }
 
-/// The key of a `SubjectPublicKeyInfo`: a string of bits whose first byte counts the unused ones.
+/// The key of a `SubjectPublicKeyInfo`: a bit string, which begins with the number of unused bits.
 pub(super) fn public_key(der: &[u8]) -> Option<PublicKey> {
     let (info, _) = take(der, SEQUENCE)?;
     let (_algorithm, rest) = take(info, SEQUENCE)?;
@@ -48,7 +47,7 @@ pub(super) fn public_key(der: &[u8]) -> Option<PublicKey> {
     Some(PublicKey(bits.get(1..)?.into()))
 }
 
-/// The kind and size of a `SubjectPublicKeyInfo`'s key: `RSA2048`, `EC256`.
+/// The type and size of a `SubjectPublicKeyInfo`'s key: `RSA2048`, `EC256`.
 pub(super) fn key_kind(der: &[u8]) -> Option<String> {
     let (info, _) = take(der, SEQUENCE)?;
     let (algorithm, _) = take(info, SEQUENCE)?;
@@ -73,8 +72,7 @@ pub(super) fn key_kind(der: &[u8]) -> Option<String> {
     }
 }
 
-/// The public key of a certificate: behind version, serial number, signature's algorithm, issuer,
-/// validity and subject.
+/// The public key of a certificate: it follows version, serial number, signature algorithm, issuer, validity and subject.
 pub(super) fn certificate_key(der: &[u8]) -> Option<PublicKey> {
     let (certificate, _) = take(der, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
@@ -104,7 +102,7 @@ pub(super) fn private_key(der: &[u8]) -> Option<PrivateKey> {
     }
 }
 
-/// The curve of a key in SEC 1's form: a version, the secret, the curve under the tag 0.
+/// The curve of a SEC 1 key: a version, the secret, the curve under tag 0.
 pub(super) fn curve_of_sec1(der: &[u8]) -> Option<Curve> {
     let (key, _) = take(der, SEQUENCE)?;
     let (_version, rest) = take(key, INTEGER)?;
@@ -126,7 +124,7 @@ fn write(tag: u8, contents: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(contents);
 }
 
-/// A number: without zeros before it, but for one that keeps it from being negative.
+/// Writes an integer without leading zeros, except one that keeps it non-negative.
 fn write_integer(number: &[u8], out: &mut Vec<u8>) {
     let zeros = number.iter().take_while(|byte| **byte == 0).count().min(number.len().saturating_sub(1));
     let mut bytes = number[zeros..].to_vec();
@@ -136,8 +134,7 @@ fn write_integer(number: &[u8], out: &mut Vec<u8>) {
     write(INTEGER, &bytes, out);
 }
 
-/// RSA's key of PKCS #1 from its numbers: modulus, public exponent, private one, both primes, both
-/// exponents, coefficient.
+/// A PKCS #1 RSA key from its numbers: modulus, public and private exponent, both primes, both exponents, coefficient.
 pub(super) fn rsa_key(numbers: [&[u8]; 8]) -> Vec<u8> {
     let mut contents = Vec::new();
     write_integer(&[0], &mut contents);
@@ -147,7 +144,7 @@ pub(super) fn rsa_key(numbers: [&[u8]; 8]) -> Vec<u8> {
     key
 }
 
-/// PKCS #8 around it.
+/// Wraps an RSA key in PKCS #8.
 pub(super) fn wrap_rsa(key: &[u8]) -> Vec<u8> {
     let mut algorithm = Vec::new();
     write(OBJECT, RSA_ENCRYPTION, &mut algorithm);

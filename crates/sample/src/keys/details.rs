@@ -1,5 +1,4 @@
-//! What is told of a certificate (`show ssl cert`; management manual, 9.3): read from its DER (RFC
-//! 5280, 4.1).
+//! Certificate details for `show ssl cert` (management manual, 9.3), read from the DER (RFC 5280, 4.1).
 
 use std::fmt::Write;
 
@@ -13,38 +12,38 @@ const INTEGER: u8 = 0x02;
 const OCTETS: u8 = 0x04;
 const OBJECT: u8 = 0x06;
 
-/// A certificate's facts as texts.
+/// A certificate's fields as text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// In hexadecimal digits.
+    /// The serial number in hexadecimal.
     pub serial: String,
     /// `Sep 13 21:20:24 2019 GMT`.
     pub not_before: String,
-    /// The end of its validity, in the same form.
+    /// The end of the validity period, in the same form.
     pub not_after: String,
     /// `/C=US/O=…/CN=…`.
     pub issuer: String,
-    /// Whom it is about, in the same form.
+    /// The subject, in the same form.
     pub subject: String,
-    /// `DNS:…`, with commas between several.
+    /// `DNS:…`, separated by commas.
     pub alternatives: String,
-    /// The key's kind and size: `RSA2048`, `EC256`; empty for others.
+    /// The key's type and size: `RSA2048`, `EC256`; empty for others.
     pub algorithm: String,
-    /// SHA-1 of the whole, in hexadecimal digits.
+    /// SHA-1 of the certificate, in hexadecimal.
     pub fingerprint: String,
-    /// Subject and issuer of each that follows.
+    /// Subject and issuer of each further certificate in the chain.
     pub chain: Vec<(String, String)>,
 }
 
 impl Details {
-    /// The facts of the first certificate of a chain; `None` if it is none.
+    /// The details of a chain's first certificate; `None` if it cannot be parsed.
     pub fn of(chain: &[impl AsRef<[u8]>]) -> Option<Self> {
         let (first, rest) = chain.split_first()?;
         let first = first.as_ref();
         let parts = CertificateParts::of(first)?;
         let (before, after) = take(parts.validity, SEQUENCE)?.0.split_at_checked(length(parts.validity)?)?;
         Some(Self {
-            // A zero that only keeps a number from being negative is none of its digits.
+            // Drops the leading zero byte that only keeps the number non-negative.
             serial: hex(parts
                 .serial
                 .strip_prefix(&[0])
@@ -66,21 +65,21 @@ impl Details {
     }
 }
 
-/// The bytes that the first of the elements within a sequence takes.
+/// The length in bytes of the first element within a sequence.
 fn length(sequence: &[u8]) -> Option<usize> {
     let (contents, _) = take(sequence, SEQUENCE)?;
     let (_, _, rest) = element(contents)?;
     Some(contents.len() - rest.len())
 }
 
-/// The parts of a certificate, each from its first byte on.
+/// The parts of a certificate, each starting at its first byte.
 struct CertificateParts<'a> {
     serial: &'a [u8],
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
     key: &'a [u8],
-    /// What follows the key.
+    /// Everything after the key.
     rest: &'a [u8],
 }
 
@@ -111,7 +110,7 @@ fn hex(bytes: &[u8]) -> String {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// `YYMMDDHHMMSSZ`, where years from 50 on are of the last century, or `YYYYMMDDHHMMSSZ`.
+/// Parses `YYMMDDHHMMSSZ`, with years from 50 on in the last century, or `YYYYMMDDHHMMSSZ`.
 fn time(der: &[u8]) -> Option<String> {
     let (tag, digits, _) = element(der)?;
     let digits = std::str::from_utf8(digits).ok()?;
@@ -128,7 +127,7 @@ fn time(der: &[u8]) -> Option<String> {
     Some(format!("{month} {day:2} {hour:02}:{minute:02}:{second:02} {year} GMT"))
 }
 
-/// The attributes that have short names (RFC 4519; OpenSSL's for those it has none for).
+/// Attributes with short names (RFC 4519, otherwise OpenSSL's).
 #[rustfmt::skip]
 const ATTRIBUTES: &[(&[u8], &str)] = &[
     (&[0x55, 4, 3],  "CN"),
@@ -169,7 +168,7 @@ fn name(der: &[u8]) -> String {
     out
 }
 
-/// An object's numbers: the first byte holds two, the others seven bits a byte.
+/// The dotted form of an object identifier: the first byte holds two numbers, the others seven bits each.
 fn dotted(object: &[u8]) -> String {
     let Some((first, rest)) = object.split_first() else { return String::new() };
     let top = (first / 40).min(2);
@@ -185,7 +184,7 @@ fn dotted(object: &[u8]) -> String {
     out
 }
 
-/// The host names of the extension `subjectAltName` among what follows the key.
+/// The host names of the `subjectAltName` extension in the part after the key.
 fn alternatives(mut rest: &[u8]) -> Vec<String> {
     const EXTENSIONS: u8 = 0xa3;
     const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
@@ -199,7 +198,7 @@ fn alternatives(mut rest: &[u8]) -> Vec<String> {
         while let Some((extension, behind)) = take(extensions, SEQUENCE) {
             extensions = behind;
             let Some((ALTERNATIVE_NAMES, mut value)) = take(extension, OBJECT) else { continue };
-            // Whether it is critical may stand before the value.
+            // An optional critical flag precedes the value.
             if value.first() == Some(&0x01) {
                 value = element(value).map_or(&[][..], |(.., behind)| behind);
             }
@@ -221,11 +220,11 @@ mod tests {
     use super::super::blocks;
     use super::*;
 
-    /// Made by `openssl req -x509 -newkey ec:<(openssl ecparam -name prime256v1)` with two names.
+    /// Made with `openssl req -x509 -newkey ec:<(openssl ecparam -name prime256v1)`, with two names.
     const PEM: &str = include_str!("testdata/two_names.pem");
 
     #[test]
-    fn the_facts_of_a_certificate_are_those_that_openssl_tells() {
+    fn certificate_details_match_openssl() {
         let chain: Vec<_> = blocks(PEM).map(|(_, der)| der).collect();
         let details = Details::of(&chain).unwrap();
         let name = "/C=DE/O=Weir Test/OU=it's/CN=one.example/emailAddress=a@b.example";
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_has_no_facts_and_does_no_harm() {
+    fn truncated_certificates_have_no_details() {
         let der = blocks(PEM).next().unwrap().1;
         for length in 0..der.len() {
             let cut = Details::of(&[der[..length].to_vec()]);
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_a_name_are_numbers() {
+    fn unnamed_object_identifiers_are_shown_as_numbers() {
         assert_eq!(dotted(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d]), "1.2.840.113549");
         assert_eq!(dotted(&[0x88, 0x37]), "2.56.55");
         assert_eq!(dotted(&[]), "");

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Curve, PrivateKey, der, rsa};
 
-/// The key that decrypts, from a JSON Web Key; `None` for what is none, public ones among them.
+/// Parses a JSON Web Key for decryption; `None` if it is invalid or public.
 pub fn parse_jwk(text: &[u8]) -> Option<PrivateKey> {
     let key: serde_json::Value = serde_json::from_slice(text).ok()?;
     match key.get("kty")?.as_str()? {
@@ -27,7 +27,7 @@ pub fn parse_jwk(text: &[u8]) -> Option<PrivateKey> {
     }
 }
 
-/// The point of a public key of a curve, uncompressed, as a token's header has it (`epk`).
+/// The uncompressed point of a public EC key, as found in a token's header (`epk`).
 pub(crate) fn point(key: &serde_json::Value, curve: Curve) -> Option<Vec<u8>> {
     if key.get("kty")?.as_str()? != "EC" || Curve::named(key.get("crv")?.as_str()?)? != curve {
         return None;
@@ -42,7 +42,7 @@ fn bytes(key: &serde_json::Value, name: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(key.get(name)?.as_str()?.trim_end_matches('=')).ok()
 }
 
-/// Some leave out zeros in front.
+/// Some implementations drop leading zeros.
 fn padded(number: Vec<u8>, size: usize) -> Option<Vec<u8>> {
     let mut whole = vec![0; size.checked_sub(number.len())?];
     whole.extend(number);

@@ -1,6 +1,5 @@
-//! Keys of JSON Web Tokens: from PEM files, from certificates, from JSON Web Keys (RFC 7517); and
-//! the certificates that expressions may name. Used by the converters `jwt_…`; knows nothing of
-//! tokens.
+//! Keys for JSON Web Tokens from PEM files, certificates and JSON Web Keys (RFC 7517), and the certificates that expressions may
+//! name. Used by the `jwt_…` converters; independent of the token format.
 
 mod der;
 mod details;
@@ -17,7 +16,7 @@ pub use jwk::parse_jwk;
 pub(crate) use jwk::point;
 pub use store::{CertificateCell, Certificates};
 
-/// A public key: of RSA as PKCS #1, of a curve as its point.
+/// A public key: PKCS #1 for RSA, the point for EC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey(pub Box<[u8]>);
 
@@ -31,7 +30,7 @@ pub enum Curve {
 }
 
 impl Curve {
-    /// The bytes of a coordinate.
+    /// The size of a coordinate in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::P256 => 32,
@@ -40,7 +39,7 @@ impl Curve {
         }
     }
 
-    /// The curve that RFC 7518 calls so.
+    /// Looks up a curve by its name in RFC 7518.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "P-256" => Self::P256,
@@ -50,7 +49,7 @@ impl Curve {
         })
     }
 
-    /// Agreement on it.
+    /// The key agreement algorithm for the curve.
     pub fn agreement(self) -> &'static agreement::Algorithm {
         match self {
             Self::P256 => &ECDH_P256,
@@ -60,35 +59,35 @@ impl Curve {
     }
 }
 
-/// A key that decrypts.
+/// A decryption key.
 #[derive(Debug)]
 pub enum PrivateKey {
-    /// The bytes of a secret that both sides share.
+    /// A shared secret.
     Secret(Box<[u8]>),
     /// RSA.
     Rsa(Box<PrivateDecryptingKey>),
-    /// A point's secret on a curve.
+    /// The secret scalar of an EC key.
     Curve(Curve, agreement::PrivateKey),
 }
 
-/// A certificate as far as tokens are concerned.
+/// A certificate, as used for tokens.
 #[derive(Debug)]
 pub struct Certificate {
     /// Its public key.
     pub public: PublicKey,
-    /// The key that belongs to it, if the file or another one has it.
+    /// The matching private key, if this or another file has it.
     pub private: Option<PrivateKey>,
-    /// The certificate and those that signed it, as DER; none where the file held a bare key.
+    /// The certificate and its issuers in DER; empty if the file held a bare key.
     pub chain: Vec<Vec<u8>>,
     /// The PEM that the private key was read from.
     pub(crate) key_text: Option<Box<str>>,
 }
 
 impl Certificate {
-    /// From PEM: a certificate, and its key in the same text or in `key`.
+    /// Parses PEM: a certificate, and its key in the same text or in `key`.
     ///
     /// # Errors
-    /// There is none, or what is there cannot be read.
+    /// The certificate is missing or cannot be parsed.
     pub fn from_pem(text: &str, key: Option<&str>) -> Result<Self, String> {
         let public = blocks(text).find_map(|(kind, der)| match kind {
             "CERTIFICATE" => der::certificate_key(&der),
@@ -108,12 +107,12 @@ impl Certificate {
         Ok(Self { public, private, chain, key_text })
     }
 
-    /// What is told of it; `None` for a bare key, and for what no certificate looks like.
+    /// The details for `show ssl cert`; `None` for a bare key or an unreadable certificate.
     pub fn details(&self) -> Option<Details> {
         Details::of(&self.chain)
     }
 
-    /// All of it in PEM: the key first.
+    /// Everything in PEM, the key first.
     pub fn to_pem(&self) -> String {
         let mut out = self.key_text.as_deref().unwrap_or_default().to_owned();
         for der in &self.chain {
@@ -129,8 +128,7 @@ impl Certificate {
     }
 }
 
-/// The public key in a PEM file: `PUBLIC KEY` holds it behind the name of its algorithm,
-/// `RSA PUBLIC KEY` by itself.
+/// The public key in a PEM file: in `PUBLIC KEY` it follows its algorithm, in `RSA PUBLIC KEY` it is bare.
 pub fn public_key(text: &str) -> Option<PublicKey> {
     blocks(text).find_map(|(kind, der)| match kind {
         "RSA PUBLIC KEY" => Some(PublicKey(der.into())),
@@ -139,7 +137,7 @@ pub fn public_key(text: &str) -> Option<PublicKey> {
     })
 }
 
-/// The private key in a PEM file, whichever way it is wrapped.
+/// The private key in a PEM file, in any container format.
 fn private_key(text: &str) -> Option<PrivateKey> {
     blocks(text).find_map(|(kind, der)| match kind {
         "PRIVATE KEY" => der::private_key(&der),
@@ -149,7 +147,7 @@ fn private_key(text: &str) -> Option<PrivateKey> {
     })
 }
 
-/// The first block of a PEM text that holds a private key, as it stands there.
+/// The first PEM block that holds a private key, verbatim.
 fn key_block(text: &str) -> Option<String> {
     let start = text.match_indices("-----BEGIN ").map(|(at, _)| at);
     let mut keys =
@@ -161,18 +159,18 @@ fn key_block(text: &str) -> Option<String> {
     Some(format!("{}{line}\n", &block[..end]))
 }
 
-/// RSA's from PKCS #8.
+/// Parses an RSA key in PKCS #8.
 fn rsa(pkcs8: &[u8]) -> Option<PrivateKey> {
     PrivateDecryptingKey::from_pkcs8(pkcs8).ok().map(|key| PrivateKey::Rsa(Box::new(key)))
 }
 
-/// A curve's from PKCS #8 or SEC 1.
+/// Parses an EC key in PKCS #8 or SEC 1.
 fn curve_key(curve: Curve, der: &[u8]) -> Option<PrivateKey> {
     let key = agreement::PrivateKey::from_private_key_der(curve.agreement(), der).ok()?;
     Some(PrivateKey::Curve(curve, key))
 }
 
-/// The blocks of a PEM text: what each is called, and its DER.
+/// The blocks of a PEM text: label and DER.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
     text.split("-----BEGIN ").skip(1).filter_map(|block| {
         let (kind, rest) = block.split_once("-----")?;
@@ -186,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_public_key_is_found_in_its_pem() {
-        // An Ed25519 key serves as well: what counts is the frame.
+    fn public_keys_are_found_in_pem() {
+        // An Ed25519 key will do: only the container is tested.
         let pem = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
         assert_eq!(public_key(pem).map(|key| key.0.len()), Some(32));
         assert!(public_key("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_none());

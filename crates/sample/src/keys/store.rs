@@ -1,6 +1,5 @@
-//! The certificates that expressions may name, by file or by store and name; how the runtime socket
-//! changes them (management manual, 9.3: `set ssl cert` and its kin). Filled while a configuration
-//! is resolved, read by requests.
+//! The certificates that expressions may name, by file or by store and name, and their changes through the runtime socket
+//! (management manual, 9.3: `set ssl cert` and related commands). Filled while a configuration is resolved, read by requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,16 +9,15 @@ use arc_swap::ArcSwapOption;
 
 use super::{Certificate, PublicKey};
 
-/// A place for a certificate. It stays where it is once an expression knows it; what it holds may
-/// change.
+/// A certificate that can be replaced. Expressions hold the cell, so its address is stable while the contents change.
 #[derive(Debug)]
 pub struct CertificateCell {
-    /// The name it is listed by.
+    /// The name in listings.
     pub name: Box<str>,
     current: ArcSwapOption<Certificate>,
     /// `jwt on`: whether tokens may be verified with it. Written by the runtime socket.
     for_tokens: AtomicBool,
-    /// Deleted ones stay for the expressions that know them.
+    /// Deleted cells remain for the expressions that hold them.
     deleted: AtomicBool,
 }
 
@@ -33,12 +31,12 @@ impl CertificateCell {
         })
     }
 
-    /// Whether it was not deleted.
+    /// Whether the certificate exists, i.e. was not deleted.
     pub fn exists(&self) -> bool {
         !self.deleted.load(Relaxed)
     }
 
-    /// The certificate; `None` while there is none yet.
+    /// The current certificate, if any.
     pub fn certificate(&self) -> Option<Arc<Certificate>> {
         self.current.load_full()
     }
@@ -48,13 +46,13 @@ impl CertificateCell {
         self.for_tokens.load(Relaxed)
     }
 
-    /// Lets tokens be verified with it, or no longer.
+    /// Allows or forbids verifying tokens with it.
     pub fn set_for_tokens(&self, for_tokens: bool) {
         self.for_tokens.store(for_tokens, Relaxed);
     }
 }
 
-/// A change that was not committed yet; there is one at a time.
+/// A change that is not committed yet; there is at most one.
 #[derive(Debug)]
 struct Pending {
     stored: Arc<CertificateCell>,
@@ -64,16 +62,15 @@ struct Pending {
 /// All certificates of the process.
 #[derive(Debug, Default)]
 pub struct Certificates {
-    /// By each of their names.
+    /// Certificates by each of their names.
     known: RwLock<BTreeMap<Box<str>, Arc<CertificateCell>>>,
-    /// Bare public keys by their file, which nothing changes. Written while a configuration is
-    /// resolved.
+    /// Bare public keys by file; they never change. Written while a configuration is resolved.
     public: RwLock<BTreeMap<Box<str>, Arc<PublicKey>>>,
     pending: Mutex<Option<Pending>>,
 }
 
 impl Certificates {
-    // Whoever panicked while holding a lock left whole entries behind.
+    // A panic while holding a lock leaves complete entries behind, so poisoning is ignored.
     fn known(&self) -> RwLockReadGuard<'_, BTreeMap<Box<str>, Arc<CertificateCell>>> {
         self.known.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -91,7 +88,7 @@ impl Certificates {
         self.known().get(name).filter(|stored| stored.exists()).cloned()
     }
 
-    /// Adds one under the first of its names, found by the others too.
+    /// Adds a certificate under several names; the first is the one it is listed by.
     pub fn insert(&self, names: &[&str], certificate: Certificate, for_tokens: bool) -> Arc<CertificateCell> {
         let stored =
             CertificateCell::new(names.first().unwrap_or(&""), Some(Arc::new(certificate)), for_tokens);
@@ -102,31 +99,31 @@ impl Certificates {
         stored
     }
 
-    /// Keeps the public key of a file, for a variable that will name it.
+    /// Stores the public key of a file, for variables that name it later.
     pub fn insert_public(&self, path: &str, key: &Arc<PublicKey>) {
         let mut public = self.public.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         public.insert(path.into(), Arc::clone(key));
     }
 
-    /// The public key that was read of that file.
+    /// The public key read from that file.
     pub fn find_public(&self, path: &str) -> Option<Arc<PublicKey>> {
         let public = self.public.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         public.get(path).cloned()
     }
 
-    /// All of them by name, each once.
+    /// All certificates by name, each once.
     pub fn all(&self) -> Vec<Arc<CertificateCell>> {
         let known = self.known();
         let own = known.iter().filter(|(name, stored)| **name == stored.name && stored.exists());
         own.map(|(_, stored)| Arc::clone(stored)).collect()
     }
 
-    /// `new ssl cert`: a place without a certificate. `false` if there is one by that name.
+    /// `new ssl cert`: adds an empty cell. Returns `false` if the name exists.
     pub fn create(&self, name: &str) -> bool {
         let mut known = self.known_mut();
         match known.get(name) {
             Some(stored) if stored.exists() => return false,
-            // Expressions that knew the one deleted know this one.
+            // Expressions that hold the deleted cell use it again.
             Some(stored) => stored.deleted.store(false, Relaxed),
             None => {
                 known.insert(name.into(), CertificateCell::new(name, None, false));
@@ -135,16 +132,16 @@ impl Certificates {
         true
     }
 
-    /// The certificate that waits to be committed: its name, and what it will be.
+    /// The uncommitted change: the name and the new certificate.
     pub fn uncommitted(&self) -> Option<(Box<str>, Arc<Certificate>)> {
         self.pending().as_ref().map(|pending| (pending.stored.name.clone(), Arc::clone(&pending.certificate)))
     }
 
-    /// `set ssl cert`: begins a change, or changes what waits. Gives the name, and whether the
-    /// change was begun. With `key` the text is the private key of the certificate that is there.
+    /// `set ssl cert`: starts a change, or modifies the uncommitted one. Returns the name and whether the change was started now.
+    /// With `key` the text is the private key of the existing certificate.
     ///
     /// # Errors
-    /// Why it cannot be, a line.
+    /// The reason in one line.
     pub fn change(&self, name: &str, text: &str, key: bool) -> Result<(Box<str>, bool), String> {
         let mut pending = self.pending();
         let (stored, before) = match &*pending {
@@ -182,7 +179,7 @@ impl Certificates {
     /// `commit ssl cert`.
     ///
     /// # Errors
-    /// Why it cannot be, a line.
+    /// The reason in one line.
     pub fn commit(&self, name: &str) -> Result<(), String> {
         let mut pending = self.pending();
         match pending.take() {
@@ -202,7 +199,7 @@ impl Certificates {
         }
     }
 
-    /// Replaces the certificate of that name, if there is one by it.
+    /// Replaces the certificate of that name, if it exists.
     pub fn put(&self, name: &str, certificate: Certificate) {
         if let Some(stored) = self.find(name) {
             stored.current.store(Some(Arc::new(certificate)));
@@ -212,7 +209,7 @@ impl Certificates {
     /// `abort ssl cert`.
     ///
     /// # Errors
-    /// Why it cannot be, a line.
+    /// The reason in one line.
     pub fn abort(&self, name: &str) -> Result<(), String> {
         let mut pending = self.pending();
         match &*pending {
@@ -228,10 +225,10 @@ impl Certificates {
         }
     }
 
-    /// `del ssl cert`: one that waits for nothing and verifies no tokens.
+    /// `del ssl cert`: the certificate must have no pending change and not be in use for tokens.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason.
     pub fn delete(&self, name: &str) -> Result<(), String> {
         if self.pending().as_ref().is_some_and(|pending| *pending.stored.name == *name) {
             return Err(format!("ongoing transaction for the certificate '{name}'"));
@@ -265,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_deleted_is_found_by_nobody_and_comes_back_empty() {
+    fn deleted_certificates_disappear_and_are_recreated_empty() {
         let all = Certificates::default();
         let known = all.insert(&["@s/a", "/a"], certificate(), true);
         assert!(all.find("/a").is_some_and(|found| Arc::ptr_eq(&found, &known)));
@@ -279,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_is_about_one_certificate() {
+    fn a_transaction_covers_one_certificate() {
         let all = Certificates::default();
         assert!(all.create("a") && all.create("b"));
         assert!(all.change("c", "", false).is_err_and(|text| text.starts_with("Can't replace")));

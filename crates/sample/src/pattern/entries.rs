@@ -1,26 +1,25 @@
 //! The lines of a list: keys and values as bytes, each in a numbered slot that indexes refer to.
 //!
-//! What a file holds stays in the one piece that was read, lines point into it; only what is added
-//! or changed later has bytes of its own. A slot that was freed is used again, so that a list that
-//! rules add to and delete from does not grow.
+//! A file's contents stay in a single buffer that lines point into; only lines added or changed later own their bytes. Freed slots
+//! are reused, so a list that rules add to and delete from does not grow.
 
 use std::ops::Range;
 
 /// The index of a line. The list is ordered by [`PatternEntry::id`], not by slots.
 pub(crate) type LineSlot = u32;
 
-/// Texts that an index looks at again: keys by slot.
+/// Keys by slot, for indexes that compare them again.
 pub(crate) trait Texts {
-    /// The text of a slot; empty for a slot that is free.
+    /// The text of a slot; empty for a free slot.
     fn text(&self, slot: LineSlot) -> &[u8];
-    /// Its place in the order of the list.
+    /// The slot's position in the order of the list.
     fn order(&self, slot: LineSlot) -> u64;
 }
 
 /// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatternEntry<'a> {
-    /// Unique in the list, shown by the runtime socket; grows in the order of the list.
+    /// Unique in the list and shown by the runtime socket; increases in list order.
     pub id: u64,
     /// The pattern as written.
     pub key: &'a [u8],
@@ -28,17 +27,17 @@ pub struct PatternEntry<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// A range of the file's text, a text of its own, or none.
+/// A range of the file's text, an owned text, or no text.
 #[derive(Clone, Copy, Debug)]
 struct EntryText {
     at: u32,
     length: u32,
 }
 
-/// In place of a length: the text is one of its own, or there is none.
+/// Marks an owned text, or the absence of a text, in place of a length.
 const OWN: u32 = u32::MAX;
 const NONE: EntryText = EntryText { at: 0, length: u32::MAX - 1 };
-/// The longest text of a file whose ranges can be told.
+/// The longest file that ranges can address.
 const LONGEST_FILE: usize = (u32::MAX - 2) as usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +56,7 @@ pub(crate) struct Entries {
     lines: Vec<EntryLine>,
     free: Vec<LineSlot>,
     last_id: u64,
-    /// Whether slots no longer stand in the order of the list.
+    /// Whether slot order no longer equals list order.
     shuffled: bool,
 }
 
@@ -98,7 +97,7 @@ impl Entries {
         Ok(entries)
     }
 
-    /// How many lines there ever were, in this and in what it continues.
+    /// The number of lines ever added, including those of lists that this one replaces.
     pub(crate) fn added(&self) -> u64 {
         self.last_id
     }
@@ -141,7 +140,7 @@ impl Entries {
         }
     }
 
-    /// Frees a slot; what indexes know of it must be removed before.
+    /// Frees a slot, which must already be gone from the indexes.
     pub(crate) fn remove(&mut self, slot: LineSlot) {
         let Some(line) = self.lines.get_mut(slot as usize).filter(|line| line.id != 0) else { return };
         let EntryLine { key, value, .. } =
@@ -155,7 +154,7 @@ impl Entries {
     pub(crate) fn set_value(&mut self, slot: LineSlot, value: &[u8]) {
         let Some(line) = self.lines.get(slot as usize).filter(|line| line.id != 0) else { return };
         let old = line.value;
-        // In place where it is of the same length: values such as counters change often.
+        // Values of equal length, such as counters, are overwritten in place since they change often.
         if let Some(own) = (old.length == OWN).then(|| self.own.get_mut(old.at as usize)).flatten()
             && own.len() == value.len()
         {
@@ -180,7 +179,7 @@ impl Entries {
         self.lines.get(slot as usize).and_then(|line| self.resolve(line.value))
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub(crate) fn len(&self) -> usize {
         self.lines.len() - self.free.len()
     }
@@ -199,7 +198,7 @@ impl Entries {
         slots
     }
 
-    /// The slot of the line with that id.
+    /// The slot of the line with ID `id`.
     pub(crate) fn find_id(&self, id: u64) -> Option<LineSlot> {
         if self.shuffled {
             return self.slots().find(|slot| self.order(*slot) == id);
@@ -208,7 +207,7 @@ impl Entries {
         at.map(|(_, slot)| slot).next()
     }
 
-    /// Lets ids go on from those of `before`: an id is never given twice in the life of a list.
+    /// Continues the IDs of `before`: an ID is never reused in the life of a list.
     pub(crate) fn continue_from(&mut self, before: &Self) {
         for line in self.lines.iter_mut().filter(|line| line.id != 0) {
             line.id += before.last_id;
@@ -217,7 +216,7 @@ impl Entries {
     }
 }
 
-/// The key and the value of one line of a file; `None` for blank lines and comments.
+/// Parses one line of a file into key and value; `None` for blank lines and comments.
 fn line(
     file: &[u8],
     range: Range<usize>,
@@ -228,8 +227,7 @@ fn line(
     let text = &text[..text.len() - text.iter().rev().take_while(|byte| **byte == b'\r').count()];
     let indent = text.iter().take_while(|byte| blank(byte)).count();
     let (start, end) = (range.start + indent, range.start + text.len());
-    // A sharp that has a space before it is a pattern, as the manual's advice for such patterns
-    // goes.
+    // An indented `#` is a pattern, as the manual advises for patterns that begin with it.
     if start == end || (file[start] == b'#' && indent == 0) {
         return None;
     }
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_slots_are_used_again_and_the_order_is_that_of_the_list() {
+    fn freed_slots_are_reused_and_list_order_is_kept() {
         let mut entries = Entries::load(b"a 1\nb 2\nc 3\n".to_vec(), true).unwrap();
         entries.remove(1);
         entries.remove(1);

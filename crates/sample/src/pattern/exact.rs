@@ -1,5 +1,4 @@
-//! Strings compared whole, and the beginnings and ends of strings: hash tables of slots, in which
-//! keys are not kept twice.
+//! Matching of whole strings, prefixes and suffixes: hash tables of slots that do not store the keys again.
 
 use std::hash::BuildHasher;
 
@@ -8,13 +7,12 @@ use smallvec::SmallVec;
 
 use super::entries::{LineSlot, Texts};
 
-/// Up to this number of patterns a plain loop is faster than any structure.
+/// Up to this number of patterns a plain loop is faster than any index.
 pub(super) const FEW: usize = 6;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// Slots by the hash of their key. Equal keys stand next to each other; the first of the list is
-/// found.
+/// Slots by the hash of their key. Equal keys are adjacent; the first in list order is returned.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     table: HashTable<LineSlot>,
@@ -22,7 +20,7 @@ pub(crate) struct Keys {
     ignore_case: bool,
 }
 
-/// Hands `bytes` in lower case to `look`, without allocating for what fits on the stack.
+/// Passes `bytes` in lower case to `look`, without allocating if they fit on the stack.
 pub(super) fn with_lower<R>(bytes: &[u8], look: impl FnOnce(&[u8]) -> R) -> R {
     let mut lower: SmallVec<[u8; 256]> = SmallVec::from_slice(bytes);
     lower.make_ascii_lowercase();
@@ -65,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// The first of the list with that key.
+    /// The first slot in list order with that key.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         let mut found = self.all(bytes, texts);
@@ -73,7 +71,7 @@ impl Keys {
         Some(found.fold(first, |best, slot| if texts.order(slot) < texts.order(best) { slot } else { best }))
     }
 
-    /// All with that key, in no order.
+    /// All slots with that key, in no particular order.
     pub(crate) fn all<'a>(
         &'a self,
         bytes: &'a [u8],
@@ -88,7 +86,7 @@ impl Keys {
 #[derive(Debug)]
 pub(crate) struct Exact {
     few: Vec<(Box<[u8]>, LineSlot)>,
-    /// Holds all once there are more than a few.
+    /// Holds all patterns once there are more than [`FEW`].
     many: Option<Keys>,
     ignore_case: bool,
 }
@@ -139,7 +137,7 @@ impl Exact {
 pub(crate) struct Affix {
     few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
-    /// The lengths that occur in `many` and how many patterns have each, longest first.
+    /// The lengths in `many` with the number of patterns of each, longest first.
     lengths: Vec<(usize, u32)>,
     at_end: bool,
     ignore_case: bool,
@@ -192,8 +190,7 @@ impl Affix {
         }
     }
 
-    /// Of the prefixes of `bytes` the longest, of their suffixes the first in the list, as
-    /// HAProxy's maps choose.
+    /// Returns the longest matching prefix, or the first matching suffix in list order, as HAProxy's maps do.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         match &self.many {

@@ -1,8 +1,6 @@
-//! Compiled patterns: the structure that answers fastest for each match method (manual, 7.1), and
-//! that takes single changes.
+//! Compiled patterns: for each match method (manual, 7.1) the fastest lookup structure that supports incremental changes.
 //!
-//! An [`PatternIndex`] holds slots of a list of texts, which are given to each call; [`super::list`] and
-//! [`crate::acl`] make it.
+//! A [`PatternIndex`] holds the slots of a list; the texts are passed to each call. Built by [`super::list`] and [`crate::acl`].
 
 use super::entries::{LineSlot, Texts};
 use super::exact::{Affix, Exact};
@@ -17,7 +15,7 @@ use crate::value::Value;
 /// Compiled patterns.
 #[derive(Debug)]
 pub(crate) enum PatternIndex {
-    /// Nothing to compare with: the presence of the value is enough.
+    /// No patterns: the value only has to be present.
     Found,
     /// The value is true.
     Bool,
@@ -29,11 +27,11 @@ pub(crate) enum PatternIndex {
     Ip(Box<Networks>),
     /// The bytes are equal to a pattern.
     Exact(Exact),
-    /// They are equal to a pattern written in hexadecimal digits.
+    /// The bytes equal a pattern written in hexadecimal.
     Binary(Binary),
-    /// They begin or end with a pattern.
+    /// The bytes begin or end with a pattern.
     Affix(Affix),
-    /// They contain a pattern.
+    /// The bytes contain a pattern.
     Sub(Box<Substrings>),
     /// A part between delimiters equals a pattern.
     Parts(PartPatterns),
@@ -61,7 +59,7 @@ impl PatternIndex {
         }
     }
 
-    /// Makes room for that many patterns.
+    /// Reserves space for that many patterns.
     pub(crate) fn reserve(&mut self, more: usize, texts: &impl Texts) {
         match self {
             Self::Exact(exact) => exact.reserve(more, texts),
@@ -70,7 +68,7 @@ impl PatternIndex {
         }
     }
 
-    /// Adds the pattern of a slot; the error names a pattern that the method cannot take.
+    /// Adds the pattern of a slot; returns an error if the pattern is invalid for the method.
     pub(crate) fn insert(&mut self, slot: LineSlot, texts: &impl Texts) -> Result<(), String> {
         match self {
             Self::Found | Self::Bool => {}
@@ -86,7 +84,7 @@ impl PatternIndex {
         Ok(())
     }
 
-    /// Removes the pattern of a slot, which was inserted and whose text is still there.
+    /// Removes the pattern of a slot, which must have been inserted and still have its text.
     pub(crate) fn remove(&mut self, slot: LineSlot, texts: &impl Texts) {
         match self {
             Self::Found | Self::Bool => {}
@@ -101,9 +99,8 @@ impl PatternIndex {
         }
     }
 
-    /// The slot of a pattern that matches `value`, which has the type the method expects. Any of
-    /// several unless `first` asks for the one a map takes: the longest prefix, the smallest
-    /// network, else the first of the list.
+    /// The slot of a pattern that matches `value`, which has the type the method expects. Any of several unless `first` asks for
+    /// the one a map uses: the longest prefix, the smallest network, otherwise the first in list order.
     #[inline]
     pub(crate) fn find(&self, value: &Value<'_>, first: bool, texts: &impl Texts) -> Option<LineSlot> {
         match (self, value) {
@@ -121,7 +118,7 @@ impl PatternIndex {
         }
     }
 
-    /// The same for a string.
+    /// Like [`Self::find`] for a string.
     #[inline]
     pub(crate) fn find_bytes(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<LineSlot> {
         match self {
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn many_patterns_answer_as_few_do() {
+    fn large_indexes_match_like_small_ones() {
         let many: Vec<String> = (0..1000).map(|n| format!("/path{n:04}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for method in
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_the_wrong_kind_is_named_in_the_error() {
+    fn errors_name_the_invalid_pattern() {
         for (method, pattern) in [
             (MatchMethod::Int, "x"),
             (MatchMethod::Ip, "300.1.1.1"),
@@ -229,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What `find` must give for a map: the first that matches, of prefixes the longest.
+    /// The reference result of `find` for a map: the first match, for prefixes the longest.
     fn by_hand(method: MatchMethod, ignore_case: bool, entries: &Entries, text: &str) -> Option<LineSlot> {
         let lower = |bytes: &[u8]| if ignore_case { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
         let text = lower(text.as_bytes());
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_change_answer_as_a_plain_look_through_them() {
+    fn changing_lists_match_like_a_linear_search() {
         const LETTERS: &[u8] = b"aAbB/.?c";
         let random = &mut fastrand::Rng::with_seed(7);
         let word = |random: &mut fastrand::Rng, longest: usize| {
@@ -284,7 +281,7 @@ mod tests {
             for _ in 0..3000 {
                 if random.bool() || present.is_empty() {
                     let key = word(random, 10);
-                    // Expressions need no more than to be written well.
+                    // Regular expressions only have to be valid.
                     let key = if method == Reg { key.replace('?', "[bc]") } else { key };
                     let slot = entries.push(key.as_bytes(), None);
                     index.insert(slot, &entries).unwrap();
@@ -305,15 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_networks_that_change_answer_as_a_plain_look_through_them() {
+    fn changing_ranges_match_like_a_linear_search() {
         let random = &mut fastrand::Rng::with_seed(8);
         for method in [MatchMethod::Int, MatchMethod::Ip] {
             let (mut index, mut entries) = (PatternIndex::new(method, false), Entries::default());
             let mut present: Vec<(LineSlot, i64, i64)> = Vec::new();
             for _ in 0..3000 {
                 if random.bool() || present.is_empty() {
-                    // A network of 16 addresses' worth of lengths, or a range, as a first and a
-                    // last number.
+                    // A network of at most 256 addresses, or a range, as first and last number.
                     let length = random.u32(24..=32);
                     let first = random.i64(0..256) & !((1 << (32 - length)) - 1);
                     let (first, last, text) = match method {

@@ -1,5 +1,4 @@
-//! A list of patterns that lives on while it is looked into: its lines, the indexes that views made
-//! of them, and changes.
+//! A pattern list that can be changed while in use: its lines and the indexes that views built on them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,25 +12,25 @@ use super::method::MatchMethod;
 use super::watch::{ListChange, Watcher, Watchers};
 use crate::value::{Type, Value};
 
-/// Where a list comes from.
+/// The source of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListOrigin {
     /// A file of that name.
     File(Box<str>),
     /// No file: a name only (`virt@`).
     Virtual(Box<str>),
-    /// The words of one ACL.
+    /// The patterns of one ACL.
     Acl {
-        /// Its criterion.
+        /// The ACL's criterion.
         keyword: Box<str>,
-        /// The file where it stands.
+        /// The file of the ACL.
         file: Box<str>,
-        /// The line.
+        /// The ACL's line.
         line: u32,
     },
 }
 
-/// A line as it is shown and given.
+/// A line, as returned to callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternLine {
     /// Unique in the list, shown by the runtime socket.
@@ -48,10 +47,10 @@ impl From<PatternEntry<'_>> for PatternLine {
     }
 }
 
-/// A line to be: its pattern, and a map's value.
+/// A line to be added: its pattern, and a map's value.
 pub type NewLine = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// What one way of looking into a list makes of a value.
+/// The result of looking up a value in one view of a list.
 #[derive(Debug)]
 pub struct PatternMatch {
     /// The match method.
@@ -62,26 +61,25 @@ pub struct PatternMatch {
     pub line: Option<PatternLine>,
 }
 
-/// One way of looking into a list.
+/// An index of the list for one match method.
 #[derive(Debug)]
 struct Indexed {
     method: MatchMethod,
     ignore_case: bool,
-    /// `None`: the keys themselves are the index.
+    /// `None`: the key table itself is the index.
     index: Option<PatternIndex>,
 }
 
-/// The lines, and what finds them.
+/// The lines and their indexes.
 #[derive(Debug)]
 struct Contents {
     entries: Entries,
-    /// Lines by their key as written: what changes by key ask, and how strings with their case are
-    /// compared.
+    /// Lines by their literal key: for changes by key, and for case-sensitive exact matches.
     keys: Keys,
     indexed: Vec<Indexed>,
 }
 
-/// The words of an ACL, which it looks into without a lock until they are changed.
+/// The patterns of an ACL, which are matched without a lock until they are changed.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     entries: Entries,
@@ -92,19 +90,18 @@ pub(crate) struct Fixed {
 /// A named list of patterns.
 #[derive(Debug)]
 pub struct List {
-    /// Where it comes from.
+    /// The list's source.
     pub origin: ListOrigin,
     /// Whether it has values.
     pub is_map: bool,
-    /// Number shown by the runtime socket (`#3`); written while the configuration is read.
+    /// The number shown by the runtime socket (`#3`); assigned while the configuration is read.
     pub(super) number: AtomicU32,
-    /// Who uses it: more is said while the configuration is read.
+    /// The places that use it, collected while the configuration is read.
     users: Mutex<String>,
     fixed: Option<Fixed>,
-    /// Written by whoever changes it; each reader takes a lock of its own, which no other thread
-    /// writes. Made of the words of an ACL when they are first shown or changed.
+    /// Sharded so that readers do not contend with each other. Built from an ACL's patterns when they are first shown or changed.
     contents: OnceLock<Box<ShardedLock<Contents>>>,
-    /// Whether it was ever changed: an ACL looks into the words it was written with until then.
+    /// Whether it was ever changed: until then an ACL matches its fixed patterns.
     changed: AtomicBool,
     watchers: Watchers,
 }
@@ -117,8 +114,8 @@ impl Contents {
         Self { entries, keys, indexed: Vec::new() }
     }
 
-    /// The number of the index for that method, made if it is not there. With `strict` a pattern
-    /// that the method cannot take is an error, else it never matches.
+    /// The index for a method, built if necessary. With `strict` a pattern that is invalid for the method is an error, otherwise it
+    /// never matches.
     fn index(&mut self, method: MatchMethod, ignore_case: bool, strict: bool) -> Result<usize, String> {
         let same = |other: &Indexed| (other.method, other.ignore_case) == (method, ignore_case);
         if let Some(at) = self.indexed.iter().position(same) {
@@ -157,7 +154,7 @@ impl Contents {
         let slot = self.entries.push(key, value);
         self.keys.insert(slot, &self.entries);
         for indexed in &mut self.indexed {
-            // A pattern that this method cannot take never matches in its way.
+            // A pattern that is invalid for this method never matches here.
             let _ = indexed.index.as_mut().map(|index| index.insert(slot, &self.entries));
         }
     }
@@ -205,7 +202,7 @@ impl List {
         }
     }
 
-    /// The words of an ACL as they were written.
+    /// The patterns of an ACL as configured.
     #[inline]
     pub(crate) fn fixed(&self) -> Option<&Entries> {
         self.fixed.as_ref().map(|fixed| &fixed.entries)
@@ -217,7 +214,7 @@ impl List {
                 return Box::new(ShardedLock::new(Contents::new(Entries::default())));
             };
             let mut contents = Contents::new(fixed.entries.clone());
-            // The way in which the ACL looks is the first; its words were checked.
+            // The ACL's own method comes first; its patterns were checked.
             let _ = contents.index(fixed.method, fixed.ignore_case, false);
             Box::new(ShardedLock::new(contents))
         })
@@ -228,14 +225,14 @@ impl List {
         self.number.load(Relaxed)
     }
 
-    /// Notes a place of the configuration that uses it: `acl` or `map`, file and line.
+    /// Records a use in the configuration: `acl` or `map`, file and line.
     pub fn note_user(&self, kind: &str, file: &str, line: u32) {
         let mut users = self.users.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let joint = if users.is_empty() { "used by" } else { ", by" };
         users.push_str(&format!("{joint} {kind} at file '{file}' line {line}"));
     }
 
-    /// What it is and who uses it, in the words of `show map`.
+    /// The list and its users, in the format of `show map`.
     pub fn description(&self) -> String {
         let users = self.users.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match &self.origin {
@@ -246,7 +243,7 @@ impl List {
         }
     }
 
-    /// The name of its file, or of the virtual list; empty for the words of one ACL.
+    /// The name of its file or virtual list; empty for the patterns of an ACL.
     pub fn name(&self) -> &str {
         match &self.origin {
             ListOrigin::File(name) | ListOrigin::Virtual(name) => name,
@@ -270,7 +267,7 @@ impl List {
         self.changed.load(Relaxed)
     }
 
-    /// What each way in which the configuration looks into it makes of `text`.
+    /// Looks `text` up in each view that the configuration has of the list.
     pub fn probe(&self, text: &[u8]) -> Vec<PatternMatch> {
         let one = |contents: &Contents, at: usize, indexed: &Indexed| {
             let value = match indexed.method.expects() {
@@ -286,20 +283,19 @@ impl List {
         })
     }
 
-    /// The ids of its lines in order, to be asked for in portions with [`lines`](Self::lines).
+    /// The slots of its lines in order, for retrieval in batches with [`lines`](Self::lines).
     pub fn ids(&self) -> Vec<LineSlot> {
         self.read(|contents| contents.entries.in_order())
     }
 
-    /// The lines at `places`, as [`ids`](Self::ids) gave them; those removed since are left out.
+    /// The lines at `places`, as returned by [`ids`](Self::ids); removed lines are skipped.
     pub fn lines(&self, places: &[LineSlot]) -> Vec<PatternLine> {
         self.read(|contents| {
             places.iter().filter_map(|slot| contents.entries.get(*slot)).map(PatternLine::from).collect()
         })
     }
 
-    /// The first line of a map whose value `is` what is looked for; a line without one has an empty
-    /// one.
+    /// The first line of a map with a value that satisfies `is`; a missing value counts as empty.
     pub fn find_value(&self, is: impl Fn(&[u8]) -> bool) -> Option<PatternLine> {
         self.read(|contents| {
             let entries = &contents.entries;
@@ -308,22 +304,22 @@ impl List {
         })
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub fn len(&self) -> usize {
         self.read(|contents| contents.entries.len())
     }
 
-    /// How many lines it ever had, and how many it has.
+    /// The number of lines ever added, and the current number.
     pub fn counts(&self) -> (u64, u64) {
         let of = |entries: &Entries| (entries.added(), entries.len() as u64);
         match (&self.fixed, self.contents.get()) {
-            // What nobody changed need not be copied to be counted.
+            // An unchanged ACL is counted without copying it.
             (Some(fixed), None) => of(&fixed.entries),
             _ => self.read(|contents| of(&contents.entries)),
         }
     }
 
-    /// Whether there is no line.
+    /// Whether the list has no lines.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -334,10 +330,10 @@ impl List {
         self.watchers.tell(ListChange::Add);
     }
 
-    /// Checks `key` as a pattern for each way in which the configuration looks into the list.
+    /// Checks `key` as a pattern for every view of the list.
     ///
     /// # Errors
-    /// A way that cannot take it, and why.
+    /// The view that cannot take it, with the reason.
     pub fn check(&self, key: &[u8]) -> Result<(), String> {
         let mut entries = Entries::default();
         let slot = entries.push(key, None);
@@ -348,7 +344,7 @@ impl List {
         self.read(|contents| contents.indexed.iter().try_for_each(check))
     }
 
-    /// Adds `key` unless it is there (`http-request add-acl`) or is not a pattern for the list.
+    /// Adds `key` unless it exists (`http-request add-acl`) or is not a valid pattern for the list.
     pub fn add_once(&self, key: &[u8]) {
         let is_there = self.read(|contents| contents.keys.find(key, &contents.entries).is_some());
         if is_there || self.check(key).is_err() {
@@ -362,10 +358,9 @@ impl List {
         self.watchers.tell(ListChange::Add);
     }
 
-    /// Sets the value of every line with `key`, or adds one (`http-request set-map`) if `key` is a
-    /// pattern for the list.
+    /// Sets the value of every line with `key`, or adds one (`http-request set-map`) if `key` is a valid pattern for the list.
     pub fn set_or_add(&self, key: &[u8], value: &[u8]) {
-        // Often the value is there already: nothing is written then, and no reader kept waiting.
+        // Often the value is unchanged; skipping the write avoids blocking readers.
         let same = |contents: &Contents| {
             let mut slots = contents.keys.all(key, &contents.entries).peekable();
             slots.peek().is_some() && slots.all(|slot| contents.entries.value(slot) == Some(value))
@@ -388,7 +383,7 @@ impl List {
         self.watchers.tell(if is_new { ListChange::Add } else { ListChange::Set });
     }
 
-    /// Sets the value of every line with `key`; says whether there was one.
+    /// Sets the value of every line with `key`; returns whether there was one.
     pub fn set(&self, key: &[u8], value: &[u8]) -> bool {
         let is_there = self.change(|contents| {
             let slots = contents.with_key(key);
@@ -398,7 +393,7 @@ impl List {
         self.told(is_there, ListChange::Set)
     }
 
-    /// Tells whoever wants to know, where something was changed.
+    /// Notifies the watchers if something was changed.
     fn told(&self, was_changed: bool, change: ListChange) -> bool {
         if was_changed {
             self.watchers.tell(change);
@@ -406,7 +401,7 @@ impl List {
         was_changed
     }
 
-    /// Has `who` told of these changes (a sum of their numbers), as long as it lives.
+    /// Notifies `who` of these changes (a bitmask) for as long as it lives.
     pub fn watch(&self, changes: u8, who: &Arc<dyn Watcher>) {
         self.watchers.add(changes, who);
     }
@@ -419,7 +414,7 @@ impl List {
         })
     }
 
-    /// Removes every line with `key`; says whether there was one.
+    /// Removes every line with `key`; returns whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
         if self.read(|contents| contents.keys.find(key, &contents.entries).is_none()) {
             return false;
@@ -432,7 +427,7 @@ impl List {
         self.told(was_there, ListChange::Delete)
     }
 
-    /// Sets the value of the line with that id; says whether there is one.
+    /// Sets the value of the line with that ID; returns whether there was one.
     pub fn set_id(&self, id: u64, value: &[u8]) -> bool {
         let is_there = self.change(|contents| {
             let found = contents.entries.find_id(id);
@@ -441,7 +436,7 @@ impl List {
         self.told(is_there, ListChange::Set)
     }
 
-    /// Removes the line with that id; says whether there was one.
+    /// Removes the line with that ID; returns whether there was one.
     pub fn remove_id(&self, id: u64) -> bool {
         let was_there = self.change(|contents| {
             let found = contents.entries.find_id(id);
@@ -450,9 +445,8 @@ impl List {
         self.told(was_there, ListChange::Delete)
     }
 
-    /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made
-    /// before readers wait, and what is old goes after; long lists take long, so that this is
-    /// nothing for a worker's turn.
+    /// Replaces all lines atomically (`commit map`): a lookup sees either the old or the new list. The new lines are built before
+    /// the lock is taken and the old ones freed after its release. Large lists take long, so do not call this on a worker.
     pub fn replace(&self, lines: Vec<NewLine>) {
         let ways = self.read(|contents| {
             contents.indexed.iter().map(|indexed| (indexed.method, indexed.ignore_case)).collect::<Vec<_>>()
@@ -481,12 +475,12 @@ impl List {
 #[derive(Debug)]
 pub struct View {
     list: Arc<List>,
-    /// The number of the index in the list.
+    /// The number of the view's index in the list.
     at: usize,
 }
 
 impl View {
-    /// Looks into `list`; the error names the pattern that this method cannot take.
+    /// Creates a view of `list`; returns an error if a pattern is invalid for this method.
     pub fn new(list: Arc<List>, method: MatchMethod, ignore_case: bool) -> Result<Self, String> {
         let mut contents = list.contents().write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let at = contents.index(method, ignore_case, true)?;
@@ -499,7 +493,7 @@ impl View {
         &self.list
     }
 
-    /// The words of an ACL, as they are now.
+    /// The patterns of an ACL, including changes.
     pub(crate) fn of_acl(list: Arc<List>) -> Self {
         Self { list, at: 0 }
     }
@@ -509,7 +503,7 @@ impl View {
         self.list.read(|contents| contents.find(self.at, value, false).is_some())
     }
 
-    /// The map's value for `value`, handed to `take`.
+    /// Passes the map's value for `value` to `take`.
     pub fn lookup<R>(&self, value: &Value<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.list.read(|contents| {
             let slot = contents.find(self.at, value, true)?;
@@ -517,7 +511,7 @@ impl View {
         })
     }
 
-    /// Looks the value up and gives the key that matched (`map_*_key`).
+    /// Passes the matching key to `take` (`map_*_key`).
     pub fn lookup_key<R>(&self, value: &Value<'_>, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.list.read(|contents| {
             let slot = contents.find(self.at, value, true)?;
@@ -525,8 +519,7 @@ impl View {
         })
     }
 
-    /// The template of the first regular expression that matches, with its references filled
-    /// (`map_regm`).
+    /// Expands the template of the first regular expression that matches (`map_regm`).
     pub fn expand(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         self.list.read(|contents| {
             let Some(Indexed { index: Some(PatternIndex::Regex(regexes)), .. }) =

@@ -1,4 +1,4 @@
-//! The match methods (manual, 7.1.1 and `-m`): what they are called and what they take.
+//! The match methods (manual, 7.1.1 and `-m`): their names and input types.
 
 use crate::value::Type;
 
@@ -54,7 +54,7 @@ impl MatchMethod {
         METHODS.iter().map(|row| row.0)
     }
 
-    /// The method that a type implies; `None` where `-m` is needed.
+    /// The method that a type implies; `None` if `-m` is required.
     pub fn implied_by(kind: Type) -> Option<Self> {
         match kind {
             Type::Bool => Some(Self::Bool),

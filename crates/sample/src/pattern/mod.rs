@@ -1,9 +1,8 @@
-//! Patterns by kind (manual, 7.1): what a value is compared with, and the lists they come from.
+//! Patterns by kind (manual, 7.1), and the lists they come from.
 //!
-//! A [`List`] is the text of a pattern file, a map or the words of one ACL: named, shared between
-//! ACLs and maps, changed by the runtime socket and by rules (`add-acl`, `set-map`). A [`View`] is
-//! one way to look into a list: a match method, with or without case, with the index that answers
-//! fastest. A change goes into each index of its list; nothing is built anew.
+//! A [`List`] is the text of a pattern file, a map or the patterns of an ACL: named, shared between ACLs and maps, changed by the
+//! runtime socket and by rules (`add-acl`, `set-map`). A [`View`] is one way of matching against a list: a match method, with or
+//! without case, with the fastest index for it. Changes update every index of the list; nothing is rebuilt.
 
 pub(crate) mod entries;
 mod exact;

@@ -1,5 +1,5 @@
-//! Addresses in networks: a trie for each family, so that the smallest network that holds an
-//! address is found in a few steps whatever their number.
+//! Addresses in networks: one trie per family finds the smallest network containing an address in a few steps, however many there
+//! are.
 
 use std::net::IpAddr;
 
@@ -9,24 +9,24 @@ use prefix_trie::PrefixMap;
 use super::entries::{LineSlot, Texts};
 use crate::value::embedded_ip4;
 
-/// Networks by family.
+/// Networks by address family.
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
     v4: PrefixMap<(u32, u8), LineSlot>,
     v6: PrefixMap<(u128, u8), LineSlot>,
-    /// IPv4 networks with holes in their mask: address, mask.
+    /// IPv4 networks with non-contiguous masks: address, mask.
     odd: Vec<(u32, u32, LineSlot)>,
-    /// Networks written more than once, in the order of the list.
+    /// Duplicates of networks, in list order.
     again: Vec<LineSlot>,
 }
 
-/// Reads a pattern; the error says what it is not.
+/// Parses a network; the error describes the invalid pattern.
 fn parse(pattern: &[u8]) -> Result<Network, String> {
     let text = String::from_utf8_lossy(pattern);
     Network::parse(&text).map_err(|_| format!("`{text}` is not a valid IPv4 or IPv6 address"))
 }
 
-/// The length of a mask without holes.
+/// The prefix length of a contiguous mask.
 fn length_of(mask: u32) -> Option<u8> {
     (mask.leading_ones() == mask.count_ones()).then(|| mask.leading_ones() as u8)
 }
@@ -82,7 +82,7 @@ impl Networks {
                 }
             }
         }
-        // The next that was written the same stands in its place.
+        // A duplicate takes the removed network's place.
         let same = |other: &LineSlot| parse(texts.text(*other)).is_ok_and(|other| other == network);
         if let Some(at) = self.again.iter().position(same) {
             let next = self.again.remove(at);

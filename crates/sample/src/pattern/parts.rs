@@ -1,5 +1,5 @@
-//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns,
-//! asked for each run of parts.
+//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, looked up for each run of
+//! parts.
 
 use smallvec::SmallVec;
 
@@ -25,15 +25,15 @@ fn trim<'b>(bytes: &'b [u8], delimiters: &[u8]) -> &'b [u8] {
     &bytes[start..end]
 }
 
-/// Patterns that equal a part, or several parts with the delimiters between them.
+/// Patterns that equal a part, or several consecutive parts with their delimiters.
 #[derive(Debug)]
 pub(crate) struct PartPatterns {
     delimiters: &'static [u8],
     ignore_case: bool,
-    /// While there are few.
+    /// Used while there are few patterns.
     few: Vec<(Box<[u8]>, LineSlot)>,
     many: Option<Keys>,
-    /// How many delimiters patterns of `many` hold, and how many patterns hold that many.
+    /// The numbers of inner delimiters in patterns of `many`, with the number of patterns of each.
     inner: Vec<(usize, u32)>,
 }
 
@@ -75,7 +75,7 @@ impl PartPatterns {
         self.inner.retain(|(_, patterns)| *patterns > 0);
     }
 
-    /// The first of the list that is a part of `bytes`.
+    /// The first pattern in list order that is a part of `bytes`.
     pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         let Some(many) = &self.many else {
             let has = |pattern: &[u8]| has_part(bytes, pattern, self.delimiters, self.ignore_case);
@@ -83,7 +83,7 @@ impl PartPatterns {
         };
         let texts = Trimmed(texts, self.delimiters);
         let delimits = |(at, byte): (usize, &u8)| self.delimiters.contains(byte).then_some(at);
-        // Where parts may end: at each delimiter and at the end.
+        // The possible ends of a part: each delimiter and the end of the text.
         let ends: SmallVec<[usize; 32]> =
             bytes.iter().enumerate().filter_map(delimits).chain([bytes.len()]).collect();
         let starts = std::iter::once(0).chain(ends.iter().map(|end| end + 1)).zip(0..);
@@ -101,8 +101,7 @@ impl PartPatterns {
     }
 }
 
-/// Whether `pattern` stands in `bytes` between delimiters or ends. A pattern of delimiters only
-/// never does.
+/// Whether `pattern` occurs in `bytes` between delimiters or ends. A pattern of delimiters only never does.
 fn has_part(bytes: &[u8], pattern: &[u8], delimiters: &[u8], ignore_case: bool) -> bool {
     if pattern.is_empty() {
         return false;

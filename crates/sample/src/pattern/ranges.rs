@@ -1,4 +1,4 @@
-//! Numbers and lengths: single numbers by hash, ranges one after the other.
+//! Numbers and lengths: single numbers by hash, ranges by linear search.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use super::exact::FEW;
 /// An inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Lowest.
+    /// The lower bound.
     pub min: i64,
-    /// Highest.
+    /// The upper bound.
     pub max: i64,
 }
 
 impl Range {
-    /// Reads `7`, `1024:65535`, `1024:`, `:1023`, `3.1`.
+    /// Parses `7`, `1024:65535`, `1024:`, `:1023` or `3.1`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let error = || format!("`{text}` is neither a number nor a range of numbers");
         let number = |part: &str| match part.split_once('.') {
-            // Two numbers in one: the versions of SSL (3.1 is 0x0301 in 16 bits each).
+            // Two numbers in one: SSL versions (3.1 is 0x0301 in 16 bits each).
             Some((major, minor)) => Some((major.parse::<i64>().ok()? << 16) + minor.parse::<i64>().ok()?),
             None => part.parse::<i64>().ok(),
         };
@@ -46,9 +46,9 @@ impl Range {
 /// Ranges of numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// Of more than one number, and the first few of one, in the order of the list.
+    /// Ranges of several numbers, and the first few single numbers, in list order.
     wide: Vec<(Range, LineSlot)>,
-    /// Slots by their only number, each in the order of the list.
+    /// Slots by single number, each in list order.
     single: HashMap<i64, Vec<LineSlot>, foldhash::fast::RandomState>,
 }
 
@@ -78,7 +78,7 @@ impl Ranges {
         }
     }
 
-    /// The first of the list that holds `value`.
+    /// The first range in list order that contains `value`.
     #[inline]
     pub(crate) fn find(&self, value: i64, texts: &impl Texts) -> Option<LineSlot> {
         let wide = self.wide.iter().find(|(range, _)| range.contains(value)).map(|(_, slot)| *slot);
@@ -93,7 +93,7 @@ impl Ranges {
     }
 }
 
-/// Bytes written as hexadecimal digits.
+/// Patterns written in hexadecimal.
 #[derive(Debug, Default)]
 pub(crate) struct Binary {
     slots: HashMap<Box<[u8]>, Vec<LineSlot>, foldhash::fast::RandomState>,

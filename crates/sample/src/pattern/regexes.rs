@@ -1,6 +1,5 @@
-//! Many regular expressions at once: most can only match a text that holds certain bytes, so that
-//! one look for the bytes of all leaves few to be tried. Those of which nothing is known are tried
-//! together.
+//! Many regular expressions at once: most can only match a text that contains certain literals, so one search for all literals
+//! leaves few expressions to try. Expressions without known literals are tried together.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -14,11 +13,11 @@ use super::entries::{LineSlot, Texts};
 use super::substrings::Substrings;
 use crate::regex::{Lean, Regex, RegexSet, spell_bytes, translate};
 
-/// With more expressions than that, further ones are kept lean: a large program is made for speed.
+/// Beyond this number further expressions are compiled for size: large programs trade memory for speed.
 const FAST: usize = 32;
-/// Bytes that more expressions than that have in common tell nothing.
+/// Literals shared by more expressions than this do not discriminate.
 const SHARED: u32 = 64;
-/// The most alternatives of one expression that are looked for.
+/// The maximum number of alternative literals per expression.
 const ALTERNATIVES: usize = 16;
 
 #[derive(Debug)]
@@ -39,7 +38,7 @@ impl RegexProgram {
 #[derive(Debug)]
 struct Member {
     program: RegexProgram,
-    /// Its literals, one of which each match holds; none: it is in `others`.
+    /// Its literals, one of which occurs in every match; if empty, it is in `others`.
     literals: SmallVec<[LineSlot; 1]>,
 }
 
@@ -64,9 +63,9 @@ pub(crate) struct Regexes {
     members: HashMap<LineSlot, Member, foldhash::fast::RandomState>,
     literals: Literals,
     index: Substrings,
-    /// How many expressions each literal belongs to.
+    /// The number of expressions per literal.
     sharing: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
-    /// Expressions without literals, in the order of the list, and all of them as one.
+    /// Expressions without literals, in list order, and all of them combined.
     others: Vec<LineSlot>,
     together: OnceLock<Option<RegexSet>>,
 }
@@ -106,9 +105,9 @@ impl Regexes {
         Ok(())
     }
 
-    /// The literals that tell most about `pattern`.
+    /// The most selective literals of `pattern`.
     fn choose(&self, pattern: &str) -> Vec<Box<[u8]>> {
-        // Case is left to the index: with it in the expression, letters would be classes.
+        // Case is left to the index: a case-insensitive parse would turn letters into classes.
         let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(&translate(pattern));
         let mut choices = Vec::new();
         if let Ok(hir) = &parsed {
@@ -148,7 +147,7 @@ impl Regexes {
         self.members.get(&slot).is_some_and(|member| member.program.is_match(bytes))
     }
 
-    /// Any expression that matches, or the first of the list.
+    /// Any matching expression, or the first in list order.
     pub(crate) fn find(&self, bytes: &[u8], first: bool, texts: &impl Texts) -> Option<LineSlot> {
         if self.members.len() == 1 {
             return self.members.keys().copied().find(|slot| self.is_match(*slot, bytes));
@@ -168,7 +167,7 @@ impl Regexes {
         [found, other].into_iter().flatten().min_by_key(|slot| texts.order(*slot))
     }
 
-    /// The first that matches of those without literals.
+    /// The first matching expression without literals.
     fn find_other(&self, bytes: &[u8], texts: &impl Texts) -> Option<LineSlot> {
         if let [slot] = self.others[..] {
             return self.is_match(slot, bytes).then_some(slot);
@@ -181,7 +180,7 @@ impl Regexes {
         self.others.get(together.as_ref()?.first(bytes)?).copied()
     }
 
-    /// Appends `template` with the references filled that the expression of `slot` captured.
+    /// Appends `template` with its references replaced by the captures of the expression in `slot`.
     pub(crate) fn expand(&self, slot: LineSlot, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         self.members.get(&slot).is_some_and(|member| match &member.program {
             RegexProgram::Fast(regex) => regex.expand(bytes, template, out),
@@ -190,7 +189,7 @@ impl Regexes {
     }
 }
 
-/// Adds to `choices` the sets of literals of which every match of `hir` holds at least one.
+/// Adds to `choices` the sets of literals that have at least one member in every match of `hir`.
 fn required(hir: &Hir, choices: &mut Vec<Vec<Vec<u8>>>) {
     match hir.kind() {
         HirKind::Literal(literal) => choices.push(vec![literal.0.to_vec()]),

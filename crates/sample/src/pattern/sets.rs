@@ -1,4 +1,4 @@
-//! The lists of a plan: files, virtual lists, and the words of each ACL, by name and by number.
+//! The pattern lists of a plan, by name and number: files, virtual lists, and the patterns of each ACL.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::method::MatchMethod;
 pub struct PatternSets {
     lists: Vec<Arc<List>>,
     named: HashMap<Box<str>, usize>,
-    /// Files that could not be read, with the reason, and that only changes at run time need.
+    /// Files that could not be read, with the reason, and that only run-time changes refer to.
     unread: HashMap<Box<str>, String>,
-    /// Numbers that were asked for (`-u`), by the place of their list.
+    /// Numbers requested with `-u`, by the index of their list.
     wanted: HashMap<usize, u32>,
 }
 
 impl PatternSets {
-    /// The list of a file (`file@`, the default), of a file that may be missing (`opt@`), or of no
-    /// file (`virt@`). What `read` gives of a file is kept by nobody else.
+    /// The list of a file (`file@`, the default), of an optional file (`opt@`), or without a file (`virt@`). The bytes returned by
+    /// `read` are stored only here.
     pub fn file(
         &mut self,
         name: &str,
@@ -56,8 +56,8 @@ impl PatternSets {
         Ok(self.register(ListOrigin::File(path.into()), is_map, entries))
     }
 
-    /// The list of a file that rules change (`set-map` and its like). The file may be missing: the
-    /// list is empty then, unless something also looks into it.
+    /// The list of a file that rules change (`set-map` and the like). The file may be missing: the list is then empty, unless a
+    /// lookup uses it as well.
     pub fn changed(
         &mut self,
         name: &str,
@@ -96,7 +96,7 @@ impl PatternSets {
         list
     }
 
-    /// The words of an ACL as a list, with the number `-u` asked for, which must be no other's.
+    /// The patterns of an ACL as a list, with the number requested by `-u`, which must be unused.
     pub(crate) fn acl(
         &mut self,
         origin: ListOrigin,
@@ -118,8 +118,7 @@ impl PatternSets {
         Ok(self.push(List::of_acl(origin, self.lists.len() as u32, entries, method, ignore_case)))
     }
 
-    /// Gives lists their numbers: those that were asked for, and the others what is free, in the
-    /// order of the configuration.
+    /// Numbers the lists: requested numbers first, then free ones in configuration order.
     pub fn finish(&mut self) {
         let taken: HashSet<u32> = self.wanted.values().copied().collect();
         let mut free = (0..).filter(|number| !taken.contains(number));
@@ -129,7 +128,7 @@ impl PatternSets {
         }
     }
 
-    /// The list of that name, or `#number`.
+    /// Looks up a list by name or `#number`.
     pub fn find(&self, name: &str) -> Option<Arc<List>> {
         let found = match name.strip_prefix('#').and_then(|number| number.parse::<u32>().ok()) {
             Some(number) => self.lists.iter().find(|list| list.number() == number),

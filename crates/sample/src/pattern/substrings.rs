@@ -1,6 +1,5 @@
-//! Many substrings at once: of each pattern a few bytes that few others have stand in a hash table,
-//! and each place of a text asks for the bytes that stand there. Patterns come and go without
-//! building anything anew.
+//! Many substrings at once: a hash table holds a short, rare gram of each pattern, and every position of a text is looked up in it.
+//! Patterns are added and removed without a rebuild.
 
 use std::hash::BuildHasher;
 
@@ -12,38 +11,38 @@ use super::exact::with_lower;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// The lengths of grams; a pattern is found by the longest that it can hold.
+/// Gram lengths; a pattern is indexed by the longest that fits into it.
 const SIZES: [usize; 4] = [8, 4, 2, 1];
-/// Bits of the filter before the table, for each pattern.
+/// Filter bits per pattern, tested before the table.
 const BITS_EACH: usize = 16;
-/// How many places of a pattern are tried for the rarest gram.
+/// The number of positions in a pattern that are considered for the rarest gram.
 const TRIED: usize = 16;
 
 #[derive(Debug)]
 struct Gram {
     value: u64,
     slot: LineSlot,
-    /// Where in the pattern it stands.
+    /// The gram's offset in the pattern.
     at: u32,
 }
 
-/// The patterns found by grams of one length.
+/// The patterns indexed by grams of one length.
 #[derive(Debug, Default)]
 struct Grams {
     table: HashTable<Gram>,
-    /// A bit for each hash that occurs; some more after patterns were removed.
+    /// A bit for each hash in the table, and stale ones after removals.
     bits: Vec<u64>,
     hasher: Hasher,
 }
 
-/// The first `N` bytes as a number.
+/// Reads the first `N` bytes as a number.
 fn load(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 impl Grams {
     fn place(&self, hash: u64) -> (usize, u64) {
-        // Other bits than those that the table looks at.
+        // Uses other bits of the hash than the table does.
         let bit = (hash >> 25) as usize & (self.bits.len() * 64 - 1);
         (bit / 64, 1 << (bit % 64))
     }
@@ -84,7 +83,7 @@ impl Grams {
         }
     }
 
-    /// Hands each pattern that stands in `text` to `visit`, until that says that it is enough.
+    /// Passes each pattern that occurs in `text` to `visit` until it returns true.
     #[inline]
     fn each<const SIZE: usize>(
         &self,
@@ -113,15 +112,15 @@ impl Grams {
     }
 }
 
-/// Substrings.
+/// The substrings of a list.
 #[derive(Debug)]
 pub(crate) struct Substrings {
     ignore_case: bool,
     count: usize,
-    /// The only pattern.
+    /// The only pattern, if there is just one.
     alone: Option<(Box<Finder<'static>>, LineSlot)>,
     grams: [Grams; SIZES.len()],
-    /// Patterns without a byte, which stand in every text.
+    /// Empty patterns, which occur in every text.
     empty: Vec<LineSlot>,
 }
 
@@ -171,8 +170,7 @@ impl Substrings {
         }
     }
 
-    /// Hands the slot of each pattern that stands in `text` to `visit`, perhaps more than once,
-    /// until that returns true.
+    /// Passes the slot of each pattern that occurs in `text` to `visit`, possibly more than once, until it returns true.
     pub(crate) fn each(&self, text: &[u8], texts: &impl Texts, mut visit: impl FnMut(LineSlot) -> bool) {
         if let Some((finder, slot)) = &self.alone {
             if finder.find(text).is_some() {
@@ -211,7 +209,7 @@ impl Substrings {
             || one.each::<1>(text, same, visit);
     }
 
-    /// Any pattern that stands in `text`, or the first of the list.
+    /// Any pattern that occurs in `text`, or the first in list order.
     #[inline]
     pub(crate) fn find(&self, text: &[u8], first: bool, texts: &impl Texts) -> Option<LineSlot> {
         let mut found: Option<LineSlot> = None;

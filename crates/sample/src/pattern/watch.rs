@@ -1,8 +1,8 @@
-//! Who is told when a pattern list changes (scripts, `Patref.event_sub`).
+//! Notifications of changes to a pattern list (scripts, `Patref.event_sub`).
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// What happened to a list.
+/// A change to a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ListChange {
@@ -18,16 +18,16 @@ pub enum ListChange {
     Commit = 16,
 }
 
-/// Who is told. It must not wait.
+/// Receives notifications. Must not block.
 pub trait Watcher: Send + Sync {
-    /// The list has changed.
+    /// Called after the list has changed.
     fn changed(&self, change: ListChange);
 }
 
-/// Who is told of which changes.
+/// A watcher, and the changes it wants.
 type Watching = (u8, Weak<dyn Watcher>);
 
-/// Those who are told of one list: most have none.
+/// The watchers of one list; most lists have none.
 #[derive(Default)]
 pub(super) struct Watchers(OnceLock<Mutex<Vec<Watching>>>);
 
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Watchers {
 }
 
 impl Watchers {
-    /// Has `who` told of these changes (a sum of their numbers), as long as it lives.
+    /// Notifies `who` of these changes (a bitmask) for as long as it lives.
     pub(super) fn add(&self, changes: u8, who: &Arc<dyn Watcher>) {
         let all = self.0.get_or_init(Mutex::default);
         let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

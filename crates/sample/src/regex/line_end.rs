@@ -1,12 +1,11 @@
-//! The end of a text as PCRE means it: `$` and `\Z` match at the very end, and before a line end
-//! there. The `regex` crate knows the very end only, so that a text with a line end is looked at a
-//! second time without it.
+//! The end of a text in PCRE's sense: `$` and `\Z` match at the very end and before a final line end. The `regex` crate only knows
+//! the very end, so a text with a final line end is matched a second time without it.
 //!
-//! A text that ends otherwise, as nearly all do, costs nothing more.
+//! Other texts, which are the vast majority, cost nothing extra.
 
 use regex::bytes::{Captures, Regex};
 
-/// Whether `$` or `\Z` stands in `pattern`: escaped, or in a class, they are something else.
+/// Whether `$` or `\Z` occurs in `pattern` unescaped and outside a class.
 pub(super) fn looks_for_end(pattern: &str) -> bool {
     let bytes = pattern.as_bytes();
     let (mut at, mut in_class) = (0, false);
@@ -22,7 +21,7 @@ pub(super) fn looks_for_end(pattern: &str) -> bool {
             (b'[', false) => {
                 in_class = true;
                 at += usize::from(bytes.get(at + 1) == Some(&b'^'));
-                // A bracket right at the start stands for itself.
+                // A bracket at the very start is a literal.
                 at += usize::from(bytes.get(at + 1) == Some(&b']'));
             }
             (b'[', true) if bytes.get(at + 1) == Some(&b':') => {
@@ -36,13 +35,13 @@ pub(super) fn looks_for_end(pattern: &str) -> bool {
     false
 }
 
-/// What stands before the line end that ends `bytes`, if the pattern looks for the end.
+/// `bytes` without the final line end, if there is one and the pattern looks for the end.
 #[inline]
 pub(super) fn before_line_end(bytes: &[u8], looks_for_end: bool) -> Option<&[u8]> {
     if looks_for_end { bytes.strip_suffix(b"\n") } else { None }
 }
 
-/// The first match from `at` on, in `bytes` or in what is before its last line end.
+/// The first match from `at` on, in `bytes` or in `bytes` without its final line end.
 pub(super) fn captures_at<'b>(
     regex: &Regex,
     bytes: &'b [u8],
@@ -64,7 +63,7 @@ mod tests {
     use crate::regex::{Lean, Regex, RegexSet};
 
     #[test]
-    fn only_what_means_the_end_is_taken_for_it() {
+    fn end_anchors_are_recognized() {
         for pattern in ["a$", "^$", "(a$|b)", "[]$]$", "[[:alpha:]$]$", "a\\Z", "[^]]$", "\\\\$"] {
             assert!(looks_for_end(pattern), "{pattern}");
         }
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_also_before_a_last_line_end_as_pcre_has_it() {
+    fn end_anchors_match_before_a_final_line_end() {
         let patterns = [
             "a$", "^a$", "^$", "$", "a\\Z", "(a|b)+$", "[^b]*$", "\\w+$", "a\\n$", "b?$", "a\\z", "(a$)",
             "a[$]?", "c",
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_leaves_the_last_line_end_where_it_is() {
+    fn replacing_keeps_the_final_line_end() {
         let cases: &[(&str, &str, bool, &str)] = &[
             ("a$", "ba\n", false, "bX\n"),
             ("$", "a\n", false, "aX\n"),

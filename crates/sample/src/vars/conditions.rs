@@ -1,10 +1,10 @@
-//! Conditions of `set-var` (manual, 4.4 `set-var`): whether a variable takes a value.
+//! Conditions of `set-var` (manual, 4.4 `set-var`), under which a variable is set.
 
 use super::Var;
 use crate::env::Env;
 use crate::value::Value;
 
-/// What must hold for `set-var` to set (`set-var(txn.x,ifnotexists)` …).
+/// A condition of `set-var` (`set-var(txn.x,ifnotexists)` …).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SetIf {
     Exists,
@@ -17,7 +17,7 @@ enum SetIf {
     Less,
 }
 
-/// The conditions by name; the place in this table is the bit in [`SetConditions`].
+/// The conditions by name; the index in this table is the bit in [`SetConditions`].
 const TABLE: &[(&str, SetIf)] = &[
     ("ifexists", SetIf::Exists),
     ("ifnotexists", SetIf::NotExists),
@@ -29,12 +29,12 @@ const TABLE: &[(&str, SetIf)] = &[
     ("iflt", SetIf::Less),
 ];
 
-/// The conditions of one `set-var`, a bit each; all must hold.
+/// The conditions of one `set-var`, one bit each; all must hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetConditions(u8);
 
 impl SetConditions {
-    /// Adds the condition named `text`; a name that is empty, as behind a last comma, is none.
+    /// Adds the condition named `text`; an empty name, as after a trailing comma, is ignored.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         if text.is_empty() {
             return Ok(());
@@ -48,7 +48,7 @@ impl SetConditions {
         Ok(())
     }
 
-    /// Whether `value` may be put into `var`.
+    /// Whether `var` may be set to `value`.
     #[inline]
     pub fn allow(self, env: &Env<'_>, var: &Var, value: &Value<'_>) -> bool {
         self.0 == 0 || self.hold(env, var, value)
@@ -68,7 +68,7 @@ impl SetConditions {
             SetIf::NotEmpty => !value.bytes().is_some_and(<[u8]>::is_empty),
             SetIf::Set => old.is_some(),
             SetIf::NotSet => old.is_none(),
-            // Where the two cannot be compared the manual lets the value through.
+            // Values that cannot be compared pass, as in the manual.
             SetIf::Greater => both.is_none_or(|(new, old)| old > new),
             SetIf::Less => both.is_none_or(|(new, old)| old < new),
         };

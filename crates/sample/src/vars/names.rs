@@ -1,4 +1,4 @@
-//! The variables that a plan names, with their slots, and what else its expressions ask to be kept.
+//! The variables named in a plan with their slots, and other data that its expressions require.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -7,12 +7,12 @@ use super::{Var, VarScope, process_variable, slots};
 use crate::env::Env;
 use crate::value::Value;
 
-/// The names that a plan mentions, and their slots; grows while the plan is resolved.
+/// The variable names used in a plan, and their slots; grows while the plan is resolved.
 #[derive(Debug, Default)]
 pub struct Mentioned(RwLock<Vec<(VarScope, Box<str>, u32)>>);
 
 impl Mentioned {
-    /// Calls `show` for each that is set, in the order in which they were mentioned first.
+    /// Calls `show` for each set variable, in the order of their first use.
     pub fn each(&self, scope: VarScope, env: &Env<'_>, show: &mut impl FnMut(&str, Value<'static>)) {
         let Some(slots) = slots(scope, env) else { return };
         let all = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -22,8 +22,7 @@ impl Mentioned {
     }
 }
 
-/// The variables of a plan: which name has which slot; and what else its expressions ask to be
-/// kept.
+/// The variables of a plan by name, and the data that its expressions require to be kept.
 #[derive(Debug, Default)]
 pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
@@ -40,7 +39,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// The variable `text` (`txn.foo`). The error says what is wrong with the name.
+    /// Resolves the variable `text` (`txn.foo`); returns an error message if the name is invalid.
     pub fn resolve(&mut self, text: &str) -> Result<Var, String> {
         let Some((scope, name)) = text.split_once('.') else {
             return Err(no_scope(text));
@@ -73,7 +72,7 @@ impl Variables {
         Ok(Var::Slot(scope, slot))
     }
 
-    /// Whether `text` names a variable that was named before.
+    /// Whether the variable `text` is used anywhere so far.
     pub fn names_one(&self, text: &str) -> bool {
         let Some((scope, name)) = text.split_once('.') else { return false };
         let scope = match scope {
@@ -87,117 +86,112 @@ impl Variables {
         self.names.contains_key(&(scope, Box::from(name)))
     }
 
-    /// The variable of a scope that something names so.
+    /// Looks up a variable that is already in use.
     pub fn find(&self, scope: VarScope, name: &str) -> Option<Var> {
         self.names.get(&(scope, Box::from(name))).map(|slot| Var::Slot(scope, *slot))
     }
 
-    /// The names mentioned, now and later.
+    /// The variable names, including those added later.
     pub fn mentioned(&self) -> Arc<Mentioned> {
         Arc::clone(&self.mentioned)
     }
 
-    /// Notes that an expression or format of the plan reads the request line as it was received.
+    /// Records that an expression or format of the plan reads the request line as received.
     pub fn want_request_line(&mut self) {
         self.wants_request_line = true;
     }
 
-    /// Whether one does: then the line is to be kept even where nothing is logged.
+    /// Whether the request line must be kept even without logs.
     pub fn wants_request_line(&self) -> bool {
         self.wants_request_line
     }
 
-    /// Notes that an expression or format of the plan reads our address on the connection to the
-    /// server.
+    /// Records that an expression or format of the plan reads our address on the server connection.
     pub fn want_backend_source(&mut self) {
         self.wants_backend_source = true;
     }
 
-    /// Whether one does: then the kernel is asked for it with each connection.
+    /// Whether the kernel must be asked for the local address of every server connection.
     pub fn wants_backend_source(&self) -> bool {
         self.wants_backend_source
     }
 
-    /// Notes that an expression reads what the kernel measured of the connection to the server.
+    /// Records that an expression reads the kernel's metrics of the server connection.
     pub fn want_server_tcp(&mut self) {
         self.wants_server_tcp = true;
     }
 
-    /// Whether one does: then the kernel is asked before that connection is given back.
+    /// Whether the kernel's metrics must be sampled before a server connection is released.
     pub fn wants_server_tcp(&self) -> bool {
         self.wants_server_tcp
     }
 
-    /// Notes that an expression reads what a request costs.
+    /// Records that an expression reads the CPU cost of a request.
     pub fn want_turns(&mut self) {
         self.wants_turns = true;
     }
 
-    /// Whether one does: then the turns of tasks are measured.
+    /// Whether the turns of tasks must be measured.
     pub fn wants_turns(&self) -> bool {
         self.wants_turns
     }
 
-    /// Notes that an expression reads the body of a message.
+    /// Records that an expression reads a message body.
     pub fn want_bodies(&mut self) {
         self.wants_bodies = true;
     }
 
-    /// Whether one does: then rules see what of a body came with its head, even where nothing waits
-    /// for more.
+    /// Whether rules need the part of the body that arrived with the head, even if nothing waits for more.
     pub fn wants_bodies(&self) -> bool {
         self.wants_bodies
     }
 
-    /// Notes that an expression or format reads the number of a stream.
+    /// Records that an expression or format reads a stream number.
     pub fn want_stream_numbers(&mut self) {
         self.wants_stream_numbers = true;
     }
 
-    /// Whether one does: then streams of all workers are numbered in one sequence, else each worker
-    /// has its own.
+    /// Whether streams of all workers must be numbered in one sequence; otherwise each worker has its own.
     pub fn wants_stream_numbers(&self) -> bool {
         self.wants_stream_numbers
     }
 
-    /// Notes that an expression or format reads the random bytes, the identifier or the key of a TLS
-    /// session.
+    /// Records that an expression or format reads the random bytes, ID or key of a TLS session.
     pub fn want_tls_session(&mut self) {
         self.wants_tls_session = true;
     }
 
-    /// Whether one does: then they are kept of each handshake.
+    /// Whether these must be kept from every handshake.
     pub fn wants_tls_session(&self) -> bool {
         self.wants_tls_session
     }
 
-    /// Notes that an expression or format reads the Finished messages of TLS.
+    /// Records that an expression or format reads TLS Finished messages.
     pub fn want_tls_finished(&mut self) {
         self.wants_tls_finished = true;
     }
 
-    /// Whether one does: then handshakes are listened to.
+    /// Whether handshakes must be observed.
     pub fn wants_tls_finished(&self) -> bool {
         self.wants_tls_finished
     }
 
-    /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
+    /// A copy for expressions compiled while the plan is in use; names refer to the same slots.
     #[must_use]
     pub fn aside(&self) -> Self {
         let mentioned = self.mentioned.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
     }
 
-    /// The same names in the same slots, for a plan that takes the place of this one's: nothing is
-    /// asked for yet.
+    /// A copy with the same names and slots for a plan that replaces this one, without any requirements.
     #[must_use]
     pub fn named_alone(&self) -> Self {
         let Self { names, mentioned, next, .. } = self.aside();
         Self { names, mentioned, next, ..Self::default() }
     }
 
-    /// What this copy came to ask for that `plan` does not have: a variable that nothing else
-    /// names, or something that is kept only where an expression of the configuration wants it.
+    /// The first requirement of this copy that `plan` does not meet: a variable that nothing else names, or data that is only kept
+    /// if an expression of the configuration uses it.
     pub fn beyond(&self, plan: &Self) -> Option<String> {
         if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
             return Some(format!("variable '{name}' is not used in the configuration"));
@@ -219,7 +213,7 @@ impl Variables {
         Some(format!("{what} is kept only where an expression of the configuration reads it"))
     }
 
-    /// The names of a scope with their slots, in the order of the names (`dump_all_vars`).
+    /// The names of a scope with their slots, sorted by name (`dump_all_vars`).
     pub fn named(&self) -> Vec<(VarScope, Box<str>, u32)> {
         let mut list: Vec<_> =
             self.names.iter().map(|((scope, name), slot)| (*scope, name.clone(), *slot)).collect();
@@ -228,7 +222,7 @@ impl Variables {
     }
 }
 
-/// HAProxy's wording for a name without a scope.
+/// The error for a name without a scope, in HAProxy's wording.
 fn no_scope(text: &str) -> String {
     format!(
         "invalid variable name `{text}`. A variable name must start with its scope. The scope can be 'proc', '(p)sess', \

@@ -1,5 +1,4 @@
-//! Process-wide variables (`proc.`): one lock each, read and written by all workers and by the
-//! runtime socket.
+//! Process-wide variables (`proc.`): one lock each, read and written by all workers and the runtime socket.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
@@ -13,7 +12,7 @@ pub struct ProcessVariable {
     value: RwLock<Option<ProcessValue>>,
 }
 
-/// A value of the process kept.
+/// The value of a process-wide variable.
 #[derive(Clone, Debug)]
 enum ProcessValue {
     Plain(Plain),
@@ -42,7 +41,7 @@ impl ProcessValue {
         }
     }
 
-    /// Overwrites `slot`, reusing its memory where the kind stays.
+    /// Overwrites `slot`, reusing its memory if the kind stays the same.
     fn store(slot: &mut Option<Self>, value: &Value<'_>) {
         match (slot, value) {
             (Some(Self::Str(old)), Value::Str(new)) | (Some(Self::Bin(old)), Value::Bin(new)) => {
@@ -53,7 +52,7 @@ impl ProcessValue {
         }
     }
 
-    /// What it counts in the limits of `tune.vars.*-max-size`.
+    /// The accounted size for the limits of `tune.vars.*-max-size`.
     fn size(&self) -> usize {
         ENTRY
             + match self {
@@ -75,12 +74,12 @@ impl ProcessValue {
 }
 
 impl ProcessVariable {
-    /// Its value.
+    /// The current value.
     pub fn get(&self) -> Option<Value<'static>> {
         self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref().map(ProcessValue::get)
     }
 
-    /// Sets it.
+    /// Sets the value.
     pub fn set(&self, value: &Value<'_>) {
         let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         if limits().is_some() {
@@ -89,7 +88,7 @@ impl ProcessVariable {
         ProcessValue::store(&mut slot, value);
     }
 
-    /// Empties it.
+    /// Unsets the value.
     pub fn unset(&self) {
         let mut slot = self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         if limits().is_some() {
@@ -98,7 +97,7 @@ impl ProcessVariable {
         *slot = None;
     }
 
-    /// What it counts in the limits.
+    /// The accounted size for the limits.
     pub(super) fn size(&self) -> usize {
         self.value
             .read()
@@ -110,18 +109,18 @@ impl ProcessVariable {
 
 static PROCESS: LazyLock<RwLock<HashMap<Box<str>, Arc<ProcessVariable>>>> = LazyLock::new(RwLock::default);
 
-/// The process-wide variable `name` (without `proc.`), made if it is not there.
+/// The process-wide variable `name` (without `proc.`), created if necessary.
 pub fn process_variable(name: &str) -> Arc<ProcessVariable> {
     let mut all = PROCESS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     Arc::clone(all.entry(name.into()).or_default())
 }
 
-/// The process-wide variable `name` if it was ever named (`get var`).
+/// The process-wide variable `name`, if it was ever named (`get var`).
 pub fn find_process_variable(name: &str) -> Option<Arc<ProcessVariable>> {
     PROCESS.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
 }
 
-/// The process-wide variables named so far, in the order of their names.
+/// The process-wide variables named so far, sorted by name.
 pub fn process_variables() -> Vec<(Box<str>, Arc<ProcessVariable>)> {
     let all = PROCESS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut list: Vec<_> = all.iter().map(|(name, value)| (name.clone(), Arc::clone(value))).collect();

@@ -1,5 +1,4 @@
-//! What requests often evaluate, over one request that is at hand: for what counts allocations, and
-//! for what measures time.
+//! Typical expressions over an in-memory request, for allocation counts and benchmarks.
 #![allow(dead_code)]
 
 use super::World;
@@ -27,7 +26,7 @@ pub(crate) const FETCHES: &[&str] = &[
     "str(constant)",
 ];
 
-/// Converters, behind a fetch that gives what they take.
+/// Converters, each after a fetch that produces its input.
 pub(crate) const CONVERTERS: &[&str] = &[
     "path,lower",
     "path,field(2,/)",
@@ -60,7 +59,7 @@ pub(crate) const CONDITIONS: &[&str] = &[
     "METH_GET { path_beg /static } or HTTP_URL_STAR",
 ];
 
-/// A world with the files that they name.
+/// A world with the files that they refer to.
 pub(crate) fn world() -> World {
     let mut world = World::new();
     world.files.insert("paths", "/static dir\n/static/img deep\n");

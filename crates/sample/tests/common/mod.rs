@@ -1,4 +1,4 @@
-//! A connection, a request and its response for tests, and the names a configuration would know.
+//! A connection, a request with its response, and configured names, for tests.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -25,7 +25,7 @@ use state::server::{ServerAddress, ServerSeed};
 use state::table::{Column, DataType, KeyType, ServerKey, Table, TableSettings, ValueForm};
 use state::{Listener, Mode, Process, Proxy, Server};
 
-/// A kernel that measured something.
+/// Fixed kernel metrics.
 struct Kernel;
 
 impl sample::Sockets for Kernel {
@@ -52,7 +52,7 @@ impl sample::Sockets for Kernel {
     }
 }
 
-/// What a configuration knows.
+/// A test environment with configured names.
 pub struct World {
     pub files: HashMap<&'static str, &'static str>,
     pub frontend: Arc<Proxy>,
@@ -70,9 +70,9 @@ pub struct World {
     pub complete: bool,
     pub longest_head: usize,
     pub certificates: Arc<sample::keys::Certificates>,
-    /// The frontend's stick table, which is known as `x` too: keys of text, and all data types.
+    /// The frontend's stick table, also available as `x`: string keys and all data types.
     pub table: Arc<Table>,
-    /// Whether the kernel has something to say of the connections.
+    /// Whether kernel metrics are available.
     pub kernel: bool,
 }
 
@@ -129,7 +129,7 @@ impl Names for World {
     }
 }
 
-/// A stick table that stores everything.
+/// A stick table that stores every data type.
 fn table() -> Arc<Table> {
     let single = [DataType::Gpt0, DataType::Gpc0, DataType::Gpc1, DataType::Gpc0Rate, DataType::Gpc1Rate];
     let column = |data: DataType| {
@@ -185,7 +185,7 @@ fn end(text: &str) -> Endpoint {
 }
 
 impl World {
-    /// A GET request with a response, of a client at 192.0.2.7.
+    /// A GET request from a client at 192.0.2.7, with a response.
     pub fn new() -> Self {
         let frontend = proxy(2, "fe", true);
         frontend.capture_lengths.store(Some(Arc::new([[64, 64].into(), [].into()])));
@@ -296,8 +296,7 @@ impl World {
         }
     }
 
-    /// The value of an expression as `type:text`; the message where it does not compile, `none`
-    /// without a value.
+    /// Evaluates an expression to `type:text`; returns the message if it does not compile, `none` without a value.
     pub fn eval(&self, text: &str) -> String {
         let expression = match Expression::compile_str(text, Span::default(), &self.scope()) {
             Ok(expression) => expression,
@@ -322,7 +321,7 @@ impl World {
         self.acls.add(name.into(), criterion);
     }
 
-    /// The result of a condition.
+    /// Evaluates a condition.
     pub fn test(&self, text: &str) -> Result<Test, String> {
         let list = words(text);
         let mut words = Words::new(&list, Span::default());
@@ -330,12 +329,12 @@ impl World {
         Ok(condition.eval(&self.env()))
     }
 
-    /// What a format makes.
+    /// Renders a format.
     pub fn format(&self, text: &str, used_for: FormatFor) -> String {
         String::from_utf8_lossy(&self.format_bytes(text, used_for)).into_owned()
     }
 
-    /// The same as bytes.
+    /// Renders a format to bytes.
     pub fn format_bytes(&self, text: &str, used_for: FormatFor) -> Vec<u8> {
         match Format::compile(text, Span::default(), &self.scope(), used_for) {
             Err(error) => format!("error: {}", error.message).into_bytes(),
@@ -348,7 +347,7 @@ impl World {
     }
 }
 
-/// A line cut at blanks; quotes as in configurations are not needed here.
+/// Splits a line at blanks; quoting is not needed here.
 pub fn words(text: &str) -> Vec<Word<'_>> {
     text.split(' ').filter(|word| !word.is_empty()).map(|text| Word { text, span: Span::default() }).collect()
 }

@@ -1,4 +1,4 @@
-//! A world in which every row of the tables has something to say, for the tests that walk them.
+//! A world in which every table row has a value, for tests that iterate over the tables.
 
 #![allow(dead_code, reason = "most tests need a world of their own")]
 
@@ -9,7 +9,7 @@ use state::table::DataType;
 
 use super::World;
 
-/// The value of an expression, at the first of the places where it may stand.
+/// Evaluates an expression at the first place that allows it.
 pub(crate) fn eval_anywhere(world: &mut World, text: &str) -> String {
     let mut found = String::new();
     for place in [
@@ -28,7 +28,7 @@ pub(crate) fn eval_anywhere(world: &mut World, text: &str) -> String {
     found
 }
 
-/// One request with its response, and whatever may be told of them.
+/// A request with its response, with as much data as possible.
 pub(crate) fn usual() -> World {
     let mut world = World::new();
     world.kernel = true;
@@ -44,7 +44,7 @@ pub(crate) fn usual() -> World {
     world
 }
 
-/// Three counters that track the entry of `k`, which was counted in, and an entry of the client.
+/// Sets up three counters that track the entry of `k`, with counts, and an entry for the client's address.
 fn track(world: &mut World) {
     let table = world.table.clone();
     for (number, key) in [(0, "k"), (1, "k"), (2, "k"), (9, "192.0.2.7")] {

@@ -1,4 +1,4 @@
-//! A world whose connections both use TLS, and what fetches give in it.
+//! A world with TLS on both connections, and the expected values of fetches in it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tls::{Certificate, Details, VerifyCode, VerifyOutcome};
 use crate::common::World;
 use crate::common::rows::usual;
 
-/// A certificate, the authority that signed it, and its key.
+/// A certificate, its issuer and its key.
 const PEM: &[u8] = include_bytes!("../testdata/client.pem");
 
-/// What fetches give there.
+/// Fetches and their expected values.
 #[rustfmt::skip]
 pub(crate) const SECURED: &[(&str, &str)] = &[
     ("ssl_fc", "bool:1"),
@@ -77,7 +77,7 @@ pub(crate) const SECURED: &[(&str, &str)] = &[
     ("ssl_s_notafter", "str:250618023140Z"),
     ("ssl_s_key_alg", "str:id-ecPublicKey"),
     ("ssl_s_sig_alg", "str:ecdsa-with-SHA256"),
-    // No ClientHello was kept, nor anything else.
+    // No ClientHello or other handshake data was kept.
     ("ssl_fc_protocol_hello_id", "none"),
     ("ssl_fc_cipherlist_bin", "none"),
     ("ssl_fc_cipherlist_hex", "none"),
@@ -126,7 +126,7 @@ pub(crate) const SECURED: &[(&str, &str)] = &[
     ("ssl_bc_err_str", "none"),
 ];
 
-/// A usual world with TLS on both sides.
+/// The usual world with TLS on both sides.
 pub(crate) fn secured() -> World {
     let mut world = usual();
     let own = Arc::new(Certificate::from_pem("own.pem", PEM).expect("a certificate"));

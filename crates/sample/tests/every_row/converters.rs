@@ -225,7 +225,7 @@ pub(crate) const CONVERTERS: &[(&str, &str, &str)] = &[
     ("x509_v_err_str", "int(10),x509_v_err_str", "str:X509_V_ERR_CERT_HAS_EXPIRED"),
 ];
 
-/// Keys that are well formed; nothing here depends on what they are.
+/// Well-formed keys; their values do not matter here.
 #[rustfmt::skip]
 pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBETCBt6ADAgECAgEHMAoGCCqGSM49BAMCMBExDzANBgNVBAMMBnRva2VuczAg\nFw0yMDAxMDEwMDAwMDBaGA8yMTIwMDEwMTAwMDAwMFowETEPMA0GA1UEAwwGdG9r\nZW5zMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAER3/Q+sjEzieXQ9UfS6m5ms7h\nmWRor9MFYEAJMk9zQb0qz4x/+xorl6mJ32xpEp31gIoB+XUJ92qw4dgfoCcRWDAK\nBggqhkjOPQQDAgNJADBGAiEApy/8xvfm6zoQ/em2+jR9yPyos0aUUDr2/V35M6Tt\nJtkCIQDXKJR5v3LskDEiQ79xzYUTYyOoqaCFDFKkrA5v+ibxbQ==\n-----END CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIMq3/Jsd1WSsh5Uq/3OhUlh4Ns6TyH9YwRlZvVcJiDrOoAoGCCqGSM49\nAwEHoUQDQgAER3/Q+sjEzieXQ9UfS6m5ms7hmWRor9MFYEAJMk9zQb0qz4x/+xor\nl6mJ32xpEp31gIoB+XUJ92qw4dgfoCcRWA==\n-----END EC PRIVATE KEY-----\n";
 #[rustfmt::skip]

@@ -1,6 +1,6 @@
-//! Fetches and their values in a usual world and in such as show the first bytes of some protocols.
+//! Fetches and their values in the usual world, and in worlds with the first bytes of some protocols.
 
-/// In a usual world: one request with its response, and whatever may be told of them.
+/// The usual world: a request with its response, with as much data as possible.
 #[rustfmt::skip]
 pub(crate) const USUAL: &[(&str, &str)] = &[
     ("always_false", "bool:0"),

@@ -1,6 +1,5 @@
-//! Every fetch and every converter has a case here: the tests walk the tables and name the rows
-//! that have none. A case is an expression and its value; `sint:*` is any number, where only a
-//! property of the moment can be told.
+//! A case for every fetch and converter: the tests iterate over the tables and report rows without one. A case is an expression and
+//! its value; `sint:*` stands for any number if only the moment determines it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -51,7 +50,7 @@ fn raw(request: &[u8], response: &[u8]) -> World {
     world
 }
 
-/// A client hello with everything that is asked for, and a server hello.
+/// A ClientHello with every extension used by fetches, and a ServerHello.
 fn hellos() -> World {
     let extension = |kind: u8, body: &[u8]| [&[0, kind, 0, body.len() as u8], body].concat();
     let name = b"sni.example";
@@ -75,7 +74,7 @@ fn hellos() -> World {
 }
 
 #[test]
-fn every_fetch_gives_what_its_cases_say() {
+fn every_fetch_matches_its_cases() {
     check(&mut secured(), SECURED);
     check(&mut usual(), USUAL);
     check(&mut usual(), TRACKED);
@@ -91,7 +90,7 @@ fn every_fetch_gives_what_its_cases_say() {
 }
 
 #[test]
-fn every_converter_gives_what_its_case_says() {
+fn every_converter_matches_its_case() {
     let mut world = usual();
     for (file, text) in [
         ("txt.words", "b one\n"),

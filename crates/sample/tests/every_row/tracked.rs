@@ -1,6 +1,6 @@
-//! Fetches of counters of stick tables and their values.
+//! Fetches of stick table counters and their values.
 
-/// Of what the usual request tracks, in the order in which counters change.
+/// Fetches of the entries tracked by the usual request, in the order in which counters change.
 #[rustfmt::skip]
 pub(crate) const TRACKED: &[(&str, &str)] = &[
     ("sc_bytes_in_rate(0)", "sint:5000"),

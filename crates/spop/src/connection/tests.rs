@@ -5,7 +5,7 @@ fn config(pipelining: bool) -> Config {
     Config { frame_size: 1000, pipelining, most: 3, engine: "e".into() }
 }
 
-/// A frame of the agent.
+/// Returns a frame from the agent.
 fn of_agent(kind: u8, stream: u64, frame: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     Frame { kind, flags: FIN, stream, frame, payload }.write(&mut out);
@@ -30,7 +30,7 @@ fn goodbye(status: u32) -> Vec<u8> {
     of_agent(kind::AGENT_DISCONNECT, 0, 0, &items)
 }
 
-/// Gives all of `bytes`; what they told.
+/// Passes all of `bytes` to the connection and returns the events with their payloads.
 fn receive(connection: &mut Connection, mut bytes: &[u8]) -> Result<Vec<(Event, Vec<u8>)>, Closed> {
     let mut all = Vec::new();
     loop {
@@ -44,7 +44,7 @@ fn receive(connection: &mut Connection, mut bytes: &[u8]) -> Result<Vec<(Event, 
     Ok(all)
 }
 
-/// What is in the output: kinds and payloads of its frames.
+/// Takes the frames in the output: type, stream id and payload of each.
 fn sent(connection: &mut Connection) -> Vec<(u8, u64, Vec<u8>)> {
     let mut rest = connection.output();
     let mut all = Vec::new();
@@ -67,7 +67,7 @@ fn open(capabilities: &str) -> Connection {
 }
 
 #[test]
-fn the_first_question_waits_for_the_agent_and_others_for_it() {
+fn queries_wait_for_the_handshake() {
     let mut connection = Connection::new(config(true));
     assert_eq!((connection.most(), connection.free()), (1, 1));
     let key = connection.ask(b"one").expect("there is room");
@@ -94,7 +94,7 @@ fn the_first_question_waits_for_the_agent_and_others_for_it() {
 }
 
 #[test]
-fn answers_that_are_not_read_bound_new_questions() {
+fn unread_answers_limit_new_queries() {
     let mut connection = open("pipelining");
     for _ in 0..PLACES {
         let key = connection.ask(b"").expect("there is room");
@@ -106,7 +106,7 @@ fn answers_that_are_not_read_bound_new_questions() {
 }
 
 #[test]
-fn stream_numbers_wrap_without_a_question_that_has_none() {
+fn stream_ids_wrap_without_using_zero() {
     let mut connection = open("pipelining");
     connection.total = (u32::MAX >> 1) - 1;
     let streams: Vec<u32> = (0..3).map(|_| connection.ask(b"").expect("there is room").stream()).collect();
@@ -114,7 +114,7 @@ fn stream_numbers_wrap_without_a_question_that_has_none() {
 }
 
 #[test]
-fn without_pipelining_on_either_side_a_connection_has_one_question() {
+fn one_query_at_a_time_without_pipelining() {
     for (offers, capabilities) in [(true, ""), (false, "pipelining")] {
         let mut connection = Connection::new(config(offers));
         receive(&mut connection, &hello(500, capabilities)).expect("it is a hello");
@@ -124,7 +124,7 @@ fn without_pipelining_on_either_side_a_connection_has_one_question() {
 }
 
 #[test]
-fn frames_come_in_pieces_of_any_size() {
+fn frames_may_be_split_anywhere() {
     let bytes = [hello(500, "pipelining"), of_agent(50, 0, 0, b"strange"), of_agent(kind::ACK, 1, 1, b"abc")];
     let bytes = bytes.concat();
     for size in 1..bytes.len() {
@@ -139,7 +139,7 @@ fn frames_come_in_pieces_of_any_size() {
 }
 
 #[test]
-fn an_answer_to_nothing_is_passed_over() {
+fn unknown_answers_are_ignored() {
     let mut connection = open("pipelining");
     let key = connection.ask(b"one").expect("there is room");
     for (stream, frame) in [(3, 1), (1, 2), (0, 0), (u64::MAX, 1), (1 + (1 << 32), 1)] {
@@ -151,7 +151,7 @@ fn an_answer_to_nothing_is_passed_over() {
 }
 
 #[test]
-fn a_question_is_forgotten_with_its_place_and_its_late_answer_is_nobodys() {
+fn late_answers_to_released_queries_are_discarded() {
     let mut connection = open("pipelining");
     let first = connection.ask(b"one").expect("there is room");
     connection.release(first);
@@ -165,7 +165,7 @@ fn a_question_is_forgotten_with_its_place_and_its_late_answer_is_nobodys() {
 }
 
 #[test]
-fn a_silent_agent_is_not_asked_for_ever() {
+fn silent_agents_get_no_more_queries() {
     let mut connection = open("pipelining");
     for count in 1..=PATIENCE {
         assert!(!connection.is_stuck(), "after {}", count - 1);
@@ -189,7 +189,7 @@ fn a_silent_agent_is_not_asked_for_ever() {
 }
 
 #[test]
-fn what_does_not_fit_in_a_frame_is_not_asked() {
+fn queries_over_the_frame_size_are_not_sent() {
     let mut connection = Connection::new(config(true));
     assert_eq!(connection.ask(&[b'x'; 1000 - 6]), Err(Refusal::TooBig));
     let key = connection.ask(&[b'x'; 1000 - 7]).expect("exactly");
@@ -203,7 +203,7 @@ fn what_does_not_fit_in_a_frame_is_not_asked() {
 }
 
 #[test]
-fn what_an_agent_must_not_send_ends_the_connection_with_its_number() {
+fn violations_end_the_connection_with_their_status() {
     let fragment = {
         let mut out = Vec::new();
         Frame { kind: kind::ACK, flags: 0, stream: 1, frame: 1, payload: b"" }.write(&mut out);
@@ -231,7 +231,7 @@ fn what_an_agent_must_not_send_ends_the_connection_with_its_number() {
 }
 
 #[test]
-fn an_agents_last_word_is_the_status() {
+fn status_is_taken_from_the_agents_disconnect() {
     for (status, told) in [(77, Status(77)), (0, Status::IO)] {
         let mut connection = open("");
         connection.ask(b"?").expect("there is room");
@@ -243,7 +243,7 @@ fn an_agents_last_word_is_the_status() {
 }
 
 #[test]
-fn output_that_is_not_taken_bounds_what_is_asked() {
+fn unsent_output_limits_new_queries() {
     let mut connection = Connection::new(Config { most: u16::MAX, ..config(true) });
     receive(&mut connection, &hello(1000, "pipelining")).expect("it is a hello");
     let count = std::iter::from_fn(|| connection.ask(&[b'x'; 900]).ok()).count();

@@ -1,8 +1,6 @@
-//! Places at a server: counting its requests, one by one or each worker for itself, and keeping to
-//! its limit.
+//! The request slots of a server: counts its requests, in one shared count or per worker, and enforces its limit.
 //!
-//! Nothing here waits: who finds no place queues in [`queue`](crate::queue). Called by `balance`
-//! and by `proxy::assign`.
+//! Nothing here waits: a request without a slot joins the [`queue`](crate::queue). Called by `balance` and by `proxy::assign`.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,39 +11,38 @@ use super::{Server, Tally};
 use crate::counters::{ServerCounters, current};
 
 impl Server {
-    /// Connections to it now, used and idle.
+    /// Returns the number of current connections, used and idle.
     #[inline]
     pub fn open(&self) -> &AtomicU32 {
         &self.served.0.open
     }
 
-    /// Requests being served now.
+    /// Returns the number of requests being served.
     pub fn serving(&self) -> u32 {
         if self.counts_apart.load(Relaxed) { self.apart() } else { self.served.0.load(Relaxed) }
     }
 
-    /// Those that workers count each for itself.
+    /// Returns the number of requests counted by the workers.
     fn apart(&self) -> u32 {
         current(&self.counters, |shard| shard.traffic.sessions.get()) as u32
     }
 
-    /// Whether fewer than `most` requests are being served now.
+    /// Whether fewer than `most` requests are being served.
     #[inline]
     pub fn serves_fewer(&self, most: u32) -> bool {
         let enough = self.served.0.load(Relaxed) < most && !self.limited_late.load(Relaxed);
-        // Of the places that were taken, workers may only keep some.
+        // Some of the taken slots may only be kept by workers.
         enough || (self.counts_apart.load(Relaxed) && self.apart() < most)
     }
 
-    /// Counts one more request as served by this server, in the shared count.
+    /// Counts one more request for this server, in the shared count.
     #[inline]
     pub fn enter(&self) {
         let served = self.served.0.count.add(1) + 1;
         self.served_max.raise(served);
     }
 
-    /// Counts one request less; the next that waits for this server may then try. To be called by
-    /// the worker that entered.
+    /// Uncounts a request; the next one in this server's queue may then try. Must be called on the worker that entered.
     #[inline]
     pub fn leave(&self, tally: Tally) {
         match tally {
@@ -61,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Takes a place if `limit` (0: none) allows one more.
+    /// Takes a slot if `limit` (0: none) allows one more.
     #[inline]
     pub fn try_enter(&self, limit: u32) -> Option<Tally> {
         if self.counts_apart.load(Relaxed) {
@@ -92,14 +89,14 @@ impl Server {
         Some(tally)
     }
 
-    /// Takes one of `limit` places: one that the worker kept, or else one that nobody has.
+    /// Takes one of `limit` slots: one kept by the worker, otherwise a free one.
     #[inline]
     fn take_place(&self, own: &ServerCounters, limit: u32) -> Option<()> {
         let taken = &self.served.0.count;
         if self.limited_late.load(Relaxed) {
             return self.take_place_late(limit);
         }
-        // More are taken than there are when the limit was lowered.
+        // After the limit was lowered, more slots may be taken than exist.
         if taken.load(Relaxed) <= limit && own.places.take() {
             return Some(());
         }
@@ -110,7 +107,7 @@ impl Server {
         taken.take_below(limit).ok().map(drop)
     }
 
-    /// While requests may be there that came before there was a limit: all are counted.
+    /// While there may be requests from before the limit was set, all are counted.
     #[cold]
     fn take_place_late(&self, limit: u32) -> Option<()> {
         self.gather();
@@ -119,7 +116,7 @@ impl Server {
         })
     }
 
-    /// Takes back the places that workers keep.
+    /// Takes back the slots kept by workers.
     #[cold]
     fn gather(&self) {
         let kept: u32 = self.counters.all().map(|shard| shard.places.take_all()).sum();
@@ -128,13 +125,13 @@ impl Server {
         }
     }
 
-    /// Keeps a place for the worker's next request as long as a quarter of all is nobody's: whoever
-    /// waits then finds one there.
+    /// Keeps a slot for the worker's next request as long as a quarter of all slots is free, so that queued requests find one
+    /// there.
     #[inline]
     fn give_place_back(&self, own: &ServerCounters) {
         let limit = self.maxconn.load(Relaxed);
         let few = self.served.0.load(Relaxed) <= limit - limit.div_ceil(4);
-        // A limit that moves with the load of the backend may be lower than it is now.
+        // A limit that depends on the load of the backend may be lower than it is now.
         if few && self.minconn == 0 && !self.limited_late.load(Relaxed) {
             own.places.keep();
         } else {
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_counted_apart_are_summed_and_count_against_a_limit_that_is_set_later() {
+    fn separately_counted_requests_count_against_a_later_limit() {
         let server = server();
         server.counts_apart.store(true, Relaxed);
         let tallies = [server.try_enter(0), server.try_enter(0), server.try_enter(0)];
@@ -182,8 +179,7 @@ mod tests {
         assert_eq!(server.served.0.load(Relaxed), 0);
     }
 
-    /// A server that so many workers know. Tests run side by side, and their number is the
-    /// process's.
+    /// Returns a server used by `count` workers. Tests run in parallel, and the number of workers is process-wide.
     fn with_workers(count: usize) -> Arc<Server> {
         static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -193,7 +189,7 @@ mod tests {
         server
     }
 
-    /// A server with a limit whose requests two workers count.
+    /// Returns a server with a limit and two workers counting its requests.
     fn with_two_workers(limit: u32) -> Arc<Server> {
         let server = with_workers(2);
         server.counts_apart.store(true, Relaxed);
@@ -202,7 +198,7 @@ mod tests {
         server
     }
 
-    /// Has another worker do it.
+    /// Runs `work` as another worker.
     fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         let other = || {
             runtime::shard::enter_worker(1);
@@ -212,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_keeps_a_place_and_needs_nothing_shared_for_its_next_request() {
+    fn a_kept_slot_makes_the_next_request_free_of_shared_writes() {
         let server = with_two_workers(8);
         let tally = server.try_enter(8).expect("a place");
         server.leave(tally);
-        // The one place that is taken is neither given back nor joined by another.
+        // The single slot taken is neither returned nor joined by another.
         for _ in 0..100 {
             let tally = server.try_enter(8).expect("a place");
             assert_eq!((server.serving(), server.served.0.load(Relaxed)), (1, 1));
@@ -227,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_a_worker_keeps_are_there_for_all() {
+    fn kept_slots_are_available_to_all_workers() {
         let server = with_two_workers(4);
         let own: Vec<Tally> = (0..3).map(|_| server.try_enter(4).expect("a place")).collect();
         own.into_iter().for_each(|tally| server.leave(tally));
@@ -239,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_limit_was_lowered_no_kept_place_goes_beyond_it() {
+    fn kept_slots_do_not_exceed_a_lowered_limit() {
         let server = with_two_workers(8);
         let tallies: Vec<Tally> = (0..6).map(|_| server.try_enter(8).expect("a place")).collect();
         tallies.into_iter().for_each(|tally| server.leave(tally));
@@ -249,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_are_served_however_many_workers_come_at_once() {
+    fn concurrent_workers_never_exceed_the_limit() {
         const LIMIT: u32 = 6;
         let server = with_workers(4);
         server.counts_apart.store(true, Relaxed);

@@ -1,5 +1,5 @@
-//! A server that a plan made anew has too (reload): what the configuration says of it as before
-//! stays as it is now, whoever changed it since; what it says otherwise counts from now on.
+//! A server that a reloaded configuration has too: a setting with an unchanged configuration keeps its current value, even if it
+//! was changed at run time; changed settings apply.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,17 +7,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Admin, Server, ServerSeed};
 
 impl Server {
-    /// Whether a server of a plan made anew is this one: what cannot change in it is the same.
+    /// Whether it can be kept for a new plan's server: nothing has changed that is fixed.
     pub fn may_become(&self, seed: &ServerSeed) -> bool {
         let own = self.configured.load();
         let same = self.id == seed.id && *self.name == *seed.name && self.backup == seed.backup;
         let limits = (self.minconn, self.maxqueue) == (seed.minconn, seed.maxqueue);
-        // One that clients bring is another kind of thing.
+        // A server with client-provided connections is a different kind.
         let kind = std::mem::discriminant(&own.address) == std::mem::discriminant(&seed.address);
         same && limits && kind && !self.removed.load(Relaxed)
     }
 
-    /// Takes what a plan made anew says. Whoever the old plan told of it is told no more.
+    /// Applies the settings of a new plan. The old plan's callbacks are removed.
     pub fn renew(&self, seed: ServerSeed, now_ms: u64) {
         let old = self.configured.load_full();
         self.tracked.store(None);
@@ -48,7 +48,7 @@ impl Server {
         self.configured.store(Arc::new(seed));
     }
 
-    /// What the configuration says of it.
+    /// Returns its configuration.
     pub fn configured(&self) -> Arc<ServerSeed> {
         self.configured.load_full()
     }

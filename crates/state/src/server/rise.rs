@@ -1,12 +1,11 @@
-//! Servers that come up, at once or slowly (manual, 5.2 `slowstart`), and who is told when they go
-//! up or down.
+//! How servers come up, at once or slowly (manual, 5.2 `slowstart`), and the callbacks for going up or down.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Operational, Server};
 
-/// What is called, from any thread, when a server's weight is to begin to rise.
+/// The callback that starts to raise a server's weight, callable from any thread.
 pub(crate) struct Starter(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for Starter {
@@ -15,7 +14,7 @@ impl std::fmt::Debug for Starter {
     }
 }
 
-/// What is called, from any thread, when a server went up (`true`) or down, whoever decided it.
+/// The callback for a server that went up (`true`) or down for any reason, callable from any thread.
 pub(crate) struct Marked(Box<dyn Fn(bool) + Send + Sync>);
 
 impl std::fmt::Debug for Marked {
@@ -25,40 +24,39 @@ impl std::fmt::Debug for Marked {
 }
 
 impl Server {
-    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the last word
-    /// counts.
+    /// Sets the callback for going up or down (`on-marked-up`, `on-marked-down`); the last one counts.
     pub fn on_mark(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
         self.marked.store(Some(Arc::new(Marked(Box::new(tell)))));
     }
 
-    /// It went up or down.
+    /// Called when it went up or down.
     pub(crate) fn mark(&self, up: bool) {
         if let Some(marked) = self.marked.load_full() {
             (marked.0)(up);
         }
     }
 
-    /// Says who raises its weight once it has come up (`slowstart`); the last word counts.
+    /// Sets the callback that raises its weight after it came up (`slowstart`); the last one counts.
     pub fn on_rise(&self, raise: impl Fn() + Send + Sync + 'static) {
         self.starter.store(Some(Arc::new(Starter(Box::new(raise)))));
     }
 
-    /// Brings a server up that was down or in maintenance: with the whole of its weight, or as
-    /// `slowstart` says. Says whether what checks find of it changed.
+    /// Brings up a server that was down or in maintenance: with its full weight, or with `slowstart`. Returns whether its
+    /// operational state changed.
     pub fn come_up(&self, now_ms: u64) -> bool {
         let Some(starter) = self.starter.load_full() else {
             self.set_ramp(100);
             return self.set_operational(Operational::Running, now_ms);
         };
         self.rises.fetch_add(1, Relaxed);
-        // The weight first: not even one request is to see the server up with all of it.
+        // The weight is set first: no request must see the server up with its full weight.
         self.set_ramp(0);
         let changed = self.set_operational(Operational::Starting, now_ms);
         (starter.0)();
         changed
     }
 
-    /// How often its weight began to rise.
+    /// Returns how often its weight started to rise.
     pub fn came_up(&self) -> u32 {
         self.rises.load(Relaxed)
     }

@@ -1,28 +1,27 @@
-//! Whether TLS is spoken with a server, and whether an operator may change that
-//! (`set server … ssl`).
+//! Whether connections to a server use TLS, and whether an operator may change that (`set server … ssl`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Server;
 
-/// Whether TLS is spoken with a server.
+/// Whether connections to a server use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Secured {
-    /// Its line never said anything of TLS: it cannot be.
+    /// Never: its line has no TLS settings.
     Never,
-    /// Its line says `no-ssl`: it cannot be.
+    /// Never: its line has `no-ssl`.
     Refused,
-    /// Not yet, but it can be: `default-server` says how.
+    /// Not yet, but `default-server` has the settings.
     NotYet,
-    /// No more: an operator turned it off.
+    /// No longer: an operator turned it off.
     Off,
-    /// It is.
+    /// Yes.
     On,
 }
 
 impl Secured {
-    /// As `show servers state` tells it (`srv_use_ssl`).
+    /// Returns the number in `show servers state` (`srv_use_ssl`).
     pub fn number(self) -> i32 {
         match self {
             Self::On => 1,
@@ -33,26 +32,25 @@ impl Secured {
 }
 
 impl Server {
-    /// Whether TLS is spoken with it.
+    /// Whether connections use TLS.
     #[inline]
     pub fn is_secured(&self) -> bool {
         self.secured.load(Relaxed) == Secured::On as u8
     }
 
-    /// Whether that is so, and whether it may change.
+    /// Returns whether they do, and whether that may change.
     pub fn secured(&self) -> Secured {
         let all = [Secured::Refused, Secured::NotYet, Secured::Off, Secured::On];
         let now = self.secured.load(Relaxed);
         all.into_iter().find(|one| *one as u8 == now).unwrap_or(Secured::Never)
     }
 
-    /// Sets what its line says.
+    /// Sets the value from its line.
     pub fn set_secured(&self, secured: Secured) {
         self.secured.store(secured as u8, Relaxed);
     }
 
-    /// Has TLS spoken with it from now on, or plain text; `false` where its line does not allow it.
-    /// Connections of before are not used any more.
+    /// Switches to TLS or to plain text; `false` if its line does not allow that. Earlier connections are not used any more.
     pub fn switch_secured(&self, on: bool) -> bool {
         if matches!(self.secured(), Secured::Never | Secured::Refused) {
             return false;
@@ -71,7 +69,7 @@ mod tests {
     use crate::server::tests::server;
 
     #[test]
-    fn an_operator_changes_what_its_line_allows() {
+    fn operators_can_switch_tls_if_the_line_allows_it() {
         let server = server();
         for (said, allowed, shown) in [
             (Secured::Never, false, 0),

@@ -1,13 +1,12 @@
-//! Texts that entries hold by number: the keys of servers. A text stays once it was taken in, so that
-//! reading one takes no lock.
+//! Texts that entries refer to by number: server keys. Texts are never removed, so that reading one takes no lock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// How many texts the first run has; each further one has twice as many as that before.
+/// Size of the first run; each further one is twice as long as the one before.
 const FIRST: usize = 64;
 
-/// How many runs there may be: what comes beyond is not kept.
+/// Maximum number of runs: further texts are not stored.
 const RUNS: usize = 14;
 
 type WordBlock = Box<[OnceLock<Arc<str>>]>;
@@ -19,14 +18,14 @@ pub(super) struct Dictionary {
     runs: [OnceLock<WordBlock>; RUNS],
 }
 
-/// The run of the text at `index`, and its place there.
+/// Returns the run of the text at `index`, and its index in the run.
 fn place(index: usize) -> (usize, usize) {
     let run = (index / FIRST + 1).ilog2() as usize;
     (run, index - FIRST * ((1 << run) - 1))
 }
 
 impl Dictionary {
-    /// The number of `text`, which is taken in if need be; 0 where there is no room.
+    /// Returns the number of `text`, adding it if necessary; 0 if there is no room.
     pub(super) fn number(&self, text: &str) -> u32 {
         let mut numbers = self.numbers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(number) = numbers.get(text) {
@@ -37,13 +36,13 @@ impl Dictionary {
         let Some(texts) = self.runs.get(run) else { return 0 };
         let texts = texts.get_or_init(|| (0..FIRST << run).map(|_| OnceLock::new()).collect());
         let (text, number): (Arc<str>, _) = (text.into(), index as u32 + 1);
-        // Nobody else fills it: the lock is held.
+        // No one else can set it while the lock is held.
         let _ = texts[at].set(text.clone());
         numbers.insert(text, number);
         number
     }
 
-    /// The text of a number.
+    /// Returns the text with a number.
     #[inline]
     pub(super) fn text(&self, number: u32) -> Option<&Arc<str>> {
         let (run, at) = place((number as usize).checked_sub(1)?);
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_keep_their_numbers_however_many_there_are() {
+    fn texts_keep_their_numbers_as_more_are_added() {
         let dictionary = Dictionary::default();
         let numbers: Vec<u32> = (0..1000).map(|text| dictionary.number(&format!("s{text}"))).collect();
         assert_eq!(numbers, (1..=1000).collect::<Vec<u32>>());

@@ -1,4 +1,4 @@
-//! An entry that is held, and what it counts.
+//! A held entry, and its values.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use super::layout::{Column, DataType, ValueForm, head};
 use super::shard::EntryWords;
 use super::{EntrySlot, KeyType, Table, rate};
 
-/// What an entry holds, for as long as somebody holds it.
+/// The values of an entry that is held elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryValues<'t> {
     pub(super) table: &'t Table,
@@ -20,7 +20,7 @@ pub struct EntryValues<'t> {
     pub(super) slot: EntrySlot,
 }
 
-/// An entry that is held: it stays until it is let go.
+/// A held entry: it is not removed until it is released.
 #[derive(Debug)]
 pub struct TableEntry<'t> {
     pub(super) view: EntryValues<'t>,
@@ -43,7 +43,7 @@ impl Drop for TableEntry<'_> {
 }
 
 impl TableEntry<'_> {
-    /// What `show table` tells it by, and [`Table::by_pointer`] finds it by.
+    /// Returns its identifier in `show table`, for [`Table::by_pointer`].
     pub fn pointer(&self) -> u64 {
         let EntrySlot { shard, at } = self.view.slot;
         ((u64::from(self.view.table.number) + 1) << 44) + (u64::from(shard) << 32) + u64::from(at)
@@ -51,7 +51,7 @@ impl TableEntry<'_> {
 }
 
 impl<'t> EntryValues<'t> {
-    /// Its table.
+    /// Returns its table.
     pub fn table(&self) -> &'t Table {
         self.table
     }
@@ -70,24 +70,24 @@ impl<'t> EntryValues<'t> {
         out.truncate(end);
     }
 
-    /// How many hold it, the caller among them.
+    /// Returns the number of holders, including the caller.
     pub fn holders(&self) -> u32 {
         self.row.word(head::HELD)
     }
 
-    /// How long it still lives, in milliseconds; 0 in a table without `expire`.
+    /// Returns its remaining lifetime, in milliseconds; 0 in a table without `expire`.
     pub fn expires_in(&self, now_ms: u64) -> u32 {
         self.table.settings.expire_ms.saturating_sub(self.idle(now_ms))
     }
 
-    /// How long ago it was touched, in milliseconds.
+    /// Returns the time since it was touched, in milliseconds.
     pub fn idle(&self, now_ms: u64) -> u32 {
         let since = (now_ms as u32).wrapping_sub(self.row.word(head::TOUCHED));
         // Another worker's clock may be ahead.
         if (since as i32) < 0 { 0 } else { since }
     }
 
-    /// Says that it is in use, which puts its end off, and that something of it has changed.
+    /// Marks it as used, which restarts its lifetime, and as changed.
     #[inline]
     pub fn touch(&self, now_ms: u64) {
         if self.row.word(head::TOUCHED) != now_ms as u32 {
@@ -97,12 +97,12 @@ impl<'t> EntryValues<'t> {
         self.note_update();
     }
 
-    /// Makes it live so much longer and no more.
+    /// Sets its remaining lifetime.
     pub fn expire_in(&self, left_ms: u32, now_ms: u64) {
         self.row.put(head::TOUCHED, self.table.touched_at(left_ms, now_ms));
     }
 
-    /// Notes for peers that something of it has changed.
+    /// Marks it as changed for peers.
     #[inline]
     pub(super) fn note_update(&self) {
         if let Some(updates) = &self.table.updates {
@@ -116,15 +116,15 @@ impl<'t> EntryValues<'t> {
         (element < column.count).then_some((column, element as usize))
     }
 
-    /// What element `element` of `data` is now: a number, events in a period, the number of a text.
-    /// `None` where the table does not store that.
+    /// Returns the current value of element `element` of `data`: a number, events in a period, the number of a text. `None` if the
+    /// table does not store the type.
     #[inline]
     pub fn get(&self, data: DataType, element: u32, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;
         Some(self.read(column, element, now_ms))
     }
 
-    /// What element `element` of a column of its table is now.
+    /// Returns the current value of element `element` of a column.
     pub fn read(&self, column: &Column, element: usize, now_ms: u64) -> u64 {
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         match column.data.form() {
@@ -137,8 +137,8 @@ impl<'t> EntryValues<'t> {
         }
     }
 
-    /// Adds to it; gives what it is then, of rates the events of the current period. `None` where the
-    /// table does not store that.
+    /// Adds to a value; returns the new value, for rates the events of the current period. `None` if the table does not store the
+    /// type.
     #[inline]
     pub fn add(&self, data: DataType, element: u32, amount: u64, now_ms: u64) -> Option<u64> {
         let (column, element) = self.column(data, element)?;
@@ -158,18 +158,17 @@ impl<'t> EntryValues<'t> {
         })
     }
 
-    /// Takes one off a number, if there is one.
+    /// Decrements a number, if it is not zero.
     pub fn take(&self, data: DataType) {
         if let Some((column, _)) = self.column(data, 0) {
             note_write();
             let word = &self.row.words[column.word as usize];
-            // What an operator set to 0 meanwhile stays so.
+            // A value that an operator has set to 0 stays 0.
             let _ = word.fetch_update(Relaxed, Relaxed, |now| now.checked_sub(1));
         }
     }
 
-    /// Sets it; a rate has so many events in a period that begins now. `false` where the table does not
-    /// store that.
+    /// Sets a value; for a rate, the number of events in a period that begins now. `false` if the table does not store the type.
     pub fn set(&self, data: DataType, element: u32, value: u64, now_ms: u64) -> bool {
         let Some((column, element)) = self.column(data, element) else { return false };
         let (word, long) = (column.word as usize + element, column.long as usize + element);
@@ -184,14 +183,14 @@ impl<'t> EntryValues<'t> {
         true
     }
 
-    /// Sets it; gives what it was. For numbers of 32 bits.
+    /// Sets a value; returns the previous one. For 32-bit numbers.
     pub fn swap(&self, data: DataType, element: u32, value: u32) -> Option<u32> {
         let (column, element) = self.column(data, element)?;
         note_write();
         Some(self.row.words[column.word as usize + element].swap(value, Relaxed))
     }
 
-    /// The parts of a rate: how long ago its period began, its events, those of the period before.
+    /// Returns the parts of a rate: the age of its period, its events, those of the previous period.
     pub fn rate_parts(&self, column: &Column, element: usize, now_ms: u64) -> (u32, u32, u32) {
         let (word, long) = (column.word as usize + element, column.long as usize + element);
         rate::parts(&self.row.longs[long], &self.row.words[word], now_ms as u32)
@@ -203,8 +202,8 @@ impl<'t> EntryValues<'t> {
         rate::set_parts(&self.row.longs[long], &self.row.words[word], now_ms as u32, parts);
     }
 
-    /// Adds the events of another process's rate, given by its parts, to this one. The events in
-    /// `known`, the parts of an earlier call, are in it already.
+    /// Adds the events of another process's rate, given by its parts, to this one. The events in `known`, the parts of an earlier
+    /// call, are already included.
     pub fn add_rate_parts(
         &self,
         column: &Column,
@@ -219,13 +218,13 @@ impl<'t> EntryValues<'t> {
         rate::add_parts(current, previous, period, now_ms as u32, told, known);
     }
 
-    /// The text of `server_key`.
+    /// Returns the text of `server_key`.
     pub fn server_key(&self) -> Option<&'t Arc<str>> {
         let (column, _) = self.column(DataType::ServerKey, 0)?;
         self.table.dictionary.text(self.row.word(column.word as usize))
     }
 
-    /// Sets `server_key`; an empty text is none.
+    /// Sets `server_key`; an empty text means none.
     pub fn set_server_key(&self, text: &str) {
         if let Some((column, _)) = self.column(DataType::ServerKey, 0) {
             let number = if text.is_empty() { 0 } else { self.table.dictionary.number(text) };
@@ -235,11 +234,11 @@ impl<'t> EntryValues<'t> {
 }
 
 thread_local! {
-    /// The tables that this worker met, by number.
+    /// The tables used by this worker, by number.
     static LOCALS: RefCell<Vec<Option<Local<Table>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The worker's own hold of a table.
+/// Returns the worker's own reference to a table.
 pub(super) fn local(table: &Arc<Table>) -> Local<Table> {
     LOCALS.with_borrow_mut(|all| {
         let number = table.number as usize;
@@ -250,7 +249,7 @@ pub(super) fn local(table: &Arc<Table>) -> Local<Table> {
     })
 }
 
-/// An entry that a connection or a request tracks. It is let go when this is dropped.
+/// An entry tracked by a connection or a request. Dropping it releases the entry.
 #[derive(Debug)]
 pub struct Tracked {
     table: Local<Table>,
@@ -258,22 +257,22 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// The entry of a key, which is made if there is none; `None` where there is no room for it.
+    /// Returns the entry of a key, creating it if necessary; `None` if there is no room for it.
     pub fn get(table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<Self> {
         let entry = table.get(key, now_ms)?;
         let slot = entry.view.slot;
-        // Held on, by what is made here.
+        // The new value keeps holding it.
         std::mem::forget(entry);
         Some(Self { table: local(table), slot })
     }
 
-    /// What it holds.
+    /// Returns its values.
     #[inline]
     pub fn view(&self) -> EntryValues<'_> {
         self.table.view(self.slot)
     }
 
-    /// Its table.
+    /// Returns its table.
     pub fn table(&self) -> &Table {
         &self.table
     }

@@ -1,5 +1,5 @@
-//! What an entry of a stick table may hold (configuration manual, 11.1), and where each thing stands
-//! in it: worked out once when the table is made.
+//! The data types of stick table entries (configuration manual, 11.1), and the memory layout of an entry: computed once when the
+//! table is created.
 
 /// The type of a table's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,16 +8,16 @@ pub enum KeyType {
     Ip4,
     /// IPv6 addresses, 16 bytes.
     Ip6,
-    /// Numbers of 32 bits, in network order.
+    /// 32-bit numbers, in network order.
     Int,
-    /// Text of at most so many bytes.
+    /// Text up to a maximum length in bytes.
     Str,
-    /// Bytes of exactly that length.
+    /// Bytes of a fixed length.
     Bin,
 }
 
 impl KeyType {
-    /// The word of `show table` and of messages.
+    /// Returns its name in `show table` and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ip4 => "ip",
@@ -32,17 +32,17 @@ impl KeyType {
 /// How a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueForm {
-    /// A number of 32 bits.
+    /// A 32-bit number.
     Word,
-    /// A number of 64 bits.
+    /// A 64-bit number.
     Long,
     /// Events in a period.
     Rate,
-    /// A text of the table's dictionary, by its number; 0 for none.
+    /// A text of the table's dictionary, by number; 0 for none.
     Text,
 }
 
-/// The data types, in the order in which `show table` and the peers' protocol have them.
+/// The data types, in the order used by `show table` and the peers' protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -76,10 +76,10 @@ pub enum DataType {
     GlitchRate,
 }
 
-/// How many there are.
+/// The number of types.
 pub const TYPES: usize = 27;
 
-/// The longest array.
+/// Maximum array length.
 pub const MOST_ELEMENTS: u32 = 100;
 
 const ALL: [(DataType, &str, ValueForm, bool); TYPES] = [
@@ -113,22 +113,22 @@ const ALL: [(DataType, &str, ValueForm, bool); TYPES] = [
 ];
 
 impl DataType {
-    /// All of them, in their order.
+    /// Iterates over all types, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().map(|(data, ..)| *data)
     }
 
-    /// The type of that name.
+    /// Returns the type with that name.
     pub fn find(name: &str) -> Option<Self> {
         ALL.iter().find(|(_, own, ..)| *own == name).map(|(data, ..)| *data)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         ALL[self as usize].1
     }
 
-    /// How it is stored.
+    /// Returns how it is stored.
     pub fn form(self) -> ValueForm {
         ALL[self as usize].2
     }
@@ -142,54 +142,53 @@ impl DataType {
 /// One data type of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// What it is.
+    /// Its type.
     pub data: DataType,
-    /// How many elements: 1 but for arrays.
+    /// The number of elements: 1 except for arrays.
     pub count: u32,
-    /// The period of a rate, in milliseconds; else 0.
+    /// The period of a rate, in milliseconds; otherwise 0.
     pub period_ms: u32,
-    /// Its first word and its first long in an entry.
+    /// The offsets of its first word and its first long in an entry.
     pub(super) word: u32,
     pub(super) long: u32,
 }
 
 impl Column {
-    /// A column that has no place yet.
+    /// Creates a column without offsets.
     pub fn new(data: DataType, count: u32, period_ms: u32) -> Self {
         Self { data, count, period_ms, word: 0, long: 0 }
     }
 }
 
-/// Where everything stands in an entry, which has words of 32 and longs of 64 bits.
+/// The layout of an entry, which consists of 32-bit words and 64-bit longs.
 #[derive(Debug)]
 pub(super) struct Layout {
     by_type: [Option<Column>; TYPES],
     columns: Box<[Column]>,
-    /// Words of an entry.
+    /// Number of words in an entry.
     pub(super) words: usize,
-    /// Longs of an entry.
+    /// Number of longs in an entry.
     pub(super) longs: usize,
-    /// Words of the key, its length among them where keys differ in it.
+    /// Number of words for the key, including its length if that varies.
     pub(super) key_words: usize,
 }
 
-/// The words that every entry begins with.
+/// The header words of every entry.
 pub(super) mod head {
-    /// Its neighbours in the order of age. A free one is its own elder, and has the next free one for a
-    /// younger.
+    /// Its neighbours in order of age. A free one is its own elder, and links to the next free one as its younger.
     pub(in super::super) const OLDER: usize = 0;
     pub(in super::super) const NEWER: usize = 1;
-    /// Who holds it.
+    /// The number of holders.
     pub(in super::super) const HELD: usize = 2;
     /// When it was last touched.
     pub(in super::super) const TOUCHED: usize = 3;
-    /// When it was given its place in the order of age.
+    /// When it got its position in order of age.
     pub(in super::super) const PLACED: usize = 4;
     /// Its hash.
     pub(in super::super) const HASH: usize = 5;
-    /// The number of its last update for peers; the highest value while one is to be numbered.
+    /// The number of its last update for peers; the maximum while it has none yet.
     pub(in super::super) const UPDATE: usize = 6;
-    /// How many there are.
+    /// The number of header words.
     pub(in super::super) const WORDS: usize = 7;
 }
 
@@ -236,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_stand_at_their_numbers_and_are_found_by_name() {
+    fn types_have_their_numbers_and_are_found_by_name() {
         for (number, data) in DataType::all().enumerate() {
             assert_eq!(data as usize, number);
             assert_eq!(DataType::find(data.name()), Some(data));

@@ -1,12 +1,11 @@
-//! Stick tables (configuration manual, chapter 11): what is known of keys, for a time.
+//! Stick tables (configuration manual, chapter 11): values stored per key, for a limited time.
 //!
-//! A table is split into shards by the hash of the key. Finding and adding an entry takes its shard's
-//! lock for a moment; an entry that is held ([`TableEntry`], [`Tracked`]) is read and counted in without
-//! any. Held entries neither expire nor make room for others. No I/O, no clock: time is passed in, in
-//! milliseconds of the monotonic clock, of which the lower 32 bits count, as in HAProxy.
+//! A table is split into shards by the hash of the key. Finding and adding an entry briefly takes its shard's lock; the values of a
+//! held entry ([`TableEntry`], [`Tracked`]) are accessed without a lock. Held entries neither expire nor are evicted. No I/O, no
+//! clock: time is passed in, in milliseconds of the monotonic clock, of which the lower 32 bits are used, as in HAProxy.
 //!
-//! Changed by rules and the course of requests (`sample`, `rules`, `proxy`), read by expressions, shown
-//! and changed by the runtime socket.
+//! Changed by rules and request processing (`sample`, `rules`, `proxy`), read by expressions, shown and changed by the runtime
+//! socket.
 
 mod dictionary;
 mod entry;
@@ -34,7 +33,7 @@ use layout::{Layout, head};
 use shard::{Shard, ShardIndex};
 use updates::Updates;
 
-/// How servers are told in `server_key` (`srvkey`).
+/// How `server_key` identifies servers (`srvkey`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServerKey {
     /// By name.
@@ -44,54 +43,54 @@ pub enum ServerKey {
     Address,
 }
 
-/// What a table is made of.
+/// The settings of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSettings {
-    /// Its name: that of its proxy, or `section/name`.
+    /// Its name: its proxy's, or `section/name`.
     pub name: Box<str>,
     /// The type of its keys.
     pub kind: KeyType,
-    /// The length of keys in bytes, the longest for text.
+    /// The length of keys in bytes; the maximum for text.
     pub key_length: usize,
-    /// How many entries it may have.
+    /// Maximum number of entries.
     pub size: u32,
-    /// How long an entry lives after it was touched, in milliseconds; 0 for ever.
+    /// Lifetime of an entry after it was touched, in milliseconds; 0 for unlimited.
     pub expire_ms: u32,
-    /// Whether a full table refuses new entries.
+    /// Whether a full table rejects new entries.
     pub nopurge: bool,
-    /// Whether it is only learned from peers.
+    /// Whether it is only updated by peers.
     pub recv_only: bool,
-    /// What `server_key` holds.
+    /// The content of `server_key`.
     pub server_key: ServerKey,
-    /// So many bytes are one for rates of bytes.
+    /// The unit of byte rates in bytes.
     pub bytes_factor: u32,
-    /// What entries hold.
+    /// The stored data types.
     pub columns: Vec<Column>,
-    /// The `peers` section that it is shared in.
+    /// The `peers` section that shares it.
     pub peers: Option<Box<str>>,
 }
 
 /// A stick table.
 #[derive(Debug)]
 pub struct Table {
-    /// What it is made of.
+    /// Its settings.
     pub settings: TableSettings,
     /// Its number among all tables of the process.
     pub number: u32,
-    /// Where what peers say is written too (`write-to`); set once, by the configuration.
+    /// The table that also gets updates from peers (`write-to`); set once, by the configuration.
     pub write_to: OnceLock<Arc<Self>>,
     layout: Layout,
     hasher: RandomState,
     shards: Box<[Padded<Shard>]>,
-    /// Entries in all shards. Written where one comes or goes.
+    /// Number of entries in all shards. Written when one is added or removed.
     used: Padded<AtomicU32>,
-    /// The shard that is swept next.
+    /// The next shard to be swept.
     swept: AtomicU32,
     dictionary: Dictionary,
     updates: Option<Updates>,
 }
 
-/// Where an entry stands.
+/// The position of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntrySlot {
     shard: u32,
@@ -99,7 +98,7 @@ pub struct EntrySlot {
 }
 
 impl EntrySlot {
-    /// The one that is met behind it: [`RUN`] of a shard, then as many of the next.
+    /// Returns the next position in a walk: [`RUN`] entries of a shard, then as many of the next.
     fn behind(self) -> Self {
         let at = self.at + 1;
         if at.is_multiple_of(RUN) {
@@ -110,43 +109,42 @@ impl EntrySlot {
     }
 }
 
-/// Tables made so far.
+/// Number of tables created so far.
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
-/// The most shards of a table.
+/// Maximum number of shards.
 const MOST_SHARDS: u32 = 256;
 
-/// From so many entries on a table has one more shard.
+/// A table has one shard per this many entries.
 const SHARD_SIZE: u32 = 1024;
 
-/// How many entries of a full shard are looked at for one that can go.
+/// How many entries of a full shard are considered for eviction.
 const LOOKS: usize = 1024;
 
-/// How many entries that are too old go with each new one.
+/// How many expired entries are removed with each new one.
 const GOES: usize = 2;
 
-/// An entry may outlive others by this part of the time that it lives.
+/// An entry may exceed its lifetime by this fraction of it.
 const SLACK: u32 = 64;
 
-/// How many entries of a shard are met before those of the next, as they lie in memory.
+/// How many entries of a shard are visited before those of the next, matching their memory layout.
 const RUN: u32 = 16;
 
-/// So many keys that differ in their last bits alone have one place in memory.
+/// This many keys that only differ in their last bits are adjacent in memory.
 const NEIGHBOURS: u32 = 16;
 
-/// What finds an entry takes about so many bytes: nine in each place, of which half to seven eighths are
-/// taken.
+/// Approximate index memory per entry: nine bytes per place, of which half to seven eighths are used.
 const PLACE: usize = 16;
 
-/// The longest key.
+/// Maximum key length.
 const LONGEST_KEY: usize = 256;
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(settings: TableSettings) -> Arc<Self> {
         let layout = Layout::new(settings.kind, settings.key_length, &settings.columns);
         let shards = (settings.size / SHARD_SIZE).clamp(1, MOST_SHARDS).next_power_of_two();
-        // Keys spread evenly, give or take; a shard has room for more than its share.
+        // Keys are distributed roughly evenly; a shard has room for more than its share.
         let share = settings.size / shards;
         let most = if shards == 1 { settings.size } else { share.saturating_add(share / 4 + 1024) };
         let shards = (0..shards)
@@ -166,38 +164,38 @@ impl Table {
         })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
-    /// Whether entries hold that.
+    /// Returns the column of a data type, if it is stored.
     #[inline]
     pub fn column(&self, data: DataType) -> Option<&Column> {
         self.layout.column(data)
     }
 
-    /// What entries hold, in the order of types.
+    /// Returns the stored data types, in order.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
         self.layout.columns()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn used(&self) -> u32 {
         self.used.load(Relaxed)
     }
 
-    /// How many bytes an entry takes, what finds it among them.
+    /// Returns the size of an entry in bytes, including its share of the index.
     pub fn entry_bytes(&self) -> usize {
         self.layout.words * 4 + self.layout.longs * 8 + PLACE
     }
 
-    /// How many bytes it takes when it is full.
+    /// Returns its size in bytes when full.
     pub fn full_bytes(&self) -> u64 {
         u64::from(self.settings.size) * self.entry_bytes() as u64
     }
 
-    /// The entry of a key, if there is one that is not too old.
+    /// Returns the entry of a key, if there is one that has not expired.
     pub fn find(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         self.with_key(key, &mut words, |table, key| {
@@ -209,17 +207,16 @@ impl Table {
         })
     }
 
-    /// The entry of a key, which is made if there is none; `None` where there is no room for it.
-    /// Finding it refreshes it. Peers learn of it when it is [touched](EntryValues::touch), which has to be
-    /// the last step of a change: a resync could bring an unfinished entry back in place of the finished
-    /// one.
+    /// Returns the entry of a key, creating it if necessary; `None` if there is no room for it. Finding it refreshes it. Peers are
+    /// only notified when it is [touched](EntryValues::touch), which must be the last step of a change: otherwise a resync could
+    /// replace the finished entry with an unfinished one.
     #[inline]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<TableEntry<'_>> {
         self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
     }
 
-    /// The same, and for how many milliseconds an entry that was there would have lived on; `None` for
-    /// one that was made, which counts as touched at `touched`.
+    /// Returns the same, with the remaining lifetime in milliseconds of an existing entry; `None` for a new one, which counts as
+    /// touched at `touched`.
     fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(TableEntry<'_>, Option<u32>)> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         let now = now_ms as u32;
@@ -246,7 +243,7 @@ impl Table {
                     return None;
                 }
                 index = shard.lock();
-                // Another may have made it meanwhile.
+                // Another thread may have created it in the meantime.
                 if let Some(at) = table.find_in(shard, &mut index, hash, key, now) {
                     table.used.fetch_sub(1, Relaxed);
                     let entry = table.hold(number, at);
@@ -267,12 +264,12 @@ impl Table {
         })
     }
 
-    /// When an entry was last touched that lives so much longer.
+    /// Returns when an entry with this remaining lifetime was last touched.
     fn touched_at(&self, left_ms: u32, now_ms: u64) -> u32 {
         (now_ms as u32).wrapping_sub(self.settings.expire_ms.saturating_sub(left_ms))
     }
 
-    /// Runs `look` with the key in the form in which entries have it.
+    /// Calls `look` with the key in the form stored in entries.
     fn with_key<'t, R>(
         &'t self,
         key: &[u8],
@@ -304,11 +301,10 @@ impl Table {
         }
     }
 
-    /// The hash of a key, and the shard that it belongs to.
+    /// Returns the hash of a key, and its shard.
     ///
-    /// Keys that differ in their last bits alone, as neighbours among addresses do, have the same shard
-    /// and all but those bits of the hash: what is learned or met in the order of keys is found in the
-    /// lines of memory of the key before.
+    /// Keys that only differ in their last bits, such as neighbouring addresses, have the same shard and the same hash except for
+    /// those bits: keys processed in order hit the cache lines of the key before.
     fn place_of(&self, key: &[u32]) -> (u32, u32) {
         let (hash, last) = match key {
             [only] => (self.hasher.hash_one(only / NEIGHBOURS), only),
@@ -347,7 +343,7 @@ impl Table {
         self.used.fetch_sub(1, Relaxed);
     }
 
-    /// Removes the oldest entry if it is too old; says whether it did.
+    /// Removes the oldest entry if it has expired; returns whether it did.
     fn drop_expired(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         if self.settings.expire_ms == 0 {
             return false;
@@ -361,8 +357,7 @@ impl Table {
         }
     }
 
-    /// Counts one entry more, if there may be one: in place of the shard's oldest where the table is
-    /// full and gives up entries.
+    /// Counts one more entry, if allowed: in place of the shard's oldest if the table is full and may evict entries.
     fn take_room(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let size = self.settings.size;
         if self.used.fetch_update(Relaxed, Relaxed, |used| (used < size).then_some(used + 1)).is_ok() {
@@ -371,7 +366,7 @@ impl Table {
         !self.settings.nopurge && self.evict(shard, index, now)
     }
 
-    /// Removes the shard's oldest entry that nobody holds, and leaves its count to the next one.
+    /// Evicts the shard's oldest entry without holders, and leaves its count to the next one.
     fn evict(&self, shard: &Shard, index: &mut ShardIndex, now: u32) -> bool {
         let oldest = shard.oldest(index, &self.layout, now, LOOKS);
         if let Some(at) = oldest {
@@ -380,7 +375,7 @@ impl Table {
         oldest.is_some()
     }
 
-    /// Removes the oldest entry of the next shard that has one, and leaves its count to the caller's.
+    /// Evicts the oldest entry of the next shard that has one, and leaves its count to the caller's.
     fn make_room_elsewhere(&self, own: u32, now: u32) -> bool {
         let count = self.shards.len() as u32;
         (1..count).any(|step| {
@@ -390,7 +385,7 @@ impl Table {
         })
     }
 
-    /// An entry of a shard whose lock is taken.
+    /// Holds an entry of a locked shard.
     fn hold(&self, shard: u32, at: u32) -> TableEntry<'_> {
         let row = self.shards[shard as usize].row(&self.layout, at);
         note_write();
@@ -402,7 +397,7 @@ impl Table {
         EntryValues { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
     }
 
-    /// Removes entries that are too old, at most `most`; says how many it removed.
+    /// Removes up to `most` expired entries; returns their number.
     pub fn sweep(&self, now_ms: u64, most: usize) -> usize {
         let (now, mut gone) = (now_ms as u32, 0);
         for _ in 0..self.shards.len() {
@@ -420,7 +415,7 @@ impl Table {
         gone
     }
 
-    /// Removes an entry that nobody else holds; says whether it did.
+    /// Removes an entry without other holders; returns whether it did.
     pub fn remove(&self, entry: TableEntry<'_>) -> bool {
         let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];
@@ -434,13 +429,13 @@ impl Table {
         alone
     }
 
-    /// The entry that `show table` told by that number.
+    /// Returns the entry with this identifier from `show table`.
     pub fn by_pointer(&self, pointer: u64, now_ms: u64) -> Option<TableEntry<'_>> {
         let rest = pointer.checked_sub((u64::from(self.number) + 1) << 44)?;
         self.at(EntrySlot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 }, now_ms)
     }
 
-    /// The entry at a place, if there is one that is not too old.
+    /// Returns the entry at a position, if there is one that has not expired.
     fn at(&self, slot: EntrySlot, now_ms: u64) -> Option<TableEntry<'_>> {
         let shard = self.shards.get(slot.shard as usize)?;
         let index = shard.lock();
@@ -449,13 +444,12 @@ impl Table {
         is_there.then(|| self.hold(slot.shard, slot.at))
     }
 
-    /// The next entry behind the place `from`, and the place behind it: all entries are met one after
-    /// the other, those that came early first, more or less: who puts them into a table of its own in
-    /// that order finds their place in the order of age at its end. Looks at most at `most` places;
-    /// `Err` is where to go on then.
+    /// Returns the next entry after the position `from`, and the position after it. All entries are visited one by one, roughly in
+    /// order of insertion: a receiver that adds them to its own table in that order finds their place at the end of its order of
+    /// age. Checks at most `most` positions; `Err` then has the position to continue from.
     ///
     /// # Errors
-    /// The place to go on from, `None` when all were met.
+    /// The position to continue from, `None` after the last entry.
     pub fn next(
         &self,
         from: TableCursor,
@@ -490,12 +484,12 @@ impl Table {
     }
 }
 
-/// Where a walk through a table is.
+/// The position of a walk through a table.
 #[derive(Debug, Clone, Copy)]
 pub struct TableCursor(EntrySlot);
 
 impl From<u64> for TableCursor {
-    /// That of the number which it gave; 0 is the beginning.
+    /// Converts the number of a cursor; 0 is the beginning.
     fn from(number: u64) -> Self {
         Self(EntrySlot { shard: (number >> 32) as u32, at: number as u32 })
     }

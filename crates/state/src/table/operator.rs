@@ -1,5 +1,4 @@
-//! How a stored number is compared where entries are shown or removed by what they store (management
-//! guide, `show table`; `StickTable.dump` of scripts).
+//! Comparison operators for filtering entries by stored values (management guide, `show table`; `StickTable.dump` of scripts).
 
 /// An operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +18,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// The one of that name.
+    /// Returns the operator with that name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "eq" => Self::Equal,
@@ -32,7 +31,7 @@ impl Operator {
         })
     }
 
-    /// Whether it holds between `value` and `other`.
+    /// Whether it holds for `value` and `other`.
     pub fn holds(self, value: i64, other: i64) -> bool {
         match self {
             Self::Equal => value == other,

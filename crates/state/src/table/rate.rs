@@ -1,8 +1,8 @@
-//! Events in a period, as HAProxy's frequency counters have them: those of the current period, and of
-//! the previous one the share that still lies within the time of one period before now.
+//! Events in a period, like HAProxy's frequency counters: those of the current period, plus the proportional share of the previous
+//! one that is less than a period ago.
 //!
-//! The beginning of the period and its events are one long, so that the change of periods is one
-//! exchange; the events of the previous period are a word of their own.
+//! The start of the period and its events form one long, so that a new period starts with one atomic exchange; the events of the
+//! previous period are a separate word.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -14,23 +14,23 @@ fn pack(start: u32, events: u32) -> u64 {
     u64::from(start) << 32 | u64::from(events)
 }
 
-/// How far the clocks of two workers may be apart, in milliseconds.
+/// Maximum clock difference between two workers, in milliseconds.
 const APART: u32 = 10_000;
 
-/// How long ago `start` was; 0 where the clock that says so is behind.
+/// Returns the age of `start`; 0 if the caller's clock is behind.
 fn since(start: u32, now: u32) -> u32 {
     let since = now.wrapping_sub(start);
     if since > u32::MAX - APART { 0 } else { since }
 }
 
-/// Counts `events` at `now`; gives those of the current period.
+/// Counts `events` at `now`; returns those of the current period.
 pub(super) fn count(current: &AtomicU64, previous: &AtomicU32, period: u32, now: u32, events: u32) -> u32 {
     let mut seen = current.load(Relaxed);
     loop {
         let (start, before) = unpack(seen);
         let since = since(start, now);
         let (next, turned) = if seen == 0 {
-            // The first event begins the first period.
+            // The first event starts the first period.
             (pack(now, events), None)
         } else if since < period {
             (pack(start, before.saturating_add(events)), None)
@@ -51,7 +51,7 @@ pub(super) fn count(current: &AtomicU64, previous: &AtomicU32, period: u32, now:
     }
 }
 
-/// Events in the period that ends `now`.
+/// Returns the events in the period that ends at `now`.
 pub(super) fn read(current: &AtomicU64, previous: &AtomicU32, period: u32, now: u32) -> u32 {
     if period == 0 {
         return 0;
@@ -73,13 +73,13 @@ pub(super) fn read(current: &AtomicU64, previous: &AtomicU32, period: u32, now: 
     u32::try_from(faded + u64::from(events)).unwrap_or(u32::MAX)
 }
 
-/// Makes it `events` in the period that begins `now`.
+/// Sets the number of events in a period that begins at `now`.
 pub(super) fn set(current: &AtomicU64, previous: &AtomicU32, now: u32, events: u32) {
     previous.store(0, Relaxed);
     current.store(pack(now, events), Relaxed);
 }
 
-/// The parts: how long ago the period began, its events, those of the one before.
+/// Returns the parts: the age of the period, its events, those of the previous one.
 pub(super) fn parts(current: &AtomicU64, previous: &AtomicU32, now: u32) -> (u32, u32, u32) {
     let (start, events) = unpack(current.load(Relaxed));
     (since(start, now), events, previous.load(Relaxed))
@@ -91,7 +91,7 @@ pub(super) fn set_parts(current: &AtomicU64, previous: &AtomicU32, now: u32, par
     current.store(pack(now.wrapping_sub(parts.0), parts.1), Relaxed);
 }
 
-/// The parts after the periods that have ended: the age is below `period`.
+/// Returns the parts after dropping periods that have ended: the age is below `period`.
 fn passed(period: u32, (ago, events, before): (u32, u32, u32)) -> (u32, u32, u32) {
     match ago.checked_sub(period) {
         None => (ago, events, before),
@@ -100,9 +100,8 @@ fn passed(period: u32, (ago, events, before): (u32, u32, u32)) -> (u32, u32, u32
     }
 }
 
-/// Adds events that another process counted, given by their parts. The events in `known`, parts of
-/// an earlier call with the age that they have now, are in it already. The first call takes over the
-/// other process's period, which is the older one.
+/// Adds events counted by another process, given by their parts. The events in `known`, the parts of an earlier call with their
+/// current age, are already included. The first call takes over the other process's period, which is the older one.
 pub(super) fn add_parts(
     current: &AtomicU64,
     previous: &AtomicU32,
@@ -113,7 +112,7 @@ pub(super) fn add_parts(
 ) {
     let (ago, events, before) = passed(period, told);
     if let Some(known) = known {
-        // The period in which they were known may be the current one or the one before it.
+        // The period of the known parts may be the current one or the one before.
         let (_, known_events, known_before) = passed(period, known);
         let (more, more_before) = (events.saturating_sub(known_events), before.saturating_sub(known_before));
         if more > 0 || more_before > 0 {
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_fade_over_the_period_after_theirs() {
+    fn events_fade_during_the_following_period() {
         let (current, previous) = (AtomicU64::new(pack(1_000, 0)), AtomicU32::new(0));
         for _ in 0..10 {
             count(&current, &previous, 1_000, 1_500, 1);
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_event_is_seen_for_its_whole_time_and_clocks_may_wrap() {
+    fn single_events_do_not_fade_and_clocks_may_wrap() {
         let start = u32::MAX - 200;
         let (current, previous) = (AtomicU64::new(pack(start, 0)), AtomicU32::new(0));
         count(&current, &previous, 100, start.wrapping_add(50), 1);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_another_process_are_added_once_and_fade_as_there() {
+    fn events_of_another_process_are_added_once_and_fade_alike() {
         let (current, previous) = (AtomicU64::new(0), AtomicU32::new(0));
         let add = |now, told, known| add_parts(&current, &previous, 1_000, now, told, known);
         let at = |now| read(&current, &previous, 1_000, now);

@@ -1,8 +1,7 @@
-//! The storage of a stick table: entries of one layout in slabs, a part of all keys in each shard.
+//! The storage of a stick table: each shard has some of the keys, with entries of the same layout in slabs.
 //!
-//! What finds entries, frees them and orders them by age stands under the shard's lock, which is held
-//! for a look or an insertion. What an entry counts is atomic and needs none: whoever holds an entry
-//! (`head::HELD`) knows that it stays.
+//! The index, the free list and the order of age are protected by the shard's lock, which is held for a lookup or an insertion. The
+//! values of an entry are atomic and need no lock: a holder of an entry (`head::HELD`) can rely on it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -12,29 +11,29 @@ use hashbrown::HashTable;
 use super::NEIGHBOURS;
 use super::layout::{Layout, head};
 
-/// How many entries are allocated at once.
+/// How many entries are allocated together.
 const CHUNK: usize = 64;
 
-/// No entry.
+/// The index that means no entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How many entries of the order of age are looked at to find the place of one.
+/// How many entries in order of age are checked to find the position of one.
 const STEPS: usize = 64;
 
-/// A run of entries.
+/// A block of entries.
 #[derive(Debug)]
 struct Chunk {
     words: Box<[AtomicU32]>,
     longs: Box<[AtomicU64]>,
 }
 
-/// What finds and orders the entries of a shard.
+/// The index and the order of a shard's entries.
 #[derive(Debug)]
 pub(super) struct ShardIndex {
-    /// Where entries are, by their hashes. A byte of each hash stands apart, and the whole beside the
-    /// place: who looks for a key that is not there touches no entry, nor does what makes room.
+    /// The positions of entries, by hash. The map has one byte of each hash separately, and the whole hash next to the position: a
+    /// lookup of a missing key touches no entry, nor does a rehash.
     places: HashTable<EntryPosition>,
-    /// Entries that were used and are free, the last one first.
+    /// Free entries, as a stack.
     free: u32,
     /// The first entry that was never used.
     unused: u32,
@@ -42,7 +41,7 @@ pub(super) struct ShardIndex {
     newest: u32,
 }
 
-/// Where an entry is, and the hash of its key.
+/// The position of an entry, and the hash of its key.
 #[derive(Debug, Clone, Copy)]
 struct EntryPosition {
     hash: u32,
@@ -50,16 +49,15 @@ struct EntryPosition {
 }
 
 impl EntryPosition {
-    /// The hash in the width that places are found by, which takes its lower bits for where to look and
-    /// its upper ones to tell keys apart: of the hash the upper ones, in which neighbours are equal, and
-    /// the lower ones.
+    /// Returns the hash in the width of the map, which uses its lower bits for the bucket and its upper ones to distinguish keys.
+    /// The former come from the upper bits of the hash, which neighbouring keys share, the latter from its lower bits.
     fn widened(&self) -> u64 {
         u64::from(self.hash.rotate_right(NEIGHBOURS.ilog2())) << 32 | u64::from(self.hash / NEIGHBOURS)
     }
 }
 
 impl ShardIndex {
-    /// How many places for entries were ever used.
+    /// Returns how many positions were ever used.
     pub(super) fn unused(&self) -> u32 {
         self.unused
     }
@@ -69,16 +67,16 @@ impl ShardIndex {
 #[derive(Debug)]
 pub(super) struct Shard {
     index: Mutex<ShardIndex>,
-    /// Made with the first entry: a table may be far larger than what it ever holds.
+    /// Allocated with the first entry: a table may be far larger than its actual content.
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
-    /// The most entries that it can have.
+    /// Maximum number of entries.
     most: u32,
-    /// An entry may stand behind others that are younger by so much, in ms: it goes so much later at
-    /// most, and who learns entries of about one age does not look for the place of each.
+    /// How much younger the entries before an entry may be, in ms: this delays its expiry at most by that much, and adding entries
+    /// of about the same age does not search a position for each.
     slack: u32,
 }
 
-/// An entry's words and longs.
+/// The words and longs of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryWords<'t> {
     pub(super) words: &'t [AtomicU32],
@@ -109,7 +107,7 @@ impl Shard {
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The entry at a place that is or was used.
+    /// Returns the entry at a position that is or was used.
     #[inline]
     pub(super) fn row(&self, layout: &Layout, at: u32) -> EntryWords<'_> {
         let (chunk, within) = (at as usize / CHUNK, at as usize % CHUNK);
@@ -123,14 +121,13 @@ impl Shard {
         }
     }
 
-    /// The entry with these words for a key.
+    /// Returns the position of the entry with these key words.
     pub(super) fn find(&self, index: &ShardIndex, layout: &Layout, hash: u32, key: &[u32]) -> Option<u32> {
         let is_it = |found: &EntryPosition| found.hash == hash && has_key(&self.row(layout, found.at), key);
         index.places.find(EntryPosition { hash, at: NONE }.widened(), is_it).map(|found| found.at)
     }
 
-    /// A new entry, all zero but for its key, held by nobody, touched at `touched`; `None` where there is
-    /// no place.
+    /// Adds an entry with this key, otherwise zero, without holders, touched at `touched`; `None` if there is no room.
     pub(super) fn insert(
         &self,
         index: &mut ShardIndex,
@@ -178,7 +175,7 @@ impl Shard {
         Some(at)
     }
 
-    /// Takes an entry out and frees its place. Nobody may hold it.
+    /// Removes an entry and frees its position. It must not be held.
     pub(super) fn remove(&self, index: &mut ShardIndex, layout: &Layout, at: u32) {
         let row = self.row(layout, at);
         let found = EntryPosition { hash: row.word(head::HASH), at };
@@ -186,7 +183,7 @@ impl Shard {
             place.remove();
         }
         self.unlink(index, layout, at);
-        // Readers that go by place see that it is none.
+        // Readers by position see that it is gone.
         row.put(head::HASH, 0);
         row.put(head::UPDATE, 0);
         row.put(head::PLACED, 0);
@@ -195,7 +192,7 @@ impl Shard {
         index.free = at;
     }
 
-    /// Whether an entry is at that place now: a free one is its own elder.
+    /// Whether there is an entry at that position: a free one is its own elder.
     pub(super) fn is_live(&self, index: &ShardIndex, layout: &Layout, at: u32) -> bool {
         at < index.unused && self.row(layout, at).word(head::OLDER) != at
     }
@@ -213,7 +210,7 @@ impl Shard {
         }
     }
 
-    /// Puts an entry that has no place in the order of age where `when` belongs, or near it.
+    /// Inserts an entry into the order of age at `when`, or near it.
     fn place(&self, index: &mut ShardIndex, layout: &Layout, at: u32, when: u32) {
         let (mut older, mut newer) = (index.newest, NONE);
         for _ in 0..STEPS {
@@ -241,7 +238,7 @@ impl Shard {
         }
     }
 
-    /// Gives an entry the place that `when` belongs to.
+    /// Moves an entry to the position for `when`.
     pub(super) fn move_to(&self, index: &mut ShardIndex, layout: &Layout, at: u32, when: u32) {
         if self.row(layout, at).word(head::PLACED) == when {
             return;
@@ -250,8 +247,8 @@ impl Shard {
         self.place(index, layout, at, when);
     }
 
-    /// The oldest entry that nobody holds, if it is among the `most` at the old end. Those that were
-    /// touched since they got their place get the right one on the way.
+    /// Returns the oldest entry without holders, if it is among the first `most`. Entries touched since they got their position are
+    /// moved on the way.
     pub(super) fn oldest(
         &self,
         index: &mut ShardIndex,

@@ -25,7 +25,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// The keys of all entries in the order in which a walk meets them, `most` places at a time.
+/// Returns the keys of all entries in walk order, checking `most` positions at a time.
 fn met(table: &Table, now: u64, most: usize) -> Vec<u32> {
     let (mut cursor, mut keys) = (TableCursor::default(), Vec::new());
     loop {
@@ -49,10 +49,10 @@ fn keys(table: &Table, now: u64) -> Vec<u32> {
 }
 
 #[test]
-fn a_walk_meets_early_entries_before_late_ones_and_each_once() {
+fn walks_visit_each_entry_once_in_insertion_order() {
     const COUNT: u32 = 100_000;
     let table = Table::new(settings(COUNT));
-    // No neighbours: these share shards, of which some are further ahead of others then.
+    // Not neighbours: these share shards, so that some shards are further ahead of others.
     for number in 0..COUNT {
         drop(table.get(&key(number * NEIGHBOURS), 1));
     }
@@ -67,7 +67,7 @@ fn a_walk_meets_early_entries_before_late_ones_and_each_once() {
 }
 
 #[test]
-fn neighbours_lie_one_behind_the_other_and_others_in_all_shards() {
+fn neighbouring_keys_are_adjacent_and_others_spread_over_shards() {
     let table = Table::new(settings(1 << 20));
     let slots: Vec<EntrySlot> =
         (0..NEIGHBOURS * 8192).map(|number| table.get(&key(number), 1).unwrap().view.slot).collect();
@@ -84,7 +84,7 @@ fn neighbours_lie_one_behind_the_other_and_others_in_all_shards() {
 }
 
 #[test]
-fn keys_are_told_apart_whichever_of_their_bits_differ() {
+fn keys_differ_if_any_bit_differs() {
     let text = TableSettings { kind: KeyType::Str, key_length: 12, ..settings(1000) };
     let table = Table::new(text);
     let all =
@@ -101,7 +101,7 @@ fn keys_are_told_apart_whichever_of_their_bits_differ() {
 }
 
 #[test]
-fn an_entry_keeps_what_it_counts_and_knows_what_it_does_not_store() {
+fn entries_keep_values_and_reject_types_not_stored() {
     let table = Table::new(settings(10));
     let entry = table.get(&key(7), 1).unwrap();
     assert_eq!(entry.add(DataType::Gpc0, 0, 2, 1), Some(2));
@@ -125,7 +125,7 @@ fn an_entry_keeps_what_it_counts_and_knows_what_it_does_not_store() {
 }
 
 #[test]
-fn a_full_table_gives_up_its_oldest_entries_but_not_those_that_are_held() {
+fn a_full_table_evicts_its_oldest_entries_except_held_ones() {
     let table = Table::new(settings(3));
     let held = table.get(&key(0), 0).unwrap();
     for number in 1..6 {
@@ -140,14 +140,14 @@ fn a_full_table_gives_up_its_oldest_entries_but_not_those_that_are_held() {
 }
 
 #[test]
-fn a_table_that_does_not_purge_refuses_new_keys() {
+fn tables_with_nopurge_reject_new_keys_when_full() {
     let table = Table::new(TableSettings { nopurge: true, ..settings(2) });
     assert!(table.get(&key(1), 0).is_some() && table.get(&key(2), 0).is_some());
     assert!(table.get(&key(3), 0).is_none() && table.get(&key(1), 0).is_some());
 }
 
 #[test]
-fn a_table_whose_entries_are_all_held_has_room_for_no_other() {
+fn a_table_with_only_held_entries_rejects_new_keys() {
     let table = Table::new(settings(2));
     let held = [table.get(&key(1), 0), table.get(&key(2), 0)];
     assert!(table.get(&key(3), 0).is_none());
@@ -179,7 +179,7 @@ fn entries_expire_after_their_last_touch_unless_they_are_held() {
 }
 
 #[test]
-fn keys_of_a_large_table_are_all_found_again_and_its_size_is_kept_to() {
+fn large_tables_find_all_keys_and_keep_their_size() {
     let table = Table::new(TableSettings { columns: Vec::new(), ..settings(20_000) });
     for number in 0..50_000 {
         assert!(table.get(&key(number), 0).is_some());
@@ -191,7 +191,7 @@ fn keys_of_a_large_table_are_all_found_again_and_its_size_is_kept_to() {
 }
 
 #[test]
-fn an_entry_is_found_by_what_shows_it_until_it_is_removed() {
+fn entries_are_found_by_pointer_until_removed() {
     let table = Table::new(settings(100));
     let entry = table.get(&key(1), 0).unwrap();
     let pointer = entry.pointer();
@@ -205,7 +205,7 @@ fn an_entry_is_found_by_what_shows_it_until_it_is_removed() {
 }
 
 #[test]
-fn text_is_cut_and_bytes_are_filled_up() {
+fn text_keys_are_truncated_and_binary_keys_padded() {
     let text = Table::new(TableSettings { kind: KeyType::Str, key_length: 5, ..settings(9) });
     drop(text.get(b"abcdefg", 0));
     assert!(text.find(b"abcde", 0).is_some() && text.find(b"abcd", 0).is_none());
@@ -221,7 +221,7 @@ fn text_is_cut_and_bytes_are_filled_up() {
 }
 
 #[test]
-fn many_threads_count_in_one_entry_and_lose_nothing() {
+fn concurrent_counting_loses_nothing() {
     let table = Table::new(settings(100));
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
@@ -239,7 +239,7 @@ fn many_threads_count_in_one_entry_and_lose_nothing() {
     assert_eq!((entry.get(DataType::Gpc0, 0, 5), entry.holders(), table.used()), (Some(8_000), 1, 100));
 }
 
-/// The keys that changed after a number, with their numbers.
+/// Returns the keys that changed after a number, with their numbers.
 fn changed(table: &Table, after: u64) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     table.changes(after, 10, |number, entry| {
@@ -252,7 +252,7 @@ fn changed(table: &Table, after: u64) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn peers_are_told_of_an_entry_when_it_is_touched_and_not_before() {
+fn peers_get_an_entry_only_after_it_is_touched() {
     let table = Table::new(TableSettings { peers: Some("p".into()), ..settings(5000) });
     let entry = table.get(&key(1), 0).unwrap();
     entry.set(DataType::Gpc0, 0, 7, 0);
@@ -262,7 +262,7 @@ fn peers_are_told_of_an_entry_when_it_is_touched_and_not_before() {
 }
 
 #[test]
-fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
+fn changes_are_numbered_in_order_and_entries_keep_the_last() {
     let table = Table::new(TableSettings { peers: Some("p".into()), ..settings(5000) });
     let add = |number, now| table.get(&key(number), now).unwrap().touch(now);
     for number in [1, 2, 3] {
@@ -279,7 +279,7 @@ fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
     assert!(table.remove(table.find(&key(2), 6).unwrap()));
     add(4, 6);
     assert_eq!(changed(&table, 0), [(3, 3), (4, 1), (5, 4)]);
-    // Numbers that nothing has any more are forgotten, and none that something has.
+    // Numbers without entries are dropped, and no others.
     for turn in 0..5_000 {
         table.find(&key(3), turn).unwrap().touch(turn);
         table.last_change();
@@ -303,7 +303,7 @@ fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
 }
 
 #[test]
-fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
+fn learned_values_are_not_passed_on() {
     let columns = vec![
         Column::new(DataType::Gpc0, 1, 0),
         Column::new(DataType::ConnRate, 1, 1000),
@@ -357,7 +357,7 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
 }
 
 #[test]
-fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
+fn a_resync_does_not_reduce_newer_entries() {
     let columns = vec![
         Column::new(DataType::Gpc0, 1, 0),
         Column::new(DataType::HttpReqCnt, 1, 0),
@@ -367,7 +367,7 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
     ];
     let table =
         Table::new(TableSettings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
-    // The peer last heard of it 300 ms ago.
+    // The peer's copy is 300 ms old.
     let told = [
         TableValue::Number(3),
         TableValue::Rate(10, 9, 0),
@@ -404,13 +404,13 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
         );
         assert_eq!(found, wanted, "resync: {resync}");
     }
-    // One that the peer heard of later is the peer's.
+    // If the peer's copy is newer, it wins.
     table.learn(&key(1), Some(950), true, 5_200, |at| told[at]);
     assert_eq!(table.find(&key(1), 5_200).unwrap().get(DataType::Gpc0, 0, 5_200), Some(3));
 }
 
 #[test]
-fn counts_of_a_predecessor_are_added_once() {
+fn a_predecessors_counts_are_added_once() {
     let columns = vec![
         Column::new(DataType::ServerId, 1, 0),
         Column::new(DataType::ConnCur, 1, 0),
@@ -462,11 +462,11 @@ fn counts_of_a_predecessor_are_added_once() {
 }
 
 #[test]
-fn a_learned_entry_outlives_the_others_by_a_64th_of_its_time_at_most() {
+fn learned_entries_expire_at_most_a_64th_late() {
     let table = Table::new(TableSettings { expire_ms: 6_400, ..settings(10) });
     let learn = |number, left| table.learn(&key(number), Some(left), false, 10_000, |_| TableValue::Absent);
     learn(1, 6_000);
-    // Within 100 ms it may stand behind, otherwise before the others.
+    // It may be up to 100 ms behind, otherwise it must be before the others.
     learn(2, 5_950);
     learn(3, 1_000);
     for (now, used, what) in [

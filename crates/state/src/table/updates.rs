@@ -1,8 +1,8 @@
-//! What has changed in a table that peers share: entries get numbers in the order of their changes, and
-//! those above a number are asked for. Tables without peers have nothing of this.
+//! Changes to a table shared with peers: entries are numbered in the order of their changes, and queried by number. Tables without
+//! peers have none of this.
 //!
-//! Whoever changes an entry marks it, and notes its place once however often it changes: numbers are
-//! given when peers ask. An entry has one number, of its last change.
+//! A change marks its entry and records its position, once for several changes: numbers are assigned when peers ask. An entry has
+//! one number, that of its last change.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,33 +13,33 @@ use super::layout::{Column, DataType, ValueForm, head};
 use super::shard::EntryWords;
 use super::{EntrySlot, EntryValues, Table, TableCursor, TableEntry};
 
-/// The number of an entry whose change has none yet.
+/// The number of an entry with a change that is not numbered yet.
 const PENDING: u32 = u32::MAX;
 
-/// From so many numbers on that nothing has any more they are forgotten.
+/// Stale numbers are dropped once there are this many.
 const FORGOTTEN: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Log {
     /// The last number.
     last: u64,
-    /// Numbers in rising order, and the entries that have them or had them.
+    /// Ascending numbers, and the entries that have or had them.
     numbered: VecDeque<(u64, EntrySlot)>,
-    /// What is kept of memory for entries that changed.
+    /// Spare memory for recording changed entries.
     spare: Vec<EntrySlot>,
 }
 
 /// The changes of a table.
 #[derive(Default)]
 pub(super) struct Updates {
-    /// Entries that changed since numbers were last given.
+    /// Entries changed since numbers were last assigned.
     pending: Mutex<Vec<EntrySlot>>,
     log: Mutex<Log>,
-    /// Told when there is a change to give a number to.
+    /// Woken when there is a change to be numbered.
     waker: OnceLock<Waker>,
 }
 
-/// Who tells peers.
+/// Wakes the peers' task.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
 
 impl std::fmt::Debug for Updates {
@@ -57,10 +57,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Updates {
-    /// Notes that an entry has changed.
+    /// Records a change of an entry.
     #[inline]
     pub(super) fn note(&self, row: &EntryWords<'_>, slot: EntrySlot) {
-        // Also where it is marked: who gives it a number meanwhile sees what was changed before.
+        // Done even if it is marked already: a thread that numbers it now sees the earlier changes.
         if row.words[head::UPDATE].swap(PENDING, AcqRel) != PENDING {
             self.add(slot);
         }
@@ -71,28 +71,28 @@ impl Updates {
         let is_first = pending.is_empty();
         pending.push(slot);
         drop(pending);
-        // Further changes are found with the first.
+        // Further changes are found together with the first.
         if is_first && let Some(waker) = self.waker.get() {
             waker();
         }
     }
 }
 
-/// One element of what an entry holds, as peers tell each other of it.
+/// One element of an entry's values, as exchanged with peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableValue<'a> {
-    /// Nothing is said of it.
+    /// No value.
     Absent,
     /// A number.
     Number(u64),
-    /// How long ago its period began, its events, those of the period before.
+    /// The age of its period, its events, those of the previous period.
     Rate(u32, u32, u32),
-    /// A text; `None` for none.
+    /// A text, or none.
     Text(Option<&'a str>),
 }
 
 impl EntryValues<'_> {
-    /// Everything that it holds, in the order of the table's columns, an element after the other.
+    /// Returns all its values, element by element in column order.
     pub fn values(&self, now_ms: u64) -> impl Iterator<Item = TableValue<'_>> {
         self.table().columns().flat_map(move |column| {
             (0..column.count as usize).map(move |element| match column.data.form() {
@@ -108,13 +108,13 @@ impl EntryValues<'_> {
 }
 
 impl Table {
-    /// How many changes of entries got a number so far, those among them that happened since peers last
-    /// asked. It begins again after `u32::MAX`, as HAProxy's does.
+    /// Returns the number of changes so far, including those since the last query by peers. It wraps after `u32::MAX`, as in
+    /// HAProxy.
     pub fn local_updates(&self) -> u32 {
         self.last_change() as u32
     }
 
-    /// The number of the last change; 0 if there was none.
+    /// Returns the number of the last change; 0 if there was none.
     pub fn last_change(&self) -> u64 {
         let Some(updates) = &self.updates else { return 0 };
         let mut log = locked(&updates.log);
@@ -122,18 +122,18 @@ impl Table {
         log.last
     }
 
-    /// Gives numbers to what has changed.
+    /// Numbers the recorded changes.
     fn number_changes(&self, updates: &Updates, log: &mut Log) {
-        // Those who change entries find room for many of them.
+        // The list handed to the threads that change entries has room for many.
         let mut pending = std::mem::take(&mut log.spare);
         std::mem::swap(&mut pending, &mut *locked(&updates.pending));
         for slot in pending.drain(..) {
             let row = self.view(slot).row;
-            // What is gone meanwhile has no mark any more.
+            // Removed entries are no longer marked.
             if row.word(head::UPDATE) == PENDING {
                 log.last += 1;
                 if matches!(log.last as u32, 0 | PENDING) {
-                    // These say something else in an entry.
+                    // These numbers have special meanings in an entry.
                     log.last += 1 + u64::from(log.last as u32 == PENDING);
                 }
                 row.words[head::UPDATE].swap(log.last as u32, AcqRel);
@@ -146,17 +146,16 @@ impl Table {
         }
     }
 
-    /// Has `waker` called when there is something to tell peers of, until they ask; it is called where
-    /// entries change, and set once. Nothing in a table without peers.
+    /// Sets the callback for changes to send to peers, called until they are queried, from the thread that changes an entry; set
+    /// once. Does nothing in a table without peers.
     pub fn wakes(&self, waker: Waker) {
         if let Some(updates) = &self.updates {
             let _ = updates.waker.set(waker);
         }
     }
 
-    /// Gives the entries that changed after number `after` to `take` with their numbers, in rising order,
-    /// until `take` says no; the entry that it says no to is taken all the same. Entries that are gone
-    /// are left out.
+    /// Calls `take` with the entries changed after number `after` and their numbers, in ascending order, until it returns false;
+    /// the last entry counts as taken. Removed entries are skipped.
     pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, &EntryValues<'_>) -> bool) {
         let Some(updates) = &self.updates else { return };
         let mut log = locked(&updates.log);
@@ -170,8 +169,8 @@ impl Table {
         }
     }
 
-    /// Gives all entries to `take`, from `from` on, until `take` says no; the entry that it says no to is
-    /// taken all the same. Where to go on, `None` when these were all.
+    /// Calls `take` with all entries, starting at `from`, until it returns false; the last entry counts as taken. Returns the
+    /// position to continue from, `None` at the end.
     pub fn walk(
         &self,
         from: TableCursor,
@@ -188,13 +187,11 @@ impl Table {
         }
     }
 
-    /// Takes in what a peer says of an entry: how long it still lives, `None` for as long as entries of the
-    /// table do, and what it holds: element after element in the order of columns, `told` by their
-    /// places. What it does not tell stays. It is no change of ours that others are told of.
+    /// Applies a peer's values of an entry: its remaining lifetime, `None` for the table's default, and its elements in column
+    /// order, `told` by their index. Absent ones are unchanged. This does not count as a local change to be sent to others.
     ///
-    /// The last word counts, but in a resync (`told_again`) of an entry that was used here since the
-    /// peer last heard of it: this one lives longer. Of such, what is counted becomes the larger of
-    /// both, and what was noted here (servers, tags) stays.
+    /// The last update wins, except in a resync (`told_again`) for an entry that was used here since the peer last updated it, so
+    /// that this one lives longer. Then counts become the maximum of both, and stored values (servers, tags) are kept.
     pub fn learn<'v>(
         &self,
         key: &[u8],
@@ -207,7 +204,7 @@ impl Table {
         if let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) {
             let newer = own.filter(|own| told_again && expire_ms.is_some_and(|told| *own > told));
             entry.expire_in(newer.unwrap_or(left), now_ms);
-            // What counts connections here is not what a peer counts.
+            // Local connection counts are independent of the peer's.
             let wanted = |data| data != DataType::ConnCur || self.settings.recv_only;
             match newer {
                 Some(_) => self.put(self, &entry, now_ms, &told, wanted, Self::older),
@@ -217,10 +214,9 @@ impl Table {
         self.learn_target(key, expire_ms, now_ms, &told);
     }
 
-    /// Takes in an entry of the process that this one replaces, as [`learn`](Self::learn). Both
-    /// processes count at the same time: the difference between `told` and `known`, the values from
-    /// its previous message (`Absent` without one), is added. Tags and servers stay if they were set
-    /// here and not changed there. `false` if the table has no room for the entry.
+    /// Applies an entry of the process that this one replaces, as [`learn`](Self::learn). Both processes count at the same time:
+    /// the difference between `told` and `known`, the values from its previous message (`Absent` without one), is added. Tags and
+    /// servers are kept if they were set here and not changed there. `false` if the table has no room for the entry.
     pub fn learn_from_predecessor<'v>(
         &self,
         key: &[u8],
@@ -238,7 +234,7 @@ impl Table {
             is_first.set(is_first.get() || known(place) == TableValue::Absent);
             Self::added(entry, column, now_ms, value, known(place))
         });
-        // The predecessor has left the other peers: this process has to pass its changes on.
+        // The predecessor has disconnected from the other peers: this process must pass on its changes.
         if !is_first.get() {
             entry.note_update();
         }
@@ -246,7 +242,7 @@ impl Table {
         true
     }
 
-    /// Puts the values of an entry into the table of `write-to`.
+    /// Applies the values of an entry to the `write-to` table.
     fn learn_target<'v>(
         &self,
         key: &[u8],
@@ -259,7 +255,7 @@ impl Table {
             && let Some((entry, _)) = target.fetch(key, now_ms, target.touched_at(left, now_ms))
         {
             entry.expire_in(left, now_ms);
-            // What is calculated with stays the target's own.
+            // The target keeps its own counts.
             let wanted = |data| {
                 matches!(data, DataType::ServerId | DataType::ServerKey | DataType::Gpt | DataType::Gpt0)
             };
@@ -268,8 +264,7 @@ impl Table {
         }
     }
 
-    /// What becomes of a value that is older than the entry: nothing where the entry has one of its
-    /// own that is not counted.
+    /// Returns the value to apply for one that is older than the entry: none if the entry has its own and it is not a count.
     fn older<'v>(
         entry: &TableEntry<'_>,
         (column, element): (&Column, u32),
@@ -292,8 +287,7 @@ impl Table {
         if keeps { TableValue::Absent } else { value }
     }
 
-    /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it is
-    /// to replace the entry's.
+    /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it should replace the entry's.
     fn added<'v>(
         entry: &TableEntry<'_>,
         (column, element): (&Column, u32),
@@ -337,7 +331,7 @@ impl Table {
         }
     }
 
-    /// Puts what is told of this table into an entry of that one.
+    /// Applies values for this table to an entry of `target`'s table.
     fn put<'v>(
         &self,
         table: &Self,
@@ -374,7 +368,7 @@ impl Table {
                     (TableValue::Number(number), ValueForm::Long) => {
                         entry.set(own.data, element, number, now_ms);
                     }
-                    // A peer that means something else by it.
+                    // The peer uses another form for this type.
                     _ => {}
                 }
             }

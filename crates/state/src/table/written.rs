@@ -1,14 +1,14 @@
-//! Keys of stick tables as people write them. Used by the runtime socket and by scripts.
+//! The text form of stick table keys, for the runtime socket and scripts.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::layout::KeyType;
 
 impl KeyType {
-    /// The key that a word is.
+    /// Parses a key.
     ///
     /// # Errors
-    /// Why it is none, in the words of the runtime socket.
+    /// The runtime socket's message for an invalid one.
     pub fn key_of(self, word: &str) -> Result<Vec<u8>, String> {
         let leading = |text: &str| {
             let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -36,7 +36,7 @@ impl KeyType {
         }
     }
 
-    /// An address or a number as it is written; `None` for keys of other types.
+    /// Formats an address or a number; `None` for keys of other types.
     pub fn written(self, key: &[u8]) -> Option<String> {
         Some(match self {
             Self::Ip4 => Ipv4Addr::from(<[u8; 4]>::try_from(key).ok()?).to_string(),

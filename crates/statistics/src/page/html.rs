@@ -1,6 +1,5 @@
-//! The HTML of the statistics page: one table a proxy, readable on a phone, light or dark as the
-//! reader's system is, without script. Made row by row, so that a farm of ten thousand servers
-//! never holds a worker for long.
+//! The HTML of the statistics page: one table per proxy, readable on a phone, in the reader's light or dark scheme, without
+//! scripts. Generated row by row, so that a farm of ten thousand servers does not block a worker for long.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -41,7 +40,7 @@ input,select,button{font:inherit;padding:.2rem .5rem;border:1px solid var(--line
 background:var(--card);color:var(--ink)}input[type=checkbox]{width:1.1rem;height:1.1rem;vertical-align:-.2rem}\
 .act{padding:.5rem .8rem;border-top:1px solid var(--line)}";
 
-/// Columns shown: group, title, column.
+/// The displayed columns: group, title, column.
 const SHOWN: &[(&str, &[(&str, C)])] = &[
     ("Queue", &[("Cur", C::qcur), ("Max", C::qmax)]),
     ("Sessions/s", &[("Cur", C::rate), ("Max", C::rate_max), ("Limit", C::rate_lim)]),
@@ -76,7 +75,7 @@ const ACTIONS: &[(&str, &str)] = &[
     ("shutdown", "Kill sessions"),
 ];
 
-/// What is told after an action: code, class, text.
+/// Messages after an action: code, class, text.
 const OUTCOMES: &[(&str, &str, &str)] = &[
     ("DONE", "up", "Action processed successfully."),
     ("NONE", "idle", "Nothing was changed: no server or no action was chosen."),
@@ -86,15 +85,15 @@ const OUTCOMES: &[(&str, &str, &str)] = &[
     ("EXCD", "down", "Action not processed: too many servers in one form."),
 ];
 
-/// A page being made.
+/// A page being generated.
 pub(crate) struct Page {
     statistics: Arc<Statistics>,
     settings: PageSettings,
     options: PageOptions,
     admin: bool,
-    /// The proxy whose table is open.
+    /// The proxy with the open table.
     open: Option<u32>,
-    /// Whether the open table is in a form.
+    /// Whether the open table is inside a form.
     form: bool,
 }
 
@@ -138,7 +137,7 @@ impl Page {
         })
     }
 
-    /// The page's address with other options.
+    /// The page's address with additional options.
     fn link(&self, extra: &str) -> String {
         let mut link = escape(&self.settings.uri);
         if self.options.up {
@@ -376,7 +375,7 @@ fn cell(row: &ObjectRow, column: C) -> String {
     }
 }
 
-/// Thousands apart, by thin spaces.
+/// Formats a number with thin spaces between thousands.
 fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
@@ -412,7 +411,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// Text for HTML, attributes included.
+/// Escapes text for HTML, including attributes.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -433,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_are_human_readable() {
         assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!((bytes(512), bytes(1_572_864)), ("512 B".into(), "1.5 MiB".into()));
         assert_eq!(

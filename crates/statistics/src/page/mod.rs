@@ -1,6 +1,5 @@
-//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out. A
-//! pure function over the state. `control` carries out the forms; `proxy` matches the URI,
-//! authenticates and sends.
+//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out. A pure function of the state.
+//! `control` executes the forms; `proxy` matches the URI, authenticates and sends.
 
 mod html;
 mod request;
@@ -59,7 +58,7 @@ pub fn show(
     let mut headers = vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
     if options.format == PageFormat::Html {
         let mut policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'".to_owned();
-        // Pages that change nothing may be in frames of others, such as dashboards.
+        // Pages that change nothing may be embedded in frames of other sites, such as dashboards.
         if request.admin {
             headers.push(("x-frame-options", "SAMEORIGIN".to_owned()));
             policy.push_str("; frame-ancestors 'self'");

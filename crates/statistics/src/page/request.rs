@@ -1,8 +1,8 @@
-//! What the statistics page is asked and how it was configured.
+//! Requests for the statistics page, and its configuration.
 
 use std::time::Duration;
 
-/// How the page was configured (`stats …`).
+/// The configuration of the page (`stats …`).
 #[derive(Debug, Clone, Default)]
 pub struct PageSettings {
     /// `stats uri`.
@@ -21,7 +21,7 @@ pub struct PageSettings {
     pub description: Option<Box<str>>,
 }
 
-/// What was asked.
+/// A request for the page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageRequest<'a> {
     /// The method.
@@ -34,14 +34,13 @@ pub struct PageRequest<'a> {
     pub admin: bool,
 }
 
-/// What is answered.
+/// The response.
 pub struct PageResponse {
     /// The status code.
     pub status: u16,
-    /// Headers, names in lower case; the length is not among them.
+    /// Headers, with names in lower case and without the length.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, in pieces that each take little time to make. A piece may be empty, which must not
-    /// end a chunked body.
+    /// The body, in pieces that are each cheap to generate. A piece may be empty, which must not end a chunked body.
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 
@@ -76,14 +75,14 @@ impl ActionOutcome {
     }
 }
 
-/// What the options behind the URI ask for.
+/// The options after the URI.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PageOptions {
     pub(crate) format: PageFormat,
     pub(crate) up: bool,
     pub(crate) no_maintenance: bool,
     pub(crate) no_refresh: bool,
-    /// The outcome of an action, to be told (`st=`).
+    /// The outcome of an action, to be displayed (`st=`).
     pub(crate) outcome: Option<String>,
     pub(crate) scope: Option<String>,
 }
@@ -99,10 +98,10 @@ pub(crate) enum PageFormat {
     Info,
 }
 
-/// The longest scope taken from a request, as in HAProxy.
+/// The longest scope accepted from a request, as in HAProxy.
 const MAX_SCOPE: usize = 20;
 
-/// Reads `;csv;norefresh`, `?scope=x` and their kin behind the page's own URI.
+/// Parses `;csv;norefresh`, `?scope=x` and similar options after the page's own URI.
 pub(crate) fn options(uri: &str, own: &str) -> PageOptions {
     let rest = uri.strip_prefix(own).unwrap_or(uri);
     let (mut options, mut scope) = (PageOptions::default(), None);
@@ -129,8 +128,8 @@ pub(crate) fn options(uri: &str, own: &str) -> PageOptions {
     options
 }
 
-/// The part of a proxy's name that a scope selects; `None` for all proxies, as for a text with a
-/// character that no proxy's name has (`*`).
+/// The substring of proxy names selected by a scope; `None` for all proxies, also for a text with a character that cannot occur in
+/// a proxy's name (`*`).
 fn scope_of(text: &str) -> Option<String> {
     let decoded = decode(text);
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
@@ -138,7 +137,7 @@ fn scope_of(text: &str) -> Option<String> {
     fits.then(|| decoded.chars().take(MAX_SCOPE).collect())
 }
 
-/// A part of a form or of an address with its percent-encoding and `+` removed.
+/// Decodes a part of a form or address: percent-encoding and `+`.
 pub fn decode(text: &str) -> String {
     let mut out = Vec::new();
     if http::uri::url_decode(text.as_bytes(), true, &mut out) {
@@ -153,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_behind_the_uri_are_read_in_any_order() {
+    fn options_after_the_uri_may_have_any_order() {
         let csv = PageOptions { format: PageFormat::Csv, ..PageOptions::default() };
         for (uri, own, wanted) in [
             ("/;csv;", "/", csv.clone()),

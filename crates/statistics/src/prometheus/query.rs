@@ -1,32 +1,32 @@
-//! What a scrape asks for: the parameters of HAProxy's exporter.
+//! The parameters of a scrape, as in HAProxy's exporter.
 
 use std::borrow::Cow;
 
 use crate::prometheus::SCOPES;
 
-/// Name servers are a scope of either name.
+/// Both names select the scope of name servers.
 const RESOLVER: &str = "resolver";
 const RESOLVERS: &str = "resolvers";
 
 /// Stick tables.
 pub(super) const TABLES: &str = "sticktable";
 
-/// Caches, which HAProxy's exporter knows nothing of.
+/// Caches, which HAProxy's exporter does not have.
 const CACHES: &str = "cache";
 
-/// A name or value of the query without its percent signs.
+/// Percent-decodes a name or value of the query.
 fn decoded(text: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "Invalid parameter.")?;
     Ok(if text.contains('%') { Cow::Owned(crate::page::decode(text)) } else { Cow::Borrowed(text) })
 }
 
-/// What the query string asks for.
+/// The parsed query string.
 #[derive(Default)]
 pub(super) struct MetricsQuery {
     /// The scopes; `None` for all.
     scopes: Option<Vec<String>>,
     pub(super) no_maintenance: bool,
-    /// `metrics=`: names to write alone, and names to leave out.
+    /// `metrics=`: names to include exclusively, and names to exclude.
     only: Vec<String>,
     without: Vec<String>,
     /// `desc-labels`.
@@ -36,7 +36,7 @@ pub(super) struct MetricsQuery {
 }
 
 impl MetricsQuery {
-    /// Reads the parameters in their order: an empty scope forgets those before it.
+    /// Parses the parameters in order: an empty scope resets those before it.
     pub(super) fn read(query: &str) -> Result<Self, &'static str> {
         let mut wanted = Self::default();
         for (name, value) in http::uri::params(query.as_bytes(), false, None) {
@@ -77,7 +77,7 @@ impl MetricsQuery {
         self.scopes.as_ref().is_none_or(|scopes| scopes.iter().any(|scope| scope == name))
     }
 
-    /// Whether the metric `name` of `object` is to be written.
+    /// Whether the metric `name` of `object` is selected.
     pub(super) fn metric(&self, object: &str, name: &str) -> bool {
         if self.only.is_empty() && self.without.is_empty() {
             return true;
@@ -85,7 +85,7 @@ impl MetricsQuery {
         self.named(&format!("haproxy_{object}_{name}"))
     }
 
-    /// Whether the metric of this whole name is to be written.
+    /// Whether the metric with this full name is selected.
     pub(super) fn named(&self, full: &str) -> bool {
         let is = |known: &String| known == full;
         (self.only.is_empty() || self.only.iter().any(is)) && !self.without.iter().any(is)

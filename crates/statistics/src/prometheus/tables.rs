@@ -1,4 +1,4 @@
-//! The metrics: their names, what they show, and what kind of number they are.
+//! The metrics: names, sources and types.
 
 use std::sync::LazyLock;
 
@@ -6,27 +6,26 @@ use crate::column::{C, COLUMNS, ObjectKind};
 use crate::pieces::COMMON_COLUMNS;
 use crate::prometheus::Tally;
 
-/// How a value becomes a sample.
+/// The conversion of a value to samples.
 #[derive(Clone, Copy)]
 pub(super) enum As {
-    /// As it is.
+    /// Unchanged.
     Number,
-    /// Milliseconds to seconds.
+    /// From milliseconds to seconds.
     Millis,
-    /// One sample a state, 1 for the present one: `UP`, `DOWN` …
+    /// One sample per state, 1 for the current one: `UP`, `DOWN` …
     Status,
-    /// One sample a check status.
+    /// One sample per check status.
     Check,
     /// With a label `code`.
     Code(&'static str),
     /// A counter of a module: with a label `mod`.
     Module(&'static str),
-    /// One sample a state, with the number of the backend's servers in it.
+    /// One sample per state, with the number of the backend's servers in it.
     Tally(fn(&Tally) -> &[(&'static str, u32)]),
 }
 
-/// A metric of proxies and servers: its name behind `haproxy_<object>_`, its column, its form,
-/// whether it counts.
+/// A metric of proxies and servers: its name after `haproxy_<object>_`, its column, its conversion, and whether it is a counter.
 #[derive(Clone, Copy)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -37,12 +36,12 @@ pub(super) struct Metric {
 }
 
 impl Metric {
-    /// What the format calls it.
+    /// The metric's type in the format.
     pub(super) fn kind(&self) -> &'static str {
         if self.counter { "counter" } else { "gauge" }
     }
 
-    /// Whether objects of a kind have it even where none of them has a value.
+    /// Whether the metric exists for an object kind even if no object has a value.
     pub(super) fn is_always(&self, of: ObjectKind) -> bool {
         const SERVER: [usize; 7] = [
             C::slim as usize,
@@ -56,7 +55,7 @@ impl Metric {
         of == ObjectKind::Server && SERVER.contains(&self.column)
     }
 
-    /// Whether only proxies of HTTP and their servers have it.
+    /// Whether only HTTP proxies and their servers have it.
     pub(super) fn is_of_http(&self) -> bool {
         self.name.starts_with("http_") || self.name == "intercepted_requests_total"
     }
@@ -78,7 +77,7 @@ const fn responses(code: &'static str, column: C) -> Metric {
     Metric { name: "http_responses_total", column: column as usize, form: As::Code(code), counter: true }
 }
 
-/// Metrics in the order they are written; those without a value for an object are left out for it.
+/// Metrics in output order; objects without a value are skipped.
 #[rustfmt::skip]
 pub(super) const METRICS: &[Metric] = &[
     gauge ("current_queue",                     C::qcur),
@@ -98,7 +97,7 @@ pub(super) const METRICS: &[Metric] = &[
     total ("redispatch_warnings_total",         C::wredis),
     Metric { name: "status", column: C::status as usize, form: As::Status, counter: false },
     gauge ("weight",                            C::weight),
-    // A server is not a number of servers.
+    // The state of one server, not a number of servers.
     gauge ("active_servers",                    C::act),
     gauge ("active",                            C::act),
     gauge ("backup_servers",                    C::bck),
@@ -171,8 +170,7 @@ pub(super) const METRICS: &[Metric] = &[
     total ("http_cache_hint_hits_total",        C::cache_hint_hits),
 ];
 
-/// Those and the counters of modules (`extra-counters`): what stands behind the columns that every
-/// version has.
+/// With the module counters (`extra-counters`): the columns after those present in every version.
 pub(super) static WITH_MODULES: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     let of_modules = COLUMNS.iter().enumerate().skip(COMMON_COLUMNS).map(|(column, known)| {
         let module = known.name.split('_').next().unwrap_or_default();
@@ -181,7 +179,7 @@ pub(super) static WITH_MODULES: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     METRICS.iter().copied().chain(of_modules).collect()
 });
 
-/// Process metrics: field of `show info`, name behind `haproxy_process_`, whether it counts.
+/// Process metrics: the `show info` field, the name after `haproxy_process_`, whether it is a counter.
 #[rustfmt::skip]
 pub(super) const PROCESS: &[(&str, &str, bool)] = &[
     ("Nbthread",             "nbthread",                 false),

@@ -1,4 +1,4 @@
-//! Whether the process that has a place in the file still runs.
+//! Whether the process that holds a slot in the file is still running.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -8,14 +8,13 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::layout::Identity;
 
-/// A process of another namespace that was not heard of for so long, in seconds, is gone: its number
-/// means nothing here.
+/// A process in another namespace that has been silent for this long, in seconds, is considered dead: its PID is meaningless here.
 const SILENCE: u64 = 60;
 
-/// When a process started, in ticks since boot; 0 where that cannot be read.
+/// The start time of a process, in ticks since boot; 0 if it cannot be read.
 fn started(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before may hold anything.
+    // The process name before it may contain anything.
     let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     behind.split_whitespace().nth(19).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
@@ -25,19 +24,19 @@ fn now() -> u64 {
 }
 
 impl Identity {
-    /// The calling process. To be asked before it may lose sight of `/proc`.
+    /// The identity of the calling process. To be called before `/proc` may become inaccessible.
     pub(super) fn own() -> Self {
         let pid = std::process::id();
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |own| own.ino());
         Self { pid, started: started(pid), namespace, seen: now() }
     }
 
-    /// The same, heard of now.
+    /// Updates the time of the last sign of life.
     pub(super) fn heard(self) -> Self {
         Self { seen: now(), ..self }
     }
 
-    /// Whether it still runs, as `own` process sees it. In doubt it does.
+    /// Whether it is still running, as seen by process `own`. If in doubt, it is.
     pub(super) fn runs(&self, own: &Self) -> bool {
         if self.namespace != own.namespace {
             return now().saturating_sub(self.seen) <= SILENCE;

@@ -1,7 +1,7 @@
-//! The file that processes share counters in: opened once, locked for each look. Parts are read and
-//! written whole; what they mean is [`super::layout`]'s matter, what is done with them the caller's.
+//! The file of shared counters: opened once, locked for each access. Parts are read and written as a whole; [`super::layout`]
+//! defines their format, the caller their use.
 //!
-//! It lives where `shm_open` would put it. A lock is the kernel's: a process that dies lets go of it.
+//! It is located where `shm_open` would put it. Locks are held in the kernel, so a process that dies releases its lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use super::layout::{self, FileLayout, Holder, ObjectEntry, ObjectRecord, PROCESSES};
 
-/// How long a process may keep others from the file when they start or end.
+/// How long a process may block others when they start or end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long apart a lock that another has is tried again.
+/// The interval for retrying a lock held by another process.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// An open file of counters.
+/// An open counter file.
 #[derive(Debug)]
 pub(super) struct SharedFile {
     file: File,
@@ -25,24 +25,24 @@ pub(super) struct SharedFile {
     places: FileLayout,
 }
 
-/// The file while no other process looks at it.
+/// The file while this process holds the lock.
 #[derive(Debug)]
 pub(super) struct Locked<'f>(&'f SharedFile);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // It cannot fail for a file that is open.
+        // Unlocking an open file cannot fail.
         let _ = self.0.file.unlock();
     }
 }
 
 impl SharedFile {
-    /// Opens the file at `path`, or makes it for `most` objects.
+    /// Opens the file at `path`, or creates it for `most` objects.
     ///
     /// # Errors
-    /// There is no such place, or what is there is not such a file, with the way out.
+    /// The path cannot be used, or is not such a file, with a suggestion.
     pub(super) fn open(path: &Path, most: u32) -> Result<Self, String> {
-        // Others may remove it between two steps; a file that is removed all the time is another matter.
+        // Others may remove the file between two steps, but not indefinitely.
         for _ in 0..100 {
             if let Some(own) = Self::try_open(path, most)? {
                 return Ok(own);
@@ -56,7 +56,7 @@ impl SharedFile {
         let failed = |error: io::Error| format!("cannot use '{shown}': {}", without_number(&error));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        // No name that leads elsewhere, and no waiting for who reads a pipe.
+        // Neither follows symbolic links nor blocks on a pipe.
         options.custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32);
         let file = options.open(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
@@ -80,10 +80,10 @@ impl SharedFile {
         Ok(Some(own))
     }
 
-    /// Waits until no other process has the lock, at most for `patience`.
+    /// Waits at most `patience` for the lock.
     ///
     /// # Errors
-    /// Another has it for longer, or the file cannot be locked.
+    /// Another process holds it for longer, or the file cannot be locked.
     pub(super) fn lock(&self, patience: Duration) -> io::Result<Locked<'_>> {
         let until = Instant::now() + patience;
         loop {
@@ -105,15 +105,15 @@ impl Locked<'_> {
         self.0.places
     }
 
-    /// Makes an empty file.
+    /// Initializes an empty file.
     fn begin(&self) -> io::Result<()> {
         let places = self.places();
-        // What is never written takes no memory.
+        // Pages that are never written take no memory.
         self.0.file.set_len(places.end())?;
         self.0.file.write_all_at(&layout::header(places.most), 0)
     }
 
-    /// Looks whether the file is what it should be.
+    /// Validates the file.
     fn check(&self, length: u64, most: u32) -> Result<(), String> {
         let failed = |error: io::Error| without_number(&error);
         let head = self.read(0, layout::HEADER.min(usize::try_from(length).unwrap_or(usize::MAX)));
@@ -145,7 +145,7 @@ impl Locked<'_> {
         Ok(bytes)
     }
 
-    /// How many objects there ever were.
+    /// The number of objects ever used.
     pub(super) fn used(&self) -> io::Result<u32> {
         let mut bytes = [0; 4];
         self.0.file.read_exact_at(&mut bytes, layout::USED_AT)?;
@@ -156,12 +156,12 @@ impl Locked<'_> {
         self.0.file.write_all_at(&used.to_le_bytes(), layout::USED_AT)
     }
 
-    /// How many objects there can be.
+    /// The maximum number of objects.
     pub(super) fn most(&self) -> u32 {
         self.places().most
     }
 
-    /// Who has which place; `None` for what is damaged.
+    /// The holders of all process slots; `None` for damaged ones.
     pub(super) fn holders(&self) -> io::Result<Vec<Option<Holder>>> {
         let bytes = self.read(layout::PROCESSES_AT, PROCESSES * Holder::SIZE)?;
         Ok(bytes.chunks_exact(Holder::SIZE).map(Holder::read).collect())
@@ -172,7 +172,7 @@ impl Locked<'_> {
         self.0.file.write_all_at(&holder.write(), at)
     }
 
-    /// The first `used` objects; `None` for what is damaged.
+    /// The first `used` objects; `None` for damaged ones.
     pub(super) fn objects(&self, used: u32) -> io::Result<Vec<Option<ObjectEntry>>> {
         let bytes = self.read(self.places().objects(), used as usize * ObjectEntry::SIZE)?;
         Ok(bytes.chunks_exact(ObjectEntry::SIZE).map(ObjectEntry::read).collect())
@@ -183,7 +183,7 @@ impl Locked<'_> {
         self.0.file.write_all_at(&entry.write(), at)
     }
 
-    /// How often each of the first `used` objects was cleared.
+    /// The number of times each of the first `used` objects was cleared.
     pub(super) fn clearings(&self, used: u32) -> io::Result<Vec<u64>> {
         let bytes = self.read(self.places().clearings(), used as usize * 8)?;
         let one = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
@@ -204,10 +204,10 @@ impl Locked<'_> {
         self.0.file.write_all_at(bytes, self.places().records(process))
     }
 
-    /// Ends the file: whoever opens it next begins anew.
+    /// Removes the file: the next process that opens it starts over.
     pub(super) fn release(&self) -> io::Result<()> {
         self.0.file.set_len(0)?;
-        // Where the directory is out of sight or not ours, an empty file is left.
+        // If the directory is inaccessible, an empty file remains.
         let own = self.0.file.metadata()?;
         if fs::symlink_metadata(&self.0.path).is_ok_and(|there| there.ino() == own.ino()) {
             let _ = fs::remove_file(&self.0.path);
@@ -216,7 +216,7 @@ impl Locked<'_> {
     }
 }
 
-/// What the system says, without its number.
+/// The system's error message, without its number.
 fn without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

@@ -1,21 +1,21 @@
-//! The file of shared counters, in bytes: a page with the header and the table of processes, the table
-//! of objects, when each was cleared, and for each process a record for each object. Numbers are little
-//! endian. Nothing here reads or writes a file: see [`super::file`].
+//! The binary layout of the shared counter file: a page with the header and the table of processes, the table of objects, the
+//! clearing counts, and for each process a record per object. Numbers are little endian. Nothing here does I/O: see
+//! [`super::file`].
 
 use base::hash::crc32;
 
-/// Changes with the layout, and with what the values are.
+/// Changes with the layout, and with the meaning of the values.
 pub(super) const VERSION: u32 = 2;
 
-/// How many values a record has.
+/// The number of values in a record.
 pub(super) const VALUES: usize = 48;
 
-/// How many processes may share a file.
+/// The maximum number of processes sharing a file.
 pub(super) const PROCESSES: usize = 32;
 
 const MAGIC: &[u8; 16] = b"Weir counters\n\x1a\0";
 
-/// What the header of a file of `most` objects is.
+/// The header of a file for `most` objects.
 pub(super) fn header(most: u32) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     bytes[..16].copy_from_slice(MAGIC);
@@ -30,10 +30,10 @@ pub(super) fn header(most: u32) -> [u8; HEADER] {
 
 pub(super) const HEADER: usize = 36;
 
-/// Reads a header: how many objects the file is made for.
+/// Parses a header: returns the number of objects the file is made for.
 ///
 /// # Errors
-/// It is not one of this version.
+/// It is not a header of this version.
 pub(super) fn read_header(bytes: &[u8]) -> Result<u32, String> {
     if bytes.len() < HEADER || &bytes[..16] != MAGIC {
         return Err("it holds no counters of Weir".to_owned());
@@ -48,10 +48,10 @@ pub(super) fn read_header(bytes: &[u8]) -> Result<u32, String> {
     Ok(number(bytes, 20))
 }
 
-/// Where the number of objects ever used stands.
+/// The offset of the number of objects ever used.
 pub(super) const USED_AT: u64 = 40;
 
-/// Where the table of processes is.
+/// The offset of the table of processes.
 pub(super) const PROCESSES_AT: u64 = 64;
 
 const OBJECTS_AT: u64 = 4096;
@@ -64,7 +64,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|own| own.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Where the parts of a file of `most` objects begin.
+/// The offsets in a file for `most` objects.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileLayout {
     pub(super) most: u32,
@@ -90,27 +90,27 @@ impl FileLayout {
     }
 }
 
-/// What became of a place for a process.
+/// The state of a process slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Holder {
-    /// No process ever had it.
+    /// Never used.
     #[default]
     Nobody,
-    /// That one has it.
+    /// Held by a process.
     Process(Identity),
-    /// The process that had it ended; what it counted is there.
+    /// Left by a process that ended; its counters remain.
     Gone,
 }
 
-/// Which process it is, whatever else had its number.
+/// Identifies a process, even if its PID is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) pid: u32,
-    /// When it started, in the system's ticks since boot.
+    /// The start time, in ticks since boot.
     pub(super) started: u64,
-    /// The namespace that its number is of.
+    /// The PID namespace.
     pub(super) namespace: u64,
-    /// When it was last heard of, in seconds of the wall clock.
+    /// The last sign of life, in seconds of wall clock time.
     pub(super) seen: u64,
 }
 
@@ -135,7 +135,7 @@ impl Holder {
         bytes
     }
 
-    /// `None` where it is damaged.
+    /// `None` if it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Some(Self::Nobody);
@@ -154,7 +154,7 @@ impl Holder {
     }
 }
 
-/// The name of an object: what it is found by.
+/// The name of an object, which identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ObjectEntry {
     pub(super) kind: u8,
@@ -164,7 +164,7 @@ pub(super) struct ObjectEntry {
 impl ObjectEntry {
     pub(super) const SIZE: usize = 136;
 
-    /// The longest identifier.
+    /// The maximum length of an identifier.
     pub(super) const LONGEST: usize = 127;
 
     pub(super) fn write(&self) -> [u8; Self::SIZE] {
@@ -178,7 +178,7 @@ impl ObjectEntry {
         bytes
     }
 
-    /// `None` where it is damaged.
+    /// `None` if it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (kind, length) = (bytes[4], usize::from(bytes[5]));
         let sound = number(bytes, 0) == crc32(&bytes[4..]) && length <= Self::LONGEST;
@@ -187,12 +187,12 @@ impl ObjectEntry {
     }
 }
 
-/// What one process counted of one object.
+/// The counters of one process for one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObjectRecord {
-    /// How often the object had been cleared then: what was counted before counts no more.
+    /// The clearing count at that time: values from before an object was cleared are invalid.
     pub(super) clearings: u64,
-    /// Whether the process has such an object.
+    /// Whether the process has this object.
     pub(super) in_use: bool,
     pub(super) values: [u64; VALUES],
 }
@@ -211,7 +211,7 @@ impl ObjectRecord {
         bytes[12..16].copy_from_slice(&sum);
     }
 
-    /// `None` where nothing was ever written, or it is damaged.
+    /// `None` if nothing was ever written, or it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let stored = number(bytes, 12);
         let mut summed = [0; Self::SIZE];
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_parts_are_read_as_they_were_written_and_damage_is_seen() {
+    fn all_parts_round_trip_and_damage_is_detected() {
         let header = header(2048);
         assert_eq!(read_header(&header), Ok(2048));
         for at in 0..HEADER {

@@ -1,14 +1,12 @@
-//! Counters that processes share (`shm-stats-file`; configuration manual, chapter 3): those of frontends,
-//! backends, servers and listeners with a globally unique identifier.
+//! Counters shared between processes (`shm-stats-file`; configuration manual, chapter 3): those of frontends, backends, servers and
+//! listeners with a globally unique identifier.
 //!
-//! Each process has a place in a file and writes there, now and then, what it counted; what is shown
-//! is that and what stands in the places of all others. Workers go on counting where they always do, and
-//! know nothing of it. A process that ends leaves its place with all that is in it; the next one takes it
-//! over, so that nothing is lost and nothing has to be added up. The last process that ends removes the
-//! file.
+//! Each process has a slot in a file and periodically writes its counters there; displayed values are the sum of its own and those
+//! in all other slots. Workers count as usual and are not aware of it. A process that ends leaves its slot with its contents; the
+//! next process takes the slot over, so that nothing is lost and nothing has to be added up. The last process removes the file.
 //!
-//! Called by the binary at start, once a second from a thread of its own, and at the end; and by whoever
-//! shows statistics, who never waits here.
+//! Called by the binary at start, once a second from a separate thread, and at the end; and before statistics are displayed, in
+//! which case it never blocks.
 
 mod alive;
 mod file;
@@ -29,31 +27,31 @@ use self::layout::{Holder, Identity, ObjectEntry, ObjectRecord, PROCESSES, VALUE
 use self::object::{Values, add};
 use crate::identified::{self, CountedObject, ProxySide};
 
-/// How many objects a file holds where nothing is said.
+/// The default number of objects in a file.
 pub const MOST_OBJECTS: u32 = 2048;
 
-/// With more records than so many in the file, who shows counters shows what the thread found last: reading
-/// them takes too long for a worker's turn.
+/// With more records than this in the file, displayed counters are those last read by the thread: reading them takes too long for a
+/// worker's turn.
 const FEW: usize = 512;
 
-/// How long the thread that writes once a second, or a command that clears, waits for other processes.
+/// How long the periodic thread, or a command that clears counters, waits for other processes.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// An object of this process that has a place in the file.
+/// An object of this process with a place in the file.
 #[derive(Debug, Clone)]
 struct SharedObject {
     entry: ObjectEntry,
     object: CountedObject,
     index: u32,
-    /// How often it was cleared, as far as this process has heeded.
+    /// The clearing count that this process has applied.
     clearings: u64,
-    /// What this place in the file had counted before the object of this process began.
+    /// The values in this slot before the object of this process was created.
     before: Values,
-    /// What was added to the numbers of its checks.
+    /// The amounts added to its check counters from others.
     imported: [u32; 3],
 }
 
-/// The counters that this process shares.
+/// The counters shared by this process.
 #[derive(Debug)]
 pub struct SharedCounters(Mutex<SharingInner>);
 
@@ -61,19 +59,19 @@ pub struct SharedCounters(Mutex<SharingInner>);
 struct SharingInner {
     file: SharedFile,
     own: Identity,
-    /// This process's place.
+    /// The process slot.
     place: usize,
     objects: Vec<SharedObject>,
-    /// How many records were read or written last.
+    /// The number of records in the last exchange.
     records: usize,
     /// Whether the process is about to end.
     left: bool,
-    /// Objects for which there was no place: told once.
+    /// Objects that found no place, each reported once.
     without_place: HashSet<Box<str>>,
 }
 
 impl Drop for SharedCounters {
-    /// A start that failed leaves nothing behind.
+    /// Cleans up after a failed start.
     fn drop(&mut self) {
         let mut inner = self.inner();
         if !inner.left {
@@ -82,7 +80,7 @@ impl Drop for SharedCounters {
     }
 }
 
-/// What `clear counters` is about.
+/// The scope of `clear counters`.
 #[derive(Debug, Clone)]
 pub enum Cleared {
     /// Everything.
@@ -91,12 +89,12 @@ pub enum Cleared {
     Server(Arc<Server>),
 }
 
-/// The file that a name stands for.
+/// The path of the file with that name.
 fn path_of(name: &str) -> PathBuf {
     Path::new("/dev/shm").join(name.trim_start_matches('/'))
 }
 
-/// What has an identifier.
+/// The objects with an identifier.
 fn objects(proxies: &[&Arc<Proxy>]) -> Vec<(ObjectEntry, CountedObject)> {
     let sides = [ProxySide::Frontends, ProxySide::Backends];
     let all = sides.into_iter().flat_map(|side| identified::objects(proxies.iter().copied(), side));
@@ -110,11 +108,11 @@ fn failed(error: impl Display) -> String {
 }
 
 impl SharedCounters {
-    /// Opens the file `name` stands for, takes a place in it and finds the objects of `proxies` there.
-    /// To be called before the process may lose sight of the file, and before there are workers.
+    /// Opens the file `name`, takes a slot in it, and looks up the objects of `proxies`. To be called before the file may become
+    /// inaccessible and before the workers start.
     ///
     /// # Errors
-    /// The file cannot be used, or there is not enough room in it.
+    /// The file cannot be used, or has too little room.
     pub fn open<'p>(
         name: &str,
         most: u32,
@@ -140,32 +138,31 @@ impl SharedCounters {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Writes what this process counted, and reads what others did.
+    /// Writes the counters of this process, and reads those of the others.
     ///
     /// # Errors
-    /// The file cannot be read or written; or objects have no place in it, which is told once.
+    /// The file cannot be read or written; or objects have no place in it, which is reported once.
     pub fn exchange<'p>(&self, proxies: impl Iterator<Item = &'p Arc<Proxy>>) -> Result<(), String> {
         self.inner().exchange(&proxies.collect::<Vec<_>>(), PATIENCE)
     }
 
-    /// The same for who is about to show counters: where that would have to wait, they are shown as they
-    /// were found last.
+    /// Like [`Self::exchange`], for displaying counters: if it would have to wait, the values last read are used.
     pub fn refresh<'p>(&self, proxies: impl Iterator<Item = &'p Arc<Proxy>>) {
         if let Ok(mut inner) = self.0.try_lock()
             && inner.records <= FEW
         {
-            // What is wrong is told by the next exchange.
+            // Errors are reported by the next regular exchange.
             let _ = inner.exchange(&proxies.collect::<Vec<_>>(), Duration::ZERO);
         }
     }
 
-    /// Whether a server's counters are among them.
+    /// Whether a server's counters are shared.
     pub fn holds(&self, server: &Arc<Server>) -> bool {
         let asked = CountedObject::Server(server.clone());
         self.inner().objects.iter().any(|own| own.object.is(&asked))
     }
 
-    /// `clear counters`: has all processes count anew.
+    /// `clear counters`: clears the counters in all processes.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -179,7 +176,7 @@ impl SharedCounters {
         inner.exchange(&proxies.collect::<Vec<_>>(), PATIENCE)
     }
 
-    /// The process ends: what it counted stays for others, or the file goes with the last of them.
+    /// Called when the process ends: its counters remain for others, or the last process removes the file.
     pub fn leave<'p>(&self, proxies: impl Iterator<Item = &'p Arc<Proxy>>) {
         let mut inner = self.inner();
         let _ = inner.exchange(&proxies.collect::<Vec<_>>(), PATIENCE);
@@ -187,7 +184,7 @@ impl SharedCounters {
     }
 }
 
-/// Takes a place in the file: one that a process left, with what it counted, before a new one.
+/// Takes a slot in the file: preferably one that a process left, with its counters.
 fn take_place(file: &SharedFile, own: Identity) -> Result<usize, String> {
     let locked = file.lock(Duration::from_secs(5)).map_err(failed)?;
     let holders = locked.holders().map_err(failed)?;
@@ -205,7 +202,7 @@ fn take_place(file: &SharedFile, own: Identity) -> Result<usize, String> {
     Ok(place)
 }
 
-/// The records of all processes but one.
+/// The records of all other processes.
 struct Others(Vec<Vec<u8>>);
 
 impl Others {
@@ -216,7 +213,7 @@ impl Others {
         known.map(|(at, _)| locked.records(at, used)).collect::<io::Result<_>>().map(Self)
     }
 
-    /// What they counted of an object since it was last cleared.
+    /// The sum of their counters of an object since it was last cleared.
     fn sum(&self, index: u32, clearings: u64) -> Values {
         let mut sum = [0; VALUES];
         for records in &self.0 {
@@ -270,7 +267,7 @@ impl SharingInner {
         self.tell_missing(missing)
     }
 
-    /// Tells of objects without a place, each once.
+    /// Reports objects without a place, each once.
     fn tell_missing(&mut self, missing: Option<Missing>) -> Result<(), String> {
         let Some(Missing { objects, needed, most }) = missing else { return Ok(()) };
         let before = self.without_place.len();
@@ -293,7 +290,7 @@ impl SharingInner {
         let locked = self.file.lock(PATIENCE)?;
         let all = locked.clearings(locked.used()?.min(locked.most()))?;
         for own in self.objects.iter().filter(|own| wanted(own)) {
-            // In this process they are cleared with the next exchange, as in the others.
+            // In this process the next exchange clears them, as in the others.
             let before = all.get(own.index as usize).copied().unwrap_or_default();
             locked.set_clearings(own.index, before.wrapping_add(1))?;
         }
@@ -309,14 +306,13 @@ impl SharingInner {
         };
         let Ok(holders) = locked.holders() else { return };
         let alone = !holders.iter().enumerate().any(|(at, holder)| at != self.place && runs(holder));
-        // Nothing can be done about a file that cannot be written now: the next process sees that
-        // this one is gone.
+        // An unwritable file cannot be helped: the next process notices that this one is gone.
         let _ = if alone { locked.release() } else { locked.set_holder(self.place, Holder::Gone) };
     }
 }
 
 impl SharedObject {
-    /// Begins anew if the object was cleared since.
+    /// Resets the counters if the object was cleared.
     fn heed(&mut self, clearings: &[u64]) {
         let Some(now) = clearings.get(self.index as usize) else { return };
         if *now != self.clearings {
@@ -332,8 +328,7 @@ impl SharedObject {
     }
 }
 
-/// Writes the records of this process; what others left in its place of objects that it does not have
-/// stays.
+/// Writes the records of this process; its predecessor's records of objects that it does not have are kept.
 fn write(locked: &Locked<'_>, place: usize, used: u32, shared: &[SharedObject]) -> io::Result<()> {
     let mut bytes = locked.records(place, used)?;
     let mut own: Vec<Option<ObjectRecord>> = vec![None; used as usize];
@@ -355,15 +350,14 @@ fn write(locked: &Locked<'_>, place: usize, used: u32, shared: &[SharedObject]) 
     locked.set_records(place, &bytes)
 }
 
-/// Objects for which there is no place.
+/// Objects without a place.
 struct Missing {
     objects: Vec<ObjectEntry>,
     needed: usize,
     most: u32,
 }
 
-/// Brings what is shared up to date with the objects that the process has now. Where the file cannot be
-/// read or written, nothing has changed.
+/// Updates the shared objects to the current ones of the process. If the file cannot be read or written, nothing changes.
 fn follow(
     locked: &Locked<'_>,
     place: usize,
@@ -377,7 +371,7 @@ fn follow(
         return Ok(None);
     }
     let used = locked.used()?.min(locked.most());
-    // What the objects that go counted is in this process's records from here on.
+    // The counters of removed objects are in this process's records from now on.
     write(locked, place, used, shared)?;
     let known: HashMap<&ObjectEntry, &SharedObject> = shared.iter().map(|own| (&own.entry, own)).collect();
     let mut table = ObjectTable::read(locked, place, own)?;
@@ -403,12 +397,12 @@ fn follow(
     Ok((!told.objects.is_empty()).then_some(told))
 }
 
-/// The objects of the file.
+/// The objects in the file.
 struct ObjectTable {
     places: HashMap<ObjectEntry, u32>,
     used: u32,
     clearings: Vec<u64>,
-    /// Objects that other running processes have.
+    /// Objects of other running processes.
     of_others: HashSet<u32>,
 }
 
@@ -430,8 +424,8 @@ impl ObjectTable {
         Ok(Self { places, used, clearings: locked.clearings(used)?, of_others })
     }
 
-    /// The place of an object and how often it was cleared: where it was, a new one, or that of an object
-    /// that no process has any more. `None` where there is none.
+    /// The place of an object and its clearing count: the existing one, a new one, or that of an object which no process has any
+    /// more. `None` if there is none.
     fn find(
         &mut self,
         locked: &Locked<'_>,
@@ -457,7 +451,7 @@ impl ObjectTable {
         else {
             return Ok(None);
         };
-        // What was counted of the object before counts no more from here on.
+        // Invalidates the counters of the place's previous object.
         let clearings = self.clearings.get(index as usize).copied().unwrap_or_default().wrapping_add(1);
         locked.set_clearings(index, clearings)?;
         locked.set_object(index, entry)?;
@@ -469,7 +463,7 @@ impl ObjectTable {
         Ok(Some((index, clearings)))
     }
 
-    /// How many places all running processes need, with the objects that are `wanted` here.
+    /// The number of places needed by all running processes, including the objects `wanted` here.
     fn needed(&self, wanted: &HashSet<ObjectEntry>) -> usize {
         let of_others = self.places.iter().filter(|(_, index)| self.of_others.contains(index));
         wanted.len() + of_others.filter(|(entry, _)| !wanted.contains(*entry)).count()

@@ -1,4 +1,4 @@
-//! What an object counts, as the numbers that processes tell each other.
+//! An object's counters as the numbers exchanged between processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,11 +9,10 @@ use state::counters::Totals;
 use super::layout::VALUES;
 use crate::identified::CountedObject;
 
-/// The counters of an object: those that there are of its kind, in their order, then zeros.
+/// The counters of an object: those of its kind in order, then zeros.
 pub(super) type Values = [u64; VALUES];
 
-/// The largest sum of an object's counters is not near the largest number; what a damaged file says
-/// may be.
+/// Regular sums do not overflow, but values from a damaged file may.
 pub(super) fn add(sum: &mut Values, more: &Values) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
 }
@@ -39,7 +38,7 @@ fn clear<T: Totals>(shards: &Sharded<T>) {
 }
 
 impl CountedObject {
-    /// What kind it is, in the file.
+    /// The object kind in the file.
     pub(super) fn kind(&self) -> u8 {
         match self {
             Self::Frontend(_) => 1,
@@ -61,7 +60,7 @@ impl CountedObject {
         }
     }
 
-    /// Numbers of checks, which are one for all workers: they stand behind the counters.
+    /// Check counters, which are not per worker: they follow the other counters.
     fn of_checks(&self) -> Vec<&AtomicU32> {
         match self {
             Self::Frontend(_) | Self::Listener(_) => Vec::new(),
@@ -70,8 +69,7 @@ impl CountedObject {
         }
     }
 
-    /// What the workers of this process counted, and the numbers of checks, less `imported`: what
-    /// others told of those.
+    /// The counters of the workers of this process, and the check counters minus `imported`, the amounts from other processes.
     pub(super) fn own(&self, imported: &[u32; 3]) -> Values {
         let mut values = [0; VALUES];
         let length = match self {
@@ -87,8 +85,7 @@ impl CountedObject {
         values
     }
 
-    /// Puts in place what is not of this process. The numbers of checks are raised by what came to
-    /// them since.
+    /// Stores the values of other processes. The check counters are increased by the change since the last time.
     pub(super) fn put_others(&self, values: &Values, imported: &mut [u32; 3]) {
         let length = match self {
             Self::Frontend(proxy) => put(&proxy.frontend, values),
@@ -105,7 +102,7 @@ impl CountedObject {
         }
     }
 
-    /// Begins to count anew: another process was told to clear.
+    /// Resets the counters, because another process cleared them.
     pub(super) fn clear(&self) {
         match self {
             Self::Frontend(proxy) => clear(&proxy.frontend),
@@ -129,8 +126,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_holds_all_counters_of_any_object() {
-        // A change of these numbers is one of the file's format: `layout::VERSION` has to tell of it.
+    fn records_hold_all_counters_of_any_object() {
+        // If these numbers change, so does the file format: update `layout::VERSION`.
         let lengths = [
             FrontendCounters::default().totals().len(),
             ListenerCounters::default().totals().len(),
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_counted_is_shown_with_what_workers_did_and_told_apart() {
+    fn foreign_counters_are_added_and_kept_separate() {
         let shards: Sharded<BackendCounters> = Sharded::default();
         shards.mine().traffic.bytes_in.add(5);
         let mut values = [0; VALUES];

@@ -1,38 +1,50 @@
-//! Certificates that are compressed on their way (RFC 8879), for peers that say that they take them
-//! so (`tune.ssl.certificate-compression`).
+//! Compression of certificates (RFC 8879) for peers that offer it (`tune.ssl.certificate-compression`).
 //!
-//! Ours go out by Brotli, which browsers take, or by zlib. Those of peers come by zlib alone:
-//! Brotli lets the sender say how much memory reading takes. Called by [`super::side`].
+//! Own certificates are compressed with Brotli, which browsers support, or with zlib. Those of peers may only
+//! be compressed with zlib: with Brotli, the sender decides how much memory decompression takes. Called by
+//! [`super::side`].
 
 use rustls::CertificateCompressionAlgorithm;
 use rustls::compress::{
-    BROTLI_COMPRESSOR, CertCompressor, CertDecompressor, CompressionFailed, CompressionLevel,
-    ZLIB_COMPRESSOR, ZLIB_DECOMPRESSOR,
+    CertCompressor, CertDecompressor, CompressionFailed, CompressionLevel, ZLIB_COMPRESSOR, ZLIB_DECOMPRESSOR,
 };
 
-/// A compressor that is never thorough: it runs in the midst of a handshake, and others wait.
-#[derive(Debug)]
-struct Quick(&'static dyn CertCompressor);
+/// The Brotli quality: high ones take too long, since the handshakes of one worker wait for each other.
+const QUALITY: u8 = 4;
 
-impl CertCompressor for Quick {
+#[derive(Debug)]
+struct Brotli;
+
+impl CertCompressor for Brotli {
     fn compress(&self, input: Vec<u8>, _: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
-        self.0.compress(input, CompressionLevel::Interactive)
+        Ok(compress::compress_brotli(&input, QUALITY))
     }
 
     fn algorithm(&self) -> CertificateCompressionAlgorithm {
-        self.0.algorithm()
+        CertificateCompressionAlgorithm::Brotli
     }
 }
 
-static BROTLI: Quick = Quick(BROTLI_COMPRESSOR);
-static ZLIB: Quick = Quick(ZLIB_COMPRESSOR);
+/// zlib at its fastest level, for the same reason.
+#[derive(Debug)]
+struct Zlib;
 
-/// What our own certificates are compressed with, best first.
-pub(super) fn compressors(allowed: bool) -> Vec<&'static dyn CertCompressor> {
-    if allowed { vec![&BROTLI, &ZLIB] } else { Vec::new() }
+impl CertCompressor for Zlib {
+    fn compress(&self, input: Vec<u8>, _: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
+        ZLIB_COMPRESSOR.compress(input, CompressionLevel::Interactive)
+    }
+
+    fn algorithm(&self) -> CertificateCompressionAlgorithm {
+        CertificateCompressionAlgorithm::Zlib
+    }
 }
 
-/// What a peer's may be compressed with.
+/// Returns the compressors for own certificates, best first.
+pub(super) fn compressors(allowed: bool) -> Vec<&'static dyn CertCompressor> {
+    if allowed { vec![&Brotli, &Zlib] } else { Vec::new() }
+}
+
+/// Returns the decompressors for certificates of peers.
 pub(super) fn decompressors(allowed: bool) -> Vec<&'static dyn CertDecompressor> {
     if allowed { vec![ZLIB_DECOMPRESSOR] } else { Vec::new() }
 }

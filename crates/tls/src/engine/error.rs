@@ -1,4 +1,4 @@
-//! rustls's errors as OpenSSL's reasons.
+//! Maps rustls errors to OpenSSL's reasons.
 
 use rustls::{
     AlertDescription, CertRevocationListError, CertificateError, Error as Engine, InvalidMessage,
@@ -7,7 +7,7 @@ use rustls::{
 
 use crate::error::{Error, Reason};
 
-/// What HAProxy would log of it.
+/// Returns the error that HAProxy would log.
 pub(crate) fn error_of(error: &Engine) -> Error {
     Error::handshake(reason_of(error))
 }

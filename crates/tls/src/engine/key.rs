@@ -1,4 +1,4 @@
-//! Private keys and the certificates that belong to them, as rustls signs with them.
+//! Private keys and their certificates, in the form in which rustls signs with them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use rustls::{SignatureAlgorithm, SignatureScheme};
 
 use crate::pkcs8;
 
-/// What a key signs with.
+/// The signature algorithm of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
     /// RSA.
     Rsa,
-    /// ECDSA, over whichever curve.
+    /// ECDSA, on any curve.
     Ecdsa,
-    /// Ed25519 or another of EdDSA.
+    /// Ed25519 or another EdDSA variant.
     Ed25519,
-    /// DSA, which only OpenSSL has.
+    /// DSA, only supported by OpenSSL.
     Dsa,
 }
 
@@ -28,7 +28,7 @@ pub enum KeyKind {
 pub struct PrivateKey {
     key: Signing,
     kind: KeyKind,
-    /// As PKCS #8, to be shown to an administrator (`dump ssl cert`).
+    /// As PKCS #8, for display to an administrator (`dump ssl cert`).
     pkcs8: Arc<[u8]>,
     /// As DER, for OpenSSL.
     #[cfg(feature = "legacy-tls")]
@@ -38,15 +38,15 @@ pub struct PrivateKey {
 #[derive(Clone)]
 enum Signing {
     Here(Arc<dyn SigningKey>),
-    /// With OpenSSL alone. Its public key as DER.
+    /// Only usable by OpenSSL. Its public key as DER.
     #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "nothing else signs with it"))]
     Elsewhere(Arc<[u8]>),
 }
 
-/// What OpenSSL tells of a private key that rustls does not take.
+/// OpenSSL's information about a private key that rustls does not support.
 #[cfg(feature = "legacy-tls")]
 pub(crate) struct KeyFacts {
-    /// What it signs with.
+    /// Its signature algorithm.
     pub(crate) kind: KeyKind,
     /// Its public key as DER.
     pub(crate) public: Box<[u8]>,
@@ -61,10 +61,10 @@ impl fmt::Debug for PrivateKey {
 }
 
 impl PrivateKey {
-    /// Takes a key as DER: PKCS #8, PKCS #1 or SEC 1.
+    /// Parses a DER key: PKCS #8, PKCS #1 or SEC 1.
     ///
     /// # Errors
-    /// Why not, in a few words.
+    /// A short reason.
     pub fn from_der(der: &[u8]) -> Result<Self, &'static str> {
         let whole = PrivateKeyDer::try_from(der).map_err(|_| "no private key")?;
         let key = any_supported_type(&whole).map_err(|_| "a private key of an unsupported type or size")?;
@@ -89,20 +89,19 @@ impl PrivateKey {
         })
     }
 
-    /// As PKCS #8: it is secret.
+    /// Returns it as PKCS #8, which is secret.
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
     }
 
-    /// A key that rustls does not take (of a small size, an odd curve, DSA): what it signs with, and
-    /// its public key as DER.
+    /// Creates a key that rustls does not support (a small size, an unusual curve, DSA), from OpenSSL's information about it.
     #[cfg(feature = "legacy-tls")]
     pub(crate) fn elsewhere(der: &[u8], facts: KeyFacts) -> Self {
         let KeyFacts { kind, public, pkcs8 } = facts;
         Self { key: Signing::Elsewhere(public.into()), kind, pkcs8: pkcs8.into(), der: der.into() }
     }
 
-    /// The key as DER.
+    /// Returns the key as DER.
     #[cfg(feature = "legacy-tls")]
     pub(crate) fn der(&self) -> &[u8] {
         &self.der
@@ -113,12 +112,12 @@ impl PrivateKey {
         matches!(self.key, Signing::Elsewhere(_))
     }
 
-    /// What it signs with.
+    /// Returns its signature algorithm.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// Whether it can sign for a peer that takes `schemes`, by their numbers in TLS.
+    /// Whether it can sign for a peer that supports `schemes`, by their numbers in TLS.
     pub fn serves(&self, schemes: impl Iterator<Item = u16>) -> bool {
         let schemes: Vec<SignatureScheme> = schemes.map(SignatureScheme::from).collect();
         match &self.key {
@@ -127,7 +126,7 @@ impl PrivateKey {
         }
     }
 
-    /// Whether it is the key of this certificate. `None` where that cannot be told.
+    /// Whether it is the key of this certificate. `None` if that cannot be determined.
     pub fn belongs_to(&self, certificate: &[u8]) -> Option<bool> {
         let facts = crate::x509::CertificateFields::parse(certificate).ok()?;
         Some(match &self.key {
@@ -136,8 +135,8 @@ impl PrivateKey {
         })
     }
 
-    /// The key with its chain, for a handshake. `schemes` limits what it signs with, unless it is
-    /// empty. `None` for a key that only OpenSSL signs with.
+    /// Returns the key with its chain, for a handshake. `schemes` limits the signature schemes, unless it is empty. `None` for a
+    /// key that only OpenSSL can use.
     pub(super) fn certified(
         &self,
         chain: &[Arc<[u8]>],
@@ -158,7 +157,7 @@ impl PrivateKey {
     }
 }
 
-/// A key that signs with some of its schemes only (`sigalgs`), in that order.
+/// A key restricted to some of its signature schemes (`sigalgs`), in that order.
 #[derive(Debug)]
 struct Limited {
     key: Arc<dyn SigningKey>,

@@ -1,7 +1,7 @@
-//! Secrets of a handshake, for logs of keys (`tune.ssl.keylog`) and `ssl_fc_session_key`.
+//! Handshake secrets, for key logs (`tune.ssl.keylog`) and `ssl_fc_session_key`.
 //!
-//! rustls tells them in the midst of a handshake; they are left for the connection whose turn it is
-//! ([`take_secrets`]), where that one wants them ([`want_secrets`]).
+//! rustls reports them during a handshake; they are kept for the connection being processed ([`take_secrets`]), if that has enabled
+//! it ([`want_secrets`]).
 
 use std::cell::{Cell, RefCell};
 
@@ -14,18 +14,18 @@ thread_local! {
     static SECRETS: RefCell<Vec<Secret>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Says whether the connection whose turn begins wants its secrets kept.
+/// Sets whether the connection about to be processed wants its secrets.
 pub(crate) fn want_secrets(wanted: bool) {
     WANTED.set(wanted);
 }
 
-/// The secrets that became known during the turn that has just ended.
+/// Takes the secrets reported while the last connection was processed.
 pub(crate) fn take_secrets() -> Vec<Secret> {
     WANTED.set(false);
     SECRETS.take()
 }
 
-/// Leaves a secret for the connection whose turn it is, if it wants it.
+/// Keeps a secret for the current connection, if it wants it.
 pub(super) fn leave(label: &str, secret: &[u8]) {
     if WANTED.get() {
         SECRETS.with_borrow_mut(|all| all.push(Secret { label: label.into(), bytes: secret.into() }));
@@ -45,7 +45,7 @@ impl KeyLog for Keeping {
     }
 }
 
-/// Keeps the secret in a line as files of `SSLKEYLOGFILE` have them, for [`take_secrets`].
+/// Keeps a secret in the format of `SSLKEYLOGFILE` lines, for [`take_secrets`].
 #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL tells in lines"))]
 pub(crate) fn keep(line: &str) {
     let mut words = line.split(' ');

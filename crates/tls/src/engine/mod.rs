@@ -1,8 +1,7 @@
-//! All of rustls is named in this module and those below it: handshakes, their configurations,
-//! verification by webpki, keys.
+//! The rustls engine: handshakes, their configurations, verification by webpki, keys. No other module uses rustls.
 //!
-//! The engine makes handshakes. The keys that come out of one go to the record layer
-//! ([`crate::record`]); what is left of the engine then is what replaces keys and takes tickets.
+//! The engine performs handshakes. The resulting keys go to the record layer ([`crate::record`]); after that, the engine only
+//! updates keys and processes tickets.
 
 mod compression;
 mod error;
@@ -26,33 +25,32 @@ use crate::record::{self, Aead, Direction};
 
 pub(crate) use error::error_of;
 
-/// No handshake has more unread bytes than this: rustls takes messages up to 64 KiB.
+/// Maximum number of unread bytes of a handshake: rustls accepts messages up to 64 KiB.
 const INCOMING_MAX: usize = 1 << 18;
 
-/// A handshake under way.
+/// A handshake in progress.
 pub(crate) struct Handshake {
     end: SessionEnd,
-    /// What was received and is not used up. rustls sees the first `window` bytes, which end with a
-    /// record.
+    /// Received, unprocessed bytes. rustls sees the first `window` bytes, which end at a record boundary.
     incoming: Vec<u8>,
     window: usize,
     early: EarlyData,
 }
 
-/// What is sent before the end of a handshake (RFC 8446, 2.3).
+/// The state of early data (RFC 8446, 2.3).
 #[derive(Default)]
 struct EarlyData {
-    /// What came of it and nobody has taken, in order.
+    /// Received data that was not taken yet, in order.
     received: Vec<u8>,
-    /// A client: whether it is wanted. A server: whether some came.
+    /// A client: whether it is wanted. A server: whether any arrived.
     is_begun: bool,
-    /// A client: whether the ClientHello that offers it is out, and nothing came back.
+    /// A client: whether the ClientHello that offers it was sent, and the server has not answered.
     is_open: bool,
-    /// A client: whether something came back.
+    /// A client: whether the server has answered.
     is_over: bool,
-    /// A client: how much was sent.
+    /// A client: how many bytes were sent.
     sent: usize,
-    /// A client: whether the server took it.
+    /// A client: whether the server accepted it.
     is_accepted: bool,
 }
 
@@ -61,11 +59,11 @@ enum SessionEnd {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What a handshake came to.
+/// The result of a handshake.
 pub(crate) struct Finished {
     pub(crate) version: u16,
     pub(crate) suite: u16,
-    /// 0 where no key was exchanged.
+    /// 0 without a key exchange.
     pub(crate) group: u16,
     pub(crate) alpn: Option<Box<[u8]>>,
     pub(crate) is_resumed: bool,
@@ -73,33 +71,33 @@ pub(crate) struct Finished {
     pub(crate) seal: Direction,
     pub(crate) open: Direction,
     pub(crate) kernel: Kernel,
-    /// What was received behind the handshake.
+    /// Bytes received after the handshake.
     pub(crate) rest: Vec<u8>,
-    /// Whether the server refused what it was sent as early data.
+    /// Whether the server rejected the early data.
     pub(crate) refused_early: bool,
 }
 
 enum HandshakeStep {
     Again,
-    /// Messages were encoded, so many bytes.
+    /// Messages were encoded into this many bytes.
     Encoded(usize),
     Blocked,
-    /// Data may be sent, if not received.
+    /// Data may be sent, but not received.
     MaySend,
-    /// What a client sends now is early data.
+    /// Data sent by a client now is early data.
     MaySendEarly,
     PeerClosed,
 }
 
 impl Handshake {
-    /// The side of a server. `incoming` was received already.
+    /// Creates a server's side. `incoming` was received already.
     pub(crate) fn server(config: &side::RustlsServerSide, incoming: Vec<u8>) -> Result<Self, Error> {
         let end = UnbufferedServerConnection::new(config.0.clone()).map_err(|error| error_of(&error))?;
         Ok(Self::new(SessionEnd::Server(Box::new(end)), incoming))
     }
 
-    /// The side of a client; `name` is sent as SNI where there is one. With `early` it sends data
-    /// before the server has said anything, if a session of before allows that.
+    /// Creates a client's side; `name` is sent as SNI if present. With `early` it sends data before the server's answer, if an
+    /// earlier session allows that.
     pub(crate) fn client(
         config: &side::RustlsClientSide,
         name: Option<&str>,
@@ -114,8 +112,8 @@ impl Handshake {
         Self { end, incoming, window: 0, early: EarlyData::default() }
     }
 
-    /// Takes `received` and goes on as far as that allows. What has to be sent is appended to
-    /// `out`, after an error too. `true` once the handshake is complete.
+    /// Processes `received` as far as possible. Appends output to `out`, even on an error. Returns `true` once the handshake is
+    /// complete.
     pub(crate) fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         if self.incoming.len() + received.len() > INCOMING_MAX {
             return Err(Error::handshake(Reason::PacketLengthTooLong));
@@ -153,7 +151,7 @@ impl Handshake {
         }
     }
 
-    /// One turn of the engine with what it may see, of which it forgets what is used up.
+    /// Runs the engine once on the visible bytes, and drops those it has processed.
     fn turn(&mut self, out: &mut Vec<u8>) -> Result<HandshakeStep, Error> {
         let incoming = &mut self.incoming[..self.window];
         let group = match &self.end {
@@ -171,7 +169,7 @@ impl Handshake {
         self.incoming.drain(..discard);
         self.window -= discard;
         match (step, &self.end) {
-            // A server may send before it has heard the end of the handshake.
+            // A server may send before it has received the client's last message.
             (Ok(HandshakeStep::MaySend), SessionEnd::Server(end)) if end.is_handshaking() => {
                 Ok(HandshakeStep::Blocked)
             }
@@ -183,41 +181,39 @@ impl Handshake {
         }
     }
 
-    /// Looks for the end of early data among the messages of a client, which is there only if the
-    /// server takes them. Without its buffers rustls says so in no other way. Its length tells it
-    /// from all else that a client seals up to the end of its handshake (RFC 8446, 4.4 and 4.5): an
-    /// alert is 2 bytes shorter, Certificate has 4 bytes more at least, CertificateVerify and Finished
-    /// 32, and rustls puts several of these into one record, but never the end of early data, which is
-    /// sealed with another key.
+    /// Detects the end of early data among a client's messages, which is present only if the server accepts the data. With the
+    /// unbuffered API, rustls does not report this otherwise. The message is identified by its length, which no other message has
+    /// that a client encrypts before the end of its handshake (RFC 8446, 4.4 and 4.5): an alert is 2 bytes shorter, Certificate at
+    /// least 4 bytes longer, CertificateVerify and Finished 32. rustls puts several of these into one record, but never the end of
+    /// early data, which is encrypted with another key.
     fn note_encoded(&mut self, record: &[u8]) {
         const END_OF_EARLY_DATA: usize = record::HEADER + 4 + 1 + record::TAG;
         let is_end = record.len() == END_OF_EARLY_DATA && record[0] == record::APPLICATION_DATA;
         self.early.is_accepted |= self.early.is_begun && is_end;
     }
 
-    /// Whether data go either way though the handshake is not over: early data of a client that
-    /// have come, and what is answered to them; or what we send as such.
+    /// Whether data can flow before the handshake is complete: a client's received early data and the response to it, or our own
+    /// early data.
     pub(crate) fn is_early(&self) -> bool {
         match &self.end {
-            // As in HAProxy only where what is spoken was agreed on.
+            // As in HAProxy, only if a protocol was negotiated.
             SessionEnd::Server(end) => self.early.is_begun && end.alpn_protocol().is_some(),
             SessionEnd::Client(_) => self.early.is_open || self.early.sent > 0,
         }
     }
 
-    /// Whether a client sent early data. They may not be taken yet.
+    /// Whether a client sent early data. It may not have been accepted yet.
     pub(crate) fn has_early(&self) -> bool {
         matches!(self.end, SessionEnd::Server(_)) && self.early.is_begun
     }
 
-    /// Takes the early data that came, in order.
+    /// Takes the received early data, in order.
     pub(crate) fn take_early(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.early.received)
     }
 
-    /// Seals some of `first` and of `second` into `out` while [`is_early`](Self::is_early): how
-    /// many bytes of plaintext that are, none where what may be sent early has been, and of
-    /// ciphertext.
+    /// Encrypts part of `first` and `second` into `out` while [`is_early`](Self::is_early). Returns the number of plaintext bytes
+    /// (none once the early data limit is reached), and of ciphertext bytes.
     pub(crate) fn seal(
         &mut self,
         first: &[u8],
@@ -245,7 +241,7 @@ impl Handshake {
         Ok((taken, sealed))
     }
 
-    /// Seals one record.
+    /// Encrypts one record.
     fn seal_one(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
         let broken = Error::fatal(Reason::InternalError);
         if matches!(self.end, SessionEnd::Client(_)) && !self.early.is_open {
@@ -269,8 +265,7 @@ impl Handshake {
                     }
                     _ => None,
                 };
-                // What the session does not allow is left out without a word: one record is as much
-                // longer than what is in it.
+                // Data beyond the session's limit is silently dropped, but the record's length reveals how much was taken.
                 let taken = |sealed: usize| (sealed.saturating_sub(record::HEADER + 1 + record::TAG), sealed);
                 (discard, sealed.map(taken))
             }
@@ -282,8 +277,8 @@ impl Handshake {
         Ok((taken, sealed))
     }
 
-    /// Appends the alert that the engine has for the peer: what it had to say before has been given
-    /// out, and asking it once more would have it look at the same messages again.
+    /// Appends the engine's alert for the peer: earlier output has been taken already, and another regular call would process the
+    /// same messages again.
     fn last_words(&mut self, out: &mut Vec<u8>) {
         let incoming = &mut self.incoming[..self.window];
         let _ = match &mut self.end {
@@ -292,7 +287,7 @@ impl Handshake {
         };
     }
 
-    /// The cipher suite, by its number in TLS; 0 before it is agreed on.
+    /// Returns the cipher suite, by its number in TLS; 0 before it is negotiated.
     pub(crate) fn suite(&self) -> u16 {
         let suite = match &self.end {
             SessionEnd::Server(end) => end.negotiated_cipher_suite(),
@@ -301,7 +296,7 @@ impl Handshake {
         suite.map_or(0, |suite| suite.suite().into())
     }
 
-    /// What is known of a client whose early data are served.
+    /// Returns the facts about a client with accepted early data.
     pub(crate) fn facts(&self) -> Result<HandshakeFacts, Error> {
         match &self.end {
             SessionEnd::Server(end) => HandshakeFacts::of(end),
@@ -309,7 +304,7 @@ impl Handshake {
         }
     }
 
-    /// Takes keys and facts out of a handshake that is complete.
+    /// Extracts keys and facts from a complete handshake.
     pub(crate) fn finish(self) -> Result<Finished, Error> {
         let is_client = matches!(self.end, SessionEnd::Client(_));
         let internal = |_| Error::handshake(Reason::InternalError);
@@ -338,7 +333,7 @@ impl Handshake {
             peer: facts.peer,
             seal: direction(secrets.tx)?,
             open: direction(secrets.rx)?,
-            // Nothing happens to the keys of TLS 1.2.
+            // TLS 1.2 has no key updates.
             kernel: if is_tls13 { kernel } else { Kernel::None },
             rest: self.incoming,
             refused_early: is_client && self.early.sent > 0 && !self.early.is_accepted,
@@ -346,7 +341,7 @@ impl Handshake {
     }
 }
 
-/// What rustls knows of a handshake once the server has answered.
+/// The facts that rustls reports once the server has answered.
 pub(crate) struct HandshakeFacts {
     pub(crate) version: u16,
     pub(crate) suite: u16,
@@ -385,7 +380,7 @@ fn direction(sequence: u64, secrets: &ConnectionTrafficSecrets, is_tls13: bool) 
     Direction::new(aead, key.as_ref(), iv.as_ref().try_into().ok()?, sequence, is_tls13)
 }
 
-/// What is left of rustls once a handshake is complete.
+/// The state of rustls after a complete handshake.
 pub(crate) enum Kernel {
     Server(Box<KernelConnection<ServerConnectionData>>),
     Client(Box<KernelConnection<ClientConnectionData>>),
@@ -393,7 +388,7 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    /// The next key for what is sent.
+    /// Returns the next key for sending.
     pub(crate) fn next_seal(&mut self) -> Option<Direction> {
         let (sequence, secrets) = match self {
             Self::Server(kernel) => kernel.update_tx_secret().ok()?,
@@ -403,7 +398,7 @@ impl Kernel {
         direction(sequence, &secrets, true)
     }
 
-    /// The next key for what is received.
+    /// Returns the next key for receiving.
     pub(crate) fn next_open(&mut self) -> Option<Direction> {
         let (sequence, secrets) = match self {
             Self::Server(kernel) => kernel.update_rx_secret().ok()?,
@@ -413,7 +408,7 @@ impl Kernel {
         direction(sequence, &secrets, true)
     }
 
-    /// Takes the body of a NewSessionTicket. `None` where none may come.
+    /// Processes the body of a NewSessionTicket. `None` if none is allowed.
     pub(crate) fn take_ticket(&mut self, body: &[u8]) -> Option<Result<(), Reason>> {
         match self {
             Self::Client(kernel) => {
@@ -424,7 +419,7 @@ impl Kernel {
     }
 }
 
-/// Both ends, as far as a turn is concerned.
+/// The operations that both ends share.
 trait HandshakeTurn {
     type Data;
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
@@ -464,8 +459,8 @@ impl HandshakeTurn for UnbufferedClientConnection {
     }
 }
 
-/// One turn of the engine: how many bytes of `incoming` are used up, and what comes next. A client
-/// that `holds` stays where early data may be sent.
+/// Runs the engine once: returns how many bytes of `incoming` were processed, and the next step. A client that `holds` stops at the
+/// point where early data may be sent.
 fn turn<T: HandshakeTurn>(
     end: &mut T,
     incoming: &mut [u8],
@@ -499,7 +494,7 @@ fn turn<T: HandshakeTurn>(
         Ok(ConnectionState::BlockedHandshake) => Ok(HandshakeStep::Blocked),
         Ok(ConnectionState::WriteTraffic(_)) => Ok(HandshakeStep::MaySend),
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(HandshakeStep::PeerClosed),
-        // Records of data come one at a time, and only behind the end of the handshake.
+        // Data records arrive one at a time, and only after the end of the handshake.
         Ok(_) => Err(Error::handshake(Reason::InternalError)),
     };
     (discard, step)

@@ -1,4 +1,4 @@
-//! Suites, groups and versions as rustls has them, by their numbers in TLS.
+//! The suites, groups and versions of rustls, by their numbers in TLS.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::{Error, NamedGroup, PeerMisbehaved, SupportedCipherSuite, SupportedP
 
 use crate::settings::Parameters;
 
-/// The groups that rustls has, by number.
+/// The groups supported by rustls, by number.
 static GROUPS: &[&dyn SupportedKxGroup] = &[
     kx_group::X25519MLKEM768,
     kx_group::SECP256R1MLKEM768,
@@ -30,17 +30,17 @@ fn group(number: u16) -> Option<&'static dyn SupportedKxGroup> {
     GROUPS.iter().copied().find(|group| u16::from(group.name()) == number)
 }
 
-/// Whether the engine has this cipher suite.
+/// Whether the engine supports this cipher suite.
 pub fn has_suite(number: u16) -> bool {
     suite(number).is_some()
 }
 
-/// Whether the engine has this group.
+/// Whether the engine supports this group.
 pub fn has_group(number: u16) -> bool {
     group(number).is_some()
 }
 
-/// The versions between both, of those that rustls has.
+/// Returns the versions in the configured range that rustls supports.
 pub(crate) fn versions(parameters: &Parameters) -> Vec<&'static SupportedProtocolVersion> {
     [(crate::TLS13, &version::TLS13), (crate::TLS12, &version::TLS12)]
         .into_iter()
@@ -49,9 +49,9 @@ pub(crate) fn versions(parameters: &Parameters) -> Vec<&'static SupportedProtoco
         .collect()
 }
 
-/// The cryptography of a line. What the engine has not is left out.
+/// Returns the cryptography for a line. Unsupported parts are left out.
 pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
-    // Suites of a version that is not spoken are not offered: listeners choose certificates by them.
+    // Suites of a disabled version are not offered, since listeners choose certificates by them.
     let of = |version, suites: &'_ [u16]| {
         let is_spoken = (parameters.min..=parameters.max).contains(&version);
         if is_spoken { suites.to_vec() } else { Vec::new() }
@@ -64,7 +64,7 @@ pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
     })
 }
 
-/// P-521, which rustls leaves out though its cryptography has it.
+/// P-521, which rustls does not include although its cryptography library supports it.
 #[derive(Debug)]
 struct P521;
 
@@ -89,7 +89,7 @@ struct P521Exchange {
 impl ActiveKeyExchange for P521Exchange {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
         let bad = Error::from(PeerMisbehaved::InvalidKeyShare);
-        // Points are sent uncompressed (RFC 8446, 4.2.8.2).
+        // Points must be uncompressed (RFC 8446, 4.2.8.2).
         if peer.first() != Some(&4) {
             return Err(bad);
         }

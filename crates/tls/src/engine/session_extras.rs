@@ -1,8 +1,7 @@
-//! What sessions keep beside what rustls keeps with them: what verifying the peer came to, and the
-//! group of the key exchange, as OpenSSL's sessions do.
+//! Additional data in sessions, as in OpenSSL's: the verification result of the peer, and the group of the key exchange.
 //!
-//! rustls seals and opens sessions in the midst of a handshake. What is kept with one is taken from
-//! the connection whose turn it is, and left for it ([`begin_turn`], [`end_turn`]).
+//! rustls encrypts and decrypts sessions during a handshake. The additional data is taken from the connection being processed, and
+//! returned to it ([`begin_turn`], [`end_turn`]).
 
 use std::cell::Cell;
 
@@ -18,18 +17,18 @@ thread_local! {
     static GROUP: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Has verifiers and sessions go on from what is known of the connection whose turn begins.
+/// Sets the state of the connection about to be processed, for verifiers and sessions.
 pub(crate) fn begin_turn(outcome: VerifyOutcome, group: u16) {
     verify_policy::set_outcome(outcome);
     GROUP.set(group);
 }
 
-/// What is known at the end of the turn.
+/// Returns the state after processing.
 pub(crate) fn end_turn() -> (VerifyOutcome, u16) {
     (verify_policy::take_outcome(), GROUP.take())
 }
 
-/// Nobody was verified, neither now nor in a session that was resumed.
+/// Resets the result: no peer was verified, neither now nor in a resumed session.
 pub(crate) fn forget_outcome() {
     verify_policy::set_outcome(VerifyOutcome::default());
 }
@@ -42,15 +41,15 @@ pub(super) fn set_group(group: u16) {
     GROUP.set(group);
 }
 
-/// Says under which rules a client was verified: only under the same ones is its session good.
+/// Identifies the rules under which a client was verified: its session is only valid under the same ones.
 pub(super) type VerifyRules = [u8; 16];
 
 const LENGTH: usize = size_of::<VerifyRules>() + 3;
 
-/// No session is longer, with the certificates of its client.
+/// Maximum size of a session, including the client's certificates.
 const SESSION_MAX: usize = 1 << 14;
 
-/// The rules of a listener's line.
+/// Returns the rules of a listener's line.
 pub(super) fn rules(verify: &ClientVerify) -> VerifyRules {
     let mut rules = VerifyRules::default();
     if verify.mode == VerifyMode::None {
@@ -72,7 +71,7 @@ pub(super) fn rules(verify: &ClientVerify) -> VerifyRules {
     rules
 }
 
-/// A session of rustls with what is kept beside it. `None` where it is too long to be kept.
+/// Appends the additional data to a rustls session. `None` if it is too long to keep.
 pub(super) fn with(rules: &VerifyRules, session: &[u8]) -> Option<Vec<u8>> {
     if session.len() > SESSION_MAX {
         return None;
@@ -88,8 +87,7 @@ pub(super) fn with(rules: &VerifyRules, session: &[u8]) -> Option<Vec<u8>> {
     Some(kept)
 }
 
-/// What a session of rustls is resumed with: it stands behind the name of the server, which there
-/// may be, version and suite.
+/// Returns the resumption secret of a rustls session: it follows the optional server name, version and suite.
 fn key(session: &[u8]) -> Option<&[u8]> {
     let (named, rest) = session.split_first()?;
     let rest = if *named == 1 { rest.get(1 + usize::from(*rest.first()?)..)? } else { rest };
@@ -97,8 +95,8 @@ fn key(session: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*length))
 }
 
-/// The session of rustls, and what was kept beside it for the connection whose turn it is. `None`
-/// where its client was verified under other rules.
+/// Returns the rustls session, and passes the additional data to the current connection. `None` if its client was verified under
+/// other rules.
 pub(super) fn without(rules: &VerifyRules, kept: &[u8]) -> Option<Vec<u8>> {
     let (own, rest) = kept.split_first_chunk()?;
     let (&[last, high, low], session) = rest.split_first_chunk()?;

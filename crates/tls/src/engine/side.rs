@@ -1,4 +1,4 @@
-//! Configurations of rustls, for a listener's certificate and for a server line.
+//! rustls configurations, for a listener's certificate and for a server line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::{compression, provider, verify};
 use crate::error::Error;
 use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
 
-/// What a listener says with one certificate.
+/// A listener's configuration for one certificate.
 #[derive(Clone)]
 pub(crate) struct RustlsServerSide(pub(super) Arc<ServerConfig>);
 
@@ -27,18 +27,18 @@ impl fmt::Debug for RustlsServerSide {
     }
 }
 
-/// What one certificate needs beside its line's parameters.
+/// The settings for one certificate, other than its line's parameters.
 pub(crate) struct ServedCertificate<'a> {
     pub(crate) chain: Cow<'a, [Arc<[u8]>]>,
     pub(crate) key: &'a PrivateKey,
     pub(crate) ocsp: Option<&'a [u8]>,
     pub(crate) alpn: &'a [Box<[u8]>],
     pub(crate) verify: &'a ClientVerify,
-    /// How many bytes of early data are taken (`allow-0rtt`).
+    /// How many bytes of early data are accepted (`allow-0rtt`).
     pub(crate) early_data: u32,
 }
 
-/// Why a certificate is not served by rustls.
+/// Why rustls does not serve a certificate.
 const NOT_HERE: &str = "a private key that only OpenSSL signs with";
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl ProducesTickets for NoTickets {
 
 impl RustlsServerSide {
     /// # Errors
-    /// What rustls says against it.
+    /// The reason rustls rejects it.
     pub(crate) fn new(
         parameters: &Parameters,
         served: &ServedCertificate<'_>,
@@ -94,8 +94,7 @@ impl RustlsServerSide {
         config.alpn_protocols = served.alpn.iter().map(|name| name.to_vec()).collect();
         config.ignore_client_order = !parameters.prefer_client;
         config.enable_secret_extraction = true;
-        // Early data may come once only: rustls takes it from sessions that are kept here, not from
-        // tickets.
+        // Early data must be accepted only once: rustls ensures that for sessions stored here, not for tickets.
         config.max_early_data_size = served.early_data;
         config.send_half_rtt_data = served.early_data > 0;
         config.ticketer = match shared.tickets(served.verify) {
@@ -107,10 +106,10 @@ impl RustlsServerSide {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The same with another certificate.
+    /// Returns the same configuration with another certificate.
     ///
     /// # Errors
-    /// Only OpenSSL signs with its key.
+    /// Only OpenSSL can use its key.
     pub(crate) fn with(&self, served: &ServedCertificate<'_>, sigalgs: &[u16]) -> Result<Self, String> {
         let certified = served.key.certified(&served.chain, None, sigalgs).ok_or(NOT_HERE)?;
         let mut config = ServerConfig::clone(&self.0);
@@ -119,11 +118,11 @@ impl RustlsServerSide {
     }
 }
 
-/// What a server line says.
+/// The configuration of a server line.
 #[derive(Clone)]
 pub(crate) struct RustlsClientSide {
     config: Arc<ClientConfig>,
-    /// The same with early data, and with the same sessions (`allow-0rtt`).
+    /// The same with early data (`allow-0rtt`), sharing its sessions.
     early: Option<Arc<ClientConfig>>,
 }
 
@@ -133,31 +132,31 @@ impl fmt::Debug for RustlsClientSide {
     }
 }
 
-/// What a server line says beside its parameters.
+/// The settings of a server line, other than its parameters.
 pub(crate) struct ServerLineOptions<'a> {
-    /// Whom to trust; `None` with `verify none`.
+    /// The trust anchors; `None` with `verify none`.
     pub(crate) trust: Option<&'a Trust>,
-    /// The name that the certificate must have if no name is sent (`verifyhost`).
+    /// The name that the certificate must match if no name is sent (`verifyhost`).
     pub(crate) host: Option<&'a str>,
     pub(crate) alpn: &'a [Box<[u8]>],
     /// Our own chain and key (`crt`).
     pub(crate) own: Option<(&'a [Arc<[u8]>], &'a PrivateKey)>,
-    /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
+    /// The number of server names to keep sessions for; 0 with `no-ssl-reuse`.
     pub(crate) sessions: usize,
-    /// Whether no tickets are asked for, up to TLS 1.2.
+    /// Whether tickets are disabled up to TLS 1.2.
     pub(crate) no_tickets: bool,
     pub(crate) early_data: bool,
 }
 
-/// Whether rustls makes handshakes with that SNI. It refuses a ClientHello, and sends none, with
-/// a name that is neither a host name nor an address.
+/// Whether rustls supports that SNI. It rejects ClientHellos, and sends none, with a name that is neither a host name nor an
+/// address.
 pub(crate) fn takes_name(name: &[u8]) -> bool {
     ServerName::try_from(name).is_ok()
 }
 
 impl RustlsClientSide {
     /// # Errors
-    /// What rustls says against it.
+    /// The reason rustls rejects it.
     pub(crate) fn new(parameters: &Parameters, asked: &ServerLineOptions<'_>) -> Result<Self, String> {
         let verifier = verify::of_server(asked.trust, asked.host, &parameters.peer_sigalgs);
         let builder = ClientConfig::builder_with_provider(provider::provider(parameters))
@@ -198,7 +197,7 @@ impl RustlsClientSide {
         name: Option<&str>,
         early: bool,
     ) -> Result<UnbufferedClientConnection, Error> {
-        // An address is never sent as SNI; sessions without a name are kept under this one.
+        // An address is never sent as SNI; sessions without a name are stored under this one.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
         let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok()).unwrap_or(nameless);
         let config = self.early.as_ref().filter(|_| early).unwrap_or(&self.config).clone();

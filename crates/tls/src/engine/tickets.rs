@@ -1,4 +1,4 @@
-//! Tickets and the cache of sessions, as rustls asks for them.
+//! Tickets and the session cache, behind the rustls traits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use super::session_extras::{self, VerifyRules};
 use crate::settings::ClientVerify;
 use crate::tickets::{Resumption, SessionCache, TicketKeys};
 
-/// What is shared by the certificates of a listener, or by all listeners.
+/// Resumption state shared by the certificates of a listener, or by all listeners.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedResumption {
-    /// Sessions kept here, for clients that cannot keep them, and the listener's place among them.
+    /// The session cache, for clients without tickets, and the listener's number in it.
     sessions: Option<(Arc<SessionCache>, u64)>,
-    /// What makes tickets; `None` with `no-tls-tickets`.
+    /// The ticket keys; `None` with `no-tls-tickets`.
     tickets: Option<Arc<TicketKeys>>,
-    /// Set for a line whose clients are verified otherwise than at first.
+    /// Set for a line after its client verification has changed.
     generation: Option<[u8; 16]>,
 }
 
 impl SharedResumption {
     pub(crate) fn new(resumption: &Resumption) -> Self {
-        /// Places in the cache that were given out. Written when a listener is made.
+        /// The number of listeners created so far. Written when a listener is created.
         static PLACES: AtomicU64 = AtomicU64::new(0);
         let place = |cache: &Arc<SessionCache>| (cache.clone(), PLACES.fetch_add(1, Relaxed));
         Self {
@@ -38,13 +38,12 @@ impl SharedResumption {
         }
     }
 
-    /// For a line whose clients are verified otherwise than before: sessions and tickets of before
-    /// are not resumed.
+    /// Returns the state for a line with changed client verification: earlier sessions and tickets are not resumed.
     pub(super) fn within(&self, generation: [u8; 16]) -> Self {
         Self { generation: Some(generation), ..self.clone() }
     }
 
-    /// Where sessions of clients verified so are kept.
+    /// Returns the store for sessions of clients verified this way.
     pub(super) fn sessions(&self, verify: &ClientVerify) -> Arc<dyn StoresServerSessions> {
         let Some((cache, place)) = &self.sessions else { return Arc::new(NoServerSessionStorage {}) };
         let inner: Arc<dyn StoresServerSessions> = Arc::new(ListenerCache {
@@ -58,7 +57,7 @@ impl SharedResumption {
         }
     }
 
-    /// What makes tickets of them; `None` where none are made.
+    /// Returns the ticket producer for these sessions; `None` if tickets are disabled.
     pub(super) fn tickets(&self, verify: &ClientVerify) -> Option<Arc<dyn ProducesTickets>> {
         let keys = self.tickets.clone()?;
         let inner: Arc<dyn ProducesTickets> =
@@ -70,7 +69,7 @@ impl SharedResumption {
     }
 }
 
-/// Sessions or tickets of one generation of a line.
+/// The sessions or tickets of one generation of a line.
 struct Within<T: ?Sized> {
     inner: Arc<T>,
     generation: [u8; 16],
@@ -148,7 +147,7 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// The cache, for one listener: no listener resumes what another one has verified.
+/// The cache as seen by one listener: sessions verified by another listener are never resumed.
 struct ListenerCache {
     cache: Arc<SessionCache>,
     place: [u8; 8],
@@ -185,8 +184,7 @@ impl StoresServerSessions for ListenerCache {
     }
 }
 
-/// The sessions of a server line. rustls keeps the last group of each name, which is that of its
-/// session of TLS 1.2 too.
+/// The sessions of a server line. rustls keeps the last group of each name, which also applies to its TLS 1.2 session.
 #[derive(Debug)]
 pub(super) struct OfServer(pub(super) ClientSessionMemoryCache);
 

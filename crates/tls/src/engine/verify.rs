@@ -1,6 +1,6 @@
-//! The certificates of peers, as rustls asks about them.
+//! The verification of peer certificates, behind the rustls traits.
 //!
-//! rustls calls a verifier in the midst of a handshake; [`Judge`] decides.
+//! rustls calls a verifier during a handshake; [`Judge`] decides.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn algorithms() -> WebPkiSupportedAlgorithms {
     aws_lc_rs::default_provider().signature_verification_algorithms
 }
 
-/// Checks a signature within a chain.
+/// Checks a signature in a chain.
 pub(crate) fn check(signed: &Signed<'_>) -> bool {
     algorithms().all.iter().any(|one| {
         one.signature_alg_id().as_ref() == signed.algorithm
@@ -36,13 +36,13 @@ fn trusted(trust: &Trust) -> Trusted {
     trusted_with(trust, check)
 }
 
-/// Whom `trust` trusts, with `check` for the signatures.
+/// Returns the trust anchors in `trust`, with `check` for the signatures.
 pub(crate) fn trusted_with(trust: &Trust, check: Check) -> Trusted {
     Trusted::new(trust.authorities.iter().chain(&trust.unnamed), &trust.crls, check)
 }
 
-/// Verifies a chain outside of a handshake, at `now` in seconds since 1970: whether every fault was
-/// forgiven. Each is told with its depth, counted from `own`, as DER like all of them.
+/// Verifies a chain outside of a handshake, at `now` in seconds since 1970; returns whether every error was ignored. Each error is
+/// reported with its depth, counted from `own`. Everything is DER.
 pub fn verify_chain(
     trust: &Trust,
     own: &[u8],
@@ -55,7 +55,7 @@ pub fn verify_chain(
     trusted(trust).verify(own, rest, purpose, now, forgive).is_ok()
 }
 
-/// The error that makes rustls tell the peer what OpenSSL would.
+/// Returns the error for which rustls sends OpenSSL's alert.
 fn refusal(code: VerifyCode) -> Error {
     Error::InvalidCertificate(match code {
         code::CERT_HAS_EXPIRED | code::CRL_HAS_EXPIRED => CertificateError::Expired,
@@ -78,7 +78,7 @@ fn refusal(code: VerifyCode) -> Error {
     })
 }
 
-/// Has `judge` decide; `sent` is the name that a server was sent.
+/// Lets `judge` decide; `sent` is the server name that was sent.
 fn verify(
     judge: &Judge,
     own: &CertificateDer<'_>,
@@ -89,7 +89,7 @@ fn verify(
     judge.verify(own, &rest, sent).map_err(refusal)
 }
 
-/// The key of a certificate of whichever version.
+/// Returns the key of a certificate of any version.
 fn key_of(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     let facts = x509::CertificateFields::parse(certificate);
     let facts = facts.map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
@@ -122,7 +122,7 @@ fn check_tls13(
     verify_tls13_signature_with_raw_key(message, &key_of(certificate)?, signed, &algorithms())
 }
 
-/// The schemes that peers may sign with.
+/// Returns the schemes with which peers may sign.
 fn limited(schemes: &[u16]) -> Vec<SignatureScheme> {
     let all = algorithms().supported_schemes();
     if schemes.is_empty() {
@@ -131,7 +131,7 @@ fn limited(schemes: &[u16]) -> Vec<SignatureScheme> {
     schemes.iter().copied().map(SignatureScheme::from).filter(|scheme| all.contains(scheme)).collect()
 }
 
-/// The key of a certificate is on a curve that the line does not take.
+/// The certificate's key is on a curve that the line does not allow.
 #[derive(Debug)]
 pub(super) struct WrongCurve;
 
@@ -143,7 +143,7 @@ impl fmt::Display for WrongCurve {
 
 impl std::error::Error for WrongCurve {}
 
-/// How a listener verifies its clients.
+/// Returns the verifier for a listener's clients.
 pub(crate) fn of_clients(
     verify: &ClientVerify,
     schemes: &[u16],
@@ -160,10 +160,10 @@ pub(crate) fn of_clients(
     })
 }
 
-/// The certificates of clients.
+/// The verifier for client certificates.
 struct Clients {
     is_mandatory: bool,
-    /// The curves that keys may be on in TLS 1.2 (RFC 8422 section 5.1.1); all where it is empty.
+    /// The curves allowed for keys in TLS 1.2 (RFC 8422 section 5.1.1); all if empty.
     groups: Box<[u16]>,
     judge: Judge,
     hints: Vec<DistinguishedName>,
@@ -222,7 +222,7 @@ impl ClientCertVerifier for Clients {
     }
 }
 
-/// How a server's certificate is verified.
+/// The verifier for a server's certificate.
 pub(crate) struct OfServer {
     judge: Judge,
     schemes: Vec<SignatureScheme>,
@@ -234,7 +234,7 @@ impl fmt::Debug for OfServer {
     }
 }
 
-/// Trust in any server, or in those whose chain ends at one of `trust`.
+/// Returns a verifier that trusts any server, or those with a chain that ends at one of `trust`.
 pub(crate) fn of_server(trust: Option<&Trust>, host: Option<&str>, schemes: &[u16]) -> Arc<OfServer> {
     let judge = Judge::of_server(trust.map(trusted), host);
     Arc::new(OfServer { judge, schemes: limited(schemes) })

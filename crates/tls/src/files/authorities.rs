@@ -1,5 +1,5 @@
-//! Changing files of authorities and of revocation lists at run time: `new`, `set`, `add`, `commit`,
-//! `abort`, `del` and `show ssl ca-file` and `crl-file`. Errors are in HAProxy's words.
+//! Changes CA files and revocation lists at run time: `new`, `set`, `add`, `commit`, `abort`, `del` and `show ssl ca-file` and
+//! `crl-file`. Errors have HAProxy's wording.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::entry::CertificateEntry;
 use crate::settings::{Trust, VerifyMode};
 use crate::store::PemParts;
 
-/// What a file is named as. Both kinds share their names.
+/// The kind of a file. Both kinds share one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorityKind {
     /// `ca-file`, `ca-verify-file`.
@@ -22,7 +22,7 @@ pub enum AuthorityKind {
 }
 
 impl AuthorityKind {
-    /// `CA`, `CRL`.
+    /// Returns `CA` or `CRL`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Authorities => "CA",
@@ -31,7 +31,7 @@ impl AuthorityKind {
     }
 }
 
-/// A file's contents, as DER.
+/// The contents of a file, as DER.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     certificates: Vec<Arc<[u8]>>,
@@ -51,24 +51,24 @@ impl Store {
     }
 }
 
-/// A file that is known.
+/// A known file.
 #[derive(Debug)]
 pub(super) struct KnownFile {
     kind: AuthorityKind,
     store: Store,
 }
 
-/// A change that waits for its commit.
+/// An uncommitted change.
 #[derive(Debug)]
 pub(super) struct PendingChange {
     name: Box<str>,
     store: Store,
 }
 
-/// What there is to show of a file of authorities or revocation lists.
+/// A CA file or revocation list to be shown.
 #[derive(Clone, Debug)]
 pub struct ShownStore {
-    /// What it holds, as DER.
+    /// Its contents, as DER.
     pub ders: Vec<Arc<[u8]>>,
     /// Whether a listener or a server uses it.
     pub is_used: bool,
@@ -100,7 +100,7 @@ impl FilesInner {
         )
     }
 
-    /// Whom to trust by these files; the place of one that is not known.
+    /// Returns the trust anchors in these files, or the index of an unknown one.
     pub(super) fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
         let mut trust = Trust { files: files.clone(), ..Trust::default() };
         for (place, name) in files.iter().enumerate() {
@@ -115,7 +115,7 @@ impl FilesInner {
         Ok(trust)
     }
 
-    /// Gives everybody who uses that file its new contents: how many there are.
+    /// Updates all users of that file with its new contents; returns their number.
     fn renew_trust(&mut self, name: &str) -> Result<usize, String> {
         let mut generation = [0; 16];
         rand::fill(&mut generation).map_err(|_| "the system gave no random bytes\n")?;
@@ -146,39 +146,39 @@ impl FilesInner {
 }
 
 impl Files {
-    /// Whether a file of authorities or revocation lists is known.
+    /// Whether a CA file or revocation list is known.
     pub fn knows_authority(&self, name: &str) -> bool {
         self.inner().authorities.contains_key(name)
     }
 
-    /// Keeps what was read of a file of authorities or revocation lists, unless it is known.
+    /// Stores the parsed contents of a CA file or revocation list, unless it is known.
     pub fn keep_authority(&self, name: &str, kind: AuthorityKind, parts: PemParts) {
         let known = || KnownFile { kind, store: Store::of(parts) };
         self.inner().authorities.entry(name.into()).or_insert_with(known);
     }
 
-    /// Whom to trust by `ca-file`, `ca-verify-file` and `crl-file`.
+    /// Returns the trust anchors in `ca-file`, `ca-verify-file` and `crl-file`.
     ///
     /// # Errors
-    /// The place of one that is not known.
+    /// The index of an unknown file.
     pub fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
         self.inner().trust(files)
     }
 
-    /// The files of that kind with how much each holds, in order.
+    /// Returns the files of that kind and the number of items in each, in order.
     pub fn authorities(&self, kind: AuthorityKind) -> Vec<(Box<str>, usize)> {
         let inner = self.inner();
         let own = inner.authorities.iter().filter(|(_, known)| known.kind == kind);
         own.map(|(name, known)| (name.clone(), known.store.of_kind(kind).len())).collect()
     }
 
-    /// The file whose change waits, and how much it will hold.
+    /// Returns the file with an uncommitted change, and its future number of items.
     pub fn waiting_authority(&self, kind: AuthorityKind) -> Option<(Box<str>, usize)> {
         let mut inner = self.inner();
         inner.waiting(kind).as_ref().map(|own| (own.name.clone(), own.store.of_kind(kind).len()))
     }
 
-    /// What there is to show of a file, or of what `waits` to replace it.
+    /// Returns a file to show, or with `waits` its uncommitted replacement.
     pub fn show_authority(&self, kind: AuthorityKind, name: &str, waits: bool) -> Option<ShownStore> {
         let mut inner = self.inner();
         if waits {
@@ -189,7 +189,7 @@ impl Files {
         Some(ShownStore { ders: known.store.of_kind(kind).to_vec(), is_used: inner.trusts_by(name) })
     }
 
-    /// `new ssl ca-file`, `new ssl crl-file`: an empty file. `false` if there is one by that name.
+    /// `new ssl ca-file`, `new ssl crl-file`: creates an empty file. `false` if the name exists.
     pub fn create_authority(&self, kind: AuthorityKind, name: &str) -> bool {
         let mut inner = self.inner();
         if inner.authorities.contains_key(name) {
@@ -199,11 +199,11 @@ impl Files {
         true
     }
 
-    /// `set ssl ca-file`, `set ssl crl-file`, and with `adds` `add ssl ca-file`: begins a change, or
-    /// changes what waits. Gives whether it was begun.
+    /// `set ssl ca-file`, `set ssl crl-file`, and with `adds` `add ssl ca-file`: starts a change, or modifies the pending one.
+    /// Returns whether it was started.
     ///
     /// # Errors
-    /// Why it cannot be, in lines.
+    /// The reason for rejecting it, as lines.
     pub fn set_authority(
         &self,
         kind: AuthorityKind,
@@ -235,10 +235,10 @@ impl Files {
         Ok(begun)
     }
 
-    /// `commit ssl ca-file`, `commit ssl crl-file`: how many entries and servers use it from now on.
+    /// `commit ssl ca-file`, `commit ssl crl-file`: returns how many entries and servers were updated.
     ///
     /// # Errors
-    /// Why nothing changed, in lines.
+    /// The reason nothing changed, as lines.
     pub fn commit_authority(&self, kind: AuthorityKind, name: &str) -> Result<usize, CommitFailed> {
         let mut inner = self.inner();
         let Some(own) = inner.waiting(kind).take() else {
@@ -262,7 +262,7 @@ impl Files {
     /// `abort ssl ca-file`, `abort ssl crl-file`.
     ///
     /// # Errors
-    /// Why it cannot be, a line.
+    /// The reason for rejecting it, as a line.
     pub fn abort_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         match inner.waiting(kind) {
@@ -275,10 +275,10 @@ impl Files {
         }
     }
 
-    /// `del ssl ca-file`, `del ssl crl-file`: one that nobody uses.
+    /// `del ssl ca-file`, `del ssl crl-file`: deletes an unused file.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason for rejecting it.
     pub fn delete_authority(&self, kind: AuthorityKind, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         let title = kind.name();
@@ -295,7 +295,7 @@ impl Files {
             }
             Some(_) => {}
         }
-        // A line keeps what it says, for entries that are added to its crt-lists.
+        // A line keeps its own options for entries that are added to its crt-lists later.
         let named = inner.users.lines.iter().any(|line| names(&line.options.verify.trust, name));
         if named || inner.trusts_by(name) {
             return Err(format!("{title} file '{name}' in use, can't be deleted!\n"));

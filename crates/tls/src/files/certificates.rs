@@ -1,5 +1,4 @@
-//! Changing certificates at run time: `new`, `set`, `commit`, `abort`, `del` and `show ssl cert`.
-//! Errors are in HAProxy's words.
+//! Changes certificates at run time: `new`, `set`, `commit`, `abort`, `del` and `show ssl cert`. Errors have HAProxy's wording.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,11 +11,11 @@ use crate::entry::CertificateEntry;
 use crate::load::complete_chain;
 use crate::store::{Certificate, Sources};
 
-/// A place for a certificate.
+/// A slot for a certificate.
 #[derive(Debug, Default)]
 pub(super) struct CertificateSlot {
     pub(super) contents: Contents,
-    /// What the contents make; `None` while something is missing.
+    /// The certificate built from the contents; `None` while parts are missing.
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) sources: Sources,
 }
@@ -31,27 +30,27 @@ impl CertificateSlot {
     }
 }
 
-/// A change that waits for its commit.
+/// An uncommitted change.
 #[derive(Debug)]
 pub(super) struct PendingCertificate {
     name: Box<str>,
     contents: Contents,
 }
 
-/// What there is to show of a certificate.
+/// The information shown about a certificate.
 #[derive(Clone, Debug)]
 pub struct CertificateSummary {
     /// Its name.
     pub name: Box<str>,
     /// Its parts.
     pub contents: Contents,
-    /// Where they came from.
+    /// The sources of its parts.
     pub sources: Sources,
     /// Whether a listener or a server uses it.
     pub is_used: bool,
-    /// Whether answers of OCSP responders about it are asked for.
+    /// Whether its OCSP responses are updated.
     pub is_updated: bool,
-    /// Whether it waits for its commit.
+    /// Whether it is uncommitted.
     pub waits: bool,
 }
 
@@ -69,28 +68,28 @@ impl FilesInner {
 }
 
 impl Files {
-    /// The names of all certificates, in order.
+    /// Returns the names of all certificates, in order.
     pub fn certificates(&self) -> Vec<Box<str>> {
         self.inner().certificates.keys().cloned().collect()
     }
 
-    /// The certificate of that name, if it is complete.
+    /// Returns the certificate with that name, if it is complete.
     pub fn certificate(&self, name: &str) -> Option<Arc<Certificate>> {
         self.inner().certificates.get(name)?.certificate.clone()
     }
 
-    /// The certificate whose change waits.
+    /// Returns the name of the certificate with an uncommitted change.
     pub fn uncommitted(&self) -> Option<Box<str>> {
         self.inner().pending.as_ref().map(|pending| pending.name.clone())
     }
 
-    /// Whether there is a certificate of that name, or one that a file of that name is part of.
+    /// Whether `name` is a certificate, or a file that is part of one.
     pub fn knows(&self, name: &str) -> bool {
         let inner = self.inner();
         inner.certificates.contains_key(name) || inner.certificates.contains_key(&*inner.part_of(name).0)
     }
 
-    /// What there is to show of a certificate, or of what `waits` to replace it.
+    /// Returns the information about a certificate, or with `waits` about its uncommitted replacement.
     pub fn show(&self, name: &str, waits: bool) -> Option<CertificateSummary> {
         let inner = self.inner();
         let stored = inner.certificates.get(name)?;
@@ -109,7 +108,7 @@ impl Files {
         })
     }
 
-    /// `new ssl cert`: an empty place. `false` if there is one by that name.
+    /// `new ssl cert`: creates an empty slot. `false` if the name exists.
     pub fn create(&self, name: &str) -> bool {
         let mut inner = self.inner();
         if inner.certificates.contains_key(name) {
@@ -119,11 +118,11 @@ impl Files {
         true
     }
 
-    /// `set ssl cert`: begins a change, or changes what waits. `file` is the name of the certificate
-    /// or of a file of it. Gives the certificate's name, and whether the change was begun.
+    /// `set ssl cert`: starts a change, or modifies the pending one. `file` is the name of a certificate or of one of its files.
+    /// Returns the certificate's name, and whether the change was started.
     ///
     /// # Errors
-    /// Why it cannot be, in lines.
+    /// The reason for rejecting it, as lines.
     pub fn set(&self, file: &str, payload: &str) -> Result<(Box<str>, bool), String> {
         let mut inner = self.inner();
         let (name, part) = inner.part_of(file);
@@ -144,11 +143,10 @@ impl Files {
         Ok((name.into(), begun))
     }
 
-    /// `commit ssl cert`: how many entries and servers use it from now on, and what of it was passed
-    /// over.
+    /// `commit ssl cert`: returns how many entries and servers were updated, and a warning about ignored parts.
     ///
     /// # Errors
-    /// Why nothing changed, in lines.
+    /// The reason nothing changed, as lines.
     pub fn commit(&self, name: &str) -> Result<(usize, Option<Box<str>>), CommitFailed> {
         let mut inner = self.inner();
         let Some(pending) = &inner.pending else {
@@ -184,7 +182,7 @@ impl Files {
     /// `abort ssl cert`.
     ///
     /// # Errors
-    /// Why it cannot be, a line.
+    /// The reason for rejecting it, as a line.
     pub fn abort(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         match &inner.pending {
@@ -197,10 +195,10 @@ impl Files {
         }
     }
 
-    /// `del ssl cert`: one that nobody uses.
+    /// `del ssl cert`: deletes an unused certificate.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason for rejecting it.
     pub fn delete(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         if inner.pending.as_ref().is_some_and(|pending| *pending.name == *name) {
@@ -219,7 +217,7 @@ impl Files {
 }
 
 impl FilesInner {
-    /// The certificate that a file belongs to, and which part of it the file is.
+    /// Returns the certificate that a file belongs to, and the part that the file holds.
     fn part_of<'a>(&self, file: &'a str) -> (Cow<'a, str>, CertificatePart) {
         let (name, part) = CertificatePart::of(file);
         if part != CertificatePart::Pem && self.replaces_endings && !self.certificates.contains_key(name) {
@@ -228,7 +226,7 @@ impl FilesInner {
         (Cow::Borrowed(name), part)
     }
 
-    /// Puts `new` wherever the certificate of that name is used: at how many places.
+    /// Replaces the certificate with that name wherever it is used; returns the number of uses.
     pub(super) fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
         if !self.uses(name) {
             return Ok(0);

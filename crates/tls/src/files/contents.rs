@@ -1,4 +1,4 @@
-//! What a place for a certificate holds, complete or not, and how a payload changes a part of it.
+//! The contents of a certificate slot, possibly incomplete, and changes to its parts.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::load::is_timestamp_list;
 use crate::store::{Certificate, PemParts};
 use crate::{ocsp, pem};
 
-/// A certificate's parts, of which any may be missing.
+/// The parts of a certificate, any of which may be missing.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    /// The certificate and those above it, as DER.
+    /// The certificate and its chain, as DER.
     pub chain: Vec<Arc<[u8]>>,
     /// Its key.
     pub key: Option<PrivateKey>,
-    /// The answer of its OCSP responder, as DER.
+    /// Its OCSP response, as DER.
     pub ocsp: Option<Arc<[u8]>>,
     /// Signed certificate timestamps.
     pub sctl: Option<Arc<[u8]>>,
@@ -26,7 +26,7 @@ pub struct Contents {
     pub issuer: Option<Arc<[u8]>>,
 }
 
-/// Which part of a certificate the name of a file means.
+/// The part of a certificate that a file name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CertificatePart {
     Pem,
@@ -37,7 +37,7 @@ pub(super) enum CertificatePart {
 }
 
 impl CertificatePart {
-    /// The part, and the name of the certificate.
+    /// Returns the part, and the name of the certificate.
     pub(super) fn of(name: &str) -> (&str, Self) {
         let endings =
             [(".key", Self::Key), (".ocsp", Self::Ocsp), (".sctl", Self::Sctl), (".issuer", Self::Issuer)];
@@ -47,7 +47,7 @@ impl CertificatePart {
 }
 
 impl Contents {
-    /// Those of a certificate.
+    /// Returns the contents of a certificate.
     pub fn of(certificate: &Certificate) -> Self {
         Self {
             chain: certificate.chain.clone(),
@@ -58,7 +58,7 @@ impl Contents {
         }
     }
 
-    /// Takes a payload in. The error is of one or more lines.
+    /// Applies a payload. The error consists of one or more lines.
     pub(super) fn take(&mut self, name: &str, part: CertificatePart, payload: &str) -> Result<(), String> {
         match part {
             CertificatePart::Pem => {
@@ -66,7 +66,7 @@ impl Contents {
                 if parts.certificates.is_empty() {
                     return Err(format!("unable to load certificate from file '{name}': no start line.\n"));
                 }
-                // A key that does not come with it is another's.
+                // A previous key does not belong to the new certificate.
                 (self.chain, self.key) = (parts.certificates, parts.key);
             }
             CertificatePart::Key => {
@@ -93,10 +93,10 @@ impl Contents {
         Ok(())
     }
 
-    /// The certificate, if it is complete.
+    /// Returns the certificate, if it is complete.
     ///
     /// # Errors
-    /// The parts do not belong together, in lines.
+    /// The parts do not belong together, as lines.
     pub(super) fn certificate(&self, name: &str) -> Result<Option<Certificate>, String> {
         let (Some(key), false) = (&self.key, self.chain.is_empty()) else { return Ok(None) };
         let made = Certificate::new(name, self.chain.clone(), key.clone());
@@ -110,7 +110,7 @@ impl Contents {
         Ok(Some(made))
     }
 
-    /// Key, certificate and chain in PEM: it is secret.
+    /// Returns key, certificate and chain in PEM, which is secret.
     pub fn to_pem(&self) -> String {
         let mut out = String::new();
         if let Some(key) = &self.key {
@@ -122,8 +122,8 @@ impl Contents {
         out
     }
 
-    /// The identifier under which an OCSP responder's answer is kept, in hexadecimal digits; `None`
-    /// where there is no answer, unless one `is_asked` for.
+    /// Returns the identifier of its OCSP response, in hexadecimal digits; `None` if there is no response, unless one `is_asked`
+    /// for.
     pub fn ocsp_id(&self, is_asked: bool) -> Option<String> {
         if !is_asked {
             ocsp::Response::parse(self.ocsp.as_ref()?).ok()?;
@@ -134,7 +134,7 @@ impl Contents {
     }
 }
 
-/// What base64 over several lines means.
+/// Decodes base64 that may span several lines.
 fn decode(payload: &str) -> Option<Vec<u8>> {
     let text: String = payload.split_whitespace().collect();
     STANDARD.decode(text).ok()

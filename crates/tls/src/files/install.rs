@@ -1,5 +1,4 @@
-//! Putting a certificate in place that was made here (`acme`), at all listeners and servers or at
-//! none.
+//! Installs a certificate created here (`acme`), at all listeners and servers or at none.
 
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use crate::engine::key::PrivateKey;
 use crate::store::{Certificate, PemParts};
 
 impl Files {
-    /// Puts the certificates of a PEM text and their key in the place called `name`: what there is
-    /// from now on. A change of that certificate that waits for its commit waits on.
+    /// Stores the certificates of a PEM text and their key under `name`; returns the new contents. An uncommitted change of that
+    /// certificate stays pending.
     ///
     /// # Errors
-    /// They do not belong together, or somebody cannot use them; nothing has changed then.
+    /// They do not belong together, or a user of the certificate rejects them; nothing has changed then.
     pub fn install(&self, name: &str, chain: &[u8], key: &PrivateKey) -> Result<Contents, String> {
         let parts = PemParts::read(name, chain).map_err(|error| error.to_string())?;
         let made =

@@ -1,5 +1,4 @@
-//! Changing crt-lists and directories of certificates at run time: `show`, `add` and
-//! `del ssl crt-list`. Errors are in HAProxy's words.
+//! Changes crt-lists and certificate directories at run time: `show`, `add` and `del ssl crt-list`. Errors have HAProxy's wording.
 
 use std::sync::Arc;
 
@@ -13,13 +12,13 @@ use crate::store::Certificate;
 /// A line of a crt-list, or a file of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct ListEntry {
-    /// Its line, 0 for all that a directory had.
+    /// Its line number; 0 for all files of a directory.
     pub number: usize,
     /// The name of its certificate.
     pub certificate: Box<str>,
     /// The words between the brackets.
     pub options: Vec<Box<str>>,
-    /// The names behind them.
+    /// The names after the brackets.
     pub filters: Vec<Box<str>>,
 }
 
@@ -30,35 +29,35 @@ pub struct CertificateList {
     pub is_directory: bool,
     /// Its lines, in order.
     pub entries: Vec<ListEntry>,
-    /// How many lines it has, empty ones and comments too.
+    /// How many lines it has, including empty ones and comments.
     pub lines: usize,
 }
 
-/// A list with those who serve it.
+/// A list and its users.
 #[derive(Debug)]
 pub(super) struct ServedList {
     list: CertificateList,
-    /// Beside each entry, the lines that serve it and its place at each.
+    /// For each entry, the lines that serve it and its index in each.
     served: Vec<Vec<(usize, u32)>>,
     /// The lines that name it.
     users: Vec<usize>,
 }
 
-/// What a `bind` line serves of a list.
+/// A `bind` line's certificates from one list.
 #[derive(Clone, Debug)]
 pub struct LineCertificates {
     /// The list's name.
     pub list: Box<str>,
-    /// Beside each of its entries, the place.
+    /// The index of each of its entries.
     pub places: Vec<u32>,
 }
 
 /// Why a line was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdded {
-    /// It is wrong.
+    /// It is invalid.
     Refused(String),
-    /// A `bind` line could not use it; with the certificate's and the list's name.
+    /// A `bind` line rejected it; with the certificate's and the list's name, and the reason.
     Unusable(Box<str>, Box<str>, String),
 }
 
@@ -67,14 +66,14 @@ fn bare(name: &str) -> &str {
 }
 
 impl Files {
-    /// Keeps a crt-list or a directory that was read, unless it is known.
+    /// Stores a parsed crt-list or directory, unless it is known.
     pub fn keep_list(&self, name: &str, list: CertificateList) {
         let served = vec![Vec::new(); list.entries.len()];
         let kept = || ServedList { list, served, users: Vec::new() };
         self.inner().lists.entry(bare(name).into()).or_insert_with(kept);
     }
 
-    /// Keeps a `bind` line and what it serves of lists.
+    /// Stores a `bind` line and the lists it serves.
     pub fn add_line(&self, line: BindLine, all: &[LineCertificates]) {
         let mut inner = self.inner();
         let number = inner.users.lines.len();
@@ -88,20 +87,20 @@ impl Files {
         }
     }
 
-    /// The names of all lists, in order.
+    /// Returns the names of all lists, in order.
     pub fn lists(&self) -> Vec<Box<str>> {
         self.inner().lists.keys().cloned().collect()
     }
 
-    /// A list, with its name as it is known.
+    /// Returns a list and its full name.
     pub fn list(&self, name: &str) -> Option<(Box<str>, CertificateList)> {
         let inner = self.inner();
         let (name, kept) = inner.lists.get_key_value(bare(name))?;
         Some((name.clone(), kept.list.clone()))
     }
 
-    /// `add ssl crt-list` of a certificate, or with `payload` of a line: the certificate's name, the
-    /// list's, and how many `bind` lines serve it.
+    /// `add ssl crt-list` for a certificate, or with `payload` for a line: returns the certificate's name, the list's, and how many
+    /// `bind` lines serve it.
     ///
     /// # Errors
     /// Why nothing was added.
@@ -177,11 +176,11 @@ impl Files {
         Ok((certificate, list, count))
     }
 
-    /// `del ssl crt-list`: takes a certificate's line out, `number` of which tells it from others of
-    /// that certificate. Gives the list's name.
+    /// `del ssl crt-list`: removes a certificate's line; `number` distinguishes it from other lines with that certificate. Returns
+    /// the list's name.
     ///
     /// # Errors
-    /// Why nothing was taken out.
+    /// Why nothing was removed.
     pub fn remove_from_list(
         &self,
         name: &str,
@@ -252,7 +251,7 @@ impl Files {
     }
 }
 
-/// The one line of a payload.
+/// Parses the single line of a payload.
 fn entry_of(payload: &str) -> Result<ListEntry, String> {
     let text = payload.trim_end_matches('\n');
     if text.contains('\n') {
@@ -273,13 +272,13 @@ fn entry_of(payload: &str) -> Result<ListEntry, String> {
 }
 
 impl FilesInner {
-    /// Whether a line of a list names this certificate, even where nobody serves the list.
+    /// Whether a line of a list names this certificate, even if the list is not used.
     pub(super) fn lists_name(&self, certificate: &str) -> bool {
         let mut entries = self.lists.values().flat_map(|kept| &kept.list.entries);
         entries.any(|entry| *entry.certificate == *certificate)
     }
 
-    /// A certificate's name as it is kept: a relative one that is not known points below `crt-base`.
+    /// Returns the full name of a certificate: an unknown relative name is resolved against `crt-base`.
     fn full_name(&self, name: &str) -> Box<str> {
         match &self.base {
             Some(base) if !name.starts_with(['/', '@']) && !self.certificates.contains_key(name) => {
@@ -299,7 +298,7 @@ impl FilesInner {
         stored.certificate.clone().ok_or_else(|| format!("certificate '{name}' has no private key!\n"))
     }
 
-    /// What a line of a list has at a `bind` line. Files that nobody has read yet are not read now.
+    /// Returns the options of a list entry at a `bind` line. Files that are not loaded yet are not read now.
     fn options_of(&self, line: &BindLine, entry: &ListEntry) -> Result<Arc<EntryOptions>, String> {
         if entry.options.is_empty() {
             return Ok(line.options.clone());

@@ -1,9 +1,9 @@
-//! The files of TLS that a process uses, by name, and who uses each: what the runtime socket shows
-//! and changes (management manual, 9.3: `set ssl cert` and the like).
+//! The TLS files of a process, by name, and the users of each, as shown and changed through the runtime socket (management manual,
+//! 9.3: `set ssl cert` and the like).
 //!
-//! Filled while a configuration is resolved. A change is prepared aside and takes effect at its
-//! commit, everywhere at once: new connections see it, those that are open go on as they were.
-//! Nothing is read from disk here, and nobody is spoken to. Called by `config` and `control`.
+//! Filled while a configuration is resolved. A change is prepared separately and takes effect at its commit, everywhere at once: it
+//! applies to new connections, while open ones continue unchanged. Nothing is read from disk or the network here. Called by
+//! `config` and `control`.
 
 mod authorities;
 mod certificates;
@@ -43,7 +43,7 @@ use lists::ServedList;
 use updates::Updates;
 use users::Users;
 
-/// All files, and who uses them. One change at a time.
+/// All files and their users. Changes are serialized.
 #[derive(Debug, Default)]
 pub struct Files {
     inner: Mutex<FilesInner>,
@@ -53,61 +53,59 @@ pub struct Files {
 #[derive(Debug, Default)]
 struct FilesInner {
     users: Users,
-    /// Answers of OCSP responders that are asked for.
+    /// OCSP response updates.
     updates: Updates,
-    /// Where relative names of certificates point (`crt-base`).
+    /// The base for relative certificate names (`crt-base`).
     base: Option<Box<str>>,
-    /// Whether the names of files beside a certificate have no `.crt` before their own ending.
+    /// Whether files that accompany a certificate replace its `.crt` extension.
     replaces_endings: bool,
-    /// Chains for certificates that come without (`issuers-chain-path`).
+    /// Chains for certificates without one (`issuers-chain-path`).
     chains: Arc<[IssuerChain]>,
     certificates: BTreeMap<Box<str>, CertificateSlot>,
-    /// The change of a certificate that was not committed yet.
+    /// The uncommitted change of a certificate.
     pending: Option<PendingCertificate>,
-    /// Files of authorities and of revocation lists.
+    /// CA files and revocation lists.
     authorities: BTreeMap<Box<str>, KnownFile>,
     /// crt-lists and directories.
     lists: BTreeMap<Box<str>, ServedList>,
-    /// Keys of tickets by file, in order.
+    /// Ticket keys by file, in order.
     ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
     pending_authorities: Option<PendingChange>,
     pending_revocations: Option<PendingChange>,
 }
 
 impl Files {
-    // Whoever panicked while holding the lock left whole entries behind.
+    // Entries are replaced as a whole, so they are valid even if the lock is poisoned.
     fn inner(&self) -> MutexGuard<'_, FilesInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The certificates that answer challenges of ACME.
+    /// Returns the certificates for ACME challenges.
     pub fn challenges(&self) -> &Arc<Challenges> {
         &self.challenges
     }
 
-    /// Says that the endings of files beside a certificate replace its `.crt`
-    /// (`ssl-load-extra-del-ext`).
+    /// Makes the extensions of files that accompany a certificate replace its `.crt` (`ssl-load-extra-del-ext`).
     pub fn replace_endings(&self) {
         self.inner().replaces_endings = true;
     }
 
-    /// Keeps the chains for certificates that come without (`issuers-chain-path`).
+    /// Stores the chains for certificates without one (`issuers-chain-path`).
     pub fn keep_chains(&self, chains: Vec<IssuerChain>) {
         self.inner().chains = chains.into();
     }
 
-    /// The chains for certificates that come without.
+    /// Returns the chains for certificates without one.
     pub fn chains(&self) -> Arc<[IssuerChain]> {
         self.inner().chains.clone()
     }
 
-    /// Says where relative names of certificates point (`crt-base`), for lines added at run time.
+    /// Sets the base for relative certificate names (`crt-base`), for lines added at run time.
     pub fn set_base(&self, base: &str) {
         self.inner().base = Some(base.trim_end_matches('/').into());
     }
 
-    /// Keeps a certificate that was loaded. One that is known by that name already is given back
-    /// instead.
+    /// Stores a loaded certificate. If the name is already known, that certificate is returned instead.
     pub fn keep(&self, certificate: Arc<Certificate>) -> Arc<Certificate> {
         let mut inner = self.inner();
         let name = certificate.name.clone();
@@ -115,12 +113,12 @@ impl Files {
         stored.certificate.clone().unwrap_or(certificate)
     }
 
-    /// Keeps a `server` line as long as it lives.
+    /// Registers a `server` line for its lifetime.
     pub fn add_server(&self, connector: &Arc<Connector>) {
         self.inner().users.add_server(connector);
     }
 
-    /// Forgets a `server` line that was removed, whoever still holds it.
+    /// Removes a `server` line, even if there are other references to it.
     pub fn remove_server(&self, connector: &Arc<Connector>) {
         self.inner().users.remove_server(connector);
     }

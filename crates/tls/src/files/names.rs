@@ -1,4 +1,4 @@
-//! Which names are served by which certificate (`show ssl sni`), and the keys of tickets.
+//! Lists names with their certificates (`show ssl sni`), and ticket keys.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::entry::CertificateEntry;
 use crate::tickets::TicketKeys;
 use crate::x509::CertificateFields;
 
-/// A name that a `bind` line serves.
+/// A name served by a `bind` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedName {
-    /// The name, `*.…` for a wildcard, `*` for a default.
+    /// The name; `*.…` for a wildcard, `*` for a default.
     pub name: String,
-    /// The names that a wildcard of its line does not stand for, with their `!`.
+    /// The names that its line excludes from the wildcard, with their `!`.
     pub excluded: Vec<Box<str>>,
-    /// What its key signs with: `rsa`, `ecdsa`.
+    /// The signature algorithm of its key: `rsa`, `ecdsa`.
     pub kind: &'static str,
     /// The name of its certificate.
     pub certificate: Box<str>,
-    /// Begin and end of the certificate's validity, in seconds since 1970.
+    /// Start and end of the certificate's validity, in seconds since 1970.
     pub validity: (i64, i64),
 }
 
@@ -28,13 +28,13 @@ pub struct ServedName {
 pub struct LineNames {
     /// The name of its frontend.
     pub frontend: Box<str>,
-    /// Where it stands: `file:line`.
+    /// Its position: `file:line`.
     pub place: Box<str>,
-    /// Exact names first, then wildcards by what stands behind `*`.
+    /// Exact names first, then wildcards by the part after `*`.
     pub names: Vec<ServedName>,
 }
 
-/// The names of an entry.
+/// Returns the names of an entry.
 fn names_of(place: u32, entry: &CertificateEntry) -> Vec<ServedName> {
     let certificate = &entry.certificate;
     let all = if entry.filters.is_empty() { &certificate.names[..] } else { &entry.filters[..] };
@@ -71,7 +71,7 @@ fn names_of(place: u32, entry: &CertificateEntry) -> Vec<ServedName> {
 }
 
 impl Files {
-    /// The names of all `bind` lines, in the order of the configuration.
+    /// Returns the names of all `bind` lines, in configuration order.
     pub fn names(&self) -> Vec<LineNames> {
         let lines = self.inner().users.lines.clone();
         let names = |line: &super::BindLine| {
@@ -95,12 +95,12 @@ impl Files {
         lines.into_iter().map(of).collect()
     }
 
-    /// Keeps the keys of tickets that were read of a file.
+    /// Stores the ticket keys read from a file.
     pub fn keep_ticket_keys(&self, file: &str, keys: &Arc<TicketKeys>) {
         self.inner().ticket_keys.push((file.into(), keys.clone()));
     }
 
-    /// The files with keys of tickets, in order, and the keys.
+    /// Returns the ticket key files, in order, with their keys.
     pub fn ticket_keys(&self) -> Vec<(Box<str>, Arc<TicketKeys>)> {
         self.inner().ticket_keys.clone()
     }

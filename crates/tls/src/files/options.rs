@@ -1,5 +1,5 @@
-//! The words between the brackets of a line in a crt-list (manual, 5.1 `crt-list`): what a
-//! certificate has otherwise than its `bind` line says. Errors are in HAProxy's words.
+//! The options between the brackets of a crt-list line (manual, 5.1 `crt-list`), which override those of its `bind` line. Errors
+//! have HAProxy's wording.
 
 use std::sync::Arc;
 
@@ -11,41 +11,40 @@ use crate::entry::EntryOptions;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
-/// How many bytes of early data a client may send (`allow-0rtt`): what fits into a buffer of the
-/// usual size, as in HAProxy.
+/// How many bytes of early data a client may send (`allow-0rtt`): as in HAProxy, a buffer of the default size.
 pub const EARLY_DATA: u32 = 15_360;
 
-/// Gives the name by which the file of a place (`ca-file`, `ca-verify-file`, `crl-file`) is known.
+/// Returns the name under which the file of an option (`ca-file`, `ca-verify-file`, `crl-file`) is known.
 pub type FileOf<'a> = &'a mut dyn FnMut(usize, &str) -> Result<Box<str>, String>;
 
-/// Whom to trust by these files; the place of one that is not known.
+/// Returns the trust anchors in these files; the index of an unknown one.
 pub type TrustOf<'a> = &'a dyn Fn(&[Option<Box<str>>; 3]) -> Result<Trust, usize>;
 
-/// A word between the brackets.
+/// An option between the brackets.
 pub struct ListOption {
-    /// It.
+    /// Its name.
     pub name: &'static str,
-    /// What stands behind it; nothing for a word of its own.
+    /// The syntax of its value; empty for an option without one.
     pub signature: &'static str,
-    /// What it is.
+    /// Its description.
     pub doc: &'static str,
-    /// How much of it works.
+    /// How much of it is supported.
     pub support: Support,
     apply: OptionFn,
 }
 
-/// What a word does.
+/// The effect of an option.
 enum OptionFn {
     Bare(fn(&mut OptionChange<'_>)),
     Value(fn(&mut OptionChange<'_>, &str) -> Result<(), String>),
-    /// It says something of the certificate: [`update_mode`], and `config` of orders and stores.
+    /// It concerns the certificate: handled by [`update_mode`], and by `config` for orders and stores.
     OfCertificate,
-    /// It names a file of the certificate, which is read with the configuration alone.
+    /// It names a file of the certificate, which is only read with the configuration.
     OfFiles,
     Gone(&'static str),
 }
 
-/// Options on their way to what a line says of them.
+/// Options while a line's changes are applied.
 struct OptionChange<'a> {
     options: EntryOptions,
     files: [Option<Box<str>>; 3],
@@ -62,7 +61,7 @@ impl ListOption {
         self
     }
 
-    /// Whether a value stands behind it.
+    /// Whether it takes a value.
     pub fn has_value(&self) -> bool {
         !self.signature.is_empty()
     }
@@ -75,7 +74,7 @@ const SUITES: &str =
     "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
 const KERNEL: &str = "TLS is done in user space, which a warning tells";
 
-/// The rows: of `bind` lines and, from `crt` on, of `load` of a `crt-store`.
+/// The options: those of `bind` lines and, from `crt` on, those of `load` in a `crt-store`.
 #[rustfmt::skip]
 pub static TABLE: &[ListOption] = &[
     row("allow-0rtt",     "",             "takes early data",                              OptionFn::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
@@ -107,15 +106,15 @@ pub static TABLE: &[ListOption] = &[
     row("ips",            "<addresses>",  "for which addresses it is ordered",             OptionFn::OfCertificate),
 ];
 
-/// The row of a word.
+/// Returns the option with this name.
 pub fn list_option(word: &str) -> Option<&'static ListOption> {
     TABLE.iter().find(|row| row.name == word)
 }
 
-/// What `words` make of the options of a `bind` line.
+/// Applies `words` to the options of a `bind` line.
 ///
 /// # Errors
-/// A word is not known, or what it says cannot be had.
+/// A word is unknown, or its value is not supported.
 pub fn override_options(
     base: &EntryOptions,
     words: &[&str],
@@ -140,7 +139,7 @@ pub fn override_options(
     let OptionChange { mut options, files, .. } = change;
     let parameters = &mut options.parameters;
     if parameters.sigalgs != base.parameters.sigalgs && parameters.peer_sigalgs == base.parameters.sigalgs {
-        // Nobody said what clients sign with.
+        // The client's signature algorithms are not set separately.
         parameters.peer_sigalgs.clone_from(&parameters.sigalgs);
     }
     if files != base.verify.trust.files {
@@ -169,26 +168,26 @@ fn version(value: &str) -> Result<u16, String> {
     names::version(value).ok_or_else(|| format!("'{value}' : unknown ssl/tls version"))
 }
 
-/// What `ktls` among the words says: the last one counts.
+/// Returns the last `ktls` setting among the words.
 ///
 /// # Errors
-/// Neither `on` nor `off` stands behind it.
+/// Its value is neither `on` nor `off`.
 pub fn kernel_mode(words: &[&str]) -> Result<Option<bool>, String> {
     last_of("ktls", words)
 }
 
-/// The keywords of the files that say whom to trust, by their places.
+/// The options for trust anchor files, by index.
 pub const FILES: [&str; 3] = ["ca-file", "ca-verify-file", "crl-file"];
 
-/// What `ocsp-update` among the words says: the last one counts.
+/// Returns the last `ocsp-update` setting among the words.
 ///
 /// # Errors
-/// Neither `on` nor `off` stands behind it.
+/// Its value is neither `on` nor `off`.
 pub fn update_mode(words: &[&str]) -> Result<Option<bool>, String> {
     last_of("ocsp-update", words)
 }
 
-/// What the last `name` among the words says.
+/// Returns the last setting of `name` among the words.
 fn last_of(name: &str, words: &[&str]) -> Result<Option<bool>, String> {
     let mut mode = None;
     for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == name) {
@@ -222,7 +221,7 @@ fn verify(value: &str) -> Result<VerifyMode, String> {
     })
 }
 
-/// The protocols of a list (`alpn`).
+/// Parses a list of protocols (`alpn`).
 ///
 /// # Errors
 /// A name is empty or too long.

@@ -1,4 +1,4 @@
-//! Answers of OCSP responders at run time: `show` and `set ssl ocsp-response`.
+//! OCSP responses at run time: `show` and `set ssl ocsp-response`.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::{Files, FilesInner};
 use crate::ocsp::{self, Response};
 use crate::store::Certificate;
 
-/// An answer that is stapled, or will be.
+/// A response that is stapled, or will be.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// The certificate's identifier in requests and answers, in hexadecimal digits.
+    /// The certificate's identifier in OCSP requests and responses, in hexadecimal digits.
     pub id: String,
     /// The name of the certificate.
     pub certificate: Box<str>,
     /// The hashes and the serial number of that identifier, in hexadecimal digits.
     pub parts: [String; 3],
-    /// What was answered; `None` before it is (`ocsp-update`).
+    /// The response; `None` before the first one (`ocsp-update`).
     pub response: Option<Response>,
 }
 
@@ -47,8 +47,7 @@ impl FilesInner {
 }
 
 impl Files {
-    /// All answers, by the names of their certificates; those of one certificate under several
-    /// names once.
+    /// Returns all responses, by the names of their certificates; a certificate with several names is listed once.
     pub fn responses(&self) -> Vec<Answered> {
         let mut all: Vec<Answered> = Vec::new();
         for one in self.inner().answers() {
@@ -59,23 +58,23 @@ impl Files {
         all
     }
 
-    /// The answer for an identifier or the name of a certificate.
+    /// Returns the response for an identifier or a certificate name.
     pub fn response(&self, word: &str) -> Option<Response> {
         let id = word.to_ascii_lowercase();
         let found = self.inner().answers().find(|one| *one.certificate == *word || one.id == id);
         found?.response
     }
 
-    /// The answer that waits to be committed with a certificate, or that it has.
+    /// Returns the response of a certificate, or with `waits` of its uncommitted change.
     pub fn response_of(&self, name: &str, waits: bool) -> Option<Response> {
         let contents = self.show(name, waits)?.contents;
         Response::parse(&contents.ocsp?).ok()
     }
 
-    /// `set ssl ocsp-response`: takes an answer for the certificate that it is about, at once.
+    /// `set ssl ocsp-response`: applies a response to its certificate, at once.
     ///
     /// # Errors
-    /// Why not, in HAProxy's words.
+    /// The reason, with HAProxy's wording.
     pub fn set_response(&self, der: &[u8]) -> Result<(), String> {
         let response = Response::parse(der)?;
         let mut inner = self.inner();

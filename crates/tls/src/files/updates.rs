@@ -1,9 +1,7 @@
-//! Answers of OCSP responders that are asked for again and again (manual, 12.7 `ocsp-update`): which
-//! certificates want that, when each is asked about, what came of it. Whoever moves the bytes calls
-//! [`Files::due_update`], asks, and gives back what came.
+//! Periodic updates of OCSP responses (manual, 12.7 `ocsp-update`): which certificates have them enabled, when each is due, and the
+//! last outcome. The task that does the I/O calls [`Files::due_update`], sends the request, and passes the response back.
 //!
-//! What wants it is found out anew whenever it is asked for: certificates come and go at run time.
-//! Errors are in HAProxy's words.
+//! The certificates with updates are determined again for each query, since they change at run time. Errors have HAProxy's wording.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,22 +13,22 @@ use crate::ocsp::{self, Response};
 use crate::store::Certificate;
 use crate::x509::CertificateFields;
 
-/// How long before an answer ends the next one is asked for, in seconds.
+/// How long before a response expires the next one is requested, in seconds.
 const MARGIN: i64 = 60;
 
-/// What a first failure waits for twice of, a second one four times, and so on; in seconds.
+/// The base of the exponential backoff in seconds: twice this after the first failure, four times after the second, and so on.
 const AFTER_FAILURE: i64 = 60;
 
-/// What the global section says.
+/// The settings of the global section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSettings {
-    /// `ocsp-update.mode`: whether certificates that say nothing are asked about.
+    /// `ocsp-update.mode`: the default for certificates without a setting.
     pub default: bool,
-    /// `ocsp-update.disable`: nobody is ever asked.
+    /// `ocsp-update.disable`: disables all updates.
     pub disabled: bool,
-    /// `ocsp-update.mindelay`: seconds from one answer to the next question, at least.
+    /// `ocsp-update.mindelay`: minimum seconds from a response to the next request.
     pub min_delay: i64,
-    /// `ocsp-update.maxdelay`: at most.
+    /// `ocsp-update.maxdelay`: the maximum.
     pub max_delay: i64,
 }
 
@@ -40,26 +38,26 @@ impl Default for UpdateSettings {
     }
 }
 
-/// What came of a question, with more words where there are some.
+/// The outcome of a request, with details if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum UpdateOutcome {
-    /// There was none yet.
+    /// No request was made yet.
     #[default]
     Unknown,
-    /// The answer is stapled.
+    /// The response is stapled.
     Updated,
-    /// No answer, or one of HTTP that says so.
+    /// There was no response, or an HTTP error.
     Http,
-    /// What came is not said to be an OCSP response.
+    /// The response has another content type.
     NoHeader,
-    /// The answer is not to be believed.
+    /// The response failed validation.
     Check(String),
-    /// The answer cannot be stapled.
+    /// The response cannot be stapled.
     Insertion(String),
 }
 
 impl UpdateOutcome {
-    /// The number and the text of it (management manual, 9.3 `show ssl ocsp-updates`).
+    /// Returns its number and text (management manual, 9.3 `show ssl ocsp-updates`).
     pub fn facts(&self) -> (u8, String) {
         let more = |text: &str, why: &str| {
             if why.is_empty() { text.to_owned() } else { format!("{text} ({why})") }
@@ -75,47 +73,46 @@ impl UpdateOutcome {
     }
 }
 
-/// A certificate that is asked about.
+/// A certificate with updates.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
-    /// The certificate's identifier in requests and answers, in hexadecimal digits.
+    /// The certificate's identifier in OCSP requests and responses, in hexadecimal digits.
     pub id: String,
     /// The name of the first certificate with that identifier.
     pub certificate: Box<str>,
-    /// When it is asked about next, in seconds since 1970.
+    /// When its next request is due, in seconds since 1970.
     pub next: i64,
-    /// When an answer was stapled.
+    /// When a response was last stapled.
     pub last: Option<i64>,
-    /// How many answers were stapled.
+    /// The number of stapled responses.
     pub successes: u32,
-    /// How many questions came to nothing.
+    /// The number of failed requests.
     pub failures: u32,
-    /// What came of the last question.
+    /// The outcome of the last request.
     pub outcome: UpdateOutcome,
 }
 
-/// A question that is due.
+/// A request that is due.
 #[derive(Clone, Debug)]
 pub struct Due {
     /// Its identifier.
     pub id: String,
     /// The name of the certificate.
     pub certificate: Box<str>,
-    /// Whom to ask.
+    /// The responder's URI.
     pub uri: String,
-    /// What to ask, as DER.
+    /// The OCSP request, as DER.
     pub request: Vec<u8>,
 }
 
-/// Told that something changed: perhaps somebody is to be asked sooner.
+/// Called after a change that may make a request due earlier.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What certificates say of it, and those that are asked about.
+/// The update settings of certificates, and those with updates.
 #[derive(Default)]
 pub(super) struct Updates {
     pub(super) settings: UpdateSettings,
-    /// `on` or `off` of certificates by name, where one of them is said; for the rest, that they are
-    /// used without a word.
+    /// Explicit `on` or `off` settings of certificates by name; for the others, that they are used without a setting.
     modes: BTreeMap<Box<str>, UpdateMode>,
     entries: BTreeMap<String, UpdateEntry>,
     wake: Option<Wake>,
@@ -130,18 +127,18 @@ impl std::fmt::Debug for Updates {
 #[derive(Clone, Copy, Debug)]
 struct UpdateMode {
     said: Option<bool>,
-    /// Whether a `crt-store` says it, for whoever uses the certificate without a word.
+    /// Whether it was set by a `crt-store`, for uses without a setting of their own.
     of_store: bool,
 }
 
 #[derive(Debug, Default)]
 struct UpdateEntry {
     update: Update,
-    /// How many questions came to nothing since the last answer that was stapled.
+    /// The number of failed requests since the last stapled response.
     in_vain: u32,
-    /// Whether it is there for one question alone (`update ssl ocsp-response`).
+    /// Whether it exists for a single request (`update ssl ocsp-response`).
     is_once: bool,
-    /// Whether it is being asked about.
+    /// Whether a request is in progress.
     is_asked: bool,
 }
 
@@ -150,7 +147,7 @@ fn word(mode: bool) -> &'static str {
 }
 
 impl Updates {
-    /// The rest of a message about a certificate that is used with two minds.
+    /// Returns the rest of the message about contradictory settings of a certificate.
     fn conflict(&self, before: UpdateMode, said: Option<bool>) -> String {
         let tell = |said: Option<bool>| match said {
             Some(mode) => format!("'{}'", word(mode)),
@@ -159,13 +156,13 @@ impl Updates {
         format!("different parameter 'ocsp-update' : previously {} vs {}", tell(before.said), tell(said))
     }
 
-    /// Whether a certificate says that it is to be asked about, or all do.
+    /// Whether a certificate has updates, by its own setting or the default.
     pub(super) fn is_on(&self, name: &str) -> bool {
         let said = self.modes.get(name).and_then(|mode| mode.said);
         !self.settings.disabled && said.unwrap_or(self.settings.default)
     }
 
-    /// When to ask again once there is an answer.
+    /// Returns when the next request is due after a response.
     fn after(&self, response: &Response, now: i64) -> i64 {
         let end = response.next_update.map_or(i64::MAX, |next| next.saturating_sub(MARGIN));
         let (min, max) = (self.settings.min_delay, self.settings.max_delay);
@@ -173,7 +170,7 @@ impl Updates {
     }
 }
 
-/// What is asked about a certificate: its identifier, whom, and the question.
+/// Returns a certificate's identifier, responder URI, and OCSP request.
 fn question(certificate: &Certificate) -> Option<(String, String, Vec<u8>)> {
     let (own, issuer) = (certificate.chain.first()?, certificate.issuer_der()?);
     let uri = CertificateFields::parse(own).ok()?.ocsp_uri()?.to_owned();
@@ -182,7 +179,7 @@ fn question(certificate: &Certificate) -> Option<(String, String, Vec<u8>)> {
 }
 
 impl FilesInner {
-    /// Notes what is said of a certificate where it is used; `of_store` where it is loaded.
+    /// Records the setting of a certificate where it is used; `of_store` where it is loaded.
     pub(super) fn note_mode(&mut self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
         let updates = &mut self.updates;
         let Some(before) = updates.modes.get(name).copied() else {
@@ -196,7 +193,7 @@ impl FilesInner {
         Err(updates.conflict(before, said))
     }
 
-    /// Whether answers about a certificate are asked for.
+    /// Whether updates are enabled for a certificate.
     pub(super) fn asks_about(&self, name: &str, certificate: &Certificate) -> bool {
         let updates = &self.updates;
         updates.modes.contains_key(name) && updates.is_on(name) && question(certificate).is_some()
@@ -208,12 +205,12 @@ impl FilesInner {
         }
     }
 
-    /// Forgets a certificate that was removed.
+    /// Forgets a removed certificate.
     pub(super) fn forget_mode(&mut self, name: &str) {
         self.updates.modes.remove(name);
     }
 
-    /// Certificates that listeners show and that are to be asked about, by name.
+    /// Returns the listeners' certificates with updates enabled, by name.
     fn wanted(&self) -> BTreeMap<Box<str>, Arc<Certificate>> {
         let mut wanted = BTreeMap::new();
         if self.updates.settings.disabled {
@@ -230,7 +227,7 @@ impl FilesInner {
         wanted
     }
 
-    /// Finds out who is to be asked about.
+    /// Determines the certificates with updates.
     fn gather(&mut self, now: i64) {
         let mut found = BTreeMap::new();
         for (name, certificate) in self.wanted() {
@@ -252,32 +249,32 @@ impl FilesInner {
 }
 
 impl Files {
-    /// Says what the global section says.
+    /// Stores the settings of the global section.
     pub fn set_update_settings(&self, settings: UpdateSettings) {
         self.inner().updates.settings = settings;
     }
 
-    /// Says whom to wake whenever certificates change.
+    /// Sets the callback for changes of certificates.
     pub fn on_change(&self, wake: Wake) {
         self.inner().updates.wake = Some(wake);
     }
 
-    /// Notes what a line says of a certificate: `ocsp-update on` or `off`, or nothing.
+    /// Records a line's setting for a certificate: `ocsp-update on` or `off`, or none.
     ///
     /// # Errors
-    /// It says otherwise than others that use it; the end of the message.
+    /// It contradicts other uses; the end of the message.
     pub fn note_update_mode(&self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
         self.inner().note_mode(name, said, of_store)
     }
 
-    /// Whether anything may have to be asked: some certificate says so, or all do.
+    /// Whether updates may be enabled for any certificate.
     pub fn has_updates(&self) -> bool {
         let updates = &self.inner().updates;
         let said = updates.modes.values().any(|mode| mode.said == Some(true));
         !updates.settings.disabled && (updates.settings.default || said)
     }
 
-    /// When somebody is to be asked next, in seconds since 1970.
+    /// Returns when the next request is due, in seconds since 1970.
     pub fn next_update(&self) -> Option<i64> {
         let mut inner = self.inner();
         inner.gather(WallTime::now().seconds);
@@ -285,8 +282,7 @@ impl Files {
         entries.map(|entry| entry.update.next).min()
     }
 
-    /// The question that has been due for longest at `now`, which is asked from here on, until
-    /// [`Files::end_update`].
+    /// Returns the longest overdue request at `now`, and marks it as in progress until [`Files::end_update`].
     pub fn due_update(&self, now: i64) -> Option<Due> {
         let mut inner = self.inner();
         let entries = inner.updates.entries.values_mut();
@@ -295,7 +291,7 @@ impl Files {
         entry.is_asked = true;
         let (id, name) = (entry.update.id.clone(), entry.update.certificate.clone());
         let certificate = inner.certificates.get(&name).and_then(|stored| stored.certificate.clone());
-        // A certificate that was replaced by another one is asked about under its own identifier.
+        // A certificate that was replaced has a new identifier.
         let known = certificate.as_deref().and_then(question).filter(|(own, ..)| *own == id);
         let Some((_, uri, request)) = known else {
             inner.updates.entries.remove(&id);
@@ -304,8 +300,8 @@ impl Files {
         Some(Due { id, certificate: name, uri, request })
     }
 
-    /// Takes the answer to a question: believes it or not, and staples it at once everywhere. Checks
-    /// signatures, and makes what shows the certificate anew: not on a worker's turn.
+    /// Validates the response to a request, and staples it everywhere at once. Checks signatures and rebuilds engine
+    /// configurations, so it must not run on a worker.
     pub fn take_update(&self, due: &Due, answer: &[u8]) -> UpdateOutcome {
         let now = WallTime::now().seconds;
         let Some(certificate) = self.certificate(&due.certificate) else {
@@ -329,7 +325,7 @@ impl Files {
         }
     }
 
-    /// Notes what came of a question; gives what there is to tell of it.
+    /// Records the outcome of a request; returns the update to report.
     pub fn end_update(&self, id: &str, outcome: UpdateOutcome, now: i64) -> Option<Update> {
         let mut inner = self.inner();
         let name = inner.updates.entries.get(id)?.update.certificate.clone();
@@ -358,10 +354,10 @@ impl Files {
         Some(told)
     }
 
-    /// `update ssl ocsp-response`: asks about a certificate now, whether it is to be updated or not.
+    /// `update ssl ocsp-response`: requests a response for a certificate now, even if updates are disabled.
     ///
     /// # Errors
-    /// It cannot be asked about, in lines.
+    /// The reason no request can be made, as lines.
     pub fn update_now(&self, name: &str) -> Result<(), String> {
         let mut inner = self.inner();
         let refused = |why: &str| format!("{why}Can't send ocsp request for {name}!\n");
@@ -386,7 +382,7 @@ impl Files {
         Ok(())
     }
 
-    /// All that are asked about, the next one first.
+    /// Returns all certificates with updates, in order of their next request.
     pub fn updates(&self) -> Vec<Update> {
         let mut inner = self.inner();
         inner.gather(WallTime::now().seconds);

@@ -1,4 +1,4 @@
-//! Who uses files: `bind` and `server` lines, and how all of them get other contents at once.
+//! The users of files, `bind` and `server` lines, and how all of them switch to new contents at once.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -13,15 +13,15 @@ use crate::settings::Trust;
 pub struct BindLine {
     /// The name of its frontend.
     pub frontend: Box<str>,
-    /// Where it stands: `file:line`.
+    /// Its position: `file:line`.
     pub place: Box<str>,
     /// Its certificates.
     pub acceptor: Arc<Acceptor>,
-    /// What it says itself, which lines of its crt-lists may override.
+    /// Its own options, which lines of its crt-lists may override.
     pub options: Arc<EntryOptions>,
 }
 
-/// Everybody.
+/// All users of files.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     pub(super) lines: Vec<BindLine>,
@@ -31,17 +31,17 @@ pub(super) struct Users {
 /// Why a commit changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitFailed {
-    /// It did not begin; what was to be committed waits on.
+    /// It did not begin; the change stays pending.
     Refused(String),
-    /// Somebody could not use it; it was thrown away.
+    /// A user rejected the change; it was discarded.
     Unusable(String),
 }
 
-/// Gives the entry or the connection anew that uses what changes.
+/// Returns a new version of an entry or a connection, if it is affected by a change.
 pub(super) type Changed<'a, T> = &'a dyn Fn(&T) -> Option<T>;
 
 impl Users {
-    /// The places of those `bind` lines that fall back on one of these certificates, a line each.
+    /// Returns the positions of the `bind` lines that use one of these certificates as a default, one per line.
     pub(super) fn lines_with_default(&self, served: &[(usize, u32)]) -> String {
         let of_default =
             served.iter().filter(|(number, place)| self.lines[*number].acceptor.falls_back_on(*place));
@@ -61,7 +61,7 @@ impl Users {
         self.servers.iter().filter_map(Weak::upgrade)
     }
 
-    /// Whether an entry or a server is so.
+    /// Whether an entry or a server satisfies a condition.
     pub(super) fn any(
         &self,
         entry: impl Fn(&CertificateEntry) -> bool,
@@ -71,7 +71,7 @@ impl Users {
             || self.servers().any(|connector| server(&connector.connecting()))
     }
 
-    /// Makes everything anew that `entry` and `server` give other contents.
+    /// Prepares new versions of everything for which `entry` or `server` returns new contents.
     pub(super) fn prepare(
         &self,
         entry: Changed<'_, CertificateEntry>,
@@ -94,10 +94,10 @@ impl Users {
     }
 }
 
-/// Entries of a listener by their places.
+/// Entries of a listener with their indexes.
 type Entries = Vec<(u32, PreparedEntry)>;
 
-/// What was made anew and is to be put in place.
+/// Prepared new versions, to be put in place.
 #[derive(Debug, Default)]
 pub(super) struct Swap {
     lines: Vec<(Arc<Acceptor>, Entries)>,
@@ -105,7 +105,7 @@ pub(super) struct Swap {
 }
 
 impl Swap {
-    /// How many entries and servers change.
+    /// Returns how many entries and servers change.
     pub(super) fn count(&self) -> usize {
         self.lines.iter().map(|(_, entries)| entries.len()).sum::<usize>() + self.servers.len()
     }
@@ -120,12 +120,12 @@ impl Swap {
     }
 }
 
-/// What there was, and what was made of each; `None` where nothing changes.
+/// Old objects and their new versions; `None` if nothing changes.
 type RemadeEntries<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
 
-/// Whom lines trust after a change, each made once: what was shared stays shared.
+/// New versions of the lines' trust anchors, each created once, so that sharing is preserved.
 pub(super) struct Remade<F> {
-    /// Whom to trust instead; `None` where nothing changes.
+    /// Returns the new version; `None` if nothing changes.
     again: F,
     trusts: RemadeEntries<Trust>,
     options: RemadeEntries<EntryOptions>,
@@ -149,7 +149,7 @@ impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
     }
 }
 
-/// What was made of `old` before, or what `make` makes of it.
+/// Returns the new version of `old` created before, or the result of `make`.
 fn once<T>(made: &RemadeEntries<T>, old: &Arc<T>, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
     let known = made.borrow().iter().find(|(one, _)| Arc::ptr_eq(one, old)).map(|(_, new)| new.clone());
     known.unwrap_or_else(|| {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_for_none_keeps_none() {
+    fn a_cache_with_capacity_zero_stays_empty() {
         let (base, cache) = (prepared(), Cache::new(0));
         cache.put(1, "a", &base, &base, 0);
         assert!(cache.is_empty());

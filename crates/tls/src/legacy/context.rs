@@ -1,4 +1,4 @@
-//! Contexts of OpenSSL, for a listener's certificate and for a server line.
+//! OpenSSL contexts, for a listener's certificate and for a server line.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use crate::tickets::Resumption;
 use crate::verify_policy::Judge;
 use crate::{TLS13, names, suites};
 
-/// The best group for Diffie-Hellman's exchange where no other is asked for, as in HAProxy.
+/// The default size of the Diffie-Hellman group, as in HAProxy.
 const DH_BITS: u16 = 2048;
 
-/// What a listener says with one certificate.
+/// A listener's configuration for one certificate.
 #[derive(Clone)]
 pub(crate) struct ServerSide(Arc<LegacyServer>);
 
@@ -48,7 +48,7 @@ impl fmt::Debug for ServerSide {
 
 impl ServerSide {
     /// # Errors
-    /// What OpenSSL says against it.
+    /// The reason OpenSSL rejects it.
     pub(crate) fn new(
         parameters: &Parameters,
         served: &ServedCertificate<'_>,
@@ -93,7 +93,7 @@ impl ServerSide {
         };
         let verify = mode.map(|mode| {
             for authority in served.verify.trust.authorities.iter().filter(|_| !served.verify.hides_names) {
-                // One that OpenSSL cannot read is a name less that clients are told.
+                // A CA that OpenSSL cannot parse is only missing from the list sent to clients.
                 let _ = X509::from_der(authority).and_then(|authority| context.add_client_ca(&authority));
             }
             let trusted = trusted_with(&served.verify.trust, verify::check);
@@ -103,7 +103,7 @@ impl ServerSide {
         Ok(Self(Arc::new(LegacyServer { context: context.build(), verify })))
     }
 
-    /// One connection.
+    /// Starts a connection.
     pub(super) fn begin(&self) -> Result<(Ssl, Arc<Decision>), Error> {
         let mut ssl = Ssl::new(&self.0.context).map_err(|stack| error::of_stack(&stack))?;
         let decision = Decision::new(self.0.verify.is_some());
@@ -114,7 +114,7 @@ impl ServerSide {
     }
 }
 
-/// What a server line says.
+/// The configuration of a server line.
 pub(crate) struct ClientSide {
     context: SslContext,
     judge: Option<Arc<Judge>>,
@@ -128,7 +128,7 @@ impl fmt::Debug for ClientSide {
 
 impl ClientSide {
     /// # Errors
-    /// What OpenSSL says against it.
+    /// The reason OpenSSL rejects it.
     pub(crate) fn new(parameters: &Parameters, asked: &ServerLineOptions<'_>) -> Result<Self, String> {
         Self::make(parameters, asked).map_err(|stack| error::text(&stack))
     }
@@ -154,7 +154,7 @@ impl ClientSide {
         Ok(Self { context: context.build(), judge })
     }
 
-    /// One connection; `name` is sent as SNI where there is one. An address never is.
+    /// Starts a connection; `name` is sent as SNI if present. An address never is.
     pub(super) fn begin(&self, name: Option<&str>) -> Result<(Ssl, Arc<Decision>), Error> {
         let failed = |stack: ErrorStack| error::of_stack(&stack);
         let mut ssl = Ssl::new(&self.context).map_err(failed)?;
@@ -170,7 +170,7 @@ impl ClientSide {
     }
 }
 
-/// What both sides have in common.
+/// Returns a builder with the settings common to both sides.
 fn builder(
     method: SslMethod,
     parameters: &Parameters,
@@ -195,7 +195,7 @@ fn builder(
     if parameters.max >= TLS13 {
         context.set_ciphersuites(&all(&parameters.suites13, names::suite_name))?;
     }
-    // OpenSSL 3.0 has no groups of ML-KEM, and a list with a name that it does not know is an error.
+    // OpenSSL 3.0 has no ML-KEM groups, and an unknown name in the list is an error.
     context.set_groups_list(&all(&parameters.groups, names::classic_group_name))?;
     if !sigalgs.is_empty() {
         context.set_sigalgs_list(&all(sigalgs, names::signature_name))?;
@@ -204,14 +204,13 @@ fn builder(
     Ok(context)
 }
 
-/// OpenSSL 3 speaks TLS 1.0 and 1.1 on level 0 only: a line that names them means that.
+/// OpenSSL 3 only supports TLS 1.0 and 1.1 at level 0: a line that enables them implies that.
 fn level(parameters: &Parameters) -> Option<u8> {
     let said = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
     said.or((parameters.min < crate::TLS12).then_some(0))
 }
 
-/// Whether the line itself takes keys that are weaker than OpenSSL's usual level does. Naming an old
-/// version does not.
+/// Whether the line explicitly allows keys that are weaker than OpenSSL's default level. Enabling an old version does not.
 fn takes_weak(parameters: &Parameters) -> bool {
     parameters.legacy.as_ref().and_then(|legacy| legacy.security_level).is_some_and(|level| level < 2)
 }
@@ -227,7 +226,7 @@ fn version(number: u16) -> Option<SslVersion> {
     }
 }
 
-/// Our own certificate.
+/// Sets our own certificate.
 fn show(context: &mut SslContextBuilder, chain: &[Arc<[u8]>], key: &[u8]) -> Result<(), ErrorStack> {
     for (place, der) in chain.iter().enumerate() {
         let certificate = X509::from_der(der)?;
@@ -243,10 +242,9 @@ fn show(context: &mut SslContextBuilder, chain: &[Arc<[u8]>], key: &[u8]) -> Res
     context.check_private_key()
 }
 
-/// Sessions are kept by OpenSSL, for this certificate alone, and tickets sealed with keys that it
-/// makes.
+/// Configures resumption: OpenSSL stores sessions for this certificate alone, and encrypts tickets with its own keys.
 fn resume(context: &mut SslContextBuilder, resumption: &Resumption) -> Result<(), ErrorStack> {
-    /// Contexts that were made. Written when one is.
+    /// The number of contexts created. Written for each new one.
     static MADE: AtomicU64 = AtomicU64::new(0);
     context.set_session_id_context(&MADE.fetch_add(1, Relaxed).to_ne_bytes())?;
     if resumption.tickets.is_none() {
@@ -262,7 +260,7 @@ fn resume(context: &mut SslContextBuilder, resumption: &Resumption) -> Result<()
     Ok(())
 }
 
-/// The group for Diffie-Hellman's exchange of keys.
+/// Returns the Diffie-Hellman group.
 fn dh(legacy: Option<&Legacy>) -> Result<Dh<Params>, ErrorStack> {
     if let Some(pem) = legacy.and_then(|legacy| legacy.dh.as_deref()) {
         return Dh::params_from_pem(pem);

@@ -1,13 +1,12 @@
-//! What a server's first messages say in clear text before TLS 1.3, of which OpenSSL forgets some.
+//! Facts in a server's first plain-text messages before TLS 1.3 that OpenSSL does not keep.
 
 use crate::record::{self, HANDSHAKE};
 
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const NAMED_CURVE: u8 = 3;
 
-/// The group of the exchange of keys (RFC 8422, 5.4), if `records` hold that message from its
-/// beginning. Each of its messages begins a record where OpenSSL is the server; elsewhere one may be
-/// missed, and no group is told then.
+/// Returns the key exchange group (RFC 8422, 5.4), if a record begins with that message. OpenSSL as a server begins a record for
+/// each of these messages; other servers may not, and then the group is unknown.
 pub(super) fn group(mut records: &[u8]) -> Option<u16> {
     while let Ok(Some(framed)) = record::frame(records) {
         let (one, rest) = records.split_at_checked(framed.length)?;
@@ -32,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_group_is_found_behind_other_messages_and_nothing_breaks_on_others() {
+    fn the_group_is_found_after_other_messages() {
         let exchange = [12, 0, 0, 4, 3, 0, 29, 0];
         let record = |payload: &[u8]| [&[HANDSHAKE, 3, 1, 0, payload.len() as u8], payload].concat();
         let hello = [2, 0, 0, 2, 9, 9];

@@ -1,4 +1,4 @@
-//! Keys as OpenSSL sees them.
+//! Keys in OpenSSL.
 
 use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
@@ -9,17 +9,17 @@ use openssl::x509::X509;
 use super::is_montgomery;
 use crate::engine::key::{KeyFacts, KeyKind, PrivateKey};
 
-/// A private key of whatever kind: PKCS #8, PKCS #1, SEC 1 or DSA's own form, as DER.
+/// Parses a private key of any kind: PKCS #8, PKCS #1, SEC 1 or DSA's own form, as DER.
 pub(super) fn private(der: &[u8]) -> Option<PKey<Private>> {
     PKey::private_key_from_der(der).ok()
 }
 
-/// The private key in a block of PEM that is encrypted in whatever way, as PKCS #8.
+/// Decrypts the private key in an encrypted PEM block, to PKCS #8.
 pub(crate) fn open_key(pem: &str, passphrase: &[u8]) -> Option<Vec<u8>> {
     PKey::private_key_from_pem_passphrase(pem.as_bytes(), passphrase).ok()?.private_key_to_pkcs8().ok()
 }
 
-/// What is known of a private key. `None` for a key that signs nothing here.
+/// Returns the facts about a private key. `None` for a key that cannot sign here.
 pub(crate) fn facts(der: &[u8]) -> Option<KeyFacts> {
     let key = private(der)?;
     let kind = match key.id() {
@@ -33,19 +33,19 @@ pub(crate) fn facts(der: &[u8]) -> Option<KeyFacts> {
     Some(KeyFacts { kind, public: public.into(), pkcs8: pkcs8.into() })
 }
 
-/// The signature of an RSA or ECDSA key over the SHA-256 digest of `message`.
+/// Signs the SHA-256 digest of `message` with an RSA or ECDSA key.
 pub(crate) fn sign(key: &PrivateKey, message: &[u8]) -> Option<Vec<u8>> {
     let key = private(key.der())?;
     Signer::new(MessageDigest::sha256(), &key).ok()?.sign_oneshot_to_vec(message).ok()
 }
 
-/// A certificate in lines (`openssl x509 -text`).
+/// Formats a certificate as text (`openssl x509 -text`).
 pub(crate) fn certificate_text(der: &[u8]) -> Option<String> {
     let text = X509::from_der(der).ok()?.to_text().ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The group of a key that was made for one exchange, by OpenSSL's name.
+/// Returns OpenSSL's name of an ephemeral key's group.
 pub(super) fn group<T: HasPublic>(key: &PKeyRef<T>) -> Option<&'static str> {
     is_montgomery(key.id()).or_else(|| match key.ec_key().ok()?.group().curve_name()? {
         Nid::X9_62_PRIME256V1 => Some("P-256"),

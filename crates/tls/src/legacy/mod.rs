@@ -1,9 +1,9 @@
-//! All of OpenSSL is named in this module and those below it: what rustls does not do, TLS 1.0 and
-//! 1.1, suites without ECDHE, small keys.
+//! The OpenSSL engine, for features that rustls lacks: TLS 1.0 and 1.1, suites without ECDHE, small keys. No other module uses
+//! OpenSSL.
 //!
-//! A [`LegacyLink`] makes the handshake and stays for all records: OpenSSL does not hand out its keys.
-//! It has no socket; bytes go through the connection's own buffers. Which lines come here is
-//! decided in `config`, which clients in [`crate::acceptor`]. Called by [`crate::session`].
+//! A [`LegacyLink`] performs the handshake and processes all records: OpenSSL does not expose its keys. It has no socket; bytes go
+//! through the connection's own buffers. `config` decides which lines use OpenSSL, [`crate::acceptor`] which clients. Called by
+//! [`crate::session`].
 
 mod context;
 mod error;
@@ -30,26 +30,25 @@ use verify::{Decision, DecisionState};
 /// Whether it is built in.
 pub const BUILT_IN: bool = true;
 
-/// What a record adds at most to its plaintext: header, initialization vector, MAC of SHA-384,
-/// padding; and before TLS 1.1 an empty record in front of it.
+/// Maximum overhead of a record: header, initialization vector, SHA-384 MAC, padding; and before TLS 1.1 an empty record before it.
 const OVERHEAD: usize = 256;
 
-/// How many bytes are held at most while a server renegotiates.
+/// Maximum number of bytes held while a server renegotiates.
 const HELD_MOST: usize = 256 * 1024;
 
-/// OpenSSL's version, as it says itself.
+/// Returns OpenSSL's version string.
 pub fn version() -> &'static str {
     openssl::version::version()
 }
 
-/// Loads a provider (`ssl-provider`), looked for in the directory `path` (`ssl-provider-path`).
+/// Loads a provider (`ssl-provider`) from the directory `path` (`ssl-provider-path`).
 ///
 /// # Errors
-/// What OpenSSL says against it.
+/// OpenSSL's reason.
 pub fn load_provider(path: Option<&str>, name: &str) -> Result<(), String> {
-    /// They stay for as long as the process. Written while a configuration is read.
+    /// They live as long as the process. Written while a configuration is read.
     static LOADED: Mutex<Vec<Provider>> = Mutex::new(Vec::new());
-    // The configuration of the system comes first, as OpenSSL's own programs have it.
+    // The system's configuration is loaded first, as in OpenSSL's own programs.
     openssl::init();
     let load = || {
         if let Some(path) = path {
@@ -62,26 +61,25 @@ pub fn load_provider(path: Option<&str>, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A connection whose handshake and records OpenSSL makes.
+/// A connection whose handshake and records are processed by OpenSSL.
 pub(crate) struct LegacyLink {
     stream: SslStream<Wire>,
     is_server: bool,
     decision: Arc<Decision>,
-    /// The group that keys were exchanged with, where the server's messages named it in clear text;
-    /// 0 before that.
+    /// The key exchange group, if the server's plain-text messages named it; 0 before that.
     group: u16,
-    /// Where two pieces are joined to one record.
+    /// Buffer for joining two pieces into one record.
     joint: Vec<u8>,
-    /// What was to be sent while the server renegotiates: it leaves when that is over.
+    /// Data to be sent once the server's renegotiation is over.
     held: Vec<u8>,
 }
 
-/// What stands for the socket.
+/// The in-memory transport in place of a socket.
 #[derive(Debug, Default)]
 struct Wire {
     incoming: PendingBytes,
-    /// How much of that OpenSSL may see: all during the handshake, one whole record at a time
-    /// behind it, so that what is left begins with a record.
+    /// How many of these bytes OpenSSL may see: all during the handshake, then one whole record at a time, so that the remaining
+    /// bytes start with a record.
     window: usize,
     outgoing: PendingBytes,
 }
@@ -108,27 +106,27 @@ impl Write for Wire {
     }
 }
 
-/// What a handshake came to.
+/// The result of a handshake.
 pub(crate) struct HandshakeResult {
     pub(crate) version: u16,
     pub(crate) suite: u16,
-    /// 0 where no key was exchanged.
+    /// 0 without a key exchange.
     pub(crate) group: u16,
     pub(crate) alpn: Option<Box<[u8]>>,
     pub(crate) is_resumed: bool,
     pub(crate) peer: Vec<Box<[u8]>>,
 }
 
-/// What reading came to.
+/// The result of a read.
 pub(crate) struct ReadOutcome {
-    /// So many bytes of plaintext.
+    /// The number of plaintext bytes.
     pub(crate) filled: usize,
-    /// Whether the peer's close_notify came behind them, or what was wrong with what did.
+    /// Whether the peer's close_notify followed them, or the reason for a failure.
     pub(crate) closed: Result<bool, Reason>,
 }
 
 impl LegacyLink {
-    /// The side of a server; `received` begins with the ClientHello.
+    /// Creates a server's side; `received` begins with the ClientHello.
     pub(crate) fn server(side: &ServerSide, received: &[u8]) -> Result<Self, Error> {
         let (mut ssl, decision) = side.begin()?;
         ssl.set_accept_state();
@@ -137,7 +135,7 @@ impl LegacyLink {
         Ok(link)
     }
 
-    /// The side of a client; `name` is sent as SNI where there is one.
+    /// Creates a client's side; `name` is sent as SNI if present.
     pub(crate) fn client(side: &ClientSide, name: Option<&str>) -> Result<Self, Error> {
         let (mut ssl, decision) = side.begin(name)?;
         ssl.set_connect_state();
@@ -149,8 +147,8 @@ impl LegacyLink {
         Ok(Self { stream, is_server, decision, group: 0, joint: Vec::new(), held: Vec::new() })
     }
 
-    /// Takes `received` and goes on as far as that allows. What has to be sent is appended to
-    /// `out`, after an error too. `true` once the handshake is complete.
+    /// Processes `received` as far as possible. Appends output to `out`, even on an error. Returns `true` once the handshake is
+    /// complete.
     pub(crate) fn handshake(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         let wire = self.stream.get_mut();
         wire.incoming.append(received);
@@ -175,7 +173,7 @@ impl LegacyLink {
         }
     }
 
-    /// No connection is established without the verdict of our own verification where one is due.
+    /// Fails unless our own verification has accepted the peer, if one is required.
     fn check_decision(&self) -> Result<(), Error> {
         let ssl = self.stream.ssl();
         let undecided = self.decision.is_due()
@@ -185,7 +183,7 @@ impl LegacyLink {
         if undecided { Err(Error::handshake(Reason::CertificateVerifyFailed)) } else { Ok(()) }
     }
 
-    /// What was negotiated.
+    /// Returns the negotiated parameters.
     pub(crate) fn told(&self) -> HandshakeResult {
         let ssl = self.stream.ssl();
         let version = version_of(ssl);
@@ -200,7 +198,7 @@ impl LegacyLink {
         }
     }
 
-    /// The group of TLS 1.3, where OpenSSL still has the keys that were made for the exchange.
+    /// Returns the TLS 1.3 group, if OpenSSL still has the ephemeral keys.
     fn group(&self) -> u16 {
         let ssl = self.stream.ssl();
         let group = if self.is_server {
@@ -211,7 +209,7 @@ impl LegacyLink {
         group.and_then(names::group).unwrap_or(0)
     }
 
-    /// Whether there is something to read that the socket knows nothing of.
+    /// Whether there is data to read that the socket does not know about.
     pub(crate) fn has_waiting(&self) -> bool {
         let incoming = self.stream.get_ref().incoming.bytes();
         let is_whole = match record::frame(incoming) {
@@ -221,13 +219,12 @@ impl LegacyLink {
         self.stream.ssl().pending() > 0 || (!incoming.is_empty() && is_whole)
     }
 
-    /// Takes what was received.
+    /// Adds received bytes.
     pub(crate) fn receive(&mut self, received: &[u8]) {
         self.stream.get_mut().incoming.append(received);
     }
 
-    /// Opens records into `room`, which is not empty, as far as both go. What has to be answered is
-    /// appended to `unsent`, after an error too.
+    /// Decrypts records into `room`, which is not empty, until either is exhausted. Appends output to `unsent`, even on an error.
     pub(crate) fn read(&mut self, room: &mut [u8], unsent: &mut PendingBytes) -> ReadOutcome {
         let mut filled = 0;
         let closed = loop {
@@ -242,7 +239,7 @@ impl LegacyLink {
             match self.stream.ssl_read(&mut room[filled..]) {
                 Ok(n) => filled += n,
                 Err(error) => match error.code() {
-                    // A record that was nothing for the caller.
+                    // The record had no data for the caller.
                     ErrorCode::WANT_READ => {}
                     ErrorCode::ZERO_RETURN => break Ok(true),
                     _ => break Err(error::of(&error).reason),
@@ -254,7 +251,7 @@ impl LegacyLink {
         ReadOutcome { filled, closed }
     }
 
-    /// Sends what was held while the server renegotiated, if that is over.
+    /// Sends the held data if the server's renegotiation is over.
     fn let_go(&mut self) -> Result<(), Reason> {
         if self.held.is_empty() || !self.stream.ssl().is_init_finished() {
             return Ok(());
@@ -266,7 +263,7 @@ impl LegacyLink {
         }
     }
 
-    /// Holds what cannot be sent while the server renegotiates.
+    /// Holds data that cannot be sent while the server renegotiates.
     fn hold(&mut self, first: &[u8], second: &[u8]) -> Result<(usize, usize), Error> {
         let taken = first.len() + second.len();
         if self.held.len() + taken > HELD_MOST {
@@ -277,13 +274,12 @@ impl LegacyLink {
         Ok((taken, 0))
     }
 
-    /// Lets OpenSSL see the next record, if it has done with the last one: whether there is
-    /// something to read.
+    /// Shows OpenSSL the next record, if it has finished the last one; returns whether there is data to read.
     fn show_record(&mut self) -> Result<bool, Reason> {
         if self.stream.ssl().pending() > 0 || self.stream.get_ref().window > 0 {
             return Ok(true);
         }
-        // Before TLS 1.3 nothing but a ClientHello makes a handshake record of a client's here.
+        // Before TLS 1.3 a client's handshake record can only be a ClientHello here.
         let refuses_handshakes = self.is_server && version_of(self.stream.ssl()) <= TLS12;
         let wire = self.stream.get_mut();
         let incoming = wire.incoming.bytes();
@@ -291,14 +287,14 @@ impl LegacyLink {
             Ok(Some(framed)) if framed.length <= incoming.len() => {
                 wire.window = framed.length;
                 if framed.content == record::HANDSHAKE && refuses_handshakes {
-                    // OpenSSL tells the client that there is none, and would go on.
+                    // OpenSSL rejects the renegotiation, but would keep the connection.
                     let _ = self.stream.ssl_read(&mut [0]);
                     return Err(Reason::NoRenegotiation);
                 }
                 Ok(true)
             }
             Ok(_) => Ok(false),
-            // OpenSSL finds the same fault, and tells the peer.
+            // OpenSSL finds the same error, and alerts the peer.
             Err(_) => {
                 wire.window = incoming.len();
                 Ok(true)
@@ -312,8 +308,8 @@ impl LegacyLink {
         outgoing.consume(usize::MAX);
     }
 
-    /// Seals some of `first` and `second` into `out`, in records of at most `longest` bytes of
-    /// plaintext: how much plaintext, how much ciphertext.
+    /// Encrypts part of `first` and `second` into `out`, in records of at most `longest` bytes of plaintext; returns the number of
+    /// plaintext and ciphertext bytes.
     pub(crate) fn write(
         &mut self,
         mut first: &[u8],
@@ -369,16 +365,16 @@ fn version_of(ssl: &SslRef) -> u16 {
     }
 }
 
-/// The peer's certificates, its own first. Of a resumed session OpenSSL knows that one only.
+/// Returns the peer's certificates, its own first. For a resumed session OpenSSL only has that one.
 fn peer(ssl: &SslRef, is_server: bool) -> Vec<Box<[u8]>> {
     let own = ssl.peer_certificate();
-    // A server finds a client's own certificate apart from the others.
+    // On a server, OpenSSL stores the client's own certificate separately.
     let own = own.filter(|_| is_server || ssl.peer_cert_chain().is_none());
     let rest = ssl.peer_cert_chain().into_iter().flatten().filter_map(|one| one.to_der().ok());
     own.and_then(|own| own.to_der().ok()).into_iter().chain(rest).map(Vec::into_boxed_slice).collect()
 }
 
-/// Whether the kind of key is one of elliptic curves of Montgomery's form, which have no group.
+/// Returns the name if the key is on a Montgomery curve, which has no group.
 fn is_montgomery(id: Id) -> Option<&'static str> {
     match id {
         Id::X25519 => Some("X25519"),

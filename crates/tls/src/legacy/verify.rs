@@ -1,8 +1,7 @@
-//! The certificates of peers, verified as on rustls ([`crate::verify`]).
+//! Verification of peer certificates, the same as with rustls ([`crate::verify`]).
 //!
-//! OpenSSL builds a chain of what the peer sent, trusts nobody by itself and has every fault
-//! forgiven; the last thing it says of a chain is that its first certificate is well, and then our
-//! own verification decides.
+//! OpenSSL builds a chain from the peer's certificates, without trust anchors and with every error ignored; its last callback
+//! reports that the peer's own certificate is fine, and then our own verification decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -19,8 +18,7 @@ use crate::verify_code::{self as code, VerifyCode};
 use crate::verify_policy::Judge;
 use crate::{der, engine};
 
-/// What verification came to in one connection. Written by the thread whose turn the connection
-/// has.
+/// The result of verification for one connection. Written by the thread that processes the connection.
 #[derive(Debug)]
 pub(super) struct Decision {
     state: AtomicU8,
@@ -36,7 +34,7 @@ pub(super) enum DecisionState {
 }
 
 const OPEN: u8 = 0;
-/// No fault has this number: it tells that there was none.
+/// The value for success, which is not an error number.
 const GOOD: u8 = u8::MAX;
 
 impl Decision {
@@ -57,7 +55,7 @@ impl Decision {
     }
 }
 
-/// Has `judge` decide about the peer's certificate; `name` is the one sent to it.
+/// Sets `judge` to decide about the peer's certificate; `name` is the server name that was sent.
 pub(super) fn ask(
     ssl: &mut Ssl,
     mode: SslVerifyMode,
@@ -66,7 +64,7 @@ pub(super) fn ask(
     decision: Arc<Decision>,
 ) {
     ssl.set_verify_callback(mode, move |is_well, context| {
-        // Each chain is decided about: a server that renegotiates may show another one.
+        // Each chain is verified, since a server that renegotiates may present another one.
         let is_refused = matches!(decision.state(), DecisionState::Refused(_));
         if !is_refused && is_well && context.error_depth() == 0 {
             let number = match verify(&judge, name.as_deref(), context) {
@@ -93,22 +91,22 @@ fn verify(judge: &Judge, name: Option<&str>, context: &X509StoreContextRef) -> R
     judge.verify(own, &rest, name)
 }
 
-/// Puts the alert for a fault in the place of the one that OpenSSL sent, which knows nothing of it.
-/// In TLS 1.3 the alert is encrypted and stays as it is.
+/// Replaces OpenSSL's alert with the one for the error, which OpenSSL does not know. In TLS 1.3 the alert is encrypted and cannot
+/// be changed.
 pub(super) fn put_alert(code: VerifyCode, sent: &mut [u8]) {
     if let [.., ALERT, 3, _, 0, 2, 2, alert] = sent {
         *alert = code.alert();
     }
 }
 
-/// Checks a signature within a chain, of algorithms that webpki leaves out too.
+/// Checks a signature in a chain, including algorithms that webpki does not support.
 pub(super) fn check(signed: &Signed<'_>) -> bool {
     engine::verify::check(signed) || check_with_openssl(signed).unwrap_or(false)
 }
 
 type Digest = fn() -> MessageDigest;
 
-/// Algorithms of signatures, as DER, and their digests.
+/// Signature algorithms, as DER, and their digests.
 #[rustfmt::skip]
 const DIGESTS: &[(&[u8], Digest)] = &[
     // RSA with PKCS #1 v1.5
@@ -135,7 +133,7 @@ fn check_with_openssl(signed: &Signed<'_>) -> Option<bool> {
     Verifier::new(digest(), &key).ok()?.verify_oneshot(signed.signature, signed.message).ok()
 }
 
-/// A SubjectPublicKeyInfo (RFC 5280, 4.1) from its parts.
+/// Builds a SubjectPublicKeyInfo (RFC 5280, 4.1) from its parts.
 fn key_info(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
     let value = |tag: u8, parts: [&[u8]; 2]| {
         let length = parts[0].len() + parts[1].len();

@@ -1,5 +1,5 @@
-//! What a connection carries: opening what was received, sealing what is sent, and what of both has
-//! to wait. Called by `net::Stream`.
+//! Data transfer: decrypting received bytes, encrypting sent ones, and the pending bytes of both directions. Called by
+//! `net::Stream`.
 
 use super::{HandshakePhase, LegacyStage, PeerEnd, Session};
 use crate::TLS13;
@@ -7,46 +7,45 @@ use crate::error::{Error, FailureKind, Reason};
 use crate::record;
 use crate::records::RecordKind;
 
-/// What [`Session::open`] gave.
+/// The result of [`Session::open`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenedData {
-    /// How many bytes of plaintext stand at the start of the room.
+    /// The number of plaintext bytes at the start of the room.
     pub filled: usize,
-    /// Whether nothing more will come.
+    /// Whether there will be no more data.
     pub is_end: bool,
 }
 
 impl Session {
-    /// Ciphertext that waits to be sent, in front of everything that is sealed later.
+    /// Returns ciphertext waiting to be sent, ahead of everything that is encrypted later.
     pub fn unsent(&self) -> &[u8] {
         self.unsent.bytes()
     }
 
-    /// Forgets `n` unsent bytes: they were sent.
+    /// Drops `n` unsent bytes after they were sent.
     pub fn sent(&mut self, n: usize) {
         self.unsent.consume(n);
     }
 
-    /// Keeps sealed bytes that could not be sent, behind those that are kept already.
+    /// Keeps encrypted bytes that could not be sent, after those kept already.
     pub fn keep_unsent(&mut self, sealed: &[u8]) {
         self.unsent.append(sealed);
     }
 
-    /// How the peer's side ended.
+    /// Returns how the peer's side ended.
     pub fn ended(&self) -> PeerEnd {
         self.ended
     }
 
-    /// How many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
+    /// Returns how many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
     #[inline]
     pub fn wanted(&self, room: usize) -> usize {
-        // Whole records of the peer's, if they are as long as can be; and a whole record for the
-        // least of rooms.
+        // Whole records of maximum size; and a whole record even for the smallest room.
         let records = room.div_ceil(record::PLAINTEXT_MAX);
         (room + records * record::OVERHEAD_MAX).max(4096)
     }
 
-    /// Whether there is something to read that the socket knows nothing of.
+    /// Whether there is data to read that the socket does not know about.
     #[inline]
     pub fn has_waiting(&self) -> bool {
         let whole = || {
@@ -61,14 +60,13 @@ impl Session {
             || self.ended != PeerEnd::No
             || match &self.phase {
                 HandshakePhase::Legacy(link, _) => link.has_waiting(),
-                // That it failed, behind what came before.
+                // The failure, after the data before it.
                 HandshakePhase::Failed(_) => true,
                 _ => false,
             }
     }
 
-    /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of
-    /// those received next.
+    /// Returns how many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them before those received next.
     #[inline]
     pub fn kept(&self) -> usize {
         self.kept.bytes().len()
@@ -80,8 +78,8 @@ impl Session {
         if self.kept.is_empty() { 0 } else { self.kept.take(into) }
     }
 
-    /// Opens the records in `received`, ciphertext that [`take_kept`](Self::take_kept) gave and
-    /// what came behind it, into `room`. What does not make a record, or has no room, is kept.
+    /// Decrypts the records in `received`, the ciphertext from [`take_kept`](Self::take_kept) and the bytes after it, into `room`.
+    /// Partial records, and data without room, are kept.
     ///
     /// # Errors
     /// The connection is broken; an alert for the peer is among the unsent bytes.
@@ -95,7 +93,7 @@ impl Session {
             HandshakePhase::Handshake(_) => return self.open_early(rest, room, filled),
             _ => return Err(Error::fatal(Reason::InternalError)),
         };
-        // An empty room asks whether there is data: one record of it is enough to know.
+        // An empty room asks whether there is data: one record with data is enough to know.
         while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == PeerEnd::No
         {
             let framed = match record::frame(rest) {
@@ -131,7 +129,7 @@ impl Session {
             }
             let _ = self.details.broken.set(error);
             self.phase = HandshakePhase::Failed(error);
-            // What came before the failure is still to be had.
+            // Data before the failure is delivered first.
             return if filled > 0 { Ok(OpenedData { filled, is_end: false }) } else { Err(error) };
         }
         if self.ended == PeerEnd::No {
@@ -141,15 +139,14 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// As [`open`](Self::open) with OpenSSL, of which `filled` bytes are in the room already. It
-    /// keeps what was received itself.
+    /// As [`open`](Self::open) with OpenSSL, with `filled` bytes in the room already. OpenSSL buffers received bytes itself.
     #[inline(never)]
     fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<OpenedData, Error> {
         let HandshakePhase::Legacy(link, _) = &mut self.phase else {
             return Err(Error::fatal(Reason::InternalError));
         };
         link.receive(received);
-        // An empty room asks whether there is data: one byte of it is enough to know.
+        // An empty room asks whether there is data: one byte is enough to know.
         let mut one = [0];
         let asks = room.is_empty() && self.plain.is_empty();
         let space = if asks { &mut one[..] } else { &mut room[filled..] };
@@ -164,7 +161,7 @@ impl Session {
                     let error = broken(reason);
                     let _ = self.details.broken.set(error);
                     self.phase = HandshakePhase::Failed(error);
-                    // What came before the failure is still to be had.
+                    // Data before the failure is delivered first.
                     if filled + read == 0 {
                         return Err(error);
                     }
@@ -180,7 +177,7 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// As [`open`](Self::open) while the handshake goes on.
+    /// As [`open`](Self::open) during the handshake.
     #[inline(never)]
     fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<OpenedData, Error> {
         self.handshake(received)?;
@@ -188,15 +185,15 @@ impl Session {
         Ok(OpenedData { filled, is_end: filled == 0 && self.ended != PeerEnd::No })
     }
 
-    /// Plaintext that was opened before: how much of `room` it fills.
+    /// Moves previously decrypted plaintext to `room`; returns its length.
     #[inline]
     pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
         if self.plain.is_empty() { 0 } else { self.plain.take(room) }
     }
 
-    /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of
-    /// plaintext that are, and of ciphertext. `out` has room for a record at least. None are where
-    /// what may be sent early has been: the handshake has to be complete first.
+    /// Encrypts part of `first` followed by `second` at the start of `out`; returns the number of plaintext and ciphertext bytes.
+    /// `out` has room for at least one record. Both are zero once the limit of early data is reached: the handshake must be
+    /// completed first.
     ///
     /// # Errors
     /// The session failed before, or is not established.
@@ -216,8 +213,7 @@ impl Session {
         }
     }
 
-    /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent
-    /// ones.
+    /// Queues close_notify, once, among the unsent bytes.
     pub fn close(&mut self) {
         match &mut self.phase {
             HandshakePhase::Established(records) => records.close(&mut self.unsent),
@@ -226,8 +222,8 @@ impl Session {
         }
     }
 
-    /// Goes on with a new key, and has the peer do so too if it `asks` for that. `false` where
-    /// there is none: before TLS 1.3. Keys that have sealed much are replaced without being told.
+    /// Switches to a new key, and requests the same of the peer if `asks`. `false` before TLS 1.3, which has no key updates. Worn
+    /// keys are replaced automatically.
     pub fn renew_key(&mut self, asks: bool) -> bool {
         match &mut self.phase {
             HandshakePhase::Established(records) if self.details.version == TLS13 => {
@@ -238,7 +234,7 @@ impl Session {
     }
 }
 
-/// What an established connection fails with.
+/// Returns the error of an established connection.
 fn broken(reason: Reason) -> Error {
     let kind =
         if reason == Reason::NoRenegotiation { FailureKind::Renegotiation } else { FailureKind::Fatal };

@@ -1,8 +1,8 @@
-//! One TLS connection without its socket: bytes go in, bytes come out.
+//! One TLS connection without its socket.
 //!
-//! Received bytes are opened from the caller's buffer into the caller's buffer, and what is sent is
-//! sealed into the caller's buffer. The session keeps what is not a whole record yet, plaintext
-//! that the caller had no room for, and sealed bytes that were not sent. Called by `net::Stream`.
+//! Received bytes are decrypted from one of the caller's buffers into another, and sent bytes are encrypted into the caller's
+//! buffer. The session keeps partial records, plaintext that the caller had no room for, and encrypted bytes that were not sent.
+//! Called by `net::Stream`.
 
 mod data;
 
@@ -29,36 +29,36 @@ pub use data::OpenedData;
 /// A TLS connection.
 pub struct Session {
     phase: HandshakePhase,
-    /// Ciphertext that was received and is not opened.
+    /// Received ciphertext that is not decrypted yet.
     kept: PendingBytes,
     /// Plaintext that the caller had no room for.
     plain: PendingBytes,
-    /// Ciphertext that was not sent.
+    /// Unsent ciphertext.
     unsent: PendingBytes,
-    /// Shared with those who tell of it once the handshake is over.
+    /// Shared with logs and rules once the handshake is over.
     details: Arc<Details>,
     limits: Limits,
     keep: Keep,
-    /// Counts this one among those that live.
+    /// Counts this connection while it lives.
     _place: ConnectionPermit,
     is_client: bool,
-    /// What is listened to until the handshake is over.
+    /// The recorded handshake, until it is over.
     overheard: Option<Box<Overheard>>,
     ended: PeerEnd,
 }
 
-/// How far a session is.
+/// The phase of a session.
 enum HandshakePhase {
-    /// Waits for the whole ClientHello.
+    /// Waits for the complete ClientHello.
     Hello(Arc<Acceptor>, Deframer),
     Handshake(Box<Handshake>),
     Established(Box<Records>),
-    /// The handshake, and later all records, with OpenSSL.
+    /// Handshake and records by OpenSSL.
     Legacy(Box<legacy::LegacyLink>, LegacyStage),
     Failed(Error),
 }
 
-/// How far a connection is that OpenSSL makes.
+/// The stage of an OpenSSL connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LegacyStage {
     Handshake,
@@ -68,12 +68,12 @@ enum LegacyStage {
 /// How the peer's side ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerEnd {
-    /// It did not.
+    /// It has not ended.
     #[default]
     No,
     /// By close_notify.
     Cleanly,
-    /// The transport ended without a word: what was received may not be everything.
+    /// The transport ended without close_notify: the data may be truncated.
     Cut,
 }
 
@@ -93,13 +93,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// The side of a listener.
+    /// Creates a listener's side.
     pub fn accept(acceptor: &Arc<Acceptor>) -> Self {
         Self::accept_begun(acceptor, &[], None)
     }
 
-    /// The side of a listener, of whose client some bytes were received already, in the place that
-    /// was taken for it.
+    /// Creates a listener's side with bytes already received from the client, using the slot reserved for it.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<ConnectionPermit>) -> Self {
         let hello = HandshakePhase::Hello(acceptor.clone(), Deframer::with(received));
         let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(ConnectionPermit::force));
@@ -107,8 +106,7 @@ impl Session {
         session
     }
 
-    /// The side of a client; `name` is sent as SNI where there is one. The first call of
-    /// [`handshake`](Self::handshake) needs no bytes.
+    /// Creates a client's side; `name` is sent as SNI if present. The first call of [`handshake`](Self::handshake) needs no bytes.
     ///
     /// # Errors
     /// The line's settings leave nothing to offer, or there are too many connections.
@@ -116,8 +114,8 @@ impl Session {
         Self::connect_early(connector, name, false)
     }
 
-    /// As [`connect`](Self::connect); with `early` data may be sent before the server says
-    /// anything, if the line and a session of before allow it ([`is_early`](Self::is_early)).
+    /// As [`connect`](Self::connect); with `early`, data may be sent before the server's answer, if the line and an earlier session
+    /// allow it ([`is_early`](Self::is_early)).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -143,7 +141,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Keeps of the handshake, which has not begun, also what `keep` says.
+    /// Adds to the handshake data to keep, before the handshake begins.
     pub fn keep(&mut self, keep: Keep) {
         self.keep = self.keep.or(keep);
         if self.keep.is_any() {
@@ -170,8 +168,8 @@ impl Session {
         }
     }
 
-    /// Takes `received` and goes on with the handshake. `true` once it is complete. Whatever it
-    /// comes to, [`unsent`](Self::unsent) bytes are to be sent.
+    /// Processes `received` and continues the handshake. Returns `true` once it is complete. In any case, [`unsent`](Self::unsent)
+    /// bytes must be sent.
     ///
     /// # Errors
     /// The handshake failed.
@@ -184,7 +182,7 @@ impl Session {
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
         details.root = verify_policy::take_root().or(details.root.take());
-        // A session of TLS 1.2 that is resumed exchanges no key: the group is that of the session.
+        // A resumed TLS 1.2 session has no key exchange: its group is that of the session.
         if !matches!(self.phase, HandshakePhase::Established(_) | HandshakePhase::Legacy(..))
             || (details.group == 0 && details.is_resumed)
         {
@@ -225,14 +223,14 @@ impl Session {
             if let HandshakePhase::Handshake(handshake) = &self.phase { handshake.suite() } else { 0 };
         let details = self.details_mut();
         details.failure = Some(error);
-        // In TLS 1.2 a suite counts only once the handshake is over.
+        // In TLS 1.2 the suite is only final once the handshake is over.
         if details.version == TLS13 {
             details.suite = suite;
         }
         self.phase = HandshakePhase::Failed(error);
     }
 
-    /// Nobody else has them before the handshake is over.
+    /// There are no other references before the handshake is over.
     fn details_mut(&mut self) -> &mut Details {
         Arc::make_mut(&mut self.details)
     }
@@ -271,8 +269,7 @@ impl Session {
         }
     }
 
-    /// Takes what a client sent before the end of its handshake. Where it may be served, what is
-    /// known of the client is told now.
+    /// Takes a client's early data. If it may be served, the details of the client are published now.
     fn take_early(&mut self) -> Result<(), Error> {
         let HandshakePhase::Handshake(handshake) = &mut self.phase else { return Ok(()) };
         if !handshake.has_early() {
@@ -320,7 +317,7 @@ impl Session {
         if !is_resumed && details.peer.is_empty() {
             engine::session_extras::forget_outcome();
         }
-        // rustls tells this secret whenever a session is resumed, OpenSSL where there is such data.
+        // rustls reports this secret whenever a session is resumed, OpenSSL only with early data.
         let said_early = details.early.came() || was_early;
         if let Some(captured) = details.captured.as_mut().filter(|_| !said_early) {
             captured.forget("CLIENT_EARLY_TRAFFIC_SECRET");
@@ -330,7 +327,7 @@ impl Session {
             return Err(Error { kind: FailureKind::EarlyData, reason: Reason::None, verify: 0 });
         }
         if details.is_challenge {
-            // The client has seen what it wanted to see.
+            // The validation client has seen the certificate.
             self.ended = PeerEnd::Cleanly;
         } else {
             self.kept.append(&rest);
@@ -353,20 +350,19 @@ impl Session {
         )
     }
 
-    /// Whether data go either way though the handshake is not complete. Of a listener: a client's
-    /// early data have come, which somebody else may have sent once more; what is sent goes to the
-    /// client alone. Of a client: what is sent now may be refused, and then was not served.
+    /// Whether data can flow before the handshake is complete. For a listener: early data from a client has arrived, which may be a
+    /// replay; the response only goes to the real client. For a client: data sent now may be rejected unprocessed.
     #[inline]
     pub fn is_early(&self) -> bool {
         matches!(&self.phase, HandshakePhase::Handshake(handshake) if handshake.is_early())
     }
 
-    /// What was negotiated.
+    /// Returns the negotiated parameters.
     pub fn details(&self) -> &Arc<Details> {
         &self.details
     }
 
-    /// Why it failed, if it did.
+    /// Returns why it failed, if it did.
     pub fn failure(&self) -> Option<Error> {
         match &self.phase {
             HandshakePhase::Failed(error) => Some(*error),
@@ -374,7 +370,7 @@ impl Session {
         }
     }
 
-    /// Notes that the transport ended. `true` where the peer had said so before.
+    /// Records that the transport ended. Returns `true` if the peer had sent close_notify.
     pub fn transport_ended(&mut self) -> bool {
         if self.ended == PeerEnd::No {
             self.ended = PeerEnd::Cut;
@@ -382,7 +378,7 @@ impl Session {
         self.ended == PeerEnd::Cleanly
     }
 
-    /// Why a handshake failed whose transport ended.
+    /// Returns the failure of a handshake when its transport ended.
     pub fn cut_off(&mut self, failed: bool) -> Error {
         let said_nothing = matches!(&self.phase, HandshakePhase::Hello(_, deframer) if deframer.is_empty());
         let kind = match failed {
@@ -396,13 +392,13 @@ impl Session {
         error
     }
 
-    /// Whether it speaks TLS 1.3.
+    /// Whether it uses TLS 1.3.
     pub fn is_tls13(&self) -> bool {
         self.details.version == TLS13
     }
 }
 
-/// Begins the handshake with the engine that `acceptor` chooses, once the ClientHello is complete.
+/// Starts the handshake with the engine chosen by `acceptor`, once the ClientHello is complete.
 fn begin(
     acceptor: &Acceptor,
     deframer: &mut Deframer,

@@ -1,18 +1,18 @@
-//! Building a chain upwards from the peer's certificate.
+//! Builds a chain upwards from the peer's certificate.
 
 use super::Trusted;
 use super::parsed::Parsed;
 use crate::verify_code::{self as code, VerifyCode};
 
-/// OpenSSL's limit of certificates above the peer's.
+/// OpenSSL's limit for certificates above the peer's.
 const DEPTH_MAX: usize = 100;
 
 /// A chain, the peer's own certificate first.
 pub(super) struct Chain<'a> {
     pub(super) certificates: Vec<Parsed<'a>>,
-    /// How many of them are not trusted in themselves.
+    /// How many of them are not trust anchors.
     untrusted: usize,
-    /// Whether it ends at a trusted certificate that signs itself.
+    /// Whether it ends at a trusted self-signed certificate.
     is_complete: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Chain<'a> {
                 chain.certificates.push(issuer);
                 continue;
             }
-            // What is above a trusted certificate is trusted too, or nothing.
+            // Above a trusted certificate there are only trusted ones, or nothing.
             if chain.untrusted <= top {
                 return chain;
             }
@@ -48,7 +48,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Whether the certificate at the top, which the peer sent, is among the trusted ones.
+    /// Whether the certificate at index `top`, sent by the peer, is a trust anchor.
     fn anchors(&mut self, top: usize, trusted: &Trusted) -> bool {
         let last = &self.certificates[top];
         let known = trusted.issuers(last.subject()).any(|one| one.der() == last.der());
@@ -58,7 +58,7 @@ impl<'a> Chain<'a> {
         known
     }
 
-    /// What is missing at its top.
+    /// Returns the error for an incomplete chain.
     pub(super) fn missing(&self) -> Option<VerifyCode> {
         let top = self.certificates.len() - 1;
         if self.is_complete {
@@ -75,7 +75,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// The first that is valid now, else the one that lasts longest.
+/// Returns the first candidate that is currently valid, otherwise the one that expires last.
 fn best<'a>(candidates: impl Iterator<Item = Parsed<'a>>, now: i64) -> Option<Parsed<'a>> {
     let mut fallback: Option<Parsed<'a>> = None;
     for one in candidates {

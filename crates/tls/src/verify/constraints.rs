@@ -1,4 +1,4 @@
-//! Name constraints (RFC 5280, 4.2.1.10): which names the authorities of a chain may vouch for.
+//! Name constraints (RFC 5280, 4.2.1.10): the names for which the CAs in a chain may issue certificates.
 
 use x509_parser::extensions::{GeneralName, GeneralSubtree, ParsedExtension};
 use x509_parser::oid_registry::OID_X509_COMMON_NAME;
@@ -8,13 +8,13 @@ use super::parsed::Parsed;
 use super::{Forgive, VerifyRefused, fault};
 use crate::verify_code::{self as code, VerifyCode};
 
-/// Checks the names of each certificate against the constraints of all above it.
+/// Checks the names of each certificate against the constraints of all those above it.
 pub(super) fn check(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     if all.iter().skip(1).all(|one| one.name_constraints().is_none()) {
         return Ok(());
     }
     for (depth, own) in all.iter().enumerate().rev() {
-        // What an authority issued to itself is no other name.
+        // The names of a self-issued CA certificate are exempt.
         if depth > 0 && own.is_self_issued() {
             continue;
         }
@@ -55,7 +55,7 @@ fn judge(
         }
     }
     if depth == 0 && !has_dns {
-        // A common name that looks like a host's counts as one where no other does.
+        // A common name that looks like a host name counts if there is no other name.
         let common = subject.iter_by_oid(&OID_X509_COMMON_NAME).filter_map(|name| name.as_str().ok());
         names.extend(common.filter(|name| is_host(name)).map(ConstrainedName::Dns));
     }
@@ -106,7 +106,7 @@ impl<'a> ConstrainedName<'a> {
         is_excluded.then_some(code::EXCLUDED_VIOLATION)
     }
 
-    /// Whether it lies within `base`; `None` where that is of another kind.
+    /// Whether it is within `base`; `None` if that is of another kind.
     fn is_within(&self, base: &GeneralName<'_>) -> Option<bool> {
         Some(match (self, base) {
             (Self::Directory(name), GeneralName::DirectoryName(base)) => is_directory_within(name, base),
@@ -119,7 +119,7 @@ impl<'a> ConstrainedName<'a> {
     }
 }
 
-/// Whether the parts of `base` are the first of `name`.
+/// Whether `name` starts with the components of `base`.
 fn is_directory_within(name: &X509Name<'_>, base: &X509Name<'_>) -> bool {
     let parts = |name: &X509Name<'_>| -> Vec<(String, Vec<u8>)> {
         let all = name.iter_attributes();
@@ -128,7 +128,7 @@ fn is_directory_within(name: &X509Name<'_>, base: &X509Name<'_>) -> bool {
     parts(name).starts_with(&parts(base))
 }
 
-/// Whether `name` is `base` or below it; an empty base holds everything.
+/// Whether `name` is `base` or below it; an empty base contains everything.
 fn is_host_within(name: &str, base: &str) -> bool {
     let Some(start) = name.len().checked_sub(base.len()) else { return false };
     let Some((head, tail)) = name.split_at_checked(start) else { return false };
@@ -146,7 +146,7 @@ fn is_email_within(name: &str, base: &str) -> bool {
     }
 }
 
-/// A base is an address and its mask.
+/// A base consists of an address and its mask.
 fn is_address_within(address: &[u8], base: &[u8]) -> bool {
     let (base, mask) = base.split_at(base.len() / 2);
     address.len() == base.len()

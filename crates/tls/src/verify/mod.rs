@@ -1,10 +1,8 @@
-//! Verification of X.509 chains in OpenSSL's order, with its numbers (RFC 5280, 6;
-//! X509_verify_cert(3)).
+//! Verifies X.509 chains in OpenSSL's order, with its error numbers (RFC 5280, 6; X509_verify_cert(3)).
 //!
-//! A chain is built from the peer's certificate upwards, each issuer looked for among the trusted
-//! certificates first. Then it is looked over several times, as OpenSSL does: extensions, strength,
-//! revocation, signatures and dates, names. Each fault is told with its depth, and the caller
-//! forgives it or not (`ca-ignore-err`, `crt-ignore-err`).
+//! A chain is built from the peer's certificate upwards, looking for each issuer among the trusted certificates first. It is then
+//! checked in several passes, as in OpenSSL: extensions, strength, revocation, signatures and dates, names. Each error is reported
+//! with its depth, and the caller ignores it or not (`ca-ignore-err`, `crt-ignore-err`).
 
 mod build;
 mod constraints;
@@ -20,15 +18,14 @@ use build::Chain;
 use parsed::Parsed;
 use revocation::Lists;
 
-/// What a certificate is to be used for.
+/// The intended use of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Client,
     Server,
 }
 
-/// A signature: the algorithm that made it and the key that it is to be checked with, both as the
-/// contents of their DER.
+/// A signature: its algorithm and the key to check it with, both as the contents of their DER.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signed<'a> {
     pub(crate) algorithm: &'a [u8],
@@ -45,17 +42,17 @@ pub(crate) type Check = fn(&Signed<'_>) -> bool;
 #[derive(Debug)]
 pub(crate) struct Trusted {
     authorities: Vec<Arc<[u8]>>,
-    /// Places in `authorities`, by the DER of the subject.
+    /// Indexes in `authorities`, by the DER of the subject.
     by_subject: HashMap<Box<[u8]>, Vec<u32>>,
     lists: Lists,
     check: Check,
 }
 
-/// A fault was not forgiven.
+/// An error was not ignored.
 #[derive(Debug)]
 pub(crate) struct VerifyRefused;
 
-/// Told of each fault with its depth, counted from the peer's certificate: whether to go on.
+/// Called for each error with its depth, counted from the peer's certificate; returns whether to continue.
 pub(crate) type Forgive<'a> = &'a mut dyn FnMut(VerifyCode, usize) -> bool;
 
 fn fault(forgive: Forgive<'_>, code: VerifyCode, depth: usize) -> Result<(), VerifyRefused> {
@@ -63,7 +60,7 @@ fn fault(forgive: Forgive<'_>, code: VerifyCode, depth: usize) -> Result<(), Ver
 }
 
 impl Trusted {
-    /// What cannot be read among the certificates is passed over: nothing is trusted because of it.
+    /// Creates the trust anchors. Unparsable certificates are skipped, which never adds trust.
     pub(crate) fn new<'a>(
         authorities: impl Iterator<Item = &'a Arc<[u8]>>,
         lists: &[Arc<[u8]>],
@@ -85,11 +82,11 @@ impl Trusted {
         places.filter_map(|place| Parsed::new(&self.authorities[*place as usize]))
     }
 
-    /// Verifies `own` with what the peer sent beside it, at `now` in seconds since 1970: the
-    /// certificate that the chain ends with.
+    /// Verifies `own` with the other certificates from the peer, at `now` in seconds since 1970; returns the last certificate of
+    /// the chain.
     ///
     /// # Errors
-    /// A fault that was not forgiven.
+    /// An error was not ignored.
     pub(crate) fn verify(
         &self,
         own: &[u8],
@@ -117,7 +114,7 @@ impl Trusted {
         Ok(trusted.map_or_else(|| last.into(), Arc::clone))
     }
 
-    /// From the top down: each signature with the key above, then the dates.
+    /// From the top down: checks each signature with the key above, then the dates.
     fn check_signatures(
         &self,
         chain: &Chain<'_>,
@@ -136,10 +133,10 @@ impl Trusted {
                         fault(forgive, code::CERT_SIGNATURE_FAILURE, depth)?;
                     }
                 }
-                // Whoever is trusted, or forgiven for signing itself, need not prove it.
+                // The signature of a trust anchor, or of an accepted self-signed certificate, is not checked.
                 None if own.is_self_signed() => {}
                 None if depth == 0 => fault(forgive, code::UNABLE_TO_VERIFY_LEAF_SIGNATURE, 0)?,
-                // Nothing is above to check it with.
+                // There is no key above to check it with.
                 None => continue,
             }
             let (begin, end) = own.validity();
@@ -153,8 +150,7 @@ impl Trusted {
     }
 }
 
-/// Critical extensions, authorities that are none, what certificates may be used for, and lengths
-/// of paths.
+/// Checks critical extensions, invalid CAs, key usage, and path lengths.
 fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     let mut below = 0;
     for (depth, own) in all.iter().enumerate() {
@@ -163,7 +159,7 @@ fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) 
         }
         if depth > 0 {
             let authority = own.authority();
-            // The last may be a root of the times before version 3.
+            // The last may be a root certificate without X.509 version 3 extensions.
             let good = authority.is_proper() || (authority.is_any() && depth + 1 == all.len());
             if !good {
                 fault(forgive, code::INVALID_CA, depth)?;
@@ -182,7 +178,7 @@ fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) 
     Ok(())
 }
 
-/// Keys and digests that are too weak for OpenSSL's security level 2.
+/// Checks for keys and digests below OpenSSL's security level 2.
 fn check_strength(all: &[Parsed<'_>], forgive: Forgive<'_>) -> Result<(), VerifyRefused> {
     for (depth, own) in all.iter().enumerate() {
         if own.has_weak_key() {

@@ -1,4 +1,4 @@
-//! A certificate as verification reads it.
+//! A certificate as used by verification.
 
 use std::rc::Rc;
 
@@ -10,20 +10,20 @@ use super::{Check, Purpose, Signed};
 use crate::der::{self, Der};
 use crate::x509;
 
-/// A certificate taken apart, cheap to clone.
+/// A parsed certificate, cheap to clone.
 #[derive(Clone)]
 pub(super) struct Parsed<'a> {
     der: &'a [u8],
     certificate: Rc<X509Certificate<'a>>,
 }
 
-/// Of what kind an authority is (X509_check_ca(3)).
+/// The kind of a CA certificate (X509_check_ca(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Authority {
     None,
     /// By its basic constraints.
     Proper,
-    /// A root of version 1, or one that says so in Netscape's way or by its key's usage alone.
+    /// A version 1 root, or declared only by Netscape's extension or the key usage.
     Old,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Parsed<'a> {
         &self.certificate
     }
 
-    /// Begin and end of its validity, in seconds since 1970.
+    /// Returns the start and end of its validity, in seconds since 1970.
     pub(super) fn validity(&self) -> (i64, i64) {
         let validity = self.certificate.validity();
         (validity.not_before.timestamp(), validity.not_after.timestamp())
@@ -95,7 +95,7 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Whether it may be an authority, and the length of its paths.
+    /// Returns whether it may be a CA, and its path length limit.
     fn basic(&self) -> Option<(bool, Option<u32>)> {
         self.extension(|one| match one {
             ParsedExtension::BasicConstraints(basic) => Some((basic.ca, basic.path_len_constraint)),
@@ -109,7 +109,7 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// How many authorities may stand between it and the peer's certificate.
+    /// Returns how many CA certificates may be between it and the peer's certificate.
     pub(super) fn path_length(&self) -> Option<u32> {
         self.basic()?.1
     }
@@ -120,7 +120,7 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Whether what it says of its issuer's key and number fits `issuer`.
+    /// Whether its authority key identifier matches `issuer`.
     fn points_to(&self, issuer: &Self) -> bool {
         let pointed = self.extension(|one| match one {
             ParsedExtension::AuthorityKeyIdentifier(id) => {
@@ -133,8 +133,7 @@ impl<'a> Parsed<'a> {
         same(key, issuer.subject_key()) && same(serial, Some(issuer.certificate.raw_serial()))
     }
 
-    /// Whether it may have issued `other`, by names and identifiers. What its key may do is looked
-    /// at later.
+    /// Whether it may have issued `other`, by names and identifiers. Its key usage is checked later.
     pub(super) fn issued(&self, other: &Self) -> bool {
         self.subject() == other.issuer() && other.points_to(self)
     }
@@ -148,7 +147,7 @@ impl<'a> Parsed<'a> {
         self.subject() == self.issuer()
     }
 
-    /// Whether it claims to have signed itself.
+    /// Whether it claims to be self-signed.
     pub(super) fn is_self_signed(&self) -> bool {
         self.is_self_issued() && self.points_to(self)
     }
@@ -169,7 +168,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Whether it may be used so, as an authority or as the peer's own (X509_check_purpose(3)).
+    /// Whether it may be used for `purpose`, as a CA or as the peer's own (X509_check_purpose(3)).
     pub(super) fn serves(&self, purpose: Purpose, as_authority: bool) -> bool {
         let is_client = purpose == Purpose::Client;
         if let Some(usage) = self.extended_usage()
@@ -180,7 +179,7 @@ impl<'a> Parsed<'a> {
         let netscape = self.netscape_type();
         if as_authority {
             let authority = self.authority();
-            // Netscape's own bit has to be there where nothing else says so.
+            // Netscape's own bit is required if no other extension allows it.
             return authority.is_any() && netscape.is_none_or(|kind| authority.is_proper() || kind & 4 != 0);
         }
         let allowed = self.key_usage().is_none_or(|usage| {
@@ -193,7 +192,7 @@ impl<'a> Parsed<'a> {
         self.certificate.extensions().iter().any(is_unknown_critical)
     }
 
-    /// Whether its key is weaker than 112 bits of security.
+    /// Whether its key has less than 112 bits of security.
     pub(super) fn has_weak_key(&self) -> bool {
         use x509_parser::public_key::PublicKey;
         match self.certificate.public_key().parsed() {
@@ -204,7 +203,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Whether it is signed over a digest weaker than 112 bits of security.
+    /// Whether its signature's digest has less than 112 bits of security.
     pub(super) fn has_weak_digest(&self) -> bool {
         matches!(
             &*self.certificate.signature_algorithm.algorithm.to_id_string(),
@@ -212,12 +211,12 @@ impl<'a> Parsed<'a> {
         )
     }
 
-    /// Its key: algorithm and bits, as contents of their DER.
+    /// Returns its key: algorithm and bits, as contents of their DER.
     pub(super) fn key(&self) -> Option<(&[u8], &[u8])> {
         x509::key_parts(self.certificate.public_key().raw)
     }
 
-    /// Whether the key of `issuer` made its signature.
+    /// Whether its signature was made with the key of `issuer`.
     pub(super) fn is_signed_by(&self, issuer: &Self, check: Check) -> bool {
         is_signed(self.der, issuer, check)
     }
@@ -228,7 +227,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Whether the key of `issuer` signed a certificate or a revocation list.
+/// Whether a certificate or a revocation list was signed with the key of `issuer`.
 pub(super) fn is_signed(der: &[u8], issuer: &Parsed<'_>, check: impl Fn(&Signed<'_>) -> bool) -> bool {
     let checked = || {
         let mut outer = Der(der).take(der::SEQUENCE)?;
@@ -242,7 +241,7 @@ pub(super) fn is_signed(der: &[u8], issuer: &Parsed<'_>, check: impl Fn(&Signed<
     checked().unwrap_or(false)
 }
 
-/// The algorithm that what is signed names itself: the first sequence in it.
+/// Returns the algorithm in the signed part: its first sequence.
 fn inner_algorithm(message: &[u8]) -> Option<&[u8]> {
     let mut fields = Der(message).take(der::SEQUENCE)?;
     loop {
@@ -253,13 +252,13 @@ fn inner_algorithm(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Step-up usages, which stand for that of a server.
+/// Whether it is a step-up usage, which implies server authentication.
 fn is_gated(usage: &ExtendedKeyUsage<'_>) -> bool {
     let gated = ["1.3.6.1.4.1.311.10.3.3", "2.16.840.1.113730.4.1"];
     usage.other.iter().any(|oid| gated.contains(&&*oid.to_id_string()))
 }
 
-/// Whether an extension must be understood and is not.
+/// Whether it is an unsupported critical extension.
 pub(super) fn is_unknown_critical(extension: &X509Extension<'_>) -> bool {
     extension.critical
         && !matches!(

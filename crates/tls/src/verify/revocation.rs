@@ -1,4 +1,4 @@
-//! Revocation lists: each certificate of a chain is looked for in its issuer's.
+//! Revocation lists: each certificate of a chain is looked up in its issuer's list.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::parsed::{Parsed, is_signed};
 use super::{Check, Forgive, Signed, VerifyRefused, fault};
 use crate::verify_code as code;
 
-/// The lists that a line names, by the DER of their issuer.
+/// The revocation lists of a line, by the DER of their issuer.
 #[derive(Debug)]
 pub(super) struct Lists {
     by_issuer: HashMap<Box<[u8]>, Vec<Arc<[u8]>>>,
-    /// Whether lists were named at all, readable or not.
+    /// Whether lists are configured at all, parsable or not.
     wanted: bool,
 }
 
@@ -31,7 +31,7 @@ impl Lists {
         Self { by_issuer: lists, wanted: !ders.is_empty() }
     }
 
-    /// Checks every certificate of the chain, where there are lists at all.
+    /// Checks every certificate of the chain, if lists are configured.
     pub(super) fn check(
         &self,
         all: &[Parsed<'_>],
@@ -50,7 +50,7 @@ impl Lists {
                 fault(forgive, code::UNABLE_TO_GET_CRL, depth)?;
                 continue;
             };
-            // The issuer of the last is itself.
+            // The last is its own issuer.
             let issuer = all.get(depth + 1).unwrap_or(own);
             check_list(der, list, issuer, now, depth, check, forgive)?;
             let serial = own.certificate().raw_serial();
@@ -73,7 +73,7 @@ fn is_current(list: &CertificateRevocationList<'_>, now: i64) -> bool {
     list.last_update().timestamp() <= now && list.next_update().is_none_or(|next| now <= next.timestamp())
 }
 
-/// The list itself: who issued it, when, and its signature.
+/// Checks the list itself: issuer, dates, and signature.
 fn check_list(
     der: &[u8],
     list: &CertificateRevocationList<'_>,
@@ -115,8 +115,8 @@ fn check_list(
 /// `sha1WithRSAEncryption` without parameters.
 const SHA1_WITH_RSA: [u8; 13] = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5, 5, 0];
 
-/// Whether a list is signed with RSA over SHA-1, which OpenSSL refuses for certificates only: to
-/// forge a list, one has to have another with the same hash signed by the authority first.
+/// Whether a list is signed with RSA and SHA-1, which OpenSSL only rejects for certificates: forging a list requires another one
+/// with the same hash signed by the CA first.
 fn is_signed_with_sha1(signed: &Signed<'_>) -> bool {
     let key = UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, signed.key);
     signed.algorithm == SHA1_WITH_RSA && key.verify(signed.message, signed.signature).is_ok()

@@ -1,4 +1,4 @@
-//! Certificates made on the spot and two sessions that talk in memory.
+//! Generated certificates, and two sessions connected in memory.
 
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -11,7 +11,7 @@ use tls::{
     Trust,
 };
 
-/// An authority.
+/// A CA.
 pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -30,7 +30,7 @@ impl Authority {
         Arc::new(Trust { authorities: vec![self.0.der().to_vec().into()], ..Trust::default() })
     }
 
-    /// The PEM text of a certificate for `names` and its key, with `change` made to it.
+    /// Returns the PEM text of a certificate for `names` and its key, modified by `change`.
     pub(crate) fn issue(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> String {
         self.issue_with(names, &KeyPair::generate().unwrap(), change)
     }
@@ -62,7 +62,7 @@ pub(crate) fn listening(entries: Vec<CertificateEntry>) -> Listening {
     Listening { entries, ..Listening::default() }
 }
 
-/// A listener with one certificate.
+/// Creates a listener with one certificate.
 pub(crate) fn acceptor(authority: &Authority, options: EntryOptions) -> Arc<Acceptor> {
     let certificate = certificate(&authority.issue(&["a.test"], |_| {}));
     Arc::new(Acceptor::new(listening(vec![entry(certificate, &Arc::new(options))])).unwrap())
@@ -72,7 +72,7 @@ pub(crate) fn connector(authority: &Authority) -> Connector {
     Connector::new(&Connecting { trust: Some(authority.trust()), ..Connecting::default() }).unwrap()
 }
 
-/// Moves what waits on both sides until nothing does. What each side came to.
+/// Exchanges pending bytes until there are none. Returns the outcome of each side.
 pub(crate) fn shake(
     client: &mut Session,
     server: &mut Session,
@@ -96,7 +96,7 @@ pub(crate) fn shake(
     }
 }
 
-/// Two sides of an established connection.
+/// Returns both sides of an established connection.
 pub(crate) fn pair(acceptor: &Arc<Acceptor>, connector: &Connector, name: &str) -> (Session, Session) {
     let mut client = Session::connect(connector, Some(name)).unwrap();
     let mut server = Session::accept(acceptor);
@@ -104,8 +104,7 @@ pub(crate) fn pair(acceptor: &Arc<Acceptor>, connector: &Connector, name: &str) 
     (client, server)
 }
 
-/// Sends `text` from one side to the other, in pieces of `cut` bytes of ciphertext and into rooms
-/// of `room` bytes.
+/// Sends `text` from one side to the other, in pieces of `cut` bytes of ciphertext and with `room` bytes for the plaintext.
 pub(crate) fn carry(from: &mut Session, to: &mut Session, text: &[u8], cut: usize, room: usize) -> Vec<u8> {
     let mut wire = from.unsent().to_vec();
     from.sent(wire.len());

@@ -1,9 +1,8 @@
-//! Converters and what they give, and the maps that some look into.
+//! Converters and their results, and the maps that some use.
 
 use weir_tests::{Scratch, scratch};
 
-/// Expressions and what they give. `MAPS`, `KEY` and `NONCE` stand for a folder, 16 bytes and 12
-/// bytes.
+/// Expressions and their results. `MAPS`, `KEY` and `NONCE` stand for a folder, 16 bytes and 12 bytes.
 #[rustfmt::skip]
 pub(crate) const CONVERTERS: &[(&str, &str)] = &[
     ("str(a),add_item(-,txn.text,!)", "a-text!"),
@@ -169,7 +168,7 @@ pub(crate) const CONVERTERS: &[(&str, &str)] = &[
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODw==";
 const NONCE: &str = "AAECAwQFBgcICQoL";
 
-/// Name, key and value of the maps.
+/// Name and contents of the maps.
 #[rustfmt::skip]
 const MAPS: &[(&str, &str)] = &[
     ("int.map", r"10:20 teens"),
@@ -187,8 +186,7 @@ const MAPS: &[(&str, &str)] = &[
     ("str.map", r"b bee"),
 ];
 
-/// The expression as a configuration has it: what stands for keys and folders filled in, in quotes
-/// that keep `$` as it is.
+/// Returns the expression for a configuration: keys and folders filled in, in quotes that preserve `$`.
 pub(crate) fn quoted(expression: &str, maps: &str) -> String {
     let text = expression.replace("MAPS", maps).replace("NONCE", NONCE).replace("KEY", KEY);
     if text.contains('$') {
@@ -197,7 +195,7 @@ pub(crate) fn quoted(expression: &str, maps: &str) -> String {
     format!("\"%[{}]\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Writes the maps into a folder of their own.
+/// Writes the maps to a new folder.
 pub(crate) fn maps() -> Scratch {
     let folder = scratch("expressions");
     for (name, lines) in MAPS {

@@ -1,5 +1,5 @@
-//! Fetches, converters and ACLs seen from outside: what the program makes of each in rules, beside
-//! what HAProxy 3.5 made of the same expressions over the same messages.
+//! End-to-end tests of fetches, converters and ACLs: the program's results in rules, compared with those of HAProxy 3.5 for the
+//! same expressions and messages.
 
 mod converters;
 mod requests;
@@ -14,7 +14,7 @@ use requests::{CONDITIONS_OF_REQUESTS, OF_REQUESTS, request};
 use responses::{CONDITIONS_OF_RESPONSES, OF_RESPONSES, RESPONSE};
 use weir_tests::{Weir, client, free_port};
 
-/// A server that answers every request of [`request`] with [`RESPONSE`].
+/// Starts a server that answers every request of [`request`] with [`RESPONSE`].
 fn origin() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -38,7 +38,7 @@ const BEFORE: &str = "global\n  setenv TEST_NAME value\n  nbthread 1\n\
     defaults\n  mode http\n  timeout client 20s\n  timeout server 21s\n  timeout connect 5s\n  timeout queue 6s\n  \
     timeout tarpit 7s\n  timeout tunnel 8s\n  option http-buffer-request\n";
 
-/// A frontend that answers each request with the rule of its row, and leaves others to a server.
+/// Starts a frontend that answers each request with the rule of its row, and forwards others to a server.
 fn start(rules: &str, of_responses: &str) -> (Weir, u16) {
     let (port, origin) = (free_port(), origin());
     let weir = Weir::start(
@@ -54,7 +54,7 @@ fn start(rules: &str, of_responses: &str) -> (Weir, u16) {
 }
 
 #[test]
-fn expressions_over_requests_give_what_haproxy_gives() {
+fn request_expressions_match_haproxy() {
     let maps = maps();
     let folder = maps.to_string();
     let rows: Vec<_> = CONVERTERS.iter().chain(OF_REQUESTS).collect();
@@ -79,7 +79,7 @@ fn expressions_over_requests_give_what_haproxy_gives() {
 }
 
 #[test]
-fn expressions_over_responses_give_what_haproxy_gives() {
+fn response_expressions_match_haproxy() {
     let rules: String = (OF_RESPONSES.iter().enumerate())
         .map(|(row, (expression, _))| format!("  http-response set-header x-r{row} \"%[{expression}]\"\n"))
         .collect();
@@ -96,7 +96,7 @@ fn expressions_over_responses_give_what_haproxy_gives() {
 }
 
 #[test]
-fn conditions_over_messages_hold_where_they_hold_in_haproxy() {
+fn message_conditions_match_haproxy() {
     let answer = "http-request return status 200 content-type text/plain string";
     let rules: String = (CONDITIONS_OF_REQUESTS.iter().enumerate())
         .map(|(row, condition)| {
@@ -166,7 +166,7 @@ fn rules_on_responses_match_nothing_of_the_request() {
 }
 
 #[test]
-fn a_group_is_compared_by_conditions_and_shown_as_its_user() {
+fn groups_match_in_conditions_and_display_the_user() {
     let port = free_port();
     let shown = "http-request return status 200 content-type text/plain lf-string \"%[http_auth_group(u)]|";
     let _weir = Weir::start(

@@ -210,7 +210,7 @@ pub(crate) const CONDITIONS_OF_REQUESTS: &[&str] = &[
     "req_ver 1.1",
 ];
 
-/// The request whose field `x-row` chooses the rule.
+/// Returns the request whose field `x-row` selects the rule.
 pub(crate) fn request(row: usize) -> String {
     [
         "POST /some/dir/page.html?a=1&b=two HTTP/1.1",

@@ -103,5 +103,5 @@ pub(crate) const CONDITIONS_OF_RESPONSES: &[&str] = &[
     "shdr_sub(x-one) irs",
 ];
 
-/// The response of the server.
+/// The server's response.
 pub(crate) const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nx-one: first\r\nx-path: one/two\r\nx-list: one,two\r\nx-ip: 192.0.2.7\r\nx-num: 42\r\nset-cookie: sid=abc\r\nset-cookie: num=42\r\ncontent-length: 5\r\n\r\nhello";

@@ -1,4 +1,4 @@
-//! Fetches and conditions over the first bytes of streams of TCP.
+//! Fetches and conditions on the first bytes of TCP streams.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use weir_tests::logs::Collector;
 use weir_tests::{Weir, free_port};
 
-/// A TLS client says hello, in hexadecimal.
+/// A TLS ClientHello in hexadecimal.
 const CLIENT_HELLO: &str = "1603010200010001fc0303354ba559174e90600e330bd9627ed22d580af728c2856c0c2a396d0ebcf0f8de207b3ae077855559479d41073036558a3bcd69606148a9d05e814fa9292b9b070d0024130213031301c02cc030c02bc02fcca9cca8c024c028c023c027009f009e006b006700ff0100018f00000014001200000f7777772e6578616d706c652e636f6d000b000403000102000a00160014001d0017001e0019001801000101010201030104002300000010000e000c02683208687474702f312e310016000000170000000d002a0028040305030603080708080809080a080b080408050806040105010601030303010302040205020602002b00050403040303002d00020101003300260024001d00200d656380f3aa44506b818a141cfff06702c00db24c35ff895d70ebfb6282087d001500cc000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
 
-/// What is seen of it.
+/// Fetches and their values.
 #[rustfmt::skip]
 const SEEN_IN_CLIENT_HELLO: &[(&str, &str)] = &[
     ("req.len", "517"),
@@ -32,7 +32,7 @@ const SEEN_IN_CLIENT_HELLO: &[(&str, &str)] = &[
     ("payload_lv(3,2),length", "1"),
 ];
 
-/// Conditions that hold for it.
+/// Conditions that are true for it.
 #[rustfmt::skip]
 const CONDITIONS_OF_CLIENT_HELLO: &[&str] = &[
     "req_ssl_ver 3.0:3.4",
@@ -45,7 +45,7 @@ const CONDITIONS_OF_CLIENT_HELLO: &[&str] = &[
 const RDP: &[u8] =
     b"\x03\x00\x00*%\xe0\x00\x00\x00\x00\x00Cookie: mstshash=user\x0d\x0a\x01\x00\x08\x00\x03\x00\x00\x00";
 
-/// What is seen of it.
+/// Fetches and their values.
 #[rustfmt::skip]
 const SEEN_IN_RDP: &[(&str, &str)] = &[
     ("req.rdp_cookie(mstshash)", "user"),
@@ -53,24 +53,24 @@ const SEEN_IN_RDP: &[(&str, &str)] = &[
     ("rdp_cookie_cnt(mstshash)", "1"),
 ];
 
-/// Conditions that hold for it.
+/// Conditions that are true for it.
 #[rustfmt::skip]
 const CONDITIONS_OF_RDP: &[&str] = &[
     "req_rdp_cookie(mstshash) user",
     "req_rdp_cookie_cnt(mstshash) 1",
 ];
 
-/// A distcc client begins.
+/// The beginning of a distcc client's request.
 const DISTCC: &[u8] = b"DIST00000001ARGC00000002ARGV00000002ccARGV00000002-cDOTI00000005hello";
 
-/// What is seen of it.
+/// Fetches and their values.
 #[rustfmt::skip]
 const SEEN_IN_DISTCC: &[(&str, &str)] = &[
     ("distcc_param(ARGC)", "2"),
     ("distcc_body(DOTI)", "hello"),
 ];
 
-/// What a frontend of TCP logs of a client that sends `data` and nothing else.
+/// Returns the log line of a TCP frontend for a client that sends only `data`.
 fn logged(data: &[u8], seen: &[(&str, &str)], conditions: &[&str]) -> String {
     let collector = Collector::new();
     let (port, all) = (free_port(), format!("{{ req.len ge {} }}", data.len()));
@@ -99,7 +99,7 @@ fn logged(data: &[u8], seen: &[(&str, &str)], conditions: &[&str]) -> String {
     client.write_all(data).expect("it reads");
     loop {
         let line = collector.next();
-        // The connection that looked whether the port is open is logged too.
+        // The connection that checked whether the port is open is logged too.
         if let Some(line) = line.trim_end().strip_prefix("seen=")
             && !line.starts_with('-')
         {
@@ -115,18 +115,18 @@ fn compare(data: &[u8], seen: &[(&str, &str)], conditions: &[&str]) {
 }
 
 #[test]
-fn a_client_hello_is_read_without_ending_tls() {
+fn client_hello_is_parsed_without_terminating_tls() {
     let byte = |at: usize| u8::from_str_radix(&CLIENT_HELLO[at..at + 2], 16).expect("hexadecimal digits");
     let hello: Vec<u8> = (0..CLIENT_HELLO.len()).step_by(2).map(byte).collect();
     compare(&hello, SEEN_IN_CLIENT_HELLO, CONDITIONS_OF_CLIENT_HELLO);
 }
 
 #[test]
-fn the_cookie_of_a_remote_desktop_client_is_read() {
+fn rdp_cookie_is_parsed() {
     compare(RDP, SEEN_IN_RDP, CONDITIONS_OF_RDP);
 }
 
 #[test]
-fn parameters_and_bodies_of_distcc_are_read() {
+fn distcc_parameters_and_bodies_are_parsed() {
     compare(DISTCC, SEEN_IN_DISTCC, &[]);
 }

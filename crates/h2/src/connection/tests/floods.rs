@@ -1,11 +1,11 @@
-//! Each flood costs the peer its connection, or costs us next to nothing.
+//! Every flood either closes the connection or costs next to nothing.
 
 use super::*;
 use crate::fault::Breach;
 use crate::limits;
 
-/// Feeds the same bytes again and again, in turns of 16 KiB, until the connection closes or reading
-/// stops; everything that is due is sent if `reads`. How often they were fed.
+/// Feeds the same bytes repeatedly, in turns of 16 KiB, until the connection closes or reading stops; with `reads` all output is
+/// sent. Returns how often they were fed.
 fn flood(side: &mut Side, bytes: &[u8], times: usize, reads: bool) -> usize {
     let turn = (16_384 / bytes.len()).max(1);
     let many = bytes.repeat(turn);
@@ -30,7 +30,7 @@ fn breach(side: &Side) -> Option<Breach> {
 }
 
 #[test]
-fn frames_that_bring_nothing_are_not_taken_for_ever() {
+fn frames_without_effect_end_the_connection() {
     let padding = frame(kind::DATA, flag::PADDED, 1, &[&[50][..], &[0; 50]].concat());
     for (name, bytes) in [
         ("empty DATA", data(1, 0, false)),
@@ -55,7 +55,7 @@ fn frames_that_bring_nothing_are_not_taken_for_ever() {
 }
 
 #[test]
-fn a_few_such_frames_in_a_turn_are_fine_for_ever() {
+fn a_few_frames_without_effect_per_turn_are_tolerated() {
     let mut side = Side::server();
     for _ in 0..20_000 {
         side.engine.begin_turn(true);
@@ -66,7 +66,7 @@ fn a_few_such_frames_in_a_turn_are_fine_for_ever() {
 }
 
 #[test]
-fn reading_stops_when_the_answers_are_not_read() {
+fn reading_stops_while_responses_are_not_read() {
     for bytes in [frame(kind::PING, 0, 0, &[0; 8]), frame(kind::SETTINGS, 0, 0, &[])] {
         let mut side = Side::server();
         flood(&mut side, &bytes, 1_000_000, false);
@@ -79,7 +79,7 @@ fn reading_stops_when_the_answers_are_not_read() {
 }
 
 #[test]
-fn a_rapid_reset_holds_its_places_until_they_are_released() {
+fn rapid_resets_hold_their_slots_until_released() {
     let mut side = Side::server();
     let mut told = 0;
     for n in 0..10_000 {
@@ -92,7 +92,7 @@ fn a_rapid_reset_holds_its_places_until_they_are_released() {
 }
 
 #[test]
-fn streams_that_we_are_made_to_reset_hold_their_places() {
+fn streams_reset_by_us_hold_their_slots() {
     for bad in [frame(kind::WINDOW_UPDATE, 0, 1, &number(0)), data(1, 9, true)] {
         let mut side = Side::server();
         let mut told = 0;
@@ -109,7 +109,7 @@ fn streams_that_we_are_made_to_reset_hold_their_places() {
 }
 
 #[test]
-fn a_header_block_has_an_end() {
+fn header_blocks_are_limited() {
     let mut side = Side::server();
     let start = frame(kind::HEADERS, 1, 1, &request_block("GET", &[]));
     side.feed(&start);
@@ -124,7 +124,7 @@ fn a_header_block_has_an_end() {
 }
 
 #[test]
-fn a_block_that_is_a_bomb_costs_its_stream() {
+fn hpack_bombs_reset_their_stream() {
     let mut side = Side::server();
     // One large field in the table, then thousands of references to it.
     let mut bomb = vec![0x40, 1, b'x', 127, 0xa1, 0x1e];
@@ -140,7 +140,7 @@ fn a_block_that_is_a_bomb_costs_its_stream() {
 }
 
 #[test]
-fn table_sizes_that_change_all_the_time_cost_little() {
+fn frequent_table_size_changes_are_cheap() {
     let mut side = Side::server();
     let sizes = [setting(1, 0), setting(1, 1 << 31), setting(1, 4096)].concat().repeat(900);
     for n in 0..20 {
@@ -155,7 +155,7 @@ fn table_sizes_that_change_all_the_time_cost_little() {
 }
 
 #[test]
-fn a_window_that_stays_shut_holds_no_more_than_the_output() {
+fn closed_windows_hold_at_most_the_output_limit() {
     let mut side = Side::server();
     side.feed(&frame(kind::SETTINGS, 0, 0, &setting(4, 0)));
     let body = vec![0; 100_000];
@@ -169,7 +169,7 @@ fn a_window_that_stays_shut_holds_no_more_than_the_output() {
 }
 
 #[test]
-fn tiny_data_costs_no_memory() {
+fn tiny_data_frames_take_no_memory() {
     let mut side = Side::server();
     let key = side.feed(&post(1, &[])).opened();
     for _ in 0..100_000 {

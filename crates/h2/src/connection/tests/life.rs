@@ -1,4 +1,4 @@
-//! Ends of streams and connections: releases, GOAWAY both ways, limits on numbers, counters.
+//! The ends of streams and connections: releases, GOAWAY in both directions, limits on counts, statistics.
 
 use super::*;
 use crate::connection::control::PING_STOP;
@@ -15,7 +15,7 @@ fn goaways(side: &mut Side) -> Vec<(u32, Code)> {
 }
 
 #[test]
-fn a_release_resets_what_is_open() {
+fn releasing_an_open_stream_resets_it() {
     let mut side = Side::server();
     let key = side.feed(&get(3)).opened();
     side.engine.release(key);
@@ -30,7 +30,7 @@ fn a_release_resets_what_is_open() {
     assert_eq!((side.resets(), side.engine.glitches()), (vec![], 0), "a stale key does nothing");
 }
 
-/// A server that has answered and released a request of which this much is to come.
+/// A server that has responded to and released a request with this much left to come.
 fn answered(length: &str) -> Side {
     let mut side = Side::server();
     let key = side.feed(&post(1, &[("content-length", length)])).opened();
@@ -43,11 +43,11 @@ fn answered(length: &str) -> Side {
 }
 
 #[test]
-fn a_short_rest_of_an_answered_request_ends_without_a_reset() {
+fn a_short_rest_of_a_request_ends_without_a_reset() {
     let mut side = answered("2000");
     side.feed(&data(1, 1500, false)).feed(&data(1, 500, true));
     assert_eq!((side.resets(), side.events(), side.closed), (vec![], vec![], None));
-    // It is checked as if it were wanted.
+    // It is validated as usual.
     side.feed(&data(1, 1, true));
     assert_eq!(side.resets(), [(1, Code::StreamClosed)]);
     let mut side = answered("2000");
@@ -67,7 +67,7 @@ fn a_short_rest_of_an_answered_request_ends_without_a_reset() {
 }
 
 #[test]
-fn a_client_that_has_used_its_window_is_reset_once_it_has_seen_the_response() {
+fn an_exhausted_client_is_reset_after_seeing_the_response() {
     let mut side = answered("4000000");
     let pings =
         |side: &mut Side| side.frames().iter().filter(|(header, _)| header.kind == kind::PING).count();
@@ -81,7 +81,7 @@ fn a_client_that_has_used_its_window_is_reset_once_it_has_seen_the_response() {
     assert_eq!((side.resets(), side.events(), side.closed), (vec![], vec![], None));
     side.feed(&frame(kind::PING, flag::ACK, 0, &PING_STOP));
     assert_eq!((side.resets(), side.events(), side.closed), (vec![(1, Code::NoError)], vec![], None));
-    // The window is used up before the response is sent.
+    // The window is exhausted before the response is sent.
     let mut side = Side::server();
     let key = side.feed(&post(1, &[])).opened();
     while side.engine.window(1) > 0 {
@@ -96,7 +96,7 @@ fn a_client_that_has_used_its_window_is_reset_once_it_has_seen_the_response() {
 }
 
 #[test]
-fn answered_requests_make_room_for_others_and_for_the_end() {
+fn unfinished_requests_yield_to_new_ones_and_to_shutdown() {
     let mut side = Side::new(Role::Server, Config { max_concurrent_streams: 2, ..Config::default() });
     for id in [1, 3] {
         let key = side.feed(&post(id, &[])).opened();
@@ -114,7 +114,7 @@ fn answered_requests_make_room_for_others_and_for_the_end() {
 }
 
 #[test]
-fn a_reset_of_the_peer_is_told_once() {
+fn a_peer_reset_is_reported_once() {
     let mut side = Side::server();
     let key = side.feed(&get(1)).opened();
     side.respond(key, false);
@@ -129,7 +129,7 @@ fn a_reset_of_the_peer_is_told_once() {
 }
 
 #[test]
-fn an_announcement_is_followed_by_the_last_stream_once_the_peer_has_seen_it() {
+fn shutdown_announces_the_last_stream_after_a_ping() {
     let mut side = Side::server();
     let key = side.feed(&get(1)).opened();
     side.engine.shutdown(Phase::Announce);
@@ -152,7 +152,7 @@ fn an_announcement_is_followed_by_the_last_stream_once_the_peer_has_seen_it() {
 }
 
 #[test]
-fn goaway_of_a_server_tells_which_requests_may_be_sent_again() {
+fn goaway_tells_which_requests_can_be_retried() {
     let mut side = Side::client();
     let keys = [side.request(b"GET", true), side.request(b"GET", true), side.request(b"POST", false)];
     side.engine.send_data(keys[2], &[0; 100_000], false);
@@ -182,7 +182,7 @@ fn goaway_of_a_server_tells_which_requests_may_be_sent_again() {
 }
 
 #[test]
-fn a_client_opens_as_many_streams_as_the_peer_lets_it() {
+fn clients_respect_the_peers_stream_limit() {
     let mut side = Side::client();
     side.feed(&frame(kind::SETTINGS, 0, 0, &setting(3, 2)));
     let key = side.request(b"GET", true);
@@ -242,7 +242,7 @@ fn glitches_ask_to_leave_at_three_quarters_and_close_at_the_threshold() {
 }
 
 #[test]
-fn what_can_come_at_once_is_limited() {
+fn frames_per_turn_are_limited() {
     let config = Config { max_frames_at_once: 3, ..Config::default() };
     let mut side = Side::new(Role::Server, config);
     side.engine.begin_turn(true);
@@ -263,7 +263,7 @@ fn what_can_come_at_once_is_limited() {
 }
 
 #[test]
-fn the_statistics_count_as_they_are_named() {
+fn statistics_match_their_names() {
     let mut side = Side::server();
     side.engine.take_counts();
     side.feed(&frame(kind::SETTINGS, 0, 0, &[])).feed(&post(1, &[])).feed(&data(1, 1, false));
@@ -307,7 +307,7 @@ fn a_caller_can_close_and_ping() {
 }
 
 #[test]
-fn what_is_left_of_a_frame_is_passed_over_once_its_stream_is_released() {
+fn released_streams_discard_the_rest_of_a_frame() {
     let mut side = Side::server();
     let key = side.feed(&post(1, &[])).opened();
     side.feed(&data(1, 100, true)[..19]);

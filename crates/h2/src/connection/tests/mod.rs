@@ -1,4 +1,4 @@
-//! The engine against bytes written by hand.
+//! The engine against handwritten bytes.
 
 mod floods;
 mod life;
@@ -20,13 +20,13 @@ use crate::{Code, Event, StreamKey};
 
 pub(super) type Engine = Connection<Vec<u8>>;
 
-/// A frame with its header.
+/// Serializes a frame.
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let header = FrameHeader { length: payload.len(), kind, flags, stream };
     [&header.bytes(), payload].concat()
 }
 
-/// A header block of literals that touch no table.
+/// A header block of literals that use no table.
 pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -50,7 +50,7 @@ pub(super) fn get(stream: u32) -> Vec<u8> {
     frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &request_block("GET", &[]))
 }
 
-/// HEADERS of a request whose body follows.
+/// HEADERS of a request with a body to follow.
 pub(super) fn post(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
     frame(kind::HEADERS, flag::END_HEADERS, stream, &request_block("POST", more))
 }
@@ -74,7 +74,7 @@ pub(super) fn setting(id: u16, value: u32) -> Vec<u8> {
     [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// A side whose peer is the test.
+/// One side of a connection; the test is the peer.
 pub(super) struct Side {
     pub(super) engine: Engine,
     pub(super) events: Vec<Event>,
@@ -82,7 +82,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// After the prefaces, with nothing in the output.
+    /// A side after both prefaces, with empty output.
     pub(super) fn new(role: Role, config: Config) -> Side {
         let mut side =
             Side { engine: Connection::new(role, &Arc::new(config)), events: Vec::new(), closed: None };
@@ -104,7 +104,7 @@ impl Side {
         Side::new(Role::Client, Config::default())
     }
 
-    /// Gives all of the bytes, and begins turns as needed.
+    /// Feeds all bytes, in as many turns as needed.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> &mut Side {
         loop {
             match self.engine.receive(bytes) {
@@ -129,7 +129,7 @@ impl Side {
         std::mem::take(&mut self.events)
     }
 
-    /// All that is to be sent.
+    /// Takes all output.
     pub(super) fn bytes(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while self.engine.pending() > 0 {
@@ -142,7 +142,7 @@ impl Side {
         all
     }
 
-    /// The same as frames.
+    /// Takes all output as frames.
     pub(super) fn frames(&mut self) -> Vec<(FrameHeader, Vec<u8>)> {
         let all = self.bytes();
         let mut rest = all.strip_prefix(&PREFACE[..]).unwrap_or(&all);
@@ -155,7 +155,7 @@ impl Side {
         frames
     }
 
-    /// The codes that streams were reset with since the last look at the frames.
+    /// The stream resets in the output since the last call.
     pub(super) fn resets(&mut self) -> Vec<(u32, Code)> {
         let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
             (header.kind == kind::RST_STREAM)
@@ -164,7 +164,7 @@ impl Side {
         self.frames().iter().filter_map(of).collect()
     }
 
-    /// The key of a stream that the last events opened.
+    /// The key of the stream opened by the last events.
     pub(super) fn opened(&mut self) -> StreamKey {
         let events = self.events();
         let key = events.iter().rev().find_map(|event| match event {
@@ -174,7 +174,7 @@ impl Side {
         key.unwrap_or_else(|| panic!("no head in {events:?}, {:?}", self.closed))
     }
 
-    /// A request from here, as a client.
+    /// Sends a request, as a client.
     pub(super) fn request(&mut self, method: &[u8], end: bool) -> StreamKey {
         let mut head = Head::new();
         head.start_request(method, b"/");
@@ -184,7 +184,7 @@ impl Side {
         key
     }
 
-    /// A response from here, as a server.
+    /// Sends a response, as a server.
     pub(super) fn respond(&mut self, key: StreamKey, end: bool) {
         let mut head = Head::new();
         head.start_response(200, None);

@@ -1,11 +1,11 @@
-//! The output: its bound, gathered payloads, and whose turn it is.
+//! The output: its limit, gathered payloads, and scheduling.
 
 use fields::Priority;
 
 use super::*;
 use crate::limits;
 
-/// A server with so many requests, large windows and nothing in the output.
+/// A server with that many requests, large windows and an empty output.
 fn serving(requests: u32) -> (Side, Vec<StreamKey>) {
     let mut side = Side::server();
     side.feed(&frame(kind::SETTINGS, 0, 0, &setting(4, 1 << 30)));
@@ -15,7 +15,7 @@ fn serving(requests: u32) -> (Side, Vec<StreamKey>) {
     (side, keys)
 }
 
-/// Lets streams that always have more send until `rounds` outputs are sent; bytes by stream number.
+/// Lets streams with unlimited data send until `rounds` outputs are sent; returns the bytes per stream ID.
 fn share(side: &mut Side, rounds: usize) -> Vec<(u32, usize)> {
     let mut got: Vec<(u32, usize)> = Vec::new();
     let body = vec![0; 1 << 20];
@@ -35,7 +35,7 @@ fn share(side: &mut Side, rounds: usize) -> Vec<(u32, usize)> {
     got
 }
 
-/// All have more than the output takes: they wait.
+/// Gives all streams more data than the output takes, so that they wait.
 fn start(side: &mut Side, keys: &[StreamKey]) {
     let body = vec![0; 1 << 20];
     for key in keys {
@@ -45,7 +45,7 @@ fn start(side: &mut Side, keys: &[StreamKey]) {
 }
 
 #[test]
-fn equals_take_turns() {
+fn streams_of_equal_priority_take_turns() {
     let (mut side, keys) = serving(10);
     start(&mut side, &keys);
     let shares = share(&mut side, 250);
@@ -55,7 +55,7 @@ fn equals_take_turns() {
 }
 
 #[test]
-fn the_urgent_go_first_and_a_priority_can_be_changed() {
+fn urgent_streams_go_first_and_priorities_can_change() {
     let (mut side, keys) = serving(3);
     side.feed(&frame(kind::PRIORITY_UPDATE, 0, 0, &[&number(5)[..], b"u=1, i"].concat()));
     side.feed(&frame(kind::PRIORITY_UPDATE, 0, 0, &[&number(1)[..], b"u=6, i"].concat()));
@@ -70,7 +70,7 @@ fn the_urgent_go_first_and_a_priority_can_be_changed() {
 }
 
 #[test]
-fn a_response_that_is_of_use_only_when_whole_goes_on_until_its_end() {
+fn sequential_responses_are_sent_to_completion() {
     let (mut side, keys) = serving(3);
     for key in &keys {
         let priority = Priority { urgency: 3, incremental: false };
@@ -84,7 +84,7 @@ fn a_response_that_is_of_use_only_when_whole_goes_on_until_its_end() {
 }
 
 #[test]
-fn a_priority_may_come_before_its_stream_and_in_its_head() {
+fn priorities_may_precede_the_stream_or_be_in_its_head() {
     let mut side = Side::server();
     side.feed(&frame(kind::PRIORITY_UPDATE, 0, 0, &[&number(3)[..], b"u=0"].concat()));
     let request = request_block("GET", &[("priority", "u=5, i")]);
@@ -94,7 +94,7 @@ fn a_priority_may_come_before_its_stream_and_in_its_head() {
 }
 
 #[test]
-fn a_newcomer_does_not_go_before_those_who_wait() {
+fn new_streams_queue_behind_waiting_ones() {
     let (mut side, keys) = serving(2);
     start(&mut side, &keys[..1]);
     assert_eq!(side.engine.send_data(keys[1], b"small", true), 0);
@@ -105,7 +105,7 @@ fn a_newcomer_does_not_go_before_those_who_wait() {
 }
 
 #[test]
-fn one_that_was_asked_and_has_nothing_waits_no_more() {
+fn a_selected_stream_without_data_stops_waiting() {
     let (mut side, keys) = serving(2);
     start(&mut side, &keys);
     assert!(side.engine.next_writable().is_some() && side.engine.next_writable().is_some());
@@ -132,7 +132,7 @@ fn large_payloads_are_gathered_and_small_ones_copied() {
 }
 
 #[test]
-fn a_large_payload_goes_whole_where_there_is_any_room_and_then_others_wait() {
+fn large_payloads_are_accepted_whole_if_there_is_room() {
     let (mut side, keys) = serving(2);
     side.feed(&frame(kind::WINDOW_UPDATE, 0, 0, &number(1 << 20)));
     for key in &keys {
@@ -152,7 +152,7 @@ fn a_large_payload_goes_whole_where_there_is_any_room_and_then_others_wait() {
 }
 
 #[test]
-fn a_payload_beyond_the_window_comes_back_with_what_is_left() {
+fn payloads_beyond_the_window_are_returned() {
     let mut side = Side::server();
     let key = side.feed(&get(1)).opened();
     let back = side.engine.send_owned(key, vec![7; 100_000], 0..60_000, false);
@@ -169,7 +169,7 @@ fn a_payload_beyond_the_window_comes_back_with_what_is_left() {
 }
 
 #[test]
-fn a_head_larger_than_a_frame_arrives() {
+fn heads_larger_than_a_frame_arrive() {
     let (mut side, mut client) = (Side::server(), Side::client());
     client.request(b"GET", true);
     side.feed(&get(1));

@@ -1,9 +1,9 @@
-//! Connections of reverse HTTP: settings in one direction, requests in the other.
+//! Reverse HTTP connections: settings in one direction, requests in the other.
 
 use super::*;
 use crate::stream::LOCAL_ENDED;
 
-/// Gives each side what the other has to send until nothing is left.
+/// Passes output between both sides until none is left.
 fn talk(one: &mut Side, other: &mut Side) {
     loop {
         let bytes = [one.bytes(), other.bytes()];
@@ -24,7 +24,7 @@ fn pair() -> (Side, Side) {
 }
 
 #[test]
-fn the_side_that_dialled_begins_with_the_preface_and_serves_the_streams_of_the_other() {
+fn the_dialling_side_sends_the_preface_and_serves_streams() {
     let (mut dialled, mut accepted) = pair();
     let first = dialled.bytes();
     assert!(first.starts_with(PREFACE));
@@ -49,14 +49,14 @@ fn the_side_that_dialled_begins_with_the_preface_and_serves_the_streams_of_the_o
 }
 
 #[test]
-fn a_stream_of_the_side_that_dialled_is_an_error() {
+fn streams_opened_by_the_dialling_side_are_errors() {
     let (_, mut accepted) = pair();
     accepted.feed(PREFACE).feed(&frame(kind::SETTINGS, 0, 0, &[])).feed(&get(1));
     assert_eq!(accepted.closed.map(|closed| closed.code), Some(Code::ProtocolError));
 }
 
 #[test]
-fn what_precedes_the_settings_is_an_error_on_both_sides() {
+fn frames_before_settings_are_errors_on_both_sides() {
     let (mut dialled, mut accepted) = pair();
     dialled.feed(&get(1));
     accepted.feed(PREFACE).feed(&frame(kind::PING, 0, 0, &[0; 8]));

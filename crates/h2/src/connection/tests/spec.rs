@@ -1,22 +1,22 @@
-//! Which error is of the stream and which of the connection: RFC 9113 sections 3 to 8, case by case.
+//! Stream errors and connection errors: RFC 9113 sections 3 to 8, case by case.
 
 use super::*;
 use crate::fault::Breach;
 
-/// What a case leads to.
+/// The expected outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Then {
     /// GOAWAY with this code.
     Goaway(Code),
-    /// RST_STREAM with this code on that stream, and the connection goes on.
+    /// RST_STREAM with this code on that stream; the connection continues.
     Reset(u32, Code),
-    /// Nothing: the connection goes on.
+    /// No error; the connection continues.
     Fine,
 }
 
 use Then::{Fine, Goaway, Reset};
 
-/// Feeds the bytes to a fresh side, all at once and one by one, and compares what comes of it.
+/// Feeds the bytes to a fresh side at once and in pieces, and compares the outcome.
 fn check(role: Role, name: &str, bytes: &[u8], then: Then) {
     for step in [bytes.len().max(1), 1, 7] {
         let mut side = Side::new(role, Config::default());
@@ -24,7 +24,7 @@ fn check(role: Role, name: &str, bytes: &[u8], then: Then) {
             side.request(b"GET", true);
             side.frames();
         }
-        // As a caller does: what is not taken is given again with what follows.
+        // As a caller does, keeps unconsumed bytes in front of the next ones.
         let mut buffer: Vec<u8> = Vec::new();
         for piece in bytes.chunks(step) {
             buffer.extend_from_slice(piece);
@@ -78,7 +78,7 @@ fn padded(kind: u8, flags: u8, pad: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn frames_are_as_section_4_wants_them() {
+fn frames_follow_section_4() {
     let r = request_block("GET", &[]);
     let half = |kind, flags, stream, payload: &[u8]| {
         [frame(kind::HEADERS, 1, 1, &r[..10]), frame(kind, flags, stream, payload)].concat()
@@ -104,7 +104,7 @@ fn frames_are_as_section_4_wants_them() {
 }
 
 #[test]
-fn states_are_as_section_5_1_wants_them() {
+fn stream_states_follow_section_5_1() {
     let reset = frame(kind::RST_STREAM, 0, 1, &number(8));
     let block = request_block("GET", &[]);
     let continuation = frame(kind::CONTINUATION, 4, 1, &block);
@@ -148,7 +148,7 @@ fn states_are_as_section_5_1_wants_them() {
 }
 
 #[test]
-fn messages_of_streams_that_ended_are_told_apart() {
+fn late_messages_depend_on_how_the_stream_ended() {
     for (name, bytes, then) in [
         ("DATA", data(1, 4, true), Reset(1, Code::StreamClosed)),
         ("HEADERS", get(1), CLOSED),
@@ -175,7 +175,7 @@ fn messages_of_streams_that_ended_are_told_apart() {
 }
 
 #[test]
-fn frames_of_streams_that_we_reset_are_ignored() {
+fn frames_on_streams_we_reset_are_ignored() {
     for release in [true, false] {
         let mut side = Side::server();
         let key = side.feed(&post(1, &[])).opened();
@@ -193,7 +193,7 @@ fn frames_of_streams_that_we_reset_are_ignored() {
 }
 
 #[test]
-fn data_is_as_section_6_1_wants_it() {
+fn data_follows_section_6_1() {
     for (name, bytes, then) in [
         ("stream 0", data(0, 4, true), PROTOCOL),
         ("padding", [post(1, &[]), padded(0, 1, 3, b"abc\0\0\0")].concat(), Fine),
@@ -236,7 +236,7 @@ fn data_is_as_section_6_1_wants_it() {
 }
 
 #[test]
-fn headers_are_as_section_6_2_wants_them() {
+fn headers_follow_section_6_2() {
     let r = request_block("GET", &[]);
     let trailer = block(&[("x", "y")]);
     for (name, bytes, then) in [
@@ -270,7 +270,7 @@ fn headers_are_as_section_6_2_wants_them() {
 }
 
 #[test]
-fn control_frames_are_as_sections_6_3_to_6_9_want_them() {
+fn control_frames_follow_sections_6_3_to_6_9() {
     let settings = |id, value| frame(kind::SETTINGS, 0, 0, &setting(id, value));
     let window = |stream, value| frame(kind::WINDOW_UPDATE, 0, stream, &number(value));
     for (name, bytes, then) in [
@@ -327,7 +327,7 @@ fn control_frames_are_as_sections_6_3_to_6_9_want_them() {
 }
 
 #[test]
-fn responses_are_checked_as_requests_are() {
+fn responses_are_validated_like_requests() {
     let reset = frame(kind::RST_STREAM, 0, 1, &number(8));
     for (name, bytes, then) in [
         ("a response", answer(1, "200", true, &[]), Fine),
@@ -369,7 +369,7 @@ fn responses_are_checked_as_requests_are() {
 }
 
 #[test]
-fn an_answer_to_head_has_no_body_whatever_its_length_says() {
+fn responses_to_head_have_no_body_despite_a_length() {
     let mut side = Side::client();
     let key = side.request(b"HEAD", true);
     side.feed(&answer(1, "200", true, &[("content-length", "100")]));
@@ -384,7 +384,7 @@ fn an_answer_to_head_has_no_body_whatever_its_length_says() {
 }
 
 #[test]
-fn connections_start_as_section_3_4_wants_it() {
+fn connections_start_as_in_section_3_4() {
     let config = Arc::new(Config::default());
     let settings = frame(kind::SETTINGS, 0, 0, &[]);
     for (name, bytes, breach) in [

@@ -4,7 +4,7 @@ use super::*;
 use crate::frame::WINDOW_MAX;
 use crate::settings::WINDOW_DEFAULT;
 
-/// WINDOW_UPDATE frames among those that wait: stream and increment.
+/// WINDOW_UPDATE frames in the output: stream and increment.
 fn updates(side: &mut Side) -> Vec<(u32, u32)> {
     let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
         (header.kind == kind::WINDOW_UPDATE).then(|| (header.stream, crate::frame::number(payload)))
@@ -12,7 +12,7 @@ fn updates(side: &mut Side) -> Vec<(u32, u32)> {
     side.frames().iter().filter_map(of).collect()
 }
 
-/// Lengths of DATA frames among those that wait.
+/// Lengths of the DATA frames in the output.
 fn lengths(side: &mut Side) -> Vec<usize> {
     let frames = side.frames();
     frames.iter().filter(|(header, _)| header.kind == kind::DATA).map(|(header, _)| header.length).collect()
@@ -63,7 +63,7 @@ fn a_short_upload_needs_no_credit() {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_gets_no_more() {
+fn unread_streams_get_no_more_credit() {
     let mut side = Side::server();
     side.feed(&post(1, &[]));
     let (mut sent, mut granted) = (0, 16_384);
@@ -82,7 +82,7 @@ fn a_stream_that_nobody_reads_gets_no_more() {
 }
 
 #[test]
-fn padding_is_charged_and_given_back() {
+fn padding_is_charged_and_returned() {
     let mut side = Side::server();
     side.feed(&post(1, &[]));
     for _ in 0..8000 {
@@ -97,7 +97,7 @@ fn padding_is_charged_and_given_back() {
 }
 
 #[test]
-fn before_our_settings_are_acknowledged_the_default_window_holds() {
+fn the_default_window_applies_until_settings_are_acknowledged() {
     let mut side =
         Side { engine: Connection::new(Role::Server, &Arc::default()), events: vec![], closed: None };
     side.feed(PREFACE).feed(&initial(65_535)).feed(&post(1, &[])).feed(&post(3, &[]));
@@ -107,8 +107,7 @@ fn before_our_settings_are_acknowledged_the_default_window_holds() {
     assert_eq!((side.resets(), side.closed), (vec![], None));
     side.feed(&frame(kind::SETTINGS, flag::ACK, 0, &[]));
     assert!((16_384..65_535 * 16).contains(&side.engine.streams.at(1).credit));
-    // A peer that never acknowledges has no more than the default window of the connection before
-    // our own holds.
+    // A peer that never acknowledges only has the connection's default window until our settings apply.
     let mut side =
         Side { engine: Connection::new(Role::Server, &Arc::default()), events: vec![], closed: None };
     side.feed(PREFACE).feed(&initial(65_535));
@@ -126,7 +125,7 @@ fn before_our_settings_are_acknowledged_the_default_window_holds() {
 }
 
 #[test]
-fn what_all_streams_hold_is_bounded() {
+fn the_total_of_held_bytes_is_bounded() {
     let mut side = Side::server();
     let mut granted = vec![16_384usize; 100];
     for n in 0..100u32 {
@@ -136,7 +135,7 @@ fn what_all_streams_hold_is_bounded() {
                 granted[stream as usize / 2] += credit as usize;
             }
         }
-        // Each sends all that it may at once, and nothing is consumed.
+        // Each sends all that it may at once; nothing is consumed.
         let mut left = granted[n as usize];
         while left > 0 {
             let length = left.min(16_384);
@@ -164,7 +163,7 @@ fn the_connection_window_is_enforced() {
 }
 
 #[test]
-fn a_body_stops_at_the_stream_window_and_goes_on_when_it_grows() {
+fn bodies_wait_for_the_stream_window() {
     let mut side = Side::server();
     side.feed(&initial(10));
     let key = side.feed(&get(1)).opened();
@@ -185,7 +184,7 @@ fn a_body_stops_at_the_stream_window_and_goes_on_when_it_grows() {
 }
 
 #[test]
-fn a_window_that_settings_make_negative_is_kept_track_of() {
+fn negative_windows_are_tracked() {
     let mut side = Side::server();
     side.feed(&initial(3));
     let key = side.feed(&get(1)).opened();
@@ -202,7 +201,7 @@ fn a_window_that_settings_make_negative_is_kept_track_of() {
 }
 
 #[test]
-fn the_connection_window_holds_all_back_and_none_is_asked_meanwhile() {
+fn the_connection_window_blocks_all_streams() {
     let mut side = Side::server();
     side.feed(&initial(WINDOW_MAX));
     let first = side.feed(&get(1)).opened();

@@ -1,5 +1,4 @@
-//! Functions of scripts as actions of rules: begun, resumed after what they waited for, and what
-//! their result makes of the message.
+//! Script functions as rule actions: starting them, resuming them after a wait, and applying their result to the message.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,34 +14,34 @@ use crate::evaluate::rule_context::{RuleContext, longest_head, wait_for_bytes, w
 use crate::exchange::lua::scripting::{self, ScriptEnd};
 use crate::exchange::{Exchange, Stop, view};
 
-/// What an action returns that is to be called again (`act.YIELD`).
+/// The return value of an action that wants to be called again (`act.YIELD`).
 const AGAIN: i64 = 2;
 
-/// After how many ms that is, where it does not say.
+/// Default delay before that call, in ms.
 const UNSAID: u64 = 100;
 
-/// What an action came to.
+/// The outcome of an action.
 pub(in super::super) enum ActionVerdict {
     /// The next rule.
     Next,
-    /// The rest of the set is not looked at.
+    /// The rest of the rule set is skipped.
     Accept,
     /// As a rule's own verdict.
     Final(Final),
-    /// The message goes no further.
+    /// The message is not forwarded.
     Stop(Stop),
 }
 
-/// What an action reaches of its request.
+/// Gives an action access to its request.
 struct ActionBridge<'a> {
     client: &'a Client,
     x: RefCell<&'a mut Exchange>,
-    /// The longest that a head may become.
+    /// The maximum length of a head.
     limit: usize,
     is_response: bool,
-    /// What was received of a stream of TCP.
+    /// The bytes received on a TCP stream.
     received: Option<&'a [u8]>,
-    /// Whether nothing more of it is waited for.
+    /// Whether no more of them are awaited.
     is_complete: bool,
 }
 
@@ -91,7 +90,7 @@ impl Bridge for ActionBridge<'_> {
         let scripting = scripting::of(&mut x);
         match (of_response, self.is_response) {
             (true, false) => with(scripting.replied.get_or_insert_with(|| Payload::new(limit))),
-            // Behind the server's answer nothing more is said to it.
+            // Nothing can be sent to the server once it has answered.
             (false, true) => return false,
             _ => {
                 let is_ended = self.is_complete;
@@ -112,14 +111,13 @@ impl Bridge for ActionBridge<'_> {
     }
 }
 
-/// The function that a rule names, as scripts have it.
+/// Returns the Lua function that the rule refers to.
 pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
     let function: &dyn std::any::Any = &*call.function;
     function.downcast_ref()
 }
 
-/// Puts what an action made of the bytes of a stream in the place of those that were received, and sends
-/// what it passed on before them.
+/// Replaces the received bytes of a stream with the action's version of them, and sends the bytes it forwarded ahead of them.
 #[inline]
 pub(in super::super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut RuleContext<'_>) {
     let edited = x.scripting.as_mut().and_then(|scripting| scripting.edited.take());
@@ -154,10 +152,10 @@ pub(in super::super) fn has_reply(x: &Exchange) -> bool {
     x.scripting.as_ref().is_some_and(|scripting| scripting.replied.is_some())
 }
 
-/// Sends a client what an action says to it, which may wait for its answer.
+/// Sends the client the bytes that an action wrote for it; the action may wait for the client's answer.
 ///
 /// # Errors
-/// The client does not take it in time.
+/// The client does not accept them in time.
 #[inline]
 pub(in super::super) async fn reply(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     match x.scripting.as_mut().and_then(|scripting| scripting.replied.take()) {
@@ -175,7 +173,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange, said: Payload) -> Res
     Ok(())
 }
 
-/// Begins an action: most come to their end at once.
+/// Starts an action; most complete at once.
 #[inline(never)]
 pub(in super::super) fn begin(
     client: &Client,
@@ -192,7 +190,7 @@ pub(in super::super) fn begin(
     take(client, x, about, call, running, step)
 }
 
-/// Goes on with an action that waits, to its end.
+/// Runs a waiting action to its end.
 #[cold]
 pub(in super::super) async fn go_on(
     client: &mut Client,
@@ -231,7 +229,7 @@ pub(in super::super) async fn go_on(
     }
 }
 
-/// What a step of an action makes of the message; an error where it waits.
+/// Returns the verdict of an action's step; an error if it waits.
 fn take(
     client: &Client,
     x: &mut Exchange,
@@ -250,7 +248,7 @@ fn take(
         CallStep::Wait(Wait::End) => Ok(ActionVerdict::Stop(ended(x, about))),
         CallStep::Wait(wait) => Err((running, wait)),
         CallStep::Failed(failure) => {
-            // As in HAProxy, the message goes on as if the action had done nothing more.
+            // As in HAProxy, the message is forwarded as if the action had stopped there.
             tell(client, x, &running, call, "function", &failure);
             Ok(ActionVerdict::Next)
         }
@@ -278,7 +276,7 @@ pub(crate) fn tell(
     running.tell(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
 }
 
-/// What a number that an action returned means (`act`).
+/// Translates an action's numeric result (`act`).
 fn verdict(x: &mut Exchange, about: &RuleContext<'_>, number: i64) -> ActionVerdict {
     let deny = |status| ActionVerdict::Final(Final::Deny(Arc::new(Reply::page(status))));
     match number {
@@ -295,7 +293,7 @@ fn verdict(x: &mut Exchange, about: &RuleContext<'_>, number: i64) -> ActionVerd
     }
 }
 
-/// An action said that its request is done with: with an answer, or without.
+/// Ends the request as the action requested, with or without a response.
 fn ended(x: &mut Exchange, about: &RuleContext<'_>) -> Stop {
     let phase = if about.is_response() { Phase::Headers } else { Phase::Request };
     x.txn.termination.set(Cause::Local, phase);
@@ -308,15 +306,15 @@ fn ended(x: &mut Exchange, about: &RuleContext<'_>) -> Stop {
     }
 }
 
-/// Waits for what a script waits for.
+/// Waits for the event a script asked for.
 ///
 /// # Errors
-/// There is no use in waiting on.
+/// The reason to stop waiting.
 pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) -> Result<WaitAnswer, Stop> {
     match wait {
         Wait::Turn | Wait::End => {
             tokio::task::yield_now().await;
-            // A client that is killed is noticed between turns too.
+            // This also notices between turns that a client was killed.
             client.timer.set(timer::NEVER);
             let watch = Watch { leaving, ..Watch::KILL };
             client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
@@ -327,7 +325,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let mut done = (client.worker.shared.services.perform)(wait);
             return Ok(client.wait(watch, |_, context| done.as_mut().poll(context)).await?);
         }
-        // What services alone wait for, and actions elsewhere.
+        // Only services wait for these, and actions only in other places.
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) | Wait::Again(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }

@@ -1,5 +1,5 @@
-//! Services of scripts (`use-service`), one step at a time: what they reach of their request, and what
-//! they take and send. Callers have the bytes come and go.
+//! Script services (`use-service`), one step at a time: their access to the request, and their input and output. Callers do the
+//! I/O.
 
 use std::cell::RefCell;
 
@@ -11,10 +11,10 @@ use crate::client::Client;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::exchange::{Exchange, view};
 
-/// So much may wait to be sent before a script has to.
+/// Output limit beyond which a script must wait for it to be sent.
 const PORTION: usize = 16 * 1024;
 
-/// What a service reaches of its request.
+/// Gives a service access to its request.
 struct ServiceBridge<'a> {
     client: &'a Client,
     x: RefCell<&'a mut Exchange>,
@@ -57,8 +57,7 @@ impl Bridge for ServiceBridge<'_> {
     }
 }
 
-/// Takes what came in, up to `most` bytes, or a line; a line without an end is given in parts of
-/// `limit` bytes.
+/// Takes up to `most` bytes of input, or a line; an unfinished line is returned in parts of `limit` bytes.
 fn take(service: &mut ScriptService, most: usize, is_line: bool, limit: usize) -> TakenBytes {
     let input = &mut service.input;
     if input.is_empty() {
@@ -73,7 +72,7 @@ fn take(service: &mut ScriptService, most: usize, is_line: bool, limit: usize) -
     TakenBytes::Bytes(input.drain(..length.min(most)).collect())
 }
 
-/// Begins the service, or goes on with it.
+/// Starts or resumes the service.
 pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<WaitAnswer>) -> Option<CallStep> {
     let service = scripting::of(x).service.as_mut()?;
     let (call, running) = (service.call.clone(), service.running.take());

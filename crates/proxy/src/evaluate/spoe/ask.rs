@@ -1,6 +1,5 @@
-//! The way to an agent and back: a place at one of its servers, a connection, a question and its
-//! answer, all within `timeout processing`. What goes wrong with an agent is a number for the stream
-//! (SPOE, 2.2 `option set-on-error`); nothing that an agent does ends the stream.
+//! The exchange with an agent: a slot on one of its servers, a connection, a query and its answer, all within `timeout processing`.
+//! A failure of an agent becomes an error number for the stream (SPOE, 2.2 `option set-on-error`) and never ends the stream.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -28,13 +27,13 @@ use crate::server::agents::{NoAnswer, Question};
 use crate::server::per_worker::{LocalProxy, LocalServer};
 use crate::server::pool::PoolQuery;
 
-/// Questions that a connection has at a time: as many as HAProxy's had waiting.
+/// Maximum number of concurrent queries on a connection, as in HAProxy.
 const PIPELINED: u16 = 20;
 
-/// Asks the engine's agent, and waits for its answer.
+/// Queries the engine's agent, and waits for its answer.
 ///
 /// # Errors
-/// There is none.
+/// The reason there is no answer.
 pub(super) async fn ask(
     client: &mut Client,
     x: &Exchange,
@@ -46,7 +45,7 @@ pub(super) async fn ask(
     let leaving = x.backend.as_ref().is_some_and(|backend| x.aborts_on_close(client, backend));
     let is_seen = backend.prepared().sees_questions();
     let asked = AgentQuery { agent, backend: &backend, messages, leaving, is_seen };
-    // What is known of reaching the agent is not the stream's.
+    // The facts about the agent's connection must not end up in the stream's exchange.
     let mut own = Exchange::take();
     let theirs = client.entry.watched();
     let mut standing_in = stand_in(client, asked);
@@ -56,7 +55,7 @@ pub(super) async fn ask(
     outcome
 }
 
-/// Waits as long as the agent's `timeout processing` says, and the stream that asks lasts.
+/// Waits up to the agent's `timeout processing`, while the asking stream lives.
 async fn in_time<T>(
     agent: &Agent,
     theirs: &SessionEntry,
@@ -77,7 +76,7 @@ async fn in_time<T>(
     .await
 }
 
-/// A session of the backend.
+/// Counts a session of the backend while it lives.
 struct SessionGuard(Rc<LocalProxy>);
 
 impl SessionGuard {
@@ -105,7 +104,7 @@ async fn reach(
     let backend = asked.backend;
     let _counted = SessionGuard::new(backend);
     own.txn.is_http = true;
-    // Who asks an agent twice may have it count twice.
+    // A repeated query could make the agent count twice.
     own.choice.never_early = true;
     own.txn.times.request = now_us();
     if asked.is_seen
@@ -149,7 +148,7 @@ async fn reach(
     }
 }
 
-/// What comes of a question whose server was reached, and of that server's place.
+/// Turns the outcome of a query that reached a server into its result, and releases the server's slot.
 fn conclude(
     client: &Client,
     own: &mut Exchange,
@@ -168,7 +167,7 @@ fn conclude(
             Ok(answer)
         }
         Err(Without::Answer(none)) => {
-            // What does not fit is no fault of the server's.
+            // A query that does not fit is not the server's fault.
             lease.answered(if none == NoAnswer::TooBig { AttemptOutcome::Good } else { AttemptOutcome::Bad });
             Err(SpoeFailure::of(none))
         }
@@ -179,7 +178,7 @@ fn conclude(
     }
 }
 
-/// Counts the bytes of a question that was answered, and of its answer.
+/// Counts the bytes of an answered query and of its answer.
 fn count(
     client: &Client,
     own: &Exchange,
@@ -198,19 +197,18 @@ fn count(
     }
 }
 
-/// Why a question has no answer though its server was reached.
+/// Why a query failed after its server was reached.
 enum Without {
     /// The server, or the connection to it.
     Answer(NoAnswer),
-    /// Rules of the backend.
+    /// The backend's rules.
     Rules(SpoeFailure),
 }
 
-/// Asks one server. A connection that stood idle may have ended without our knowing: then once more
-/// over a new one.
+/// Queries one server. An idle connection may have closed unnoticed: in that case retries once over a new one.
 ///
 /// # Errors
-/// It cannot be reached; within, why it does not answer.
+/// The server cannot be reached; the inner error: why it does not answer.
 async fn attempt(
     client: &mut Client,
     own: &mut Exchange,
@@ -224,7 +222,7 @@ async fn attempt(
         match question.ask(asked.messages) {
             Ok(()) => {}
             Err(Refusal::TooBig) => return none(NoAnswer::TooBig),
-            // It ended since it was looked at.
+            // It has closed since the check.
             Err(Refusal::Full) if fresh => return none(NoAnswer::Ended(Status::IO)),
             Err(Refusal::Full) => {
                 fresh = true;
@@ -245,10 +243,10 @@ async fn attempt(
     }
 }
 
-/// A place on a connection to the server: a fresh one, or one that other questions have too.
+/// Returns a slot on a connection to the server: a fresh one, or one shared with other queries.
 ///
 /// # Errors
-/// It cannot be reached.
+/// The server cannot be reached.
 async fn question(
     client: &mut Client,
     own: &mut Exchange,
@@ -257,7 +255,7 @@ async fn question(
     fresh: bool,
 ) -> Result<Question, Fault> {
     let AgentQuery { agent, backend, .. } = asked;
-    // Engines have connections of their own: their handshakes differ.
+    // Engines have separate connections because their handshakes differ.
     let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
     let reuse = if backend.reuse == Reuse::Never { Reuse::Never } else { Reuse::Always };
     let ask = PoolQuery { key: &key, reuse, first: false };
@@ -277,7 +275,7 @@ async fn question(
     Ok(client.worker.agents.begin(opened, config))
 }
 
-/// Waits for the answer, at most as long as the server may be silent.
+/// Waits for the answer, at most for the server timeout.
 async fn wait(
     client: &mut Client,
     asked: AgentQuery<'_>,

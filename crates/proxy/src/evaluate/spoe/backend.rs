@@ -1,6 +1,5 @@
-//! What rules of the agents' backend say of a question. It is a stream of TCP to them, in a session
-//! of the agent's own: what is asked came from its client, what is answered comes from its server, and
-//! there is nothing of the client that is asked about.
+//! Rules of the agents' backend, applied to a query. They see a TCP stream in the agent's own session: the query is the client's
+//! data and the answer is the server's. The original client is not visible.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,33 +27,31 @@ use crate::log::{Maker, Report};
 use crate::server::agents::Question;
 use crate::server::per_worker::{LocalProxy, LocalServer};
 
-/// The level of what `do-log` writes.
+/// The log level of `do-log`.
 const INFO: u8 = 6;
 
-/// A question on its way.
+/// A query in progress.
 #[derive(Clone, Copy)]
 pub(super) struct AgentQuery<'a> {
     pub(super) agent: &'a Agent,
-    /// Where the agent's servers are.
+    /// The backend of the agent's servers.
     pub(super) backend: &'a Rc<LocalProxy>,
-    /// What the agent is told.
+    /// The messages for the agent.
     pub(super) messages: &'a [u8],
-    /// Whether the client's leaving ends it.
+    /// Whether the client's leaving aborts it.
     pub(super) leaving: bool,
-    /// Whether it has a session of its own, since something in the backend looks at it.
+    /// Whether it needs a session of its own because something in the backend uses it.
     pub(super) is_seen: bool,
 }
 
 impl AgentQuery<'_> {
-    /// How many bytes the question has for statistics, and for rules: as in HAProxy, the type of the
-    /// frame is part of it.
+    /// Returns the length of the query for statistics and rules; as in HAProxy it includes the frame type.
     pub(super) fn length(&self) -> u64 {
         1 + self.messages.len() as u64
     }
 }
 
-/// Gives the question an entry of its own in the place of the client's, and a session where something
-/// looks at it.
+/// Gives the query its own register entry in place of the client's, and a session if something uses it.
 pub(super) fn stand_in<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> StandIn<'c> {
     let AgentQuery { agent, backend, .. } = asked;
     let frontend = Local::new(agent.frontend.clone());
@@ -75,11 +72,10 @@ pub(super) fn stand_in<'c>(client: &'c mut Client, asked: AgentQuery<'_>) -> Sta
     client.stand_in(entry, session)
 }
 
-/// `tcp-request content`, before a server is chosen; gives the service that answers in a server's place,
-/// where a rule says so.
+/// `tcp-request content`, before a server is chosen; returns the service that answers instead of a server, if a rule names one.
 ///
 /// # Errors
-/// The question is not asked.
+/// The query is not sent.
 pub(super) async fn of_question(
     client: &mut Client,
     own: &mut Exchange,
@@ -113,11 +109,11 @@ pub(super) async fn of_question(
     Ok(service)
 }
 
-/// `tcp-response content`: as of any stream of TCP, once the question is on its way to a server. What
-/// is answered is seen by rules that wait for it (`inspect-delay`).
+/// `tcp-response content`, as for any TCP stream once the query is on its way to a server. Rules that wait (`inspect-delay`) see
+/// the answer.
 ///
 /// # Errors
-/// A rule ended the question; within, the way to the agent.
+/// A rule ended the query; the inner error: the exchange with the agent failed.
 pub(super) async fn of_answer(
     client: &mut Client,
     own: &mut Exchange,
@@ -144,7 +140,7 @@ pub(super) async fn of_answer(
                 is_answered = true;
                 own.response_body.seen.extend_from_slice(question.answer());
             }
-            // Whoever waits for the answer hears of it.
+            // The task waiting for the answer reports the error.
             Ok(Err(_)) => return Ok(()),
             Err(Fault::ServerTimeout) => {}
             Err(fault) => return Err(SpoeFailure::of_fault(fault)),
@@ -153,32 +149,32 @@ pub(super) async fn of_answer(
     Ok(())
 }
 
-/// Counts in what rules track.
+/// Counts an event in the tracked table entries.
 pub(super) fn note(client: &Client, own: &Exchange, event: CountedEvent) {
     track::note(&client.session, &own.txn.trackers, event, now_ms());
 }
 
-/// Notes the server that a question goes to, for what tells of it.
+/// Records the query's server for logs and statistics.
 pub(super) fn note_server(own: &mut Exchange, server: &LocalServer) {
     own.txn.server = Some(server.held.clone());
 }
 
-/// How running a rule set ended.
+/// How a rule set ended.
 enum SpoeRulesEnd {
-    /// It lets the question pass.
+    /// The query passes.
     Passes,
-    /// A service of a script answers it.
+    /// A script service answers it.
     Served(Arc<ScriptCall>),
-    /// A rule wants to see more.
+    /// A rule needs more data.
     Wants,
 }
 
-/// A rule set at work.
+/// A rule set being run.
 struct RunningRules<'a> {
     all: &'a RuleSet,
-    /// Which of them is next.
+    /// The index of the next rule.
     next: usize,
-    /// Until when they may wait, in ms of the worker's clock.
+    /// Deadline for waiting rules, in ms of the worker's clock.
     until: u64,
     about: RuleContext<'a>,
 }
@@ -188,23 +184,23 @@ impl<'a> RunningRules<'a> {
         Self { all, next: 0, until: delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64), about }
     }
 
-    /// Lets the time pass for which rules may wait: there is nothing more to come.
+    /// Sleeps until the rules' wait limit: no more data will arrive.
     async fn pause(&self, client: &mut Client, asked: AgentQuery<'_>) -> Result<(), SpoeFailure> {
         let left = Duration::from_millis(self.until.saturating_sub(now_ms()));
         client.pause(left, asked.leaving).await.map_err(SpoeFailure::of_fault)
     }
 
-    /// Runs them as far as what is here allows.
+    /// Runs the rules on the data available.
     ///
     /// # Errors
-    /// One of them ended the question.
+    /// One of them ended the query.
     async fn run(
         &mut self,
         client: &mut Client,
         own: &mut Exchange,
         asked: AgentQuery<'_>,
     ) -> Result<SpoeRulesEnd, SpoeFailure> {
-        // What they look at is no message of HTTP.
+        // The rules do not see an HTTP message.
         own.txn.is_http = false;
         let outcome = self.go_on(client, own, asked).await;
         own.txn.is_http = true;
@@ -247,15 +243,14 @@ impl<'a> RunningRules<'a> {
                 RuleOutcome::Hold(Hold::Log { origin, profile }) => {
                     log(client, own, asked.agent, origin, profile.as_deref());
                 }
-                // What marks the packets of a client, and engines that ask about a stream: a question
-                // has neither.
+                // Client packet marks and SPOE engines do not apply to a query.
                 RuleOutcome::Hold(_) => {}
                 RuleOutcome::Final(verdict) => return self.conclude(own, asked.backend, verdict),
             }
         }
     }
 
-    /// What a final verdict makes of the question.
+    /// Applies a final verdict to the query.
     fn conclude(
         &self,
         own: &Exchange,
@@ -263,7 +258,7 @@ impl<'a> RunningRules<'a> {
         verdict: Final,
     ) -> Result<SpoeRulesEnd, SpoeFailure> {
         match verdict {
-            // It cannot become anything else.
+            // A query cannot change its mode.
             Final::SwitchMode(_) => return Ok(SpoeRulesEnd::Passes),
             Final::Service(Service::Script(call)) => return Ok(SpoeRulesEnd::Served(call)),
             _ => {}
@@ -278,7 +273,7 @@ impl<'a> RunningRules<'a> {
     }
 }
 
-/// `do-log`: the agent's loggers get a line. It has no format of its own: only profiles make one.
+/// `do-log`: sends a line to the agent's loggers. Only profiles define a format for it.
 fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profile: Option<&LogProfile>) {
     let Some(level) = own.txn.log_level.unwrap_or(Some(INFO)) else { return };
     let worker = &client.worker;
@@ -290,7 +285,7 @@ fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profil
     });
 }
 
-/// Runs `rules` from number `start` on, until something is to be done. All of the bytes are here.
+/// Runs `rules` from index `start` until an action is required. All bytes are available.
 fn step(
     client: &Client,
     own: &mut Exchange,

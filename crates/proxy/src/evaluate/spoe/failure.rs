@@ -1,4 +1,4 @@
-//! Why a question has no answer, and the numbers that `option set-on-error` gives (SPOE, 2.2).
+//! Why a query has no answer, and the error numbers for `option set-on-error` (SPOE, 2.2).
 
 use spop::Status;
 
@@ -8,28 +8,28 @@ use crate::server::agents::NoAnswer;
 
 /// Why there is no answer.
 pub(super) enum SpoeFailure {
-    /// It is the stream that ended.
+    /// The stream itself ended.
     Stream(Fault),
-    /// The agent's, by the number that `option set-on-error` gives.
+    /// The agent failed, with the number for `option set-on-error`.
     Agent(u32),
 }
 
-/// There was no answer in time.
+/// The answer did not arrive in time.
 const LATE: u32 = 1;
-/// What is to be told does not fit in a frame.
+/// The messages do not fit in a frame.
 const TOO_BIG: u32 = 3;
-/// What is added to a status of the protocol.
+/// Offset added to a status of the protocol.
 const OF_PROTOCOL: u32 = 256;
 
 impl SpoeFailure {
-    /// There was no answer in time.
+    /// The answer did not arrive in time.
     pub(super) const LATE: Self = Self::Agent(LATE);
-    /// What is to be told does not fit in a frame.
+    /// The messages do not fit in a frame.
     pub(super) const TOO_BIG: Self = Self::Agent(TOO_BIG);
-    /// As in HAProxy: the connection that there is, or would have been, broke.
+    /// As in HAProxy: the connection broke or could not be made.
     pub(super) const BROKEN: Self = Self::Agent(OF_PROTOCOL + Status::IO.0);
 
-    /// That of a question that was asked.
+    /// Returns the failure for a query that was sent.
     pub(super) fn of(none: NoAnswer) -> Self {
         match none {
             NoAnswer::TooBig => Self::TOO_BIG,
@@ -37,16 +37,16 @@ impl SpoeFailure {
         }
     }
 
-    /// What a fault on the way to the agent is to the stream.
+    /// Converts a fault on the way to the agent.
     pub(super) fn of_fault(fault: Fault) -> Self {
         match fault {
             Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout => Self::Stream(fault),
-            // A question that was ended from outside is one of them.
+            // This includes a query aborted by an operator.
             _ => Self::BROKEN,
         }
     }
 
-    /// The same of what ended a rule set.
+    /// Converts the end of a rule set.
     pub(super) fn of_stop(stop: Stop) -> Self {
         match stop {
             Stop::Fault(fault) => Self::of_fault(fault),

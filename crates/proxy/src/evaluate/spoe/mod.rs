@@ -1,8 +1,7 @@
-//! Asking agents about a stream (`filter spoe`): at its events, and where a rule says so. What is
-//! asked is put into messages here, and what is answered into variables; [`ask`] is the way to an
-//! agent and back, [`backend`] what rules there say of that.
+//! Queries agents about a stream (`filter spoe`), on its events and from rules. This module encodes the messages and stores the
+//! answers in variables; [`ask`] is the exchange with an agent, [`backend`] runs the rules of the agents' backend.
 //!
-//! A proxy without engines costs a test at each hook. These are, in the order of a request:
+//! A proxy without engines costs a test at each hook. The hooks, in the order of a request:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -37,18 +36,18 @@ use crate::log::LogLine;
 use crate::message::upload;
 use failure::SpoeFailure;
 
-/// Fetches of payload, which is shortened to fit in a frame.
+/// Payload fetches, which are truncated to fit in a frame.
 const PARTIAL: [&str; 5] = ["req.body", "res.body", "req.payload", "res.payload", "payload"];
 
-/// The levels of what is logged: as it should be, and when something went wrong.
+/// Log levels for success and failure.
 const NOTICE: u8 = 5;
 const WARNING: u8 = 4;
 
-/// A stream begins: of TCP when its connection was accepted, of HTTP when its request is there. Not
-/// to be called where the frontend has no engines, since the call alone costs something.
+/// Called when a stream begins: for TCP when its connection was accepted, for HTTP when its request is complete. Skip the call if
+/// the frontend has no engines, since the call alone has a cost.
 ///
 /// # Errors
-/// The stream ended meanwhile.
+/// The stream ended while waiting.
 #[cold]
 pub(crate) async fn begin(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     Box::pin(start(client, x)).await
@@ -57,7 +56,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange) -> Result<(), S
 #[cold]
 async fn start(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.engaged.is_some() {
-        // A stream of TCP that goes on as one of HTTP.
+        // A TCP stream that was upgraded to HTTP.
         return Ok(());
     }
     let mut engaged = Engaged::default();
@@ -66,7 +65,7 @@ async fn start(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     happen(client, x, MessageEvent::ClientSession).await
 }
 
-/// The stream has its backend.
+/// Called when the backend is known.
 #[inline]
 pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
     if !backend.engines.is_empty() && backend.index != client.frontend.index {
@@ -74,11 +73,11 @@ pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Something happens to the stream: engines that have messages for it send them, and wait. Not to be
-/// called of a stream without engines, as [`begin`].
+/// Called on each event of the stream: engines with messages for it send them, and wait. Skip the call for a stream without
+/// engines, as with [`begin`].
 ///
 /// # Errors
-/// The stream ended meanwhile.
+/// The stream ended while waiting.
 #[cold]
 pub(crate) async fn on(client: &mut Client, x: &mut Exchange, event: MessageEvent) -> Result<(), Stop> {
     Box::pin(happen(client, x, event)).await
@@ -104,7 +103,7 @@ async fn happen(client: &mut Client, x: &mut Exchange, event: MessageEvent) -> R
 /// A rule sends a group of messages (`send-spoe-group`).
 ///
 /// # Errors
-/// The stream ended meanwhile.
+/// The stream ended while waiting.
 #[cold]
 pub(super) async fn send(
     client: &mut Client,
@@ -118,7 +117,7 @@ pub(super) async fn send(
     process(client, x, at, engine, ("GROUP", group), messages).await
 }
 
-/// Sends messages and waits for the answer; `what` is how logs call that.
+/// Sends messages and waits for the answer; `what` is their name in logs.
 async fn process(
     client: &mut Client,
     x: &mut Exchange,
@@ -148,7 +147,7 @@ async fn process(
     Ok(())
 }
 
-/// Counts what was asked, and puts into variables how that went.
+/// Counts the query, and stores its outcome in variables.
 fn conclude(
     client: &Client,
     x: &mut Exchange,
@@ -205,7 +204,7 @@ fn log(
     worker.outbox.borrow_mut().send_all(&worker.shared, &agent.loggers, &line);
 }
 
-/// The messages whose conditions hold, with what they tell.
+/// Encodes the messages whose conditions hold.
 fn said(messages: &[SpoeMessage], env: &Env<'_>) -> Messages {
     let mut said = Messages::default();
     for message in messages.iter().filter(|message| holds(message.condition.as_ref(), env)) {
@@ -228,8 +227,8 @@ fn tell(said: &mut Messages, name: &str, what: &Expression, env: &Env<'_>) {
         Some(Value::Str(text) | Value::Method(text)) => Data::Str(text),
         Some(Value::Bin(bytes)) => Data::Bin(bytes),
     };
-    // Their number was checked when they were compiled. A rule sees a part of a body anyway: as much
-    // of it as fits is better than no message.
+    // The number of arguments was checked at compile time. Rules may see a partial body, so sending as much as fits is better than
+    // no message.
     if !what.has_converters() && PARTIAL.contains(&what.name()) {
         said.part(name, data);
     } else {

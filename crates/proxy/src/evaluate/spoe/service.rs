@@ -1,6 +1,5 @@
-//! A script in the place of an agent: a service that a rule of the agents' backend names
-//! (`use-service`) is given what is asked, and what it sends first is the answer. As in HAProxy it
-//! reads the type of the frame before the messages, and writes the actions alone.
+//! A script in place of an agent: a service named by a rule of the agents' backend (`use-service`) reads the query, and its first
+//! output is the answer. As in HAProxy it reads the frame type before the messages, and writes only the actions.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,10 +16,10 @@ use crate::exchange::Exchange;
 use crate::exchange::lua::scripting::{self, ScriptService};
 use crate::fault::Fault;
 
-/// Has the service answer.
+/// Lets the service answer.
 ///
 /// # Errors
-/// It ended without an answer, or waited for more than there is.
+/// It ended without an answer, or waited for data that will not arrive.
 pub(super) async fn answer(
     client: &mut Client,
     own: &mut Exchange,
@@ -30,7 +29,7 @@ pub(super) async fn answer(
     let mut service = ScriptService::new(call);
     service.input.extend_from_slice(&own.request_body.seen);
     scripting::of(own).service = Some(service);
-    // What it speaks over is a stream of TCP.
+    // The service reads and writes a TCP stream.
     own.txn.is_http = false;
     let mut answer = WaitAnswer::Nothing;
     loop {
@@ -51,10 +50,10 @@ pub(super) async fn answer(
     }
 }
 
-/// Lets the time pass for which a service waits for more: all of the question is here.
+/// Sleeps out a service's wait for more input, since the whole query has been delivered.
 ///
 /// # Errors
-/// It would wait longer than a server may be silent.
+/// The wait would exceed the server timeout.
 async fn wait_in_vain(
     client: &mut Client,
     asked: AgentQuery<'_>,

@@ -1,6 +1,5 @@
-//! What an agent answers, put into variables. Names are the agent's, behind the engine's prefix: it
-//! reaches no others. A variable that no line of the configuration names is ignored, unless a script
-//! may read it.
+//! Stores an agent's answer in variables. Names are the agent's, after the engine's prefix, so it cannot reach any others. A
+//! variable that the configuration does not use is ignored, unless a script may read it.
 
 use plan::spoe::Agent;
 use sample::Env;
@@ -10,10 +9,10 @@ use spop::{Action, Actions, Data, Scope};
 
 use crate::client::Client;
 
-/// The most variables that the process has for an agent to make more (`option force-set-var`).
+/// The number of process variables up to which agents may create more (`option force-set-var`).
 const MOST_OF_PROCESS: usize = 10_000;
 
-/// Does what an answer says, up to what is no action.
+/// Applies the actions of an answer, up to the first invalid one.
 pub(super) fn apply(answer: &[u8], agent: &Agent, client: &Client, env: &Env<'_>) {
     for action in Actions::of(answer) {
         let (scope, name) = match action {
@@ -31,7 +30,7 @@ pub(super) fn apply(answer: &[u8], agent: &Agent, client: &Client, env: &Env<'_>
     }
 }
 
-/// The variable that an agent means.
+/// Returns the variable that an agent names.
 fn find(scope: Scope, name: &[u8], agent: &Agent, client: &Client, sets: bool) -> Option<Var> {
     let name = std::str::from_utf8(name).ok()?;
     let name = format!("{}.{name}", agent.prefix);
@@ -49,7 +48,7 @@ fn find(scope: Scope, name: &[u8], agent: &Agent, client: &Client, sets: bool) -
     };
     let plan = &client.worker.shared.plan;
     plan.variables.find(scope, &name).or_else(|| {
-        // Scripts may read variables that the configuration does not name.
+        // Scripts may read variables that the configuration does not use.
         let program = plan.lua.as_ref().filter(|_| is_fit(&name))?;
         program.variable(&format!("{written}.{name}"), sets)
     })

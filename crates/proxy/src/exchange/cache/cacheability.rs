@@ -1,22 +1,21 @@
-//! Whether a cache may keep a response (RFC 9111, 3), as `option checkcache` and `cookie … nocache`
-//! ask.
+//! Whether caches may store a response (RFC 9111, 3), for `option checkcache` and `cookie … nocache`.
 
 use http::{Head, KnownName, Method, begins_ignore_case};
 
-/// Statuses that a cache may keep without being told to (manual, `option checkcache`).
+/// Statuses that are cacheable by default (manual, `option checkcache`).
 const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
 
-/// What a cache may keep.
+/// The cacheable parts of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cacheability {
     /// The response.
     pub(crate) response: bool,
-    /// Its cookies with it.
+    /// The response including its cookies.
     pub(crate) cookie: bool,
 }
 
-/// What a cache may keep of the response to a request with `method`. Of several directives the last
-/// one counts, as in HAProxy.
+/// Determines the cacheable parts of the response to a `method` request. If directives conflict, the last one counts, as in
+/// HAProxy.
 pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     let by_default = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace)
         && CACHEABLE.contains(&response.status());
@@ -26,12 +25,12 @@ pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     }
     let known = |name: KnownName| response.get_known(name).is_some();
     let named = |name: &[u8]| response.get(&http::Name::new(name)).is_some();
-    // With neither a validator nor a time to live it is not kept (RFC 9111, 4.2.2 and 4.3).
+    // Without a validator and a lifetime a response is not stored (RFC 9111, 4.2.2 and 4.3).
     let mut lasts = known(KnownName::Etag) || named(b"last-modified") || named(b"expires");
     for line in response.get_all(&KnownName::CacheControl.into()) {
         for value in http::list_values(line) {
             let begins = |word: &[u8]| begins_ignore_case(value, word);
-            // Of the fields that `no-cache` may name only the first matters, as in HAProxy.
+            // If `no-cache` lists fields, only the first matters, as in HAProxy.
             let of_cookie = b"no-cache=\"set-cookie";
             if value.eq_ignore_ascii_case(b"public") {
                 found = Cacheability { response: true, cookie: true };
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_kept_is_what_haproxy_says() {
+    fn cacheability_matches_haproxy() {
         type Fields = &'static [(&'static str, &'static str)];
         const TAG: (&str, &str) = ("etag", "\"a\"");
         let cases: &[(Method, u16, Fields, (bool, bool))] = &[

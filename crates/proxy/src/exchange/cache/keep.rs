@@ -13,8 +13,8 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::flow::{Coding, Filter, Path, Rank};
 
-/// Has `store` keep the response, if the request was looked up there and RFC 9111 allows it. An unsafe
-/// request removes the stored responses of its resource.
+/// Lets `store` keep the response, if the request was looked up there and RFC 9111 allows it. An unsafe request removes the stored
+/// responses of its resource.
 pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
     let Some(caching) = &mut x.caching else { return };
     if !Arc::ptr_eq(&caching.store, store) {
@@ -75,7 +75,7 @@ pub(crate) fn pass(caching: &mut Caching) {
     }
 }
 
-/// The response has been forwarded to its end.
+/// Marks a response as forwarded to its end.
 #[cold]
 pub(crate) fn complete(x: &mut Exchange) {
     if let Some(filters) = &mut x.download.filters {

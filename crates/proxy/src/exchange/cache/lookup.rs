@@ -93,7 +93,7 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         FlightTurn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
         FlightTurn::Leads(lead) => {
             caching.lead = Some(lead);
-            // Without a copy of the original request, this one revalidates and goes to the server.
+            // Without a copy of the original request, this request revalidates at the server.
             caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
         FlightTurn::Follows(follow) => return Looked::Wait(follow),
@@ -195,7 +195,7 @@ fn early_hint(object: &Object) -> Option<Box<[u8]>> {
     Some(text.into())
 }
 
-/// Counts for the proxy that has the rule.
+/// Counts for the proxy with the rule.
 fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)) {
     match &x.backend {
         Some(backend) if !of_frontend => add(&backend.state.backend.mine().cached),

@@ -1,5 +1,5 @@
-//! The use of caches by one exchange (configuration manual, 6); the crate `cache` is the store.
-//! The hooks, in the order of a request:
+//! The use of caches by one exchange (configuration manual, 6); the crate `cache` is the store. The hooks, in the order of a
+//! request:
 //!
 //! | point | function |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | body | [`keep::filter`], the filter that stores it |
 //! | end | [`keep::complete`]; [`keep::pass`] if there is nothing to store |
 //!
-//! `serve::cache` delivers stored responses. [`cacheability`] is what a response allows caches outside
+//! `serve::cache` delivers stored responses. [`cacheability`] determines whether a response may be stored by external caches
 //! (`option checkcache`, `cookie … nocache`).
 
 pub(crate) mod cacheability;

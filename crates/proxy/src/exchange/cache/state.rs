@@ -1,5 +1,4 @@
-//! What a cache has to do with one exchange: what its request was looked up as, what was found, what
-//! is being kept.
+//! The cache state of one exchange: the lookup key, the response found, and the response being stored.
 
 use std::sync::Arc;
 
@@ -7,46 +6,46 @@ use cache::{CacheRequest, Conditions, Feed, FileFeed, Filling, Lead, Object, Sto
 
 use crate::flow::Rank;
 
-/// What a cache has to do with an exchange.
+/// The cache state of an exchange.
 #[derive(Debug)]
 pub(crate) struct Caching {
-    /// The cache that was asked (`cache-use`).
+    /// The cache of the last lookup (`cache-use`).
     pub(crate) store: Arc<Store>,
-    /// What the request is there.
+    /// The request as the cache sees it.
     pub(crate) request: CacheRequest,
-    /// What was found, to be delivered.
+    /// The response to deliver.
     pub(crate) found: Option<Given>,
-    /// What is delivered if no server gives anything (`stale-if-error`).
+    /// The response to deliver if the server fails (`stale-if-error`).
     pub(crate) fallback: Option<Arc<Object>>,
-    /// What is stale, about which the server is asked (`revalidation`).
+    /// The stale response to revalidate at the server (`revalidation`).
     pub(crate) stale: Option<Arc<Object>>,
-    /// What the client said itself of what it has, where the server is asked that.
+    /// The client's own conditions, if the proxy revalidates a response.
     pub(crate) conditions: Option<Conditions>,
-    /// What is kept of the response, until its body is on its way.
+    /// The entry being stored, until the body is sent.
     pub(crate) filling: Option<Filling>,
-    /// Where among the filters of the response that is done.
+    /// The rank of the storing filter among the response's filters.
     pub(crate) rank: Rank,
-    /// Who waits for the response, or gets what is stale until it is there.
+    /// Wakes the requests that wait for the response, or get a stale one until it arrives.
     pub(crate) lead: Option<Lead>,
-    /// Whether files were looked into (`disk`).
+    /// Whether files were searched (`disk`).
     pub(crate) has_read: bool,
-    /// Whether the exchange has no client: it fetches what is stale anew.
+    /// Whether the exchange has no client: it refreshes a stale response in the background.
     pub(crate) revalidates: bool,
 }
 
-/// What a cache gives.
+/// A response from a cache.
 #[derive(Debug)]
 pub(crate) enum Given {
-    /// A response that is kept.
+    /// A stored response.
     Kept(Arc<Object>),
-    /// The response to another request, as it comes.
+    /// The response to another request, while it arrives.
     Coming(Feed),
-    /// A response that stands in a file and is sent out of it.
+    /// A response in a file, sent from the file.
     Filed(FileFeed),
 }
 
 impl Caching {
-    /// Nothing was found yet.
+    /// Creates the state with nothing found yet.
     pub(crate) fn new(store: Arc<Store>, request: CacheRequest) -> Self {
         let (found, fallback, stale, conditions, filling, lead) = (None, None, None, None, None, None);
         Self {

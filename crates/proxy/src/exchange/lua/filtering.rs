@@ -1,5 +1,4 @@
-//! The filters of scripts that see a stream, and how far each came with either direction.
-//! `message::lua` calls them.
+//! The script filters of a stream, and their progress in both directions. `message::lua` calls them.
 
 use lua::Payload;
 use plan::filter::ScriptFilters;
@@ -13,31 +12,31 @@ pub(crate) struct Filtering {
     pub(crate) filters: Vec<Instance>,
     pub(crate) request: Direction,
     pub(crate) response: Direction,
-    /// Whether they were shown the head of the request.
+    /// Whether they have seen the request's head.
     pub(crate) has_shown_request: bool,
     /// Wakes the stream for a filter that asked for it.
     timer: Option<Timer>,
 }
 
-/// A filter, and how far it came.
+/// A filter and its progress.
 pub(crate) struct Instance {
     pub(crate) filter: lua::ScriptFilter,
-    /// Where it stands among the filters of requests and of responses; `None` where it does not run.
+    /// Its rank among the request's and the response's filters; `None` if it does not run.
     pub(crate) ranks: [Option<Rank>; 2],
-    /// What it has of the request and of the response.
+    /// Its state for the request and the response.
     pub(crate) parts: [FilterDirection; 2],
-    /// When it is to be called again, in ms of the worker's clock.
+    /// The time of its next call, in ms of the worker's clock.
     pub(crate) wake_at: u64,
 }
 
-/// What a filter has of one direction.
+/// A filter's state for one direction.
 #[derive(Default)]
 pub(crate) struct FilterDirection {
-    /// Whether it sees what passes.
+    /// Whether it sees the data.
     pub(crate) sees_data: bool,
-    /// Whether that has begun.
+    /// Whether the data has begun.
     pub(crate) is_begun: bool,
-    /// Whether it let the end pass.
+    /// Whether it passed on the end.
     pub(crate) is_over: bool,
     pub(crate) payload: Payload,
 }
@@ -45,9 +44,9 @@ pub(crate) struct FilterDirection {
 /// One direction.
 #[derive(Default)]
 pub(crate) struct Direction {
-    /// The filters that see it, by their places, in their order.
+    /// The filters that see it, by index, in order.
     pub(crate) order: Vec<usize>,
-    /// The length that a filter gave the body: `Some(None)` for one in chunks.
+    /// The body length set by a filter: `Some(None)` for chunked.
     pub(crate) length: Option<Option<u64>>,
 }
 
@@ -57,7 +56,7 @@ impl Filtering {
         if of_response { &mut self.response } else { &mut self.request }
     }
 
-    /// Adds filters of a proxy that a stream began.
+    /// Adds the filters of a proxy that the stream has entered.
     pub(crate) fn add(
         &mut self,
         own: &ScriptFilters,
@@ -80,7 +79,7 @@ impl Filtering {
         }
     }
 
-    /// The filters that run in a direction, by their places here, in their order.
+    /// Returns the indexes of the filters that run in a direction, in order.
     fn order(&self, of_response: bool) -> Vec<usize> {
         let rank = |place: &usize| self.filters[*place].ranks[usize::from(of_response)];
         let mut order: Vec<usize> = (0..self.filters.len()).filter(|place| rank(place).is_some()).collect();
@@ -88,7 +87,7 @@ impl Filtering {
         order
     }
 
-    /// Those of a direction, with their ranks, in their order.
+    /// Returns the filters of a direction with their ranks, in order.
     pub(crate) fn ranked(&self, of_response: bool) -> impl Iterator<Item = (Rank, usize)> {
         let direction = if of_response { &self.response } else { &self.request };
         let ranked =
@@ -96,18 +95,18 @@ impl Filtering {
         direction.order.iter().filter_map(ranked)
     }
 
-    /// Whether any stands before that rank in a direction, and may change its payload.
+    /// Whether any filter before that rank in a direction may change its payload.
     pub(crate) fn has_any_before(&self, of_response: bool, rank: Rank) -> bool {
         self.ranked(of_response).any(|(other, _)| other < rank)
     }
 
-    /// Whether any filter sees what passes in a direction.
+    /// Whether any filter sees the data of a direction.
     pub(crate) fn sees_data(&self, of_response: bool) -> bool {
         let side = usize::from(of_response);
         self.filters.iter().any(|own| own.ranks[side].is_some() && own.parts[side].sees_data)
     }
 
-    /// A direction begins, perhaps not for the first time: what was seen of it is forgotten.
+    /// Starts a direction, perhaps not for the first time, and resets its state.
     pub(crate) fn begin(&mut self, of_response: bool) {
         for own in &mut self.filters {
             let part = &mut own.parts[usize::from(of_response)];
@@ -118,14 +117,14 @@ impl Filtering {
         }
     }
 
-    /// A message has no payload.
+    /// Called for a message without payload.
     pub(crate) fn end_at_once(&mut self, of_response: bool) {
         for own in &mut self.filters {
             own.parts[usize::from(of_response)].payload.is_ended = true;
         }
     }
 
-    /// Those that were to be called by now have nothing that their functions would be called for.
+    /// Clears the wake-up of filters that are due but have nothing to be called for.
     pub(crate) fn forget_woken(&mut self) {
         let now = now_ms();
         for own in self.filters.iter_mut().filter(|own| own.wake_at <= now) {
@@ -138,7 +137,7 @@ impl Filtering {
         }
     }
 
-    /// Whether a filter is to be called again now; else the calling task is woken then.
+    /// Whether a filter is due now; otherwise the calling task is woken then.
     pub(crate) fn poll_woken(&mut self, context: &mut std::task::Context<'_>) -> bool {
         let at = self.filters.iter().map(|own| own.wake_at).min().unwrap_or(NEVER);
         if at == NEVER || at <= now_ms() {

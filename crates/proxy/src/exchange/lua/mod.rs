@@ -1,6 +1,5 @@
-//! Lua's state in one exchange: that of actions and services ([`scripting`]), and that of filters with
-//! their payload ([`filtering`]). `message::lua` lists the filters' hooks, `evaluate::lua` those of
-//! actions and services.
+//! Lua's state in one exchange: actions and services in [`scripting`], filters with their payload in [`filtering`]. `message::lua`
+//! lists the filters' hooks, `evaluate::lua` those of actions and services.
 
 pub(crate) mod filtering;
 pub(crate) mod scripting;

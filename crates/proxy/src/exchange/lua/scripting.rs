@@ -1,4 +1,4 @@
-//! What scripts keep of an exchange, and what they make of it beside its heads.
+//! Script state of an exchange, and the effects of scripts other than changes to heads.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::log::LogLine;
 /// A service that answers.
 pub(crate) struct ScriptService {
     pub(crate) call: Arc<ScriptCall>,
-    /// It at work, between its steps.
+    /// Its running call, between steps.
     pub(crate) running: Option<lua::RunningCall>,
-    /// The head of its response, once it gave one.
+    /// The head of its response, once available.
     pub(crate) head: Option<lua::ScriptReply>,
-    /// What came in and was not taken yet, and whether that was the end of it.
+    /// Unread input, and whether it is complete.
     pub(crate) input: Vec<u8>,
     pub(crate) is_ended: bool,
-    /// What it sent and is not on its way yet.
+    /// Output that is not sent yet.
     pub(crate) output: Vec<u8>,
-    /// The length of its response's body, if it said so, as far as it is not sent yet.
+    /// The part of the response's declared body length that is not sent yet.
     pub(crate) left: Option<u64>,
 }
 
@@ -39,22 +39,22 @@ impl ScriptService {
     }
 }
 
-/// What scripts have of an exchange.
+/// The script state of an exchange.
 #[derive(Default)]
 pub(crate) struct Scripting {
-    /// What they keep (`txn:set_priv`).
+    /// Private data of scripts (`txn:set_priv`).
     pub(crate) notes: lua::Notes,
     /// How one of them ended it.
     pub(crate) ended: Option<ScriptEnd>,
     /// The service that answers it.
     pub(crate) service: Option<ScriptService>,
-    /// What an action makes of the bytes of a stream, as long as it runs.
+    /// The bytes of a stream as changed by an action, while it runs.
     pub(crate) edited: Option<lua::Payload>,
-    /// What actions passed on of a stream before it had a server.
+    /// Bytes that actions forwarded before the stream had a server.
     pub(crate) forwarded: Vec<u8>,
-    /// What an action that has the bytes of a client says to it, until the action waits or ends.
+    /// Bytes that an action sends to the client, until the action waits or ends.
     pub(crate) replied: Option<lua::Payload>,
-    /// After how many ms an action that says so is called again.
+    /// The delay in ms after which an action asked to be called again.
     pub(crate) wake_in: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum ScriptEnd {
     Answered(lua::ScriptReply),
 }
 
-/// What scripts have of it.
+/// Returns the script state, creating it if necessary.
 pub(crate) fn of(x: &mut Exchange) -> &mut Scripting {
     x.scripting.get_or_insert_default()
 }
@@ -75,7 +75,7 @@ pub(crate) fn of(x: &mut Exchange) -> &mut Scripting {
 pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     match setting {
         lua::Setting::LogLevel(level) => x.txn.log_level = Some(level),
-        // What is asked on behalf of a client has none.
+        // A stream on behalf of a client has no client packets.
         lua::Setting::Mark(_) | lua::Setting::Tos(_) if client.session.listener.is_nobody() => {}
         lua::Setting::Mark(mark) => client.side.set_mark(mark),
         lua::Setting::Tos(tos) => client.side.set_tos(tos),
@@ -85,7 +85,7 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     }
 }
 
-/// Makes what a script gave a head. What is no field is left out.
+/// Converts a script's reply to a head. Invalid fields are left out.
 pub(crate) fn write_head(reply: &lua::ScriptReply, head: &mut Head) {
     head.clear();
     head.start_response(reply.status, reply.reason.as_deref());
@@ -94,7 +94,7 @@ pub(crate) fn write_head(reply: &lua::ScriptReply, head: &mut Head) {
     }
 }
 
-/// Makes a script's answer the one that the client gets.
+/// Makes a script's reply the response to the client.
 pub(crate) fn answer(x: &mut Exchange, reply: lua::ScriptReply) {
     let head = &mut x.txn.response;
     write_head(&reply, head);
@@ -103,14 +103,14 @@ pub(crate) fn answer(x: &mut Exchange, reply: lua::ScriptReply) {
     head.set_content_length(x.reply.bytes.len() as u64);
 }
 
-/// Logs a message of a script where those of its proxy go; says whether a logger took it.
+/// Sends a script's message to its proxy's loggers; returns whether a logger took it.
 pub(crate) fn log(client: &Client, x: &Exchange, level: u8, text: &[u8]) -> bool {
     let proxy = x.backend.as_ref().map_or(&client.frontend, |backend| backend);
     let loggers = &proxy.loggers;
     if loggers.is_empty() {
         return false;
     }
-    // One line each, whatever is in it.
+    // One line for each message, with control characters replaced.
     let text: Vec<u8> = text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
     let line = LogLine::own(level, &proxy.log_tag, &text);
     client.worker.outbox.borrow_mut().send_all(&client.worker.shared, loggers, &line);

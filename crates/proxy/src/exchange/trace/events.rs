@@ -26,12 +26,12 @@ fn of_exchange(client: &Client, x: &Exchange) -> Keys {
     }
 }
 
-/// Text of a message as a line shows it.
+/// Appends part of a message as text.
 fn push(out: &mut String, bytes: &[u8]) {
     out.push_str(&String::from_utf8_lossy(bytes));
 }
 
-/// Whose it is.
+/// Appends the owner of an event.
 fn owner(client: &Client, x: Option<&Exchange>, out: &mut String) {
     let session = &client.session;
     let _ = write!(out, "session={:06x} frontend={}", session.id, session.frontend.name);
@@ -50,7 +50,7 @@ fn owner(client: &Client, x: Option<&Exchange>, out: &mut String) {
     }
 }
 
-/// A head: its first line, and its fields where these are wanted.
+/// Appends a head: its first line, and its fields if the verbosity asks for them.
 fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     if !out.is_empty() && !out.ends_with(' ') {
         out.push(' ');
@@ -118,12 +118,12 @@ impl Points {
         }
     }
 
-    /// Those of the client's protocol.
+    /// The points of the client's protocol.
     fn front(client: &Client) -> Self {
         Self::of(client.side.protocol())
     }
 
-    /// Those of the server's protocol.
+    /// The points of the server's protocol.
     fn back(upstream: &Upstream) -> Self {
         Self::of(upstream.protocol())
     }
@@ -225,7 +225,7 @@ fn begins_connection(client: &Client, source: TraceSource, events: u64) {
     );
 }
 
-/// A client's connection that carries many streams is over, and why.
+/// A multiplexed client connection has ended, for the reason `why`.
 #[inline]
 #[track_caller]
 pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool) {
@@ -245,7 +245,7 @@ pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool
     }
 }
 
-/// The handshake of a client's connection is over.
+/// The TLS handshake with a client is over.
 #[inline]
 #[track_caller]
 pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
@@ -274,7 +274,7 @@ fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
     });
 }
 
-/// The handshake with a server is over.
+/// The TLS handshake with a server is over.
 #[inline]
 #[track_caller]
 pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
@@ -314,7 +314,7 @@ fn shake(details: Option<&tls::Details>, failure: Option<ConnectionError>, out: 
     }
 }
 
-/// A request has come, and its stream begins.
+/// A request was received, and its stream begins.
 #[inline]
 #[track_caller]
 pub(crate) fn request(client: &Client, x: &Exchange) {
@@ -338,7 +338,7 @@ fn request_came(client: &Client, x: &Exchange) {
     );
 }
 
-/// A stream of TCP begins.
+/// A TCP stream begins.
 #[inline]
 #[track_caller]
 pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
@@ -353,7 +353,7 @@ pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
     }
 }
 
-/// A connection to the server is there; the request is about to leave.
+/// The server is connected; the request is about to be sent.
 #[inline]
 #[track_caller]
 pub(crate) fn reached(client: &Client, x: &Exchange, upstream: &Upstream) {
@@ -385,7 +385,7 @@ fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
     );
 }
 
-/// An attempt to be served by a server has failed.
+/// An attempt on a server has failed.
 #[inline]
 #[track_caller]
 pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
@@ -407,12 +407,12 @@ fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Faul
     });
 }
 
-/// The event of a step.
+/// Returns the event bit of a step.
 fn step(x: &Exchange) -> u64 {
     if x.txn.is_http { stream::HTTP } else { stream::TCP }
 }
 
-/// The head of the response has come.
+/// The head of the response was received.
 #[inline]
 #[track_caller]
 pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
@@ -430,7 +430,7 @@ fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
     tell_of(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
 }
 
-/// The head of the response is about to go to the client: the server's, or one made here.
+/// The head of the response is about to be sent to the client: the server's, or one generated here.
 #[inline]
 #[track_caller]
 pub(crate) fn answer(client: &Client, x: &Exchange) {
@@ -447,7 +447,7 @@ fn answer_goes(client: &Client, x: &Exchange) {
     tell_of(client, x, what, "sending a response", Some(&x.txn.response));
 }
 
-/// Something ends the stream before its time.
+/// The stream is aborted.
 #[cold]
 #[track_caller]
 pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
@@ -483,7 +483,7 @@ pub(crate) fn over(client: &Client, x: &Exchange) {
 #[track_caller]
 fn is_over(client: &Client, x: &Exchange) {
     if x.txn.id == 0 && x.txn.status == 0 {
-        // No request came.
+        // No request was received.
         return;
     }
     let moved = |verbosity: Verbosity, out: &mut String| {
@@ -523,7 +523,7 @@ fn is_over(client: &Client, x: &Exchange) {
     report(TraceSource::Stream, stream::FREE | step(x), TraceLevel::State, "stream over");
 }
 
-/// Frames that came and were made since the last call, on a connection of a client.
+/// Reports the frames received and sent since the last call on a client's connection.
 #[inline]
 #[track_caller]
 pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<H2Engine>) {
@@ -533,7 +533,7 @@ pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<H2Engine>) {
     }
 }
 
-/// The client broke the protocol.
+/// The client violated the protocol.
 #[inline]
 #[track_caller]
 pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {

@@ -20,12 +20,12 @@ fn watchers(proxy: &Proxy, of_backend: bool) -> Vec<Watcher> {
     proxy.traces.iter().map(watcher).collect()
 }
 
-/// The bits whose condition holds.
+/// Combines the bits that have a true condition.
 fn bits(all: &[(bool, u32)]) -> u32 {
     all.iter().filter(|(holds, _)| *holds).map(|(_, bits)| bits).sum()
 }
 
-/// A stream begins: of TCP when its connection was accepted, of HTTP when its request is there.
+/// A stream begins: for TCP when its connection was accepted, for HTTP when its request is complete.
 #[inline]
 pub(crate) fn begin(x: &mut Exchange, frontend: &Proxy) {
     if !frontend.traces.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn begin(x: &mut Exchange, frontend: &Proxy) {
 
 #[cold]
 fn start(x: &mut Exchange, frontend: &Proxy) {
-    // What a stream of TCP was told of ends where it becomes one of HTTP.
+    // The trace of the TCP stream ends when it becomes an HTTP stream.
     end(x);
     let http = x.txn.is_http;
     let steps = bits(&[
@@ -47,7 +47,7 @@ fn start(x: &mut Exchange, frontend: &Proxy) {
     x.trace = Some(Rc::new(trace));
 }
 
-/// The request's head is there; whether its body is waited for before the rules.
+/// The request's head was received; `waits_for_body` is whether rules wait for its body.
 #[inline]
 pub(crate) fn received(x: &Exchange, waits_for_body: bool) {
     if let Some(trace) = &x.trace {
@@ -59,7 +59,7 @@ pub(crate) fn received(x: &Exchange, waits_for_body: bool) {
     }
 }
 
-/// The stream has its backend.
+/// The backend is known.
 #[inline]
 pub(crate) fn backend(x: &mut Exchange, frontend: &Proxy, backend: &Proxy) {
     if x.trace.is_some() || !backend.traces.is_empty() {
@@ -105,7 +105,7 @@ pub(crate) fn leave(x: &Exchange, step: Analyser) {
     }
 }
 
-/// A server is chosen, and the request leaves.
+/// A server was chosen, and the request is sent.
 #[inline]
 pub(crate) fn forwards_request(x: &Exchange) {
     if let Some(trace) = &x.trace {
@@ -115,12 +115,12 @@ pub(crate) fn forwards_request(x: &Exchange) {
     }
 }
 
-/// The server's first bytes, or its response's head, are there.
+/// The server's first bytes, or its response's head, were received.
 #[inline]
 pub(crate) fn response(x: &mut Exchange, backend: &Proxy) {
     if let Some(trace) = &x.trace {
         if x.upload.is_finished() {
-            // Its end is told before.
+            // The end of the upload was traced before.
             x.upload.remove_gates();
         }
         trace.response(bits(&[
@@ -131,7 +131,7 @@ pub(crate) fn response(x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// The response's head is there, and the rules of HTTP come.
+/// The response's head was received, and the HTTP rules run next.
 #[inline]
 pub(crate) fn process_response(x: &Exchange) {
     if let Some(trace) = &x.trace {
@@ -140,7 +140,7 @@ pub(crate) fn process_response(x: &Exchange) {
     }
 }
 
-/// The response goes on to the client.
+/// The response is forwarded to the client.
 #[inline]
 pub(crate) fn forwards_response(x: &Exchange) {
     if let Some(trace) = &x.trace {

@@ -1,5 +1,5 @@
-//! Traces of a request: the `trace` command of the runtime socket ([`events`]) and `filter trace`
-//! ([`filter`]). The hooks, in the order of a request:
+//! Traces of a request: the `trace` command of the runtime socket ([`events`]) and `filter trace` ([`filter`]). The hooks, in the
+//! order of a request:
 //!
 //! | point | `trace` | `filter trace` |
 //! | --- | --- | --- |
@@ -12,8 +12,7 @@
 //! | body | [`events::frames_of_client`] | `flow::Tracer` |
 //! | end | [`events::stopped`], [`events::over`], [`events::h2_ends`] | [`filter::end`] |
 //!
-//! Modules below this one have their trace points in [`points`](crate::points), and `flow::Trace` writes
-//! the lines of `filter trace`.
+//! Modules below this one use the trace points in [`points`](crate::points), and `flow::Trace` writes the lines of `filter trace`.
 
 pub(crate) mod events;
 pub(crate) mod filter;

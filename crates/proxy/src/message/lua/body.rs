@@ -65,7 +65,7 @@ pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_
     shown
 }
 
-/// The length of a filtered body for its receiver; `length` is that for its sender.
+/// Returns the length of a filtered body for its receiver; `length` is that for its sender.
 pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let direction = |filtering: &Filtering| match of_response {
         true => filtering.response.length,
@@ -79,7 +79,7 @@ pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_code
     }
 }
 
-/// The path of a filtered body, with its length for the receiver; `path` is that without filters.
+/// Returns the path of a filtered body, given its length for the receiver; `path` is that without filters.
 pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     match (path, shown) {
         (Path::Verbatim, BodyLength::Chunked) => Path::Payload(Coding::Chunked),
@@ -88,8 +88,8 @@ pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     }
 }
 
-/// The script filters of a direction together with others, for a body with the length `shown` for its
-/// receiver. Resets the payload that scripts received in an earlier attempt.
+/// Returns the script filters of a direction together with others, for a body with the length `shown` for its receiver. Resets the
+/// payload that scripts received in an earlier attempt.
 pub(crate) fn filters(
     x: &mut Exchange,
     of_response: bool,

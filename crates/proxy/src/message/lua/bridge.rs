@@ -13,7 +13,7 @@ use crate::exchange::lua::scripting;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 
-/// The access of a filter function to the exchange.
+/// Gives a filter function access to the exchange.
 pub(super) struct FilterBridge<'a> {
     pub(super) client: &'a Client,
     pub(super) x: RefCell<&'a mut Exchange>,
@@ -118,7 +118,7 @@ pub(super) fn call(
     }
 }
 
-/// The fault if a filter refuses a message: that of its sender, as in HAProxy.
+/// Returns the fault if a filter refuses a message: that of its sender, as in HAProxy.
 pub(super) fn refused(of_response: bool) -> Fault {
     if of_response { Fault::BadResponseBody } else { Fault::BadRequestBody }
 }

@@ -155,8 +155,7 @@ fn show(
     Ok(FilterOutcome { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
 }
 
-/// How many more bytes a filter can hold. A filter that ended its message discards any
-/// number.
+/// Returns how many more bytes a filter can hold. A filter that ended its message discards any number.
 fn room(payload: &Payload) -> usize {
     if payload.is_cut { usize::MAX } else { payload.limit.saturating_sub(payload.input.len()) }
 }

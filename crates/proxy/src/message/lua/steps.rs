@@ -43,7 +43,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
     tell(client, x, Callback::Start, false, first..usize::MAX).await
 }
 
-/// The response was received.
+/// Called when the response was received.
 ///
 /// # Errors
 /// A filter failed.
@@ -52,7 +52,7 @@ pub(crate) async fn begin_response(client: &mut Client, x: &mut Exchange) -> Res
     tell(client, x, Callback::Start, true, ALL).await
 }
 
-/// The head of a message is ready to be sent.
+/// Called when the head of a message is ready to be sent.
 ///
 /// # Errors
 /// A filter failed.
@@ -76,8 +76,7 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     tell(client, x, Callback::MessageEnd, of_response, ALL).await
 }
 
-/// A cache or a built-in service has answered a request: shows filters the request's head, unless they
-/// have seen it.
+/// Called when a cache or a built-in service has answered a request: shows filters the request's head, unless they have seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -89,7 +88,7 @@ pub(crate) async fn head_of_answered(client: &mut Client, x: &mut Exchange) -> R
     shown
 }
 
-/// A service will answer a request: shows filters the request's head, unless they have seen it.
+/// Called when a service will answer a request: shows filters the request's head, unless they have seen it.
 ///
 /// # Errors
 /// A filter failed.
@@ -110,7 +109,7 @@ pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> R
     }
 }
 
-/// The number of script filters before compression; `usize::MAX` if none comes after it.
+/// Returns the number of script filters before compression; `usize::MAX` if none comes after it.
 fn before_compression(client: &Client, x: &Exchange, of_response: bool) -> usize {
     let Some(rank) = compression::rank(client, x, of_response) else { return usize::MAX };
     let Some(filtering) = &x.filtering else { return usize::MAX };
@@ -133,8 +132,7 @@ fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Res
 /// All filters of a direction.
 const ALL: Range<usize> = 0..usize::MAX;
 
-/// Calls a function of the filters in a range of a direction. A filter that waits is called again at the
-/// time that it requested.
+/// Calls a function of the filters in a range of a direction. A filter that waits is called again when it asked for it.
 async fn tell(
     client: &mut Client,
     x: &mut Exchange,
@@ -170,7 +168,7 @@ async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
     if is_endless { Err(Fault::Internal.into()) } else { Ok(()) }
 }
 
-/// The stream is over: calls the end functions and drops the filters.
+/// Called when the stream is over: calls the end functions and drops the filters.
 #[cold]
 pub(crate) fn end(client: &Client, x: &mut Exchange) {
     let Some(mut filtering) = x.filtering.take() else { return };

@@ -1,5 +1,5 @@
-//! A stored response as the answer to a request: its head with its age, the answer to a condition, the
-//! rules on responses. `reply` sends it.
+//! Prepares a stored response as the answer to a request: its age, the evaluation of conditions, the response rules. `reply` sends
+//! it.
 
 use std::io::Write as _;
 
@@ -17,15 +17,14 @@ use crate::flow::CachedBody;
 
 use super::revalidate;
 
-/// What a request with a cache comes to that did not go the usual way: where no server gave a
-/// response, a stale one may help (`stale-if-error`); where what is stale is delivered, its
-/// revalidation begins. Those who wait for its response hear what became of that.
+/// Handles the unusual end of a request that used a cache: if no server gave a response, a stale one may help (`stale-if-error`);
+/// if a stale one is delivered, its revalidation begins. Requests waiting for this response are woken.
 #[cold]
 pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let Some(caching) = &mut x.caching else { return stop };
     let tells_nothing = match stop {
         Stop::Fault(fault) => is_clients(fault),
-        // Rules refused it.
+        // Rules rejected it.
         Stop::Reply | Stop::Close | Stop::Silent => x.txn.server_status == 0,
         _ => false,
     };
@@ -37,7 +36,7 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
             stop
         }
         _ if tells_nothing => {
-            // Another one may try, before this one is answered.
+            // Lets a waiting request try before this one is answered.
             caching.lead = None;
             stop
         }
@@ -53,7 +52,7 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
     }
 }
 
-/// Whether it is the client that gave up, or an operator for it.
+/// Whether the fault is the client's, or an operator's abort.
 fn is_clients(fault: Fault) -> bool {
     matches!(
         fault,
@@ -66,10 +65,10 @@ fn is_clients(fault: Fault) -> bool {
     )
 }
 
-/// Makes what was found the response of the transaction.
+/// Makes the response found the response of the transaction.
 ///
 /// # Errors
-/// Rules on responses say otherwise.
+/// Response rules ended the exchange.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let Some(mut caching) = x.caching.take() else { return Err(Fault::Internal.into()) };
     let (store, Some(given)) = (caching.store, caching.found.take()) else {
@@ -100,7 +99,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     append_age(head, age);
     x.reply.clear();
     if unchanged {
-        // What the client has is described by what it has (RFC 9110, 15.4.5).
+        // A 304 must not have content fields (RFC 9110, 15.4.5).
         head.set_status(304, None);
         for name in [KnownName::ContentLength, KnownName::ContentType, KnownName::ContentEncoding] {
             head.remove_known(name);
@@ -132,8 +131,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     Ok(())
 }
 
-/// The part of the body that was asked for, which the head tells of (RFC 9110, 15.3.7 and 15.5.17);
-/// `None` for all of it.
+/// Returns the requested part of the body and sets its fields in the head (RFC 9110, 15.3.7 and 15.5.17); `None` for all of it.
 fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std::ops::Range<usize>> {
     match ranged {
         Ranged::Whole => None,
@@ -152,7 +150,7 @@ fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std
     }
 }
 
-/// Has the body come out of `feed`; how it ends.
+/// Takes the body from `feed`; returns how it ends.
 fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
     let head = &mut x.txn.response;
     let whole = feed.length();
@@ -172,7 +170,7 @@ fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
     length.map_or(BodyLength::Chunked, BodyLength::Length)
 }
 
-/// Has the body come out of its file; how it ends.
+/// Takes the body from its file; returns how it ends.
 fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
     let whole = usize::try_from(feed.length()).unwrap_or(usize::MAX);
     let ranged = if ranges { ranged(&x.txn.request, feed.head(), whole) } else { Ranged::Whole };
@@ -186,7 +184,7 @@ fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
     BodyLength::Length(length)
 }
 
-/// What rules see of the body: as much as of any other.
+/// Shows rules the body: as much as of any other.
 #[cold]
 fn show_body(client: &Client, x: &mut Exchange) {
     let body = x.reply.rest();
@@ -198,7 +196,7 @@ fn show_body(client: &Client, x: &mut Exchange) {
 fn append_age(head: &mut http::Head, age: u64) {
     let mut text = [0u8; 20];
     let mut cursor = std::io::Cursor::new(&mut text[..]);
-    // Twenty bytes hold any number.
+    // Twenty bytes are enough for any number.
     let _ = write!(cursor, "{age}");
     let length = cursor.position() as usize;
     head.push_known(KnownName::Age, &text[..length], false);

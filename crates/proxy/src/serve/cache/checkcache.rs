@@ -1,6 +1,5 @@
-//! `option checkcache`: a response that sets a cookie and may be kept by a cache is refused, so
-//! that no session ends up with another user. Called by `serve::http` between the rules and our own
-//! cookie.
+//! `option checkcache`: rejects a response that sets a cookie and may be cached, so that a session cannot leak to another user.
+//! Called by `serve::http` between the rules and our own cookie.
 
 use http::{Head, KnownName, Method};
 use plan::Proxy;
@@ -12,7 +11,7 @@ use crate::exchange::cache::cacheability::{self, Cacheability};
 use crate::exchange::{Exchange, Stop};
 use crate::log::LogLine;
 
-/// Refuses the response with a 502 where its cookie might be cached, and says so in the log.
+/// Rejects the response with a 502 if its cookie might be cached, and logs that.
 pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     if !is_risky(x.txn.request.method_id(), &x.txn.response) {
         return Ok(());
@@ -30,7 +29,7 @@ pub(crate) fn check(client: &Client, x: &mut Exchange, backend: &Proxy) -> Resul
     Err(Stop::Reply)
 }
 
-/// Whether the response sets a cookie and a cache may keep both.
+/// Whether the response sets a cookie and a cache may store both.
 fn is_risky(method: Method, response: &Head) -> bool {
     let may_keep = || cacheability::of(method, response);
     response.get_known(KnownName::SetCookie).is_some()

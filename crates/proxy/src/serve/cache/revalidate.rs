@@ -1,6 +1,6 @@
-//! Fetching anew what is stale, while clients get what there is (`stale-while-revalidate`): the
-//! request that found it is made once more, as it came, with nobody to take its response but the
-//! cache. It follows all rules, and is counted and logged as the first one was. Begun by `answer`.
+//! Refreshes stale responses in the background, while clients get the stored one (`stale-while-revalidate`): a copy of the original
+//! request is sent, and only the cache reads its response. It follows all rules, and is counted and logged like the first one.
+//! Started by `answer`.
 
 use std::cell::{Cell, OnceCell};
 use std::pin::Pin;
@@ -15,35 +15,35 @@ use crate::serve::internal_request::{self, InternalBody, InternalRequest};
 /// Serves one request on a connection.
 pub(super) type Serve = fn(Boxed<Client>, Arrival) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// So many are on their way at once for each worker.
+/// Maximum number of concurrent refreshes per worker.
 const MOST: usize = 64;
 
 thread_local! {
-    /// How the calling worker serves requests.
+    /// The function with which the calling worker serves requests.
     static SERVE: OnceCell<Serve> = const { OnceCell::new() };
-    /// How many it fetches anew.
+    /// The number of running refreshes.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Sets that.
+/// Sets the function.
 pub(crate) fn install(serve: Serve) {
     SERVE.with(|cell| {
-        // A second call says the same.
+        // A second call sets the same function.
         let _ = cell.set(serve);
     });
 }
 
-/// Begins a request like that of `x`, which those who wait for `lead` wait for.
+/// Starts a copy of the request of `x`; the requests behind `lead` wait for it.
 pub(crate) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Some(serve) = SERVE.with(|cell| cell.get().copied()) else { return };
     let (Some(original), Some(caching)) = (x.original.take(), &x.caching) else { return };
     let Some(running) = InternalRequest::begin(&RUNNING, MOST) else { return };
     let (store, request) = (caching.store.clone(), caching.request.clone());
-    // Nothing is fetched where there is no descriptor to spare.
+    // Skipped if no descriptor is available.
     let Ok(taker) = internal_request::client(client, InternalBody::Whole(Vec::new())) else { return };
     let mut again = Exchange::take();
     again.txn.request = *original;
-    // What its client has is no matter: the cache wants to know of what it has itself, or the whole.
+    // The client's conditions do not matter: the cache uses its own, or wants the whole response.
     cache::ask_for_whole(&mut again.txn.request);
     let stale = caching.stale.clone();
     let caching = Caching { lead: Some(lead), stale, revalidates: true, ..Caching::new(store, request) };

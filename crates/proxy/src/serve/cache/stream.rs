@@ -1,6 +1,5 @@
-//! Sending a response piece by piece: while another request still fetches it (`collapsed-forwarding`),
-//! or out of its file (`disk`). `answer` has prepared its head. A truncated body is reported as such to
-//! client and log. Called by `reply`.
+//! Sends a response piece by piece: while another request still fetches it (`collapsed-forwarding`), or from its file (`disk`).
+//! `answer` has prepared its head. A truncated body is reported as such to client and log. Called by `reply`.
 
 use cache::Piece;
 use runtime::timer::now_ms;
@@ -12,17 +11,17 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::serve::sending;
 
-/// Sends the head of the response, and its body as it comes.
+/// Sends the head of the response, and its body as it becomes available.
 ///
 /// # Errors
-/// The client does not take it, or not all of it comes.
+/// The client does not accept it, or the rest does not arrive.
 pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
     if let Err(fault) = sent
         && !matches!(fault, Fault::ClientAborted)
     {
-        // The client must not take what it has for the whole.
+        // Prevents the client from treating a truncated body as complete.
         client.side.reset();
     }
     sending::end_reply(client, x, sent)
@@ -31,12 +30,12 @@ pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(
 async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
     let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
-    // Who fetches it has as long for each piece.
+    // The fetching request has the same timeout for each piece.
     let silent = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     let leaving = x.aborts_on_close(client, &backend);
     let Some(mut own) = x.reply.feed.take() else { return Err(Fault::Internal) };
     if x.download.is_received() {
-        // There is a head only.
+        // Only the head is sent.
         x.reply.close();
         return sending::pump(client, x, allowed).await;
     }
@@ -54,7 +53,7 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
                 return sending::pump(client, x, allowed).await;
             }
             Piece::Cut => {
-                // What there is has left before the connection ends.
+                // The available part is sent before the connection ends.
                 let _ = sending::pump(client, x, allowed).await;
                 (x.txn.termination.cause, x.txn.termination.phase) = (Cause::Server, Phase::Data);
                 return Err(Fault::Truncated);

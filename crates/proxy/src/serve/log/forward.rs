@@ -1,6 +1,6 @@
-//! Log messages of other programs (configuration manual, 12.6 `log-forward`), received over streams
-//! with the framing of RFC 6587, or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message goes to
-//! the loggers of its section at once; nothing is answered.
+//! Log messages of other programs (configuration manual, 12.6 `log-forward`), received over streams with the framing of RFC 6587,
+//! or as datagrams ([`datagrams`](crate::serve::datagrams)). Each message goes to its section's loggers at once; there are no
+//! replies.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::log::header::MessageOrigin;
 use crate::log::syslog;
 use crate::worker::Worker;
 
-/// The most digits of a length before a message.
+/// The maximum number of digits in a message length.
 const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
@@ -26,11 +26,10 @@ pub(crate) async fn stream(mut connection: ClientConnection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
-    // None of its messages is a request that is still to come.
+    // Counts as one request, so that the connection is not treated as waiting for its first request.
     connection.entry.requests.set(1);
     loop {
-        // An idle stream may be ended by a soft stop, whose successor takes the sender's next
-        // connection.
+        // A soft stop may close an idle stream, since the successor accepts the sender's next connection.
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(now_ms());
         connection.timer.set_after(now_ms(), allowed);
@@ -51,8 +50,8 @@ pub(crate) async fn stream(mut connection: ClientConnection) {
     }
 }
 
-/// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when
-/// the framing is broken or a message too long.
+/// Forwards the complete messages; if the stream `ended`, the rest is one too. Returns `false` if the framing is broken or a
+/// message too long.
 fn take_messages(
     connection: &mut ClientConnection,
     proxy: &Proxy,
@@ -85,14 +84,14 @@ fn take_messages(
                 if full {
                     input.compact();
                 }
-                // A buffer without room left holds no message that could still end.
+                // If the buffer is full, the current message can never become complete.
                 return input.room_len() > 0 || input.is_empty();
             }
         }
     }
 }
 
-/// A message within received bytes, and where the next one begins.
+/// A message within received bytes, and the start of the next one.
 #[derive(Debug, PartialEq, Eq)]
 struct SyslogFrame {
     start: usize,
@@ -100,15 +99,15 @@ struct SyslogFrame {
     next: usize,
 }
 
-/// Whether a message that begins so has its length before it (RFC 6587, 3.4.1).
+/// Whether a message with this beginning has a length prefix (RFC 6587, 3.4.1).
 fn is_counted(bytes: &[u8], only_lines: bool) -> bool {
     !only_lines && bytes.first().is_some_and(|byte| matches!(byte, b'1'..=b'9'))
 }
 
-/// The message that begins `bytes`, if all of it is there.
+/// Returns the message at the start of `bytes`, if it is complete.
 ///
 /// # Errors
-/// What should be a length is none.
+/// The length is invalid.
 fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<SyslogFrame>, ()> {
     if !is_counted(bytes, only_lines) {
         let Some(feed) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
@@ -139,7 +138,7 @@ pub(crate) fn datagram(worker: &Worker, proxy: &Proxy, peer: SocketAddr, bytes: 
     }
 }
 
-/// Forwards one message of `peer`.
+/// Forwards one message from `peer`.
 fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<IpAddr>, bytes: &[u8]) {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if bytes.is_empty() {
@@ -150,7 +149,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     traffic.bytes_in.add(bytes.len() as u64);
     let mut line = if forward.unparsed { syslog::whole(bytes) } else { syslog::parse(bytes) };
     let named;
-    // Where nothing is read, nobody knows whether the message names a host.
+    // An unparsed message may contain a host or not.
     let peer = peer.filter(|_| !forward.unparsed);
     if let (Some(peer), MessageOrigin::Received { host, .. }) = (peer, &mut line.origin) {
         named = host_name(forward.host, *host, peer);
@@ -161,7 +160,7 @@ fn message(worker: &Worker, proxy: &Proxy, forward: &LogForward, peer: Option<Ip
     worker.outbox.borrow_mut().send_all(&worker.shared, &proxy.loggers, &line);
 }
 
-/// `option host`: the host instead of the one that the message names; nothing where that one stays.
+/// `option host`: returns the host that replaces the message's; `None` to keep that.
 fn host_name(strategy: HostStrategy, own: Option<&[u8]>, peer: IpAddr) -> Option<String> {
     let peer = peer.to_canonical();
     match (strategy, own) {

@@ -1,6 +1,5 @@
-//! Sending what is in rings to their servers, over streams (configuration manual, 12.5; RFC 6587):
-//! one task a server, which lives as long as its worker. While a server is away its messages stay
-//! in the ring.
+//! Sends the messages in rings to their servers, over streams (configuration manual, 12.5; RFC 6587): one task per server, which
+//! lives as long as its worker. While a server is unavailable its messages stay in the ring.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -26,19 +25,19 @@ use tls::Keep;
 
 use crate::worker::Worker;
 
-/// How long a server that could not be reached, or left, is let alone.
+/// Delay before reconnecting to a server.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many bytes of messages are taken from a ring at once.
+/// Maximum number of message bytes taken from a ring at once.
 const BATCH: usize = 16 * 1024;
 
 thread_local! {
-    /// Whether the process stops, and the tasks of this worker to be told.
+    /// Whether the process stops, and the wakers of this worker's tasks.
     static STOP: RefCell<(bool, Vec<Waker>)> = const { RefCell::new((false, Vec::new())) };
 }
 
-/// Lets the calling worker's tasks end once their rings are empty: a process that stops takes no
-/// connection away from its successor, and waits for none that is its own.
+/// Lets the calling worker's tasks end once their rings are empty: a stopping process must neither take connections from its
+/// successor nor wait for its own.
 pub fn stop() {
     let waiting = STOP.with_borrow_mut(|(stopping, waiting)| {
         *stopping = true;
@@ -57,8 +56,7 @@ fn is_stopping(context: &mut Context<'_>) -> bool {
     })
 }
 
-/// Starts this worker's share of the tasks. From then on their rings keep what their servers have
-/// not got.
+/// Starts this worker's share of the tasks. From then on the rings keep messages until their servers have received them.
 pub fn start(worker: &Rc<Worker>) {
     let workers = runtime::shard::workers().max(1);
     for (number, server) in worker.shared.plan.ring_servers.iter().enumerate() {
@@ -73,7 +71,7 @@ pub fn start(worker: &Rc<Worker>) {
     }
 }
 
-/// What connections to the servers need: tasks outlive the plan that began them.
+/// The settings for connecting to the servers: tasks outlive the plan that started them.
 struct Way {
     buffers: Buffers,
     process: Arc<Process>,
@@ -84,13 +82,13 @@ async fn feed(way: Way, server: RingServer, mut reader: RingReader) {
     loop {
         let connected = now_ms();
         if let Ok(mut stream) = connect(&way, &server, &timer).await {
-            // Why it ended does not matter: the next connection goes on behind what was taken.
+            // The reason does not matter: the next connection continues after the last message sent.
             let _ = pump(&mut stream, &mut reader, &server, &timer).await;
         }
         if STOP.with_borrow(|(stopping, _)| *stopping) {
             return;
         }
-        // A server that served for a while may be back at once.
+        // After a longer connection it reconnects at once.
         if now_ms().saturating_sub(connected) < PAUSE.as_millis() as u64 {
             timer::sleep(PAUSE).await;
         }
@@ -115,10 +113,10 @@ async fn connect(way: &Way, server: &RingServer, timer: &Timer) -> io::Result<St
     .await
 }
 
-/// A connection to a server that is for no request, TLS and all.
+/// Opens a connection to a server outside of any request, including TLS.
 ///
 /// # Errors
-/// Why there is none.
+/// The connection or handshake failed.
 pub async fn connect_to(server: &ServerSettings, process: &Process, buffers: Buffers) -> io::Result<Stream> {
     let target = dial::target(&server.state.address.load()).ok_or(io::ErrorKind::AddrNotAvailable)?;
     let dial = Dial { fast_open: server.tfo, ..dial::to_server(server, buffers, &target) };
@@ -129,8 +127,7 @@ pub async fn connect_to(server: &ServerSettings, process: &Process, buffers: Buf
     Ok(stream)
 }
 
-/// Makes the handshake with a server that speaks TLS. `sni` may name what the process knows: there
-/// is no request.
+/// Performs the TLS handshake with a server. `sni` may only use facts about the process, since there is no request.
 async fn begin_tls(process: &Process, tls: &ServerTls, stream: &mut Stream) -> io::Result<()> {
     let mut name = Vec::new();
     if let ServerName::Expression(expression) = &tls.name {
@@ -141,7 +138,7 @@ async fn begin_tls(process: &Process, tls: &ServerTls, stream: &mut Stream) -> i
     poll_fn(|context| stream.poll_handshake(context)).await.map_err(io::Error::other)
 }
 
-/// Sends messages until the server closes, fails, or takes nothing for `timeout server`.
+/// Sends messages until the server closes, fails, or blocks for `timeout server`.
 async fn pump(
     stream: &mut Stream,
     reader: &mut RingReader,
@@ -149,7 +146,7 @@ async fn pump(
     timer: &Timer,
 ) -> io::Result<()> {
     let mut out = Vec::with_capacity(BATCH + 1024);
-    // Where each message ends in `out`, and what of the ring that leaves.
+    // The end of each message in `out`, and the corresponding position in the ring.
     let mut ends: Vec<(usize, usize)> = Vec::new();
     loop {
         poll_fn(|context| match poll_closed(stream, context) {
@@ -173,7 +170,7 @@ async fn pump(
             reader.advance(behind);
             continue;
         }
-        // What went out whole is not sent again.
+        // Messages sent completely are not repeated.
         let rest: usize = ends
             .iter()
             .filter(|(end, _)| *end > written)
@@ -184,7 +181,7 @@ async fn pump(
     }
 }
 
-/// Ready when the server has closed or failed. What it says is not listened to.
+/// Ready when the server has closed or failed. Its data is discarded.
 fn poll_closed(stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error> {
     let mut room = [0; 256];
     loop {
@@ -197,7 +194,7 @@ fn poll_closed(stream: &mut Stream, context: &mut Context<'_>) -> Poll<io::Error
     }
 }
 
-/// Writes everything, or says how much it was and why no more.
+/// Writes everything; on failure returns the number of bytes written and the error.
 async fn write_all(
     stream: &mut Stream,
     bytes: &[u8],
@@ -217,7 +214,7 @@ async fn write_all(
             Err(error) => return (written, Err(error)),
         }
     }
-    // What is sealed may not have left yet.
+    // Encrypted bytes may still be buffered.
     timer.set_after(now_ms(), allowed);
     let flushed = poll_fn(|context| match stream.poll_flush(context) {
         Poll::Ready(flushed) => Poll::Ready(flushed),
@@ -226,8 +223,7 @@ async fn write_all(
     (written, flushed.await)
 }
 
-/// Appends a message as `log-proto` has it. A line feed within a message would end it, so it is
-/// sent as a blank.
+/// Appends a message with the framing of `log-proto`. A line feed within a message would end it, so it is sent as a blank.
 fn frame(proto: LogProto, message: &[u8], out: &mut Vec<u8>) {
     match proto {
         LogProto::Legacy => {
@@ -247,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart_by_line_feeds_or_lengths() {
+    fn messages_are_framed_by_line_feeds_or_lengths() {
         let framed = |proto, message: &[u8]| {
             let mut out = Vec::new();
             frame(proto, message, &mut out);

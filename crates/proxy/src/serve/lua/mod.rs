@@ -1,4 +1,4 @@
-//! Lua services (`use-service lua.…`) as answers. The hooks, in the order of a request:
+//! Responses from Lua services (`use-service lua.…`). The hooks, in the order of a request:
 //!
 //! | point | function |
 //! | --- | --- |

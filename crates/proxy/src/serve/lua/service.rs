@@ -1,7 +1,7 @@
-//! Services of scripts: functions that answer a request in a server's place, or speak over a stream.
+//! Script services: functions that answer a request instead of a server, or handle a TCP stream.
 //!
-//! Of HTTP, the service runs up to the head of its response; rules on responses have their say, and
-//! the body leaves as the service makes it. Called by `reply` and `tcp`.
+//! In HTTP the service runs up to the head of its response; then the response rules run, and the body is sent as the service
+//! produces it. Called by `reply` and `tcp`.
 
 use std::task::{Context, Poll};
 
@@ -22,10 +22,10 @@ use crate::message::lua::{body, pump, steps};
 use crate::message::upload;
 use crate::serve::sending;
 
-/// Runs a service up to the head of its response, and makes that the transaction's.
+/// Runs a service up to the head of its response, and copies that to the transaction.
 ///
 /// # Errors
-/// It gave none, or rules say otherwise.
+/// It produced none, or rules ended the exchange.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.filtering.is_some() {
         steps::head_for_service(client, x).await?;
@@ -57,7 +57,7 @@ fn client_framing(client: &Client, x: &Exchange) -> BodyLength {
     client.side.framing(x.request_body.length)
 }
 
-/// Prepares a service whose input ends as `length` says.
+/// Prepares a service; `length` is the framing of its input.
 fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
     x.upload.start(length, Path::Payload(Coding::Bare));
     if x.txn.is_http && length != BodyLength::None {
@@ -75,12 +75,12 @@ fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
     }
 }
 
-/// Whether what comes in goes through filters on its way to the service.
+/// Whether the input passes through filters.
 fn passes_filters(x: &Exchange) -> bool {
     x.upload.filters.is_some() || x.upload.is_gated()
 }
 
-/// Makes what a service gave the head of the response.
+/// Copies a service's reply to the head of the response.
 fn take_head(x: &mut Exchange, given: &lua::ScriptReply) {
     let head = &mut x.txn.response;
     scripting::write_head(given, head);
@@ -101,10 +101,10 @@ fn take_head(x: &mut Exchange, given: &lua::ScriptReply) {
     }
 }
 
-/// Sends the head of the response, and its body as the service makes it.
+/// Sends the head of the response, and its body as the service produces it.
 ///
 /// # Errors
-/// The client does not take it, or the service does not make all of it.
+/// The client does not accept it, or the service does not produce all of it.
 pub(crate) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
@@ -126,9 +126,9 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
                 sending::pump(client, x, allowed).await?;
                 answer = await_for(client, x, wait).await.map_err(fault_of)?;
             }
-            // What was promised does not come: the client must not take what it has for the whole.
+            // The body is incomplete: the client must not treat it as whole.
             Some(CallStep::Done(_) | CallStep::Failed(_)) | None => {
-                // What there is has left before the connection ends.
+                // The available part is sent before the connection ends.
                 let _ = sending::pump(client, x, allowed).await;
                 x.txn.termination.set(Cause::Internal, Phase::Data);
                 client.side.reset();
@@ -145,8 +145,7 @@ fn fault_of(stop: Stop) -> Fault {
     }
 }
 
-/// Gives what the service sent to the body of the response, no more than that has; says whether
-/// something is still missing.
+/// Passes the service's output to the response's body, up to its length; returns whether more is needed.
 fn pass_on(x: &mut Exchange) -> bool {
     let bodiless = x.download.is_received() && x.reply.bytes.is_empty();
     let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
@@ -168,7 +167,7 @@ fn pass_on(x: &mut Exchange) -> bool {
     service.left.is_some_and(|left| left > 0)
 }
 
-/// Waits for what a service waits for.
+/// Waits for the event a service asked for.
 async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<WaitAnswer, Stop> {
     match wait {
         Wait::Flush | Wait::Start => Ok(WaitAnswer::Nothing),
@@ -185,7 +184,7 @@ async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<
     }
 }
 
-/// Waits until more has come in, or its end; or until `time` ms have passed.
+/// Waits for more input, its end, or until `time` ms have passed.
 async fn await_input(client: &mut Client, x: &mut Exchange, time: Option<u64>) -> Result<(), Stop> {
     let is_filtered = passes_filters(x);
     if is_ended(x) || !is_filtered && (receive(client, x) || is_ended(x)) {
@@ -232,7 +231,7 @@ fn is_ended(x: &Exchange) -> bool {
     service.is_none_or(|service| service.is_ended)
 }
 
-/// Takes what is here of the input; says whether there was anything.
+/// Takes the available input; returns whether there was any.
 fn receive(client: &mut Client, x: &mut Exchange) -> bool {
     let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
         return false;
@@ -250,10 +249,10 @@ fn receive(client: &mut Client, x: &mut Exchange) -> bool {
     received > 0
 }
 
-/// Takes what filters let pass of the input; ready once that is anything, or its end.
+/// Takes the input that filters pass on; ready once there is any, or at its end.
 ///
 /// # Errors
-/// One of them failed.
+/// A filter failed.
 fn poll_filtered(
     client: &mut Client,
     x: &mut Exchange,
@@ -264,7 +263,7 @@ fn poll_filtered(
         return Poll::Ready(Ok(()));
     };
     let (before, held) = (x.upload.received, input.len());
-    // As much as a line may have before it is given in parts.
+    // The longest part of a line given at once.
     let most = client.worker.shared.plan.global.tune.bufsize;
     let pumped = loop {
         let mut to = Sink::Memory(&mut input, most);
@@ -286,14 +285,14 @@ fn poll_filtered(
     }
     match pumped {
         Poll::Ready(Err(FlowError::Filter)) => Poll::Ready(Err(Fault::BadRequestBody)),
-        // What does not come is missed by the service.
+        // The service sees an error as the end of its input.
         Poll::Ready(_) => Poll::Ready(Ok(())),
         Poll::Pending if has_more => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
     }
 }
 
-/// Serves a stream of TCP by a service.
+/// Serves a TCP stream with a service.
 pub(crate) async fn relay(client: &mut Client, x: &mut Exchange) {
     x.phase = Phase::Data;
     begin(client, x, BodyLength::UntilClose);
@@ -322,7 +321,7 @@ pub(crate) async fn relay(client: &mut Client, x: &mut Exchange) {
     client.side.finish();
 }
 
-/// Sends what a service of TCP gave.
+/// Sends the output of a TCP service.
 async fn write(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     let Some(service) = &mut scripting::of(x).service else { return Ok(()) };
     let output = std::mem::take(&mut service.output);

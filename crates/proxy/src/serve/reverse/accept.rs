@@ -1,5 +1,5 @@
-//! `tcp-request session attach-srv`: a client's connection becomes one of a server's, on which
-//! requests go to the client (reverse HTTP, from the side that accepted). Called by `session`.
+//! `tcp-request session attach-srv`: turns a client's connection into a server connection, on which requests go to the client
+//! (reverse HTTP, accepting side). Called by `session`.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -24,14 +24,14 @@ use crate::stream::h2::{H2Connection, H2Engine};
 use crate::stream::{ReceivedBytes, Reset};
 use crate::worker::Worker;
 
-/// Why the client keeps its connection to itself.
+/// Why the connection was not attached.
 enum AttachEnd {
     Reversal(ReversalFailure),
     Late,
     Killed,
 }
 
-/// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
+/// Hands the HTTP/2 connection of `client` to the server named by a rule.
 pub(crate) async fn attach(mut client: client::ClientConnection, attach: Attach) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
@@ -71,7 +71,7 @@ pub(crate) async fn attach(mut client: client::ClientConnection, attach: Attach)
     }
 }
 
-/// The server as this worker knows it.
+/// Returns the calling worker's view of the server.
 fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> {
     let is_it = |server: &plan::ServerSettings| std::ptr::eq(&*server.state, wanted);
     let backend = worker.shared.proxies.iter().find(|proxy| *proxy.plan.state.name == *wanted.proxy)?;
@@ -79,15 +79,15 @@ fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> 
     worker.local(backend.plan.index).server(place)
 }
 
-/// Whether the server takes one more connection.
+/// Whether the server accepts one more connection.
 fn may_have(server: &LocalServer, worker: &Worker) -> bool {
     worker.proxy(server.backend).plan.reuse != Reuse::Never
         && !server.state.admin().in_maintenance()
-        // Nothing else limits them: they are no connections of clients any more.
+        // There is no other limit: they no longer count as client connections.
         && server.keeps_idle()
 }
 
-/// Tells the client that its connection is of no use.
+/// Rejects the client's connection.
 async fn refuse(mut client: client::ClientConnection, reversal: &Reversal, reset: Option<Reset>) {
     reversal.connection.close(reset);
     let socket = &mut client.socket().stream;
@@ -99,7 +99,7 @@ async fn refuse(mut client: client::ClientConnection, reversal: &Reversal, reset
     client.linger().await;
 }
 
-/// The connection leaves the client's session, which ends.
+/// Moves the connection out of the client's session, which ends.
 fn hand_over(
     mut client: client::ClientConnection,
     attach: &Attach,
@@ -107,7 +107,7 @@ fn hand_over(
     server: Rc<LocalServer>,
     reversal: Reversal,
 ) {
-    // Where there is no descriptor left for it, the client is free to come again.
+    // If no descriptor is left, the client may reconnect.
     let Ok(socket) = client.socket().stream.take() else { return client.side.reset() };
     let Reversal { connection, reader, .. } = reversal;
     let Some(connection) = Rc::into_inner(connection) else { return };

@@ -1,10 +1,9 @@
-//! `bind rhttp@…`: a listener that opens its connections itself and keeps so many of them open
-//! (`nbconn`), on which requests then come (reverse HTTP, from the side that dials).
+//! `bind rhttp@…`: a listener that opens its own connections and keeps a number of them open (`nbconn`), on which requests then
+//! arrive (reverse HTTP, dialling side).
 //!
-//! One task a listener, on the first of its workers, opens one connection after the other. Each
-//! lives on one of the listener's workers, which opens it, and is counted until it ends. As in
-//! HAProxy, what fails is tried again after a second, and at once where `timeout connect` has
-//! passed already.
+//! One task per listener, on the first of its workers, opens the connections one by one. Each is opened by and lives on one of the
+//! listener's workers, and is counted until it ends. As in HAProxy, a failed attempt is repeated after a second, or at once if
+//! `timeout connect` has passed already.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -36,7 +35,7 @@ use crate::stream::ReceivedBytes;
 use crate::stream::h2::{H2Connection, H2Engine};
 use crate::worker::Worker;
 
-/// Why none was opened.
+/// Why a connection could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DialFailure {
     /// `timeout connect`.
@@ -44,7 +43,7 @@ enum DialFailure {
     Else,
 }
 
-/// What was told last of a listener.
+/// The last report about a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastReport {
     Beginning,
@@ -53,11 +52,11 @@ enum LastReport {
 }
 
 thread_local! {
-    /// The connections of listeners that keep theirs from this worker: they outlive plans.
+    /// The connection counts of listeners with their task on this worker: they outlive plans.
     static KEPT: RefCell<Vec<(Weak<Listener>, Arc<OpenCount>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Those of a listener.
+/// Returns the count of a listener.
 fn kept(listener: &Arc<Listener>) -> Arc<OpenCount> {
     KEPT.with_borrow_mut(|all| {
         all.retain(|(of, _)| of.strong_count() > 0);
@@ -70,8 +69,8 @@ fn kept(listener: &Arc<Listener>) -> Arc<OpenCount> {
     })
 }
 
-/// Keeps the connections of bind number `bind` of frontend number `frontend` open until the frontend
-/// stops, or another plan is in use, whose own task has them from then on.
+/// Keeps the connections of bind number `bind` of frontend number `frontend` open until the frontend stops, or another plan takes
+/// over with its own task.
 pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     let proxy = worker.local(frontend);
     let line = &proxy.binds[bind];
@@ -91,7 +90,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
             return;
         }
         if kept.forgive() {
-            // Whoever turns connections away at once is not to be asked all the time.
+            // Avoids a busy loop if the peer closes connections at once.
             pause(&proxy, &line.listener).await;
         }
         let slot = OpenPermit::take(&kept);
@@ -111,7 +110,7 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     }
 }
 
-/// Waits until one more connection is wanted; `false` when the frontend has stopped for good.
+/// Waits until one more connection is needed; `false` if the frontend has stopped for good.
 async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, kept: &OpenCount, most: u32) -> bool {
     poll_fn(|context: &mut Context<'_>| {
         listener.wait(context.waker().clone());
@@ -126,7 +125,7 @@ async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, kept: &O
     .await
 }
 
-/// Waits a while, or until the frontend stops.
+/// Waits for the pause, or until the frontend stops.
 async fn pause(proxy: &Proxy, listener: &Listener) {
     let timer = Timer::new();
     timer.set_after(now_ms(), Some(PAUSE));
@@ -140,7 +139,7 @@ async fn pause(proxy: &Proxy, listener: &Listener) {
     .await;
 }
 
-/// Has a worker open one.
+/// Opens a connection on another worker.
 async fn dial_on(
     to: usize,
     frontend: usize,
@@ -154,7 +153,7 @@ async fn dial_on(
         let load = ConnectionGuard::add(worker.index);
         tokio::task::spawn_local(async move {
             let opened = Box::pin(open(&worker, frontend, bind, target, slot, load)).await;
-            // Who asked may be gone: the process stops.
+            // The requester may be gone because the process stops.
             let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
             if let Ok(dialled) = opened {
                 handoff::start(Incoming::Dialled(Box::new(dialled)));
@@ -226,7 +225,7 @@ async fn reverse(
     }
 }
 
-/// The bare connection, as the server's line says.
+/// Opens the connection with the settings of the server's line.
 async fn connect(worker: &Worker, server: &ServerSettings) -> io::Result<Stream> {
     let unresolved = || io::Error::from(io::ErrorKind::AddrNotAvailable);
     let address = dial::target(&server.state.address.load()).ok_or_else(unresolved)?;
@@ -235,7 +234,7 @@ async fn connect(worker: &Worker, server: &ServerSettings) -> io::Result<Stream>
     dial.fast_open = server.tfo;
     let mut socket = dial.connect(&target).await?;
     if server.socks4.is_some() {
-        // SOCKS4 knows no others.
+        // SOCKS4 only supports IPv4.
         let net::Target::Ip(SocketAddr::V4(wanted)) = address else { return Err(unresolved()) };
         let mut handshake = socks4::Handshake::new(wanted);
         let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
@@ -244,7 +243,7 @@ async fn connect(worker: &Worker, server: &ServerSettings) -> io::Result<Stream>
     Ok(socket)
 }
 
-/// The PROXY header: no client stands behind the connection.
+/// Returns the PROXY header, without a client's address.
 fn header(server: &ServerSettings, socket: &Stream) -> Vec<u8> {
     let mut header = Vec::new();
     match server.send_proxy {
@@ -267,7 +266,7 @@ async fn write_all(socket: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The name that the server is sent in TLS: there is no request that could have a say in it.
+/// Returns the TLS server name; its expression has no request to refer to.
 fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
     let ServerName::Expression(expression) = &tls.name else { return None };
     let mut name = Vec::new();
@@ -275,7 +274,7 @@ fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
     String::from_utf8(name).ok().filter(|name| !name.is_empty())
 }
 
-/// Tells the loggers of the frontend, as HAProxy does.
+/// Reports the outcome to the frontend's loggers, as HAProxy does.
 fn tell(worker: &Worker, proxy: &Proxy, target: ReverseTarget, told: LastReport) {
     let backend = &worker.proxy(target.backend).plan;
     let server = backend.servers.get(target.server);

@@ -1,7 +1,6 @@
-//! The beginning of a connection of reverse HTTP, on either side: the preface and settings of HTTP/2
-//! in the direction in which it was opened, after which requests go the other way. Called by
-//! [`accept`](super::accept), which accepted it, and [`dial`](super::dial), which opened
-//! it.
+//! The start of a reverse HTTP connection, on either side: the HTTP/2 preface and settings in the direction in which it was opened,
+//! after which requests flow the other way. Called by [`accept`](super::accept), which accepted it, and [`dial`](super::dial),
+//! which opened it.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -18,7 +17,7 @@ use crate::violation;
 pub(super) enum ReversalFailure {
     /// The peer, or the socket, ended it.
     Gone,
-    /// The peer broke the protocol, which it was told.
+    /// The peer violated the protocol and was notified.
     Broken,
 }
 
@@ -31,15 +30,15 @@ pub(super) struct Reversal {
 }
 
 impl Reversal {
-    /// At its beginning.
+    /// Creates it at its beginning.
     pub(super) fn new(connection: Rc<H2Connection>, reader: ReceivedBytes, busy_from: u8) -> Self {
         Self { connection, reader, is_settled: false, busy_from }
     }
 
-    /// Ready once the peer's settings are known.
+    /// Ready once the peer's settings have been received.
     ///
     /// # Errors
-    /// That will not be.
+    /// They will not arrive.
     pub(super) fn poll(
         &mut self,
         socket: &mut Socket,
@@ -59,15 +58,14 @@ impl Reversal {
                 Ok(Received::End) | Err(_) => return Poll::Ready(Err(ReversalFailure::Gone)),
             }
             if self.take().is_err() {
-                // Why, as far as the socket takes it.
+                // Sends the reason if the socket accepts it.
                 let _ = self.connection.send(socket, context);
                 return Poll::Ready(Err(ReversalFailure::Broken));
             }
         }
     }
 
-    /// Takes apart what was received, up to the settings: what stands behind them is for who has the
-    /// connection then.
+    /// Decodes the received bytes up to the settings; the bytes after them are left for the connection's next owner.
     fn take(&mut self) -> Result<(), Closed> {
         while let Some(event) = self.reader.next(&self.connection)? {
             if event == ConnectionEvent::Settings {

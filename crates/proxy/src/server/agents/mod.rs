@@ -1,8 +1,7 @@
-//! Connections to agents (SPOE): one or many questions at a time share each, whatever streams they
-//! are about.
+//! Connections to agents (SPOE): each is shared by the concurrent queries of many streams.
 //!
-//! One task a connection owns the socket ([`task`]). Callers: `evaluate::spoe`, which has a place
-//! at a server and asks over one of its connections.
+//! One task per connection owns the socket ([`task`]). Callers: `evaluate::spoe`, which has a slot on a server and sends queries
+//! over one of its connections.
 
 mod task;
 
@@ -21,31 +20,31 @@ use crate::points;
 pub(crate) use crate::stream::spop::NoAnswer;
 use crate::stream::spop::{SpopEngine, SpopStream};
 
-/// A connection that questions share.
+/// A connection shared by queries.
 type AgentConnection = Carrier<SpopEngine, ()>;
 
 /// The connections of one worker to agents.
 #[derive(Default)]
 pub(crate) struct Agents(ConnectionList<SpopEngine, ()>);
 
-/// A question's share of a connection.
+/// A query's share of a connection.
 pub(crate) struct Question {
     share: Share<SpopEngine, (), SpopStream>,
-    /// Whether the connection stood idle before, and may have ended without our knowing.
+    /// Whether the connection was idle before, and may have closed unnoticed.
     is_reused: bool,
-    /// The number of its stream, 0 before it is asked.
+    /// The number of its stream; 0 before it is sent.
     number: u32,
 }
 
 impl Agents {
-    /// A connection that has room for a question, if there is one that this may use.
+    /// Returns a share of a usable connection with room for a query, if there is one.
     pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Question> {
         let carrier = self.0.share(server, ask)?;
         let is_reused = carrier.connection.engine.borrow().live() == 0;
         Some(Question { share: Share::new(carrier), is_reused, number: 0 })
     }
 
-    /// Makes a connection of a socket; its first question comes back.
+    /// Creates a connection from a socket; returns its first query.
     pub(crate) fn begin(self: &Rc<Self>, opened: OpenedConnection, config: Config) -> Question {
         let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
         open.source = trace::TraceSource::Spop;
@@ -58,28 +57,28 @@ impl Agents {
             "new connection to an agent",
         );
         self.0.add(&shared);
-        // Before the task begins: a connection that is to have a question is not idle.
+        // Before the task starts: a connection with a query is not idle.
         let question = Question { share: Share::new(shared.clone()), is_reused: false, number: 0 };
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble));
         question
     }
 
-    /// Has all connections end once their questions are answered: they are of an older plan.
+    /// Closes all connections once their queries are answered, because they belong to an older plan.
     pub(crate) fn retire(&self) {
         self.0.retire();
     }
 
-    /// Has the connections to a server end that are idle.
+    /// Closes the idle connections to a server.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.0.look(server);
     }
 }
 
 impl Question {
-    /// Asks it: messages as [`Messages`](::spop::Messages) writes them.
+    /// Sends the query: messages encoded by [`Messages`](::spop::Messages).
     ///
     /// # Errors
-    /// It cannot be asked over this connection.
+    /// It cannot be sent over this connection.
     pub(crate) fn ask(&mut self, messages: &[u8]) -> Result<(), Refusal> {
         let stream = SpopStream::ask(&self.share.carrier.connection, messages)?;
         self.number = if trace::any() { stream.facts().id } else { 0 };
@@ -91,7 +90,7 @@ impl Question {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// None comes.
+    /// There will be no answer.
     pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoAnswer>> {
         let polled = match &mut self.share.stream {
             Some(stream) => stream.poll_answer(context),
@@ -103,27 +102,27 @@ impl Question {
         polled
     }
 
-    /// The answer, once it is there.
+    /// Returns the answer, once it has arrived.
     pub(crate) fn answer(&self) -> &[u8] {
         self.share.stream.as_ref().map_or(&[][..], SpopStream::received)
     }
 
-    /// Questions asked over its connection so far, this one included.
+    /// Returns the number of queries sent over its connection so far, including this one.
     pub(crate) fn uses(&self) -> u32 {
         self.share.uses()
     }
 
-    /// Our end of its connection and the agent's.
+    /// Returns our endpoint of its connection and the agent's.
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         self.share.ends()
     }
 
-    /// The kernel's number of its connection.
+    /// Returns the connection's file descriptor.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.share.descriptor()
     }
 
-    /// Whether its connection had been idle.
+    /// Whether its connection was idle before.
     pub(crate) fn is_reused(&self) -> bool {
         self.is_reused
     }
@@ -142,8 +141,7 @@ impl Drop for Question {
     }
 }
 
-/// Tells whoever traces it of something that happens on a connection, or to the question of that number;
-/// 0 for none.
+/// Traces an event on a connection, or of the query with that number (0 for none).
 #[inline]
 #[track_caller]
 fn tell(shared: &Rc<AgentConnection>, number: u32, what: (u64, TraceLevel), message: &str) {

@@ -1,5 +1,5 @@
-//! The task of one connection to an agent: it owns the socket, reads, puts answers into the places
-//! of the questions, and sends what these left once after all of them.
+//! The task of one connection to an agent: it owns the socket, reads, dispatches answers to their queries, and sends the output of
+//! all queries together.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use crate::server::shared::{Idle, send, take_turn};
 
 /// Why a connection ends.
 enum AgentEnd {
-    /// The agent's end of it is gone.
+    /// The agent closed it, or it broke.
     Socket,
-    /// There is a last word to be sent.
+    /// We end it with a last frame.
     Word,
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn run(
     if matches!(end, AgentEnd::Word) {
         shared.connection.engine.borrow_mut().finish();
         tell(&shared, 0, (spop::TX_DISCONNECT, TraceLevel::User), "leaving an agent");
-        // A socket that takes nothing does without.
+        // Skipped if the socket blocks.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
             Poll::Ready(())
@@ -59,8 +59,7 @@ pub(super) async fn run(
     socket.close();
 }
 
-/// Whether the connection is of no more use: it has nothing to do, and is not kept; or the agent
-/// does not answer.
+/// Whether the connection can be closed: it is idle and not kept, or the agent does not respond.
 fn rest(
     all: &Agents,
     shared: &AgentConnection,
@@ -68,7 +67,7 @@ fn rest(
     context: &mut Context<'_>,
 ) -> Poll<AgentEnd> {
     let engine = shared.connection.engine.borrow();
-    // An answer that was not read yet lies in its question's place.
+    // An unread answer is still held by its query.
     let (held, is_stuck) = (engine.held(), engine.is_stuck());
     drop(engine);
     if held > 0 || shared.waiting.get() > 0 {
@@ -81,7 +80,7 @@ fn rest(
     idle.poll(shared, &all.0, context).map(|()| AgentEnd::Word)
 }
 
-/// Reads once, and puts what came where it belongs; whether there was anything.
+/// Reads once, and dispatches the frames; returns whether there were any.
 fn receive(
     shared: &Rc<AgentConnection>,
     socket: &mut Socket,
@@ -101,7 +100,7 @@ fn receive(
         Poll::Ready(_) => Err(AgentEnd::Socket),
         Poll::Pending => Ok(false),
     };
-    // The engine keeps what is not whole.
+    // The engine keeps partial frames.
     *input = None;
     outcome
 }

@@ -1,8 +1,6 @@
-//! Connections to servers that speak FastCGI: one or many requests at a time share each, whoever
-//! their clients are.
+//! Connections to FastCGI servers: each is shared by the concurrent requests of many clients.
 //!
-//! One task a connection owns the socket ([`task`]). A request that has such a connection begins on
-//! it with its parameters.
+//! One task per connection owns the socket ([`task`]). A request with a share of a connection begins by sending its parameters.
 
 mod task;
 
@@ -22,13 +20,13 @@ use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::stream;
 use crate::stream::fastcgi::{FastcgiEngine, FastcgiStream};
 
-/// Logs what an application says.
+/// Logs an application's error output.
 pub(crate) type Say = Box<dyn Fn(&[u8])>;
 
-/// A connection that requests share.
+/// A connection shared by requests.
 type FcgiConnection = Carrier<FastcgiEngine, ()>;
 
-/// The connections of one worker that speak FastCGI.
+/// The FastCGI connections of one worker.
 #[derive(Default)]
 pub(crate) struct Applications(ConnectionList<FastcgiEngine, ()>);
 
@@ -55,13 +53,13 @@ impl DerefMut for FcgiStream {
 }
 
 impl Applications {
-    /// A connection that has room for a request, if there is one that this may use.
+    /// Returns a share of a usable connection with room for a request, if there is one.
     #[inline]
     pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<FcgiStream>> {
         self.0.share(server, ask).map(FcgiStream::begin)
     }
 
-    /// Makes a connection of a socket; its first request comes back.
+    /// Creates a connection from a socket; returns its first request.
     pub(crate) fn begin(
         self: &Rc<Self>,
         opened: OpenedConnection,
@@ -73,18 +71,18 @@ impl Applications {
         let shared = Carrier::new((&socket, FastcgiEngine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         self.0.add(&shared);
-        // Before the task begins: a connection that is to serve a request is not idle.
+        // Before the task starts: a connection with a request is not idle.
         let request = FcgiStream::begin(shared.clone());
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble, say));
         request
     }
 
-    /// Has all connections end once their requests are over: they are of an older plan.
+    /// Closes all connections once their requests are over, because they belong to an older plan.
     pub(crate) fn retire(&self) {
         self.0.retire();
     }
 
-    /// Has the connections to a server end that are idle.
+    /// Closes the idle connections to a server.
     pub(crate) fn look(&self, server: &LocalServer) {
         self.0.look(server);
     }
@@ -95,15 +93,15 @@ impl FcgiStream {
         Box::new(Self { share: Share::new(shared), parameters: Ok(None), method: Method::Other })
     }
 
-    /// Makes the request's `parameters` ready to be sent; whether the request can be expressed in
-    /// FastCGI. If not, [`poll_head`](Self::poll_head) returns the error.
+    /// Prepares the request's `parameters` to be sent; returns whether the request can be expressed in FastCGI. If not,
+    /// [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn prepare(
         &mut self,
         method: Method,
         parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
     ) -> bool {
         self.method = method;
-        // FastCGI has no tunnels.
+        // FastCGI does not support tunnels.
         let parameters = if method == Method::Connect { Err(NotExpressible::Head) } else { parameters() };
         self.parameters = parameters.map(Some);
         self.parameters.is_ok()
@@ -121,11 +119,11 @@ impl FcgiStream {
         }
     }
 
-    /// Takes the head of the response, once it is there. Its date is said where the application does
-    /// not, and its length where all of it is here, as HAProxy does.
+    /// Takes the head of the response, once it has arrived. As in HAProxy, a date is added if the application sent none, and a
+    /// length if the response is complete.
     ///
     /// # Errors
-    /// None will come.
+    /// There will be no head.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let method = self.method;
         let Some(stream) = &mut self.share.stream else {
@@ -149,8 +147,7 @@ impl FcgiStream {
         polled
     }
 
-    /// How the body of the response ends. One whose length nobody told ends with the output: to
-    /// whoever asks, it is as one in chunks.
+    /// Returns how the body of the response ends. A body without a declared length ends with the output and is reported as chunked.
     pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
         match head.response_body(method) {
             BodyLength::None => BodyLength::None,

@@ -1,5 +1,5 @@
-//! The task of one connection that speaks FastCGI: it owns the socket, reads, puts what came into
-//! the places of the requests, and sends what these left once after all of them.
+//! The task of one FastCGI connection: it owns the socket, reads, dispatches records to their requests, and sends the output of all
+//! requests together.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,16 +14,16 @@ use crate::server::shared::{Idle, send, take_turn};
 use crate::stream::fastcgi::FastcgiReader;
 use crate::stream::{Driver as _, DriverFailure, Notice, Received};
 
-/// How long the end of a request is waited for whose response was whole.
+/// How long to wait for the end of a request after its whole response.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
 enum ApplicationEnd {
-    /// The server's end of it is gone.
+    /// The server closed it, or it broke.
     Socket,
-    /// What came is not FastCGI.
+    /// The server's bytes are not valid FastCGI.
     Protocol,
-    /// It is of no more use.
+    /// It is no longer needed.
     Agreed,
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn run(
             let received = receive(&shared, &mut socket, &mut reader, &say, context);
             send(&shared.connection, &mut socket, &mut preamble, context)
                 .map_err(|_| ApplicationEnd::Socket)?;
-            // What was sent makes room for those that wait.
+            // Sending made room for waiting requests.
             shared.connection.wake_writable();
             received
         });
@@ -57,14 +57,14 @@ pub(super) async fn run(
     rest.idle.end(&shared.open.server);
     shared.connection.put_end_of_all();
     match end {
-        // The application may be at work for nobody still.
+        // The application may still be working on abandoned requests.
         ApplicationEnd::Protocol | ApplicationEnd::Agreed => socket.reset_on_close(),
         ApplicationEnd::Socket => {}
     }
     socket.close();
 }
 
-/// Reads once, and puts what came where it belongs; whether there was anything.
+/// Reads once, and dispatches the records; returns whether there were any.
 fn receive(
     shared: &FcgiConnection,
     socket: &mut Socket,
@@ -81,7 +81,7 @@ fn receive(
         |notice| match notice {
             Notice::Head { key, .. } => connection.put_head(key),
             Notice::Message => say(connection.engine.borrow().message()),
-            // FastCGI has none of these.
+            // FastCGI has no equivalent of these.
             Notice::Refused | Notice::GoingAway | Notice::Settings => {}
         },
     );
@@ -93,17 +93,17 @@ fn receive(
     }
 }
 
-/// What becomes of a connection that no request has.
+/// The state of a connection without requests.
 #[derive(Default)]
 struct Rest {
     idle: Idle,
-    /// Runs while the end of a request is waited for.
+    /// Runs during the wait for the end of a request.
     patience: Timer,
     is_waiting: bool,
 }
 
 impl Rest {
-    /// Whether the connection is of no more use.
+    /// Whether the connection can be closed.
     fn poll(
         &mut self,
         all: &Applications,
@@ -124,7 +124,7 @@ impl Rest {
         if !forgotten {
             return self.idle.poll(shared, &all.0, context).map(|()| ApplicationEnd::Agreed);
         }
-        // Nobody waits for what the application does for a request that was broken off.
+        // The result of an aborted request is not needed.
         if aborted {
             return Poll::Ready(ApplicationEnd::Agreed);
         }

@@ -11,7 +11,7 @@ fn look(view: &View, key: &str) -> Option<String> {
 }
 
 #[test]
-fn each_view_sees_what_is_changed() {
+fn every_view_sees_changes() {
     let list = map(&[("a", "1"), ("/x", "2")]);
     let exact = View::new(Arc::clone(&list), MatchMethod::Str, false).unwrap();
     let prefix = View::new(Arc::clone(&list), MatchMethod::Beg, false).unwrap();
@@ -30,7 +30,7 @@ fn each_view_sees_what_is_changed() {
 }
 
 #[test]
-fn what_a_method_cannot_take_is_refused_in_a_file_and_never_matches_when_added() {
+fn invalid_patterns_are_refused_in_files_and_inert_when_added() {
     let list = map(&[("10.0.0.0/8", "1")]);
     let view = View::new(Arc::clone(&list), MatchMethod::Ip, false).unwrap();
     list.add(b"nonsense", Some(b"2"));
@@ -41,7 +41,7 @@ fn what_a_method_cannot_take_is_refused_in_a_file_and_never_matches_when_added()
 }
 
 #[test]
-fn workers_that_look_while_another_changes_see_the_one_or_the_other() {
+fn concurrent_lookups_see_the_old_or_the_new_list() {
     let list = map(&[("k", "aa")]);
     let view = View::new(Arc::clone(&list), MatchMethod::Str, false).unwrap();
     std::thread::scope(|threads| {
