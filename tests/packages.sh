@@ -122,11 +122,11 @@ in_root dpkg -i "/tmp/${symbols##*/}" >/dev/null
 id=$(readelf -n "$root/usr/sbin/weir" | sed -n 's/.*Build ID: //p')
 file=$root/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
 check "the debug package has the file of the build ID" test -s "$file"
-check "it has line numbers" sh -c "readelf -S '$file' | grep -q debug_line"
+check "it has line numbers" sh -c "readelf -SW '$file' 2>/dev/null | grep -q debug_line"
 in_root dpkg --purge weir-dbgsym >/dev/null
 
 echo "== beside HAProxy"
-in_root dpkg -i "/var/cache/apt/archives/$haproxy_deb" >"$work/haproxy.log" 2>&1 || { cat "$work/haproxy.log"; exit 1; }
+in_root dpkg --force-confold -i "/var/cache/apt/archives/$haproxy_deb" >"$work/haproxy.log" 2>&1 || { cat "$work/haproxy.log"; exit 1; }
 check "with HAProxy installed, /usr/sbin/haproxy is HAProxy" same "$(in_root readlink -f /usr/sbin/haproxy)" /usr/sbin/haproxy.distrib
 in_root update-alternatives --quiet --set haproxy /usr/sbin/weir
 check "the alternative makes it Weir" sh -c "chroot '$root' haproxy -vv | grep -qi weir"
