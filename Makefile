@@ -36,7 +36,7 @@ release:
 	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
 
 tools:
-	@./tools/need.sh $(BUILDING) varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd php-fpm pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
+	@./tools/need.sh $(BUILDING) varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd php-fpm python3 socat pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
 
 # The tests of the program from outside need services. Doc comments have no tests.
 check: unit := --workspace --exclude weir-tests --lib --bins --tests --locked

@@ -47,7 +47,7 @@ const CRATES: &[Crate] = &[
     ("statistics", "crates/statistics", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "statistics", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "statistics", "syntax", "tls"]),
-    ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
+    ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample", "statistics"]),
     ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "statistics", "tls"]),
 ];
 

@@ -6,9 +6,10 @@
 //! given paths; `… untested` lists supported keywords that no end-to-end test uses. The tests of this crate make the same checks:
 //! `make lint` runs them.
 //!
-//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/dev/crates.md` from the table in
-//! `ARCHITECTURE.md`, and `docs/compatibility.md` from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind,
-//! where, name, signature) and the results of HAProxy's regression tests (`docs/regression-tests.tsv`).
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/metrics-list.md` from the tables of
+//! the Prometheus exporter, `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
+//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's
+//! regression tests (`docs/regression-tests.tsv`).
 //!
 //! `cargo run -p xtask -- manual FOLDER` writes the manual pages and shell completions of packages.
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod imports;
 mod links;
 mod manual;
 mod map;
+mod metrics;
 mod modules;
 mod names;
 mod prose;
@@ -80,13 +82,14 @@ fn none(found: &[String]) -> Result<(), String> {
 }
 
 /// The generated documents: path and text.
-fn pages(root: &Path) -> Result<[(&'static str, String); 3], String> {
+fn pages(root: &Path) -> Result<[(&'static str, String); 4], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
     let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, coverage::Shown::read(root)?);
     Ok([
         ("docs/compatibility.md", compatibility::page(&list, &results, &shown).0),
         ("docs/keywords.md", reference::page()),
+        ("docs/metrics-list.md", metrics::page()),
         ("docs/dev/crates.md", map::page(imports::table(&read("ARCHITECTURE.md")?))),
     ])
 }

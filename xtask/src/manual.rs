@@ -70,8 +70,7 @@ fn program_page() -> String {
     ] {
         let _ = writeln!(page, ".TP\n.I {file}\n{}", text(purpose));
     }
-    page + ".SH EXIT STATUS\n0 on success and after a graceful stop, 1 if the configuration or the command line is wrong, \
-            and 143 after SIGTERM in master-worker mode.\n.SH SEE ALSO\n.BR weir.cfg (5),\n.BR weir-api (8)\n"
+    page + ".SH EXIT STATUS\n0 on success and after a stop by a signal, 1 if the configuration or the command line is wrong.\n.SH SEE ALSO\n.BR weir.cfg (5),\n.BR weir-api (8)\n"
 }
 
 fn configuration_page() -> String {

@@ -1,4 +1,4 @@
-//! Intended differences, with the sentence from `docs/differences-explained.md`. Each is as narrow as possible.
+//! Intended differences, with the sentence from `docs/differences.md`. Each is as narrow as possible.
 
 use crate::exchanges::case::{Case, Step};
 use crate::exchanges::compare::Difference;

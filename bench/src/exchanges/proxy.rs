@@ -40,7 +40,7 @@ pub(crate) const FIELDS: &[&str] =
 const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|%CS|%hr|%hs|%{+Q}r";
 
 /// The compared counters. Bytes are not compared: HAProxy counts those of its internal form of a message, and none of its own
-/// responses, Weir those on the wire (`docs/differences-explained.md`).
+/// responses, Weir those on the wire (`docs/differences.md`).
 const COUNTERS: &[&str] = &[
     "stot",
     "dreq",

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cache::StoreFiles;
 
 use crate::config_view::ConfigView;
+use crate::field::DescribedMetric;
 
 /// A value of a cache's files: the name of its column and metric, its description, and its getter.
 type DiskMetric = (&'static str, &'static str, fn(&StoreFiles) -> u64);
@@ -61,6 +62,13 @@ pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
         let _ = writeln!(out, " {}", own.settings.directory);
     }
     Ok(out)
+}
+
+/// The metrics: object, name, type, description, labels.
+pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
+    let states = STATES.iter().map(|(name, help, _)| (format!("disk_{name}"), "gauge", *help));
+    let counts = COUNTS.iter().map(|(name, help, _)| (format!("disk_{name}_total"), "counter", *help));
+    states.chain(counts).map(|(name, kind, help)| ("cache", name, kind, help, &["cache"][..]))
 }
 
 /// The metrics; `wanted` selects them by object kind and name.

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+/// A metric of Weir's own: object, name without `weir_` and the object, type, description, labels.
+pub(crate) type DescribedMetric = (&'static str, String, &'static str, &'static str, &'static [&'static str]);
+
 /// A value of a statistic.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum StatValue {

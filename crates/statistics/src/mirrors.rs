@@ -8,6 +8,7 @@ use state::Mirror;
 use state::mirror::MirrorCounters;
 
 use crate::config_view::ConfigView;
+use crate::field::DescribedMetric;
 
 /// A counter of copies: the name of its metric and column, its description, and its getter.
 type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
@@ -48,6 +49,12 @@ pub fn show(view: &ConfigView, wanted: &str) -> Result<String, String> {
         out.push('\n');
     }
     Ok(out)
+}
+
+/// The metrics: object, name, type, description, labels.
+pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
+    ROWS.iter()
+        .map(|(name, help, _)| ("backend", format!("mirror_{name}_total"), "counter", *help, &["proxy"][..]))
 }
 
 /// The metrics; `wanted` selects them by object kind and name.

@@ -10,6 +10,7 @@ use state::performance::{EjectionCause, OutlierState};
 use state::{ExtraAttempts, Server};
 
 use crate::config_view::{ConfigView, PoliciesView, ProxyView};
+use crate::field::DescribedMetric;
 
 /// The backends selected by a command: the named one, or all that have the policy.
 fn chosen<'a>(
@@ -146,6 +147,21 @@ const BACKENDS: &[BackendMetric] = &[
     ("hedge_delay_seconds",          "gauge",   "How long requests wait before a second server is asked, where a quantile says so.", "", |own| own.delay_us.load(Relaxed) as f64 / 1e6),
 ];
 
+const EJECTED: &str = "Whether the server is left out for serving worse than its peers.";
+const EJECTIONS: &str = "How often the server was ejected.";
+
+/// The metrics: object, name, type, description, labels.
+pub(crate) fn described() -> impl Iterator<Item = DescribedMetric> {
+    let backends = BACKENDS.iter().filter(|row| !row.2.is_empty()).map(|(name, kind, help, labels, _)| {
+        let labels: &[&str] = if labels.is_empty() { &["proxy"] } else { &["proxy", "reason"] };
+        ("backend", (*name).to_owned(), *kind, *help, labels)
+    });
+    backends.chain([
+        ("server", "ejected".to_owned(), "gauge", EJECTED, &["proxy", "server"][..]),
+        ("server", "ejections_total".to_owned(), "counter", EJECTIONS, &["proxy", "server", "cause"]),
+    ])
+}
+
 /// The metrics of backends and servers with such policies; `wanted` selects them by object kind and name.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) -> String {
     let mut out = String::new();
@@ -173,7 +189,7 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) ->
         return out;
     }
     if wanted("server", "ejected") {
-        out.push_str("# HELP weir_server_ejected Whether the server is left out for serving worse than its peers.\n# TYPE weir_server_ejected gauge\n");
+        let _ = writeln!(out, "# HELP weir_server_ejected {EJECTED}\n# TYPE weir_server_ejected gauge");
         for (server, own) in servers() {
             let (proxy, name) = (&server.proxy, &server.name);
             let ejected = u8::from(own.trust() == 0);
@@ -181,7 +197,10 @@ pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str, &str) -> bool) ->
         }
     }
     if wanted("server", "ejections_total") {
-        out.push_str("# HELP weir_server_ejections_total How often the server was ejected.\n# TYPE weir_server_ejections_total counter\n");
+        let _ = writeln!(
+            out,
+            "# HELP weir_server_ejections_total {EJECTIONS}\n# TYPE weir_server_ejections_total counter"
+        );
         for (server, own) in servers() {
             let (proxy, name, record) = (&server.proxy, &server.name, *own.record());
             for cause in EjectionCause::ALL {

@@ -1,6 +1,7 @@
 //! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, with the names used by
 //! dashboards for HAProxy. A pure function, like the statistics page.
 
+mod listing;
 mod query;
 mod tables;
 
@@ -21,6 +22,7 @@ use crate::pieces::StatPieces;
 use crate::policies;
 use crate::process::Statistics;
 use crate::stat::{RowFilter, Show};
+pub use listing::{MetricSeries, series};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 
@@ -165,18 +167,20 @@ fn process_metrics(statistics: &Statistics, wanted: &MetricsQuery) -> String {
     out
 }
 
+/// The metrics of stick tables and their descriptions.
+const TABLES: [(&str, &str); 3] = [
+    ("size", "Stick table size."),
+    ("used", "Number of entries used in this stick table."),
+    (
+        "local_updates",
+        "Cumulative number of updates of the stick table that this process told its peers of. It begins again after \
+         4294967295.",
+    ),
+];
+
 /// The metrics of stick tables, the last table first, as in HAProxy.
 fn table_metrics(view: &ConfigView, wanted: &MetricsQuery) -> String {
     let mut out = String::new();
-    let metrics = [
-        ("size", "Stick table size."),
-        ("used", "Number of entries used in this stick table."),
-        (
-            "local_updates",
-            "Cumulative number of updates of the stick table that this process told its peers of. It begins again \
-             after 4294967295.",
-        ),
-    ];
     let value = |name: &str, table: &Table| match name {
         "size" => table.settings.size,
         "used" => table.used(),
@@ -185,7 +189,7 @@ fn table_metrics(view: &ConfigView, wanted: &MetricsQuery) -> String {
     if view.tables.is_empty() {
         return out;
     }
-    for (name, text) in metrics {
+    for (name, text) in TABLES {
         if !wanted.metric("sticktable", name) {
             continue;
         }

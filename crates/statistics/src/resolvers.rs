@@ -63,6 +63,11 @@ fn values(section: &ResolversSection, nameserver: &NameServer) -> impl Iterator<
     names.into_iter().chain(nameserver.counters.named().map(|(_, value)| StatValue::from(value)))
 }
 
+/// The metrics: name and description. The names of the section and the name server are labels.
+pub(crate) fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COLUMNS.iter().skip(2).map(|column| (column.name, column.text))
+}
+
 /// The counters of all name servers as Prometheus metrics, selected by name with `wanted`.
 pub(crate) fn metrics(view: &ConfigView, wanted: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();

@@ -191,7 +191,7 @@ fn sent(rule: &str, request: &str) -> (String, String) {
     seen.unwrap_or_else(|| (status.to_string(), String::new()))
 }
 
-/// As HAProxy 3.5 reframes requests; where it would send a wrong length, the response is 500 (docs/differences-explained.md).
+/// As HAProxy 3.5 reframes requests; where it would send a wrong length, the response is 500 (docs/differences.md).
 #[test]
 fn requests_are_reframed_as_in_haproxy() {
     let (get, length, chunked) = (REQUESTS[0], REQUESTS[2], REQUESTS[4]);
