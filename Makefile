@@ -13,7 +13,7 @@
 #   make release  the binary to install, target/weir: compiled with a profile of typical use
 #   make fuzz     fuzz targets one after the other, SECONDS=60 each (TARGETS="hpack url" chooses); not part of `make test`
 #   make bench    the costs of the binary of `make release`, compared with haproxy and nginx; BENCH="trials floods scale=2" is
-#                 another benchmark and its words, BENCH=help lists all (docs/benchmarks.md)
+#                 another benchmark and its words, BENCH=help lists all (docs/performance.md)
 #   make tools    install the tools that tests and benchmarks use
 
 SHELL := /bin/bash
