@@ -27,6 +27,7 @@ check() { # what, command…: one check
         echo "ok: $1"
     else
         echo "FAILED: $1: ${*:2}" >&2
+        tail -n 20 "$work"/*.log >&2
         exit 1
     fi
 }
