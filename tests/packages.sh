@@ -17,7 +17,7 @@ finish() {
     for process in /proc/[0-9]*; do
         case $(readlink "$process/root" 2>/dev/null) in "$work"/*) kill -9 "${process##*/}" 2>/dev/null || true ;; esac
     done
-    umount "$root/proc" "$root/dev" 2>/dev/null || true
+    umount "$root/proc" "$root/dev" "$work/container/proc" 2>/dev/null || true
     rm -rf --one-file-system "$work"
 }
 trap finish EXIT
@@ -145,7 +145,8 @@ check "nothing is left" sh -c "! comm -13 '$work/before' '$work/after' | grep -v
 check "the user is removed" lacks "$root/etc/passwd" haproxy
 
 echo "== the image"
-mkdir -p "$work/image" "$work/container"
+mkdir -p "$work/image" "$work/container/proc"
+mount -t proc proc "$work/container/proc"
 tar -C "$work/image" -xf "$packages"/*-oci.tar
 python3 - "$work/image" "$work/container" <<'PY'
 import hashlib, json, os, sys, tarfile
@@ -164,7 +165,7 @@ PY
 check "digests and sizes of the image hold, and it has a user and a health check" test -x "$work/container/usr/sbin/weir"
 sed -i "s/:8404/127.0.0.1:$port/" "$work/container/usr/local/etc/haproxy/haproxy.cfg"
 container() { chroot --userspec=99:99 --groups= "$work/container" "$@"; }
-container /usr/sbin/weir -W -db -f /usr/local/etc/haproxy/haproxy.cfg >"$work/container.log" 2>&1 &
+chroot --userspec=99:99 --groups= "$work/container" /usr/sbin/weir -W -db -f /usr/local/etc/haproxy/haproxy.cfg >"$work/container.log" 2>&1 &
 service=$!
 check "the image's command answers" within 60 curl -sf -o /dev/null "http://127.0.0.1:$port/metrics"
 check "its health check passes" container /usr/sbin/weir health -f /usr/local/etc/haproxy/haproxy.cfg
