@@ -14,12 +14,23 @@ use weir_tests::{Authority, NameServer, Origin, Scratch, Weir, Zone, eventually,
 use crate::check::write;
 use crate::substitute::Substitutes;
 
+/// The other process of the group of peers.
+const NEIGHBOR: &str = "global
+    localpeer lb2
+peers cluster
+    peer lb1 127.0.0.1:10001
+    peer lb2 127.0.0.1:10002
+backend clients
+    stick-table type ip size 100k expire 10m store gpc0,conn_cur,http_req_rate(10s) peers cluster
+";
+
 pub(crate) struct Scene {
     weir: Weir,
     substitutes: Substitutes,
     directory: Scratch,
     is_master: bool,
     web: u16,
+    _neighbor: Option<Weir>,
     /// A request that gets no response.
     _waiting: Client,
     _origins: Vec<Origin>,
@@ -28,8 +39,9 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts everything and waits until the process serves. With `is_master`, it has a master process.
-    pub(crate) fn start(is_master: bool) -> Self {
+    /// Starts everything and waits until the process serves. With `is_master`, it has a master process, and with `has_neighbor`
+    /// its peer is there.
+    pub(crate) fn start(is_master: bool, has_neighbor: bool) -> Self {
         let directory = scratch("runtime-api");
         let authority = Authority::new();
         let (origins, mut ports) = origins();
@@ -42,12 +54,13 @@ impl Scene {
         let text = std::fs::read_to_string(workspace().join("docs/runtime-api/haproxy.cfg"));
         let text = text.expect("the configuration is readable");
         let substitutes = Substitutes::with_ports(&directory, &text, ports);
-        let listed = substitutes.paths("/etc/weir/www.pem [ocsp-update on] www.example.com\n/etc/weir/old.pem old.example.com\n");
+        let listed = substitutes.paths("/etc/weir/www.pem [ocsp-update on] www.example.com\n/etc/weir/img.pem img.example.com\n");
         write(&directory.join("etc/weir/crt-list.txt"), &listed);
         let web = substitutes.port(8080);
         let master = directory.join("run/weir/master.sock").display().to_string();
         let arguments: &[&str] = if is_master { &["-W", "-db", "-S", &master] } else { &["-db"] };
         let weir = Weir::start_with(&substitutes.apply(&text), arguments, &[web]);
+        let neighbor = has_neighbor.then(|| Weir::start(&substitutes.apply(NEIGHBOR), &[substitutes.port(10002)]));
         let waiting = traffic(web);
         let mut origins = origins;
         origins.push(responder);
@@ -57,6 +70,7 @@ impl Scene {
             directory,
             is_master,
             web,
+            _neighbor: neighbor,
             _waiting: waiting,
             _origins: origins,
             _names: names,
@@ -178,8 +192,8 @@ fn files(directory: &Path, authority: &Authority) {
     let revoked = authority.issue(&["revoked.example.com"]);
     let issued = |names: &[&str]| text(authority.issue(names));
     for (name, content) in [
-        ("www-new.pem", issued(&["www.example.com"]) + &text(authority.own())),
-        ("old.pem", issued(&["old.example.com"])),
+        ("img-new.pem", issued(&["img.example.com"])),
+        ("img.pem", issued(&["img.example.com"])),
         ("new.pem", issued(&["new.example.com"])),
         ("shop.pem", issued(&["shop.example.com"])),
         ("token.pem", issued(&["token.example.com"])),
