@@ -208,7 +208,7 @@ pub(crate) fn page(root: &Path) -> Result<String, String> {
                 .ok_or_else(|| format!("{path}: `{}` has no example", row.words))?;
             let comma = if at == 0 { "" } else { "," };
             let _ = write!(index, "{comma} [`{}`](#{})", row.words, anchors.add(row.words));
-            entry(&mut body, row, &own);
+            entry(&mut body, row, &own, if *file == MASTER { "master" } else { "" });
         }
         index.push('\n');
     }
@@ -227,8 +227,8 @@ Every command of the runtime socket (`stats socket` in `global`) and of the mast
 [The runtime socket](runtime-socket.md) lists the differences from HAProxy. Made from the tables of commands and from \
 `docs/runtime-api` by `cargo run -p xtask -- docs`; do not edit.
 
-A connection takes one line and closes after the answer. `prompt` keeps it open. The examples show the prompts of that mode: \
-a command follows `> `, and lines of a payload follow `+ `. From a shell, without prompts:
+A connection takes one line and closes after the answer, unless `prompt` keeps it open. The examples show the prompts of that \
+mode: commands follow `> `, and lines of a payload follow `+ `. From a shell:
 
 ```sh
 echo \"show info\" | socat - /run/weir/admin.sock
@@ -236,18 +236,18 @@ echo \"show info\" | socat - /run/weir/admin.sock
 
 - `;` separates commands on one line.
 - `<<` at the end of a line begins a payload. It ends with an empty line, or with the word after `<<`.
-- `\\` before a space, `;` or `\\` takes away its meaning.
-- An answer ends with an empty line, which the examples leave out. A command that succeeds and has nothing to report answers \
-with the empty line alone.
+- A backslash before a space, a semicolon or a backslash makes it a part of the word.
+- An answer ends with an empty line, which the examples omit. The answer to a command with nothing to report is the empty \
+line alone.
 
-The level of the socket (`level user`, `operator` or `admin`) limits its commands. An entry has the lowest level at which a \
-command works. In the examples, `…` replaces parts of an answer. The last section has the configuration of the process that \
-answered.
+Each entry has the level that the command requires: `user`, `operator` or `admin`. The `level` parameter of `stats socket` sets \
+the level of a connection. `…` replaces parts of an answer. The [configuration of the examples](#the-configuration-of-the-examples) \
+is at the end.
 ";
 
 const ABOUT_MASTER: &str = "
-A master process (`-W`, `-Ws`) has a socket if it is started with `-S`. It runs the commands below itself, and forwards other \
-commands to a worker with `@1` or `@!<pid>` in front of them.
+The master process (`-W`, `-Ws`) has a socket if `-S` gives its address. The master runs these commands itself. `@1` or `@!<pid>` \
+before a command forwards it to a worker.
 ";
 
 /// The index of the subject of a command.
@@ -287,22 +287,13 @@ fn by_command<'r>(
 ) -> Result<BTreeMap<&'r str, Vec<Example>>, String> {
     let mut found: BTreeMap<&str, Vec<Example>> = BTreeMap::new();
     for example in examples {
-        // A line may change the mode or the level first, and look at the result afterwards.
-        let parts = example.command.split(';').map(str::trim);
-        let best = parts.filter_map(|part| command_of(part, rows)).max_by_key(|words| rank(words));
-        let words = best.ok_or_else(|| format!("{}: `{}` is no command", example.line, example.command))?;
+        // Other commands on the line may enable a mode before, or show the effect afterwards.
+        let mut parts = example.command.split(';').map(str::trim);
+        let first = parts.find_map(|part| command_of(part, rows));
+        let words = first.ok_or_else(|| format!("{}: `{}` is no command", example.line, example.command))?;
         found.entry(words).or_default().push(example);
     }
     Ok(found)
-}
-
-/// Words that only prepare for another command on the same line have the lowest rank.
-fn rank(words: &str) -> u8 {
-    match words {
-        "expert-mode" | "experimental-mode" => 0,
-        "show anon" | "show cli level" => 1,
-        _ => 2,
-    }
 }
 
 /// The command of a line: the one with the most words.
@@ -320,7 +311,8 @@ fn command_of<'r>(line: &str, rows: &'r [CommandRow]) -> Option<&'r str> {
     matching.max_by_key(|words| words.len())
 }
 
-fn entry(out: &mut String, row: &CommandRow, examples: &[Example]) {
+/// Writes a command with its examples, without those that look the same. `prompt` goes before the `> ` of command lines.
+fn entry(out: &mut String, row: &CommandRow, examples: &[Example], prompt: &str) {
     let _ = write!(out, "\n### `{}`\n\n", row.words);
     let usage = format!("{} {}", row.words, row.usage);
     let _ = write!(out, "`{}` · level {}", usage.trim_end(), row.level.name());
@@ -332,9 +324,9 @@ fn entry(out: &mut String, row: &CommandRow, examples: &[Example]) {
         let _ = write!(out, " Differs from HAProxy: {difference}.");
     }
     out.push_str("\n\n```text\n");
-    for example in examples {
-        for line in &example.shown {
-            let _ = writeln!(out, "{line}");
+    for (at, example) in examples.iter().enumerate() {
+        if examples[..at].iter().all(|other| other.shown != example.shown) {
+            let _ = writeln!(out, "{prompt}{}", example.shown.join("\n"));
         }
     }
     out.push_str("```\n");
