@@ -4,16 +4,19 @@
 #   make build    the program, target/quick/weir
 #   make check    formatting, clippy, import rules, generated pages, unit tests: needs a C compiler and OpenSSL's headers, installs
 #                 nothing; takes at most three minutes when it ran before (a build by `make test` has other features)
-#   make test     everything that must pass (VTC=no without the scenarios)
+#   make test     everything that must pass (VTC=no without the scenarios, PACKAGES=no without the packages)
 #   make test-configs CONFIGS=<folder>   that configurations collected elsewhere are read
 #   make lint     formatting, clippy, imports between crates and modules, unread fields of the plan, dependencies, generated pages
 #   make deny     dependencies by cargo-deny, with advisories, if it is installed
 #   make fmt      format the sources
 #   make docs     write the generated pages
-#   make release  the binary to install, target/weir: compiled with a profile of typical use
+#   make release  the binary to install, target/weir: compiled with a profile of typical use (PROFILE=none without, PROFILE=FILE with
+#                 that profile)
+#   make packages a .deb, an .rpm, a container image, an SBOM and checksums of that binary, in target/packages
+#   make test-packages   that the packages of a debug build can be made, installed, run and purged; needs root
 #   make fuzz     fuzz targets one after the other, SECONDS=60 each (TARGETS="hpack url" chooses); not part of `make test`
 #   make bench    the costs of the binary of `make release`, compared with haproxy and nginx; BENCH="trials floods scale=2" is
-#                 another benchmark and its words, BENCH=help lists all (docs/benchmarks.md)
+#                 another benchmark and its words, BENCH=help lists all (docs/performance.md)
 #   make tools    install the tools that tests and benchmarks use
 
 SHELL := /bin/bash
@@ -21,8 +24,10 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SECONDS ?= 60
 VTC ?= yes
+PACKAGES ?= yes
 BUILDING := cc pkg-config openssl openssl/ssl.h
-.PHONY: run build release check test test-configs fuzz lint deny fmt docs bench tools clean
+PACKAGING := cargo-deb cargo-generate-rpm cargo-cyclonedx rpm objcopy
+.PHONY: run build release packages check test test-configs test-packages fuzz lint deny fmt docs bench tools clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -34,6 +39,16 @@ build:
 release:
 	@./tools/need.sh $(BUILDING) h2load
 	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
+
+packages: release
+	@./tools/need.sh $(PACKAGING)
+	@./tools/packages.sh $(TARGET)/weir
+	@[ ! -e $(TARGET)/weir.profdata ] || cp $(TARGET)/weir.profdata target/packages/
+
+test-packages:
+	@./tools/need.sh $(BUILDING) $(PACKAGING) debootstrap mandoc curl python3
+	$(CARGO) build --workspace --bins --tests --locked
+	@./tests/packages.sh $(TARGET)/debug/weir
 
 tools:
 	@./tools/need.sh $(BUILDING) varnishtest haproxy nginx wrk curl strace time postgres mariadbd redis-server slapd php-fpm python3 socat pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
@@ -51,17 +66,21 @@ test: export WEIR = $(abspath $(TARGET))/debug/weir
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: step = @printf '\n== %s: %s\n' "$$(date +%H:%M:%S)"
 test:
-	$(step) "1 of 5, tools"
+	$(step) "1 of 6, tools"
 	@$(MAKE) --no-print-directory tools
-	$(step) "2 of 5, lint"
+	$(step) "2 of 6, lint"
 	@$(MAKE) --no-print-directory lint
-	$(step) "3 of 5, build"
+	$(step) "3 of 6, build"
 	$(CARGO) build --workspace --bins --tests --locked
-	$(step) "4 of 5, tests"
+	$(step) "4 of 6, tests"
 	$(CARGO) test --workspace --bins --lib --tests --locked --no-fail-fast
 ifneq ($(VTC),no)
-	$(step) "5 of 5, scenarios of tests/vtc"
+	$(step) "5 of 6, scenarios of tests/vtc"
 	@./tests/run-vtc.sh $(WEIR)
+endif
+ifneq ($(PACKAGES),no)
+	$(step) "6 of 6, packages"
+	@$(MAKE) --no-print-directory test-packages
 endif
 
 test-configs: tools

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# An HTTP/2 server may answer a request before its body has arrived, and then ask the client to stop sending by
-# RST_STREAM with NO_ERROR; RFC 9113 section 8.1 forbids clients to discard the answer because of it.
+# An HTTP/2 server may send a response before the request body has arrived, and then ask the client to stop sending with
+# RST_STREAM and NO_ERROR. RFC 9113 section 8.1 forbids clients to discard the response because of that.
 #
-# Seen with a server that sends response, END_STREAM and that reset in one write, during an upload of 2 MB:
-#   libcurl 7.84.0 (curl_cffi 0.5.10)  takes the answer. Without the reset it waits for its window until it times out.
-#   curl 7.88.1 (Debian 12)            fails with code 92 and prints nothing of the answer. Without the reset it times out, too.
-#   libcurl 8.16.0 (pycurl 7.45.7)     takes the answer, with or without the reset.
-# So 7.88.1 manages neither with the reset nor without it. All of them take the answer if the reset follows once they have read
-# it, here after the acknowledgement of a PING.
+# Observed with a server that sends the response, END_STREAM and the reset in one write, during an upload of 2 MB:
+#   libcurl 7.84.0 (curl_cffi 0.5.10)  accepts the response. Without the reset it waits for its window until it times out.
+#   curl 7.88.1 (Debian 12)            fails with code 92 and prints none of the response. Without the reset it times out too.
+#   libcurl 8.16.0 (pycurl 7.45.7)     accepts the response, with or without the reset.
+# 7.88.1 fails with the reset and without it. All of them accept the response if the reset follows after they have read it, here
+# after the acknowledgement of a PING.
 #
-# Needs Debian 12's apt-get and python3 with venv. Exits with 1 if any of this changes.
+# Needs apt-get of Debian 12, and python3 with venv. Exits with 1 if any of this changes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-# Debian keeps the latest of its revisions of 7.88.1.
+# Debian keeps only the latest revision of 7.88.1.
 version=$(apt-cache madison curl | awk '$3 ~ /^7\.88\.1-/ { print $3; exit }')
 for package in curl libcurl4; do
     apt-get download -qq "$package=$version" 2>/dev/null

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # HAProxy's manual gives 32 characters as the default length of string keys in stick tables (`stick-table type string`).
-# HAProxy 2.6.12 (Debian 12) keeps 31 of them: keys that differ from the 32nd character on share an entry.
+# HAProxy 2.6.12 (Debian 12) keeps 31: keys that first differ in the 32nd character share an entry.
 #
-# Needs Debian 12's apt-get. Exits with 1 if that changes.
+# Needs apt-get of Debian 12. Exits with 1 if that changes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT

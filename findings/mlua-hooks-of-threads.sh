@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# mlua's `Lua::set_global_hook` is for limits that apply to every coroutine. With mlua 0.12.2 and Lua 5.4 it works in the main state
-# and in coroutines created there, but a coroutine created by a thread with its own hook (`Thread::set_hook`) runs without any hook:
-# neither the global one nor that of the thread is called in it.
+# mlua's `Lua::set_global_hook` is intended for limits that apply to every coroutine. With mlua 0.12.2 and Lua 5.4 it works in the
+# main state and in coroutines created there. But a coroutine created by a thread that has a hook (`Thread::set_hook`) runs
+# without any hook: neither the global one nor that of the thread is called in it.
 #
-# Counted below: calls of a hook for every 1,000 instructions while a loop of some 100,000 instructions runs. Needs Rust and a C
-# compiler. Exits with 1 if that changes.
+# The program counts the calls of a hook for every 1,000 instructions during a loop of about 100,000 instructions. Needs Rust and
+# a C compiler. Exits with 1 if the result changes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -17,7 +17,7 @@ finish() {
     for process in /proc/[0-9]*; do
         case $(readlink "$process/root" 2>/dev/null) in "$work"/*) kill -9 "${process##*/}" 2>/dev/null || true ;; esac
     done
-    umount "$root/proc" "$root/dev" 2>/dev/null || true
+    umount "$root/proc" "$root/dev" "$work/container/proc" 2>/dev/null || true
     rm -rf --one-file-system "$work"
 }
 trap finish EXIT
@@ -27,6 +27,7 @@ check() { # what, command…: one check
         echo "ok: $1"
     else
         echo "FAILED: $1: ${*:2}" >&2
+        tail -n 20 "$work"/*.log >&2
         exit 1
     fi
 }
@@ -122,11 +123,11 @@ in_root dpkg -i "/tmp/${symbols##*/}" >/dev/null
 id=$(readelf -n "$root/usr/sbin/weir" | sed -n 's/.*Build ID: //p')
 file=$root/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
 check "the debug package has the file of the build ID" test -s "$file"
-check "it has line numbers" sh -c "readelf -S '$file' | grep -q debug_line"
+check "it has line numbers" sh -c "readelf -SW '$file' 2>/dev/null | grep -q debug_line"
 in_root dpkg --purge weir-dbgsym >/dev/null
 
 echo "== beside HAProxy"
-in_root dpkg -i "/var/cache/apt/archives/$haproxy_deb" >"$work/haproxy.log" 2>&1 || { cat "$work/haproxy.log"; exit 1; }
+in_root dpkg --force-confold -i "/var/cache/apt/archives/$haproxy_deb" >"$work/haproxy.log" 2>&1 || { cat "$work/haproxy.log"; exit 1; }
 check "with HAProxy installed, /usr/sbin/haproxy is HAProxy" same "$(in_root readlink -f /usr/sbin/haproxy)" /usr/sbin/haproxy.distrib
 in_root update-alternatives --quiet --set haproxy /usr/sbin/weir
 check "the alternative makes it Weir" sh -c "chroot '$root' haproxy -vv | grep -qi weir"
@@ -144,7 +145,8 @@ check "nothing is left" sh -c "! comm -13 '$work/before' '$work/after' | grep -v
 check "the user is removed" lacks "$root/etc/passwd" haproxy
 
 echo "== the image"
-mkdir -p "$work/image" "$work/container"
+mkdir -p "$work/image" "$work/container/proc"
+mount -t proc proc "$work/container/proc"
 tar -C "$work/image" -xf "$packages"/*-oci.tar
 python3 - "$work/image" "$work/container" <<'PY'
 import hashlib, json, os, sys, tarfile
@@ -163,7 +165,7 @@ PY
 check "digests and sizes of the image hold, and it has a user and a health check" test -x "$work/container/usr/sbin/weir"
 sed -i "s/:8404/127.0.0.1:$port/" "$work/container/usr/local/etc/haproxy/haproxy.cfg"
 container() { chroot --userspec=99:99 --groups= "$work/container" "$@"; }
-container /usr/sbin/weir -W -db -f /usr/local/etc/haproxy/haproxy.cfg >"$work/container.log" 2>&1 &
+chroot --userspec=99:99 --groups= "$work/container" /usr/sbin/weir -W -db -f /usr/local/etc/haproxy/haproxy.cfg >"$work/container.log" 2>&1 &
 service=$!
 check "the image's command answers" within 60 curl -sf -o /dev/null "http://127.0.0.1:$port/metrics"
 check "its health check passes" container /usr/sbin/weir health -f /usr/local/etc/haproxy/haproxy.cfg

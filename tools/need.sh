@@ -6,7 +6,7 @@
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
     [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev
-    [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs)
+    [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs [objcopy]=binutils)
 # Debian keeps the daemons of each PostgreSQL version in a separate directory.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 # Tools without a Debian package are built from source with Go: an ACME authority, an HTTP/2 conformance suite, and a gRPC
@@ -15,6 +15,8 @@ declare -A source=([pebble]=github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1
     [h2spec]=github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
     [grpc-interop-client]=google.golang.org/grpc/interop/client@v1.70.0
     [grpc-interop-server]=google.golang.org/grpc/interop/server@v1.70.0)
+# Tools for packages are built with Cargo.
+declare -A crate=([cargo-deb]=3.8.0 [cargo-generate-rpm]=0.21.1 [cargo-cyclonedx]=0.5.9)
 go_bin="${GOBIN:-${GOPATH:-$HOME/go}/bin}"
 
 only_report=
@@ -27,12 +29,13 @@ if ! command -v cargo >/dev/null 2>&1; then
     exit 1
 fi
 
-packages=() sources=()
+packages=() sources=() crates=()
 for program in "$@"; do
     command -v "$program" >/dev/null 2>&1 && continue
     case $program in
     pebble) [ -n "${PEBBLE:-}" ] || [ -x "$go_bin/$program" ] || sources+=("$program") ;;
     h2spec | grpc-*) [ -x "$go_bin/$program" ] || sources+=("$program") ;;
+    cargo-*) crates+=("$program@${crate[$program]}") ;;
     php-fpm) compgen -G "/usr/sbin/php-fpm*" >/dev/null || packages+=("$program") ;;
     */*.h) echo "#include <$program>" | cc -E - >/dev/null 2>&1 || packages+=("${package[$program]:-$program}") ;;
     python3-*) /usr/bin/python3 -c "import ${program#python3-}" 2>/dev/null || packages+=("$program") ;;
@@ -59,6 +62,8 @@ if [ ${#sources[@]} -gt 0 ]; then
     fi
 fi
 
+[ ${#crates[@]} -eq 0 ] || echo "going to build with cargo: ${crates[*]}"
+
 if [ ${#packages[@]} -gt 0 ]; then
     sudo=()
     [ "$(id -u)" -eq 0 ] || sudo=(sudo)
@@ -75,6 +80,8 @@ if [ ${#packages[@]} -gt 0 ]; then
     "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
     [ -z "$made" ] || "${sudo[@]}" rm -f $policy
 fi
+
+[ ${#crates[@]} -eq 0 ] || cargo install --quiet --locked "${crates[@]}"
 
 for program in ${sources[@]+"${sources[@]}"}; do
     # Go names a program after its directory, which is `client` for more than one.

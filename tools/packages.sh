@@ -34,12 +34,10 @@ for page in weir.8 weir-api.8 weir.cfg.5; do
     rm "$stage/completions/$page"
 done
 cp README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$stage/usr/share/doc/weir/"
-(cd docs && find . -path ./dev -prune -o -name '*.md' -print -o -path './recipes/*' -type f -print) |
+(cd docs && find . -name '*.md' -o -path './recipes/*' -type f) |
     while read -r page; do
-        mkdir -p "$stage/usr/share/doc/weir/$(dirname "$page")"
-        # README.md of the folder `docs` is the index of the pages.
-        [ "$page" = ./README.md ] && name=index.md || name=$page
-        cp "docs/$page" "$stage/usr/share/doc/weir/$name"
+        mkdir -p "$stage/usr/share/doc/weir/docs/$(dirname "$page")"
+        cp "docs/$page" "$stage/usr/share/doc/weir/docs/$page"
     done
 cp -r examples/. "$stage/usr/share/doc/weir/examples/"
 cp packaging/Dockerfile "$stage/usr/share/doc/weir/examples/"

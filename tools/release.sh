@@ -57,7 +57,8 @@ if [ "$(cat "$target/trained/profile" 2>/dev/null)" != "$sum" ]; then
     mkdir -p "$target/trained"
     echo "$sum" >"$target/trained/profile"
 fi
-build trained "-Cprofile-use=$(realpath "$profile")"
+# With a profile, calls on hot paths are inlined regardless of this threshold, which is the one of -Os.
+build trained "-Cprofile-use=$(realpath "$profile") -Cllvm-args=-inline-threshold=50 -Cllvm-args=-pgso-lwss-only=false"
 cp "$target/trained/$host/release/weir" "$target/weir"
 [ "$profile" -ef "$target/weir.profdata" ] || cp "$profile" "$target/weir.profdata"
 echo "built $target/weir"

@@ -1,5 +1,5 @@
--- Lets pages of other sites use this one (CORS): `lua.cors` in `http-request` and `http-response` rules.
--- Its argument in `http-request` is the list of origins that may, separated by commas.
+-- Allows pages of other sites to use this one (CORS): `lua.cors` in `http-request` and `http-response` rules.
+-- Its argument in `http-request` is a list of allowed origins, separated by commas.
 
 core.register_action("cors", { "http-req" }, function(txn, allowed)
 	local origin = txn.sf:req_hdr("origin")

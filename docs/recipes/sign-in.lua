@@ -1,6 +1,6 @@
--- Asks a service whether a request may pass: `http-request lua.sign-in <url>`. It sets `txn.signed` to `yes`
--- where the service answers 2xx, to `no` where it answers 401 or 403, and to `unknown` otherwise. Who it is,
--- as the service says in `x-user`, goes to the server in the field of that name.
+-- Queries a service whether a request may pass: `http-request lua.sign-in <url>`. It sets `txn.signed` to `yes`
+-- if the service answers 2xx, to `no` if it answers 401 or 403, and to `unknown` otherwise. The service returns
+-- the user's name in `x-user`, which is forwarded to the server in that header.
 
 core.register_action("sign-in", { "http-req" }, function(txn, url)
 	local headers = { ["x-uri"] = { txn.sf:url() } }

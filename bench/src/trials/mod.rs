@@ -1,5 +1,5 @@
 //! Comparative trials of both proxies: reloads, dying servers, memory, floods, the runtime socket. Each trial prints a table with a
-//! row for each of the two; `docs/reliability.md` has the figures. Everything is bounded in count and time.
+//! row for each of the two; `docs/dev/reliability.md` has the figures. Everything is bounded in count and time.
 //!
 //!     weir-bench trials [reload|origins|memory|pressure|floods|descriptors|control|servers ...] [scale=1]
 //!
