@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use base::keyword_support::Support;
-use control::socket::master;
 use control::CommandRow;
+use control::socket::master;
 
 /// The folder of the examples and of their configuration.
 const FOLDER: &str = "docs/runtime-api";
@@ -185,11 +185,8 @@ pub(crate) fn page(root: &Path) -> Result<String, String> {
         let subject = subject_of(row.words).ok_or_else(|| format!("`{}` has no section", row.words))?;
         sections[subject].push(row);
     }
-    let mut parts: Vec<(&str, &str, Vec<CommandRow>)> = SUBJECTS
-        .iter()
-        .zip(sections)
-        .map(|(subject, rows)| (subject.file, subject.title, rows))
-        .collect();
+    let mut parts: Vec<(&str, &str, Vec<CommandRow>)> =
+        SUBJECTS.iter().zip(sections).map(|(subject, rows)| (subject.file, subject.title, rows)).collect();
     parts.push((MASTER, "The master's socket", master::COMMANDS.to_vec()));
     let mut anchors = Anchors::default();
     let (mut index, mut body) = (String::new(), String::new());
@@ -340,9 +337,7 @@ fn sentence(text: &str) -> String {
 }
 
 fn refused<'a>(out: &mut String, rows: impl Iterator<Item = &'a CommandRow>) {
-    out.push_str(
-        "\n## Commands of HAProxy that Weir does not have\n\n| command | reason |\n| --- | --- |\n",
-    );
+    out.push_str("\n## Commands of HAProxy that Weir does not have\n\n| command | reason |\n| --- | --- |\n");
     for row in rows {
         let usage = format!("{} {}", row.words, row.usage);
         let reason = match row.support {

@@ -158,6 +158,9 @@ fn examples_have_payloads_answers_and_preparations() {
     let found = examples("# payload a.pem\n> set a <<\n+ b\n+ …\nDone.\n\n> quit\n");
     let [first, second] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((first.line, &*first.command), (2, "set a <<"));
-    assert_eq!((first.payload.len(), &*first.answer, &*first.before), (2, &["Done.".to_owned()][..], &["payload a.pem".to_owned()][..]));
+    assert_eq!(
+        (first.payload.len(), &*first.answer, &*first.before),
+        (2, &["Done.".to_owned()][..], &["payload a.pem".to_owned()][..])
+    );
     assert!(second.answer.is_empty() && second.before.is_empty());
 }

@@ -9,7 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use weir_tests::acme::{Acme, Ports};
 use weir_tests::client::{Client, get};
-use weir_tests::{Authority, NameServer, Origin, Scratch, Weir, Zone, eventually, free_port, scratch, workspace};
+use weir_tests::{
+    Authority, NameServer, Origin, Scratch, Weir, Zone, eventually, free_port, scratch, workspace,
+};
 
 use crate::check::write;
 use crate::substitute::Substitutes;
@@ -54,13 +56,15 @@ impl Scene {
         let text = std::fs::read_to_string(workspace().join("docs/runtime-api/haproxy.cfg"));
         let text = text.expect("the configuration is readable");
         let substitutes = Substitutes::with_ports(&directory, &text, ports);
-        let listed = substitutes.paths("/etc/weir/www.pem [ocsp-update on] www.example.com\n/etc/weir/img.pem img.example.com\n");
+        let listed = substitutes
+            .paths("/etc/weir/www.pem [ocsp-update on] www.example.com\n/etc/weir/img.pem img.example.com\n");
         write(&directory.join("etc/weir/crt-list.txt"), &listed);
         let web = substitutes.port(8080);
         let master = directory.join("run/weir/master.sock").display().to_string();
         let arguments: &[&str] = if is_master { &["-W", "-db", "-S", &master] } else { &["-db"] };
         let weir = Weir::start_with(&substitutes.apply(&text), arguments, &[web]);
-        let neighbor = has_neighbor.then(|| Weir::start(&substitutes.apply(NEIGHBOR), &[substitutes.port(10002)]));
+        let neighbor =
+            has_neighbor.then(|| Weir::start(&substitutes.apply(NEIGHBOR), &[substitutes.port(10002)]));
         let waiting = traffic(web);
         let mut origins = origins;
         origins.push(responder);
@@ -147,7 +151,11 @@ impl Scene {
 fn origins() -> (Vec<Origin>, BTreeMap<u16, u16>) {
     let app = || {
         Origin::start(|head, _| {
-            let more = if head.contains("/static/") { "Cache-Control: max-age=3600\r\nCache-Tag: assets\r\n" } else { "" };
+            let more = if head.contains("/static/") {
+                "Cache-Control: max-age=3600\r\nCache-Tag: assets\r\n"
+            } else {
+                ""
+            };
             format!("HTTP/1.1 200 OK\r\n{more}Content-Length: 3\r\n\r\nok\n").into_bytes()
         })
     };
@@ -158,7 +166,8 @@ fn origins() -> (Vec<Origin>, BTreeMap<u16, u16>) {
     let agent = Origin::raw(|mut stream| {
         let _ = stream.write_all(b"up\n");
     });
-    let all = vec![(8001, app()), (8002, app()), (8003, reports), (8004, app()), (8005, app()), (9001, agent)];
+    let all =
+        vec![(8001, app()), (8002, app()), (8003, reports), (8004, app()), (8005, app()), (9001, agent)];
     let ports = all.iter().map(|(shown, origin)| (*shown, origin.port())).collect();
     (all.into_iter().map(|(_, origin)| origin).collect(), ports)
 }
@@ -170,7 +179,9 @@ fn responder(directory: &Path, authority: &Authority) -> Origin {
     let origin = Origin::start(move |_, _| {
         let body = own.get().map_or(&[][..], Vec::as_slice);
         let length = body.len();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/ocsp-response\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/ocsp-response\r\nContent-Length: {length}\r\n\r\n"
+        );
         [head.as_bytes(), body].concat()
     });
     let url = format!("http://127.0.0.1:{}", origin.port());
