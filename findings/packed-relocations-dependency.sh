@@ -3,10 +3,10 @@
 # GLIBC_ABI_DT_RELR of libc.so.6, which glibc provides since 2.36, so that older loaders refuse the program.
 #
 # With gcc 12.2.0, binutils 2.40 and glibc 2.36 of Debian 12:
-#   dpkg-shlibdeps 1.21.22 computes `libc6 (>= 2.34)`, with and without the option. It takes the highest version of the symbols in
-#   use. No symbol has the version GLIBC_ABI_DT_RELR, although the symbols file of libc6 maps it to 2.36.
+#   dpkg-shlibdeps 1.21.22 computes `libc6 (>= 2.34)`, with and without the option. It considers the versions of used symbols,
+#   none of which is GLIBC_ABI_DT_RELR, although the symbols file of libc6 maps that to 2.36.
 #   elfdeps of rpm 4.18.0 lists `libc.so.6(GLIBC_ABI_DT_RELR)`.
-# The Debian package of such a program can thus be installed with glibc 2.34 or 2.35, where it does not start.
+# The Debian package of such a program can thus be installed with glibc 2.34 or 2.35, but then the program does not start.
 #
 # Needs Debian 12 with gcc, dpkg-dev and rpm. Exits with 1 if any of this changes.
 set -euo pipefail

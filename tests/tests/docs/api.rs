@@ -1,11 +1,11 @@
 //! The examples of `docs/runtime-api.md`: their commands give these answers.
 //!
-//! The files in `docs/runtime-api` have a command line after `> `, lines of its payload after `+ `, and the answer up to an empty
-//! line. As in pages, `…` matches any text. In a command, `0x…` is the request that waits and `@!…` the worker. Each file runs in
-//! order on a process of its own. A line before a command can be:
+//! In the files of `docs/runtime-api`, a command line follows `> `, the lines of its payload follow `+ `, and the answer ends
+//! with an empty line. `…` matches any text, as in pages. In a command, `0x…` is the address of the waiting request and `@!…` the
+//! PID of the worker. Each file runs in order, on a new process. Lines before a command can be:
 //!
-//! - `# payload FILE`: the payload is this file of the scene, instead of the lines shown.
-//! - `# request PATH`: sends a request first, and reads the response.
+//! - `# payload FILE`: sends this file of the scene as the payload, instead of the lines shown.
+//! - `# request PATH`: requests a path first.
 //! - `# change OLD => NEW`: replaces a text in the configuration file first.
 
 use std::io::{Read, Write};
