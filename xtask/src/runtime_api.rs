@@ -228,7 +228,7 @@ A connection takes one line and closes after the answer, unless `prompt` keeps i
 mode: commands follow `> `, and lines of a payload follow `+ `. From a shell:
 
 ```sh
-echo \"show info\" | socat - /run/weir/admin.sock
+echo \"show info\" | socat - /run/haproxy/admin.sock
 ```
 
 - `;` separates commands on one line.
@@ -278,10 +278,7 @@ fn examples(text: &str) -> Vec<Example> {
 ///
 /// # Errors
 /// `line: message` if a line is for none of the commands.
-fn by_command<'r>(
-    examples: Vec<Example>,
-    rows: &'r [CommandRow],
-) -> Result<BTreeMap<&'r str, Vec<Example>>, String> {
+fn by_command(examples: Vec<Example>, rows: &[CommandRow]) -> Result<BTreeMap<&str, Vec<Example>>, String> {
     let mut found: BTreeMap<&str, Vec<Example>> = BTreeMap::new();
     for example in examples {
         // Other commands on the line may enable a mode before, or show the effect afterwards.

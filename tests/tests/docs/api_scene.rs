@@ -56,11 +56,12 @@ impl Scene {
         let text = std::fs::read_to_string(workspace().join("docs/runtime-api/haproxy.cfg"));
         let text = text.expect("the configuration is readable");
         let substitutes = Substitutes::with_ports(&directory, &text, ports);
-        let listed = substitutes
-            .paths("/etc/weir/www.pem [ocsp-update on] www.example.com\n/etc/weir/img.pem img.example.com\n");
-        write(&directory.join("etc/weir/crt-list.txt"), &listed);
+        let listed = substitutes.paths(
+            "/etc/haproxy/www.pem [ocsp-update on] www.example.com\n/etc/haproxy/img.pem img.example.com\n",
+        );
+        write(&directory.join("etc/haproxy/crt-list.txt"), &listed);
         let web = substitutes.port(8080);
-        let master = directory.join("run/weir/master.sock").display().to_string();
+        let master = directory.join("run/haproxy/master.sock").display().to_string();
         let arguments: &[&str] = if is_master { &["-W", "-db", "-S", &master] } else { &["-db"] };
         let weir = Weir::start_with(&substitutes.apply(&text), arguments, &[web]);
         let neighbor =
@@ -87,16 +88,16 @@ impl Scene {
 
     /// The socket for the examples.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.join(if self.is_master { "run/weir/master.sock" } else { "run/weir/admin.sock" })
+        self.directory.join(if self.is_master { "run/haproxy/master.sock" } else { "run/haproxy/admin.sock" })
     }
 
     pub(crate) fn messages(&self) -> String {
         self.weir.messages()
     }
 
-    /// A file of the scene, from `/etc/weir`.
+    /// A file of the scene, from `/etc/haproxy`.
     pub(crate) fn file(&self, name: &str) -> String {
-        let path = self.directory.join("etc/weir").join(name);
+        let path = self.directory.join("etc/haproxy").join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
@@ -128,13 +129,13 @@ impl Scene {
 
     /// An answer of the process, for the page.
     pub(crate) fn revert(&self, text: &str) -> String {
-        let text = text.replace(&self.weir.directory().display().to_string(), "/etc/weir");
+        let text = text.replace(&self.weir.directory().display().to_string(), "/etc/haproxy");
         self.substitutes.revert(&text)
     }
 
     /// The address by which `show sess` lists the request that waits.
     fn waiting_request(&self) -> Option<String> {
-        let listed = weir_tests::ask(&self.directory.join("run/weir/admin.sock"), "show sess");
+        let listed = weir_tests::ask(&self.directory.join("run/haproxy/admin.sock"), "show sess");
         let line = listed.lines().find(|line| line.contains("be=reports"))?;
         Some(line.split(':').next()?.to_owned())
     }
@@ -188,7 +189,7 @@ fn responder(directory: &Path, authority: &Authority) -> Origin {
     let certificate = authority.issue_asking(&["www.example.com"], &url);
     let good = std::fs::read(authority.answer(&certificate, true)).expect("the authority wrote it");
     let text = |path: &Path| std::fs::read_to_string(path).expect("the authority wrote it");
-    let folder = directory.join("etc/weir");
+    let folder = directory.join("etc/haproxy");
     write(&folder.join("www.pem"), &(text(&certificate) + &text(&authority.own())));
     write(&folder.join("www.ocsp.base64"), &STANDARD.encode(&good));
     std::fs::write(folder.join("www.pem.ocsp"), &good).expect("the directory takes files");
@@ -198,7 +199,7 @@ fn responder(directory: &Path, authority: &Authority) -> Origin {
 
 /// The files that the configuration names, and those for payloads.
 fn files(directory: &Path, authority: &Authority) {
-    let folder = directory.join("etc/weir");
+    let folder = directory.join("etc/haproxy");
     let text = |path: PathBuf| std::fs::read_to_string(path).expect("the authority wrote it");
     let revoked = authority.issue(&["revoked.example.com"]);
     let issued = |names: &[&str]| text(authority.issue(names));
@@ -218,7 +219,7 @@ fn files(directory: &Path, authority: &Authority) {
     ] {
         write(&folder.join(name), &content);
     }
-    for name in ["run/weir", "var/cache", "var/lib/weir"] {
+    for name in ["run/haproxy", "var/cache", "var/lib/haproxy"] {
         std::fs::create_dir_all(directory.join(name)).expect("the directory takes directories");
     }
 }
