@@ -358,3 +358,44 @@ impl Anchors {
         if *count == 1 { anchor } else { format!("{anchor}-{}", *count - 1) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_belong_to_the_first_command_of_their_line() {
+        let rows: Vec<CommandRow> = control::commands().chain(master::COMMANDS.iter().copied()).collect();
+        let text =
+            "# request /\n> set anon on 1; show anon\nOn\n\n> show servers state app\n+ a\n1\n\nnot shown\n";
+        let found = by_command(examples(text), &rows).expect("each has a command");
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), ["set anon on", "show servers state"]);
+        assert_eq!(found["show servers state"][0].shown, ["> show servers state app", "+ a", "1"]);
+        assert!(by_command(examples("> show servers\n"), &rows).is_err_and(|error| error.starts_with("1: ")));
+        for (line, words) in [
+            ("@1 show info", "@<relative pid>"),
+            ("@!4711", "@!<pid>"),
+            ("@@1 quit", "@@[!]<pid>"),
+            ("@master help", "@master"),
+        ] {
+            assert_eq!(command_of(line, &rows), Some(words), "{line}");
+        }
+    }
+
+    #[test]
+    fn each_built_command_has_a_section() {
+        let without = |row: &CommandRow| row.built && subject_of(row.words).is_none();
+        let found: Vec<&str> = control::commands().filter(without).map(|row| row.words).collect();
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(subject_of("set maxconn global").map(|at| SUBJECTS[at].file), Some("process"));
+        assert_eq!(subject_of("set maxconn server").map(|at| SUBJECTS[at].file), Some("servers"));
+    }
+
+    #[test]
+    fn anchors_are_unique() {
+        let mut anchors = Anchors::default();
+        let headings = ["Maps and ACLs", "show cli level", "@!<pid>", "@@[!]<pid>", "acme challenge_ready"];
+        let made = headings.map(|heading| anchors.add(heading));
+        assert_eq!(made, ["maps-and-acls", "show-cli-level", "pid", "pid-1", "acme-challenge_ready"]);
+    }
+}
