@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -30,6 +31,8 @@ pub struct Ports {
 
 struct Shared {
     ports: Ports,
+    /// Whether it offers DNS challenges too, which it takes for met.
+    has_dns: AtomicBool,
     authority: Authority,
     state: Mutex<State>,
 }
@@ -57,10 +60,23 @@ struct Order {
 impl Acme {
     /// Starts a server.
     pub fn start(ports: Ports) -> Acme {
-        let shared = Arc::new(Shared { ports, authority: Authority::new(), state: Mutex::default() });
+        let (authority, state, has_dns) = (Authority::new(), Mutex::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { ports, has_dns, authority, state });
         let own = shared.clone();
         let origin = Origin::start(move |head, body| own.answer(head, body));
         Acme { shared, origin }
+    }
+
+    /// Offers DNS challenges too, without a lookup of their records.
+    #[must_use]
+    pub fn with_dns(self) -> Acme {
+        self.shared.has_dns.store(true, Relaxed);
+        self
+    }
+
+    /// Returns its port of 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.origin.port()
     }
 
     /// Returns the URL of its directory.
@@ -224,7 +240,9 @@ impl Shared {
             }
             shown
         };
-        let challenges = ["http-01", "tls-alpn-01"].map(challenge);
+        let kinds = ["http-01", "tls-alpn-01", "dns-01"];
+        let offered = if self.has_dns.load(Relaxed) { &kinds[..] } else { &kinds[..2] };
+        let challenges: Vec<Value> = offered.iter().map(|kind| challenge(kind)).collect();
         json!({"status": status, "identifier": {"type": "dns", "value": name}, "challenges": challenges})
     }
 
@@ -232,6 +250,7 @@ impl Shared {
     fn look(&self, number: usize, at: usize, kind: &str) {
         let name = self.state().orders[number].names[at].clone();
         let is_met = match kind {
+            "dns-01" => true,
             "http-01" => {
                 let token = token(number, at);
                 let request = format!(

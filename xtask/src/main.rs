@@ -7,9 +7,10 @@
 //! `make lint` runs them.
 //!
 //! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, `docs/metrics-list.md` from the tables of
-//! the Prometheus exporter, `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the
-//! tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's
-//! regression tests (`docs/regression-tests.tsv`).
+//! the Prometheus exporter, `docs/runtime-api.md` from the tables of commands and the examples in `docs/runtime-api`,
+//! `docs/dev/crates.md` from the table in `ARCHITECTURE.md`, and `docs/compatibility.md` from the tables, a list of all
+//! keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's regression tests
+//! (`docs/regression-tests.tsv`).
 //!
 //! `cargo run -p xtask -- manual FOLDER` writes the manual pages and shell completions of packages.
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@ mod modules;
 mod names;
 mod prose;
 mod reference;
+mod runtime_api;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -82,7 +84,7 @@ fn none(found: &[String]) -> Result<(), String> {
 }
 
 /// The generated documents: path and text.
-fn pages(root: &Path) -> Result<[(&'static str, String); 4], String> {
+fn pages(root: &Path) -> Result<[(&'static str, String); 5], String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"));
     let (list, results, shown) = (read(SURFACE)?, read(REGRESSION_TESTS)?, coverage::Shown::read(root)?);
@@ -90,6 +92,7 @@ fn pages(root: &Path) -> Result<[(&'static str, String); 4], String> {
         ("docs/compatibility.md", compatibility::page(&list, &results, &shown).0),
         ("docs/keywords.md", reference::page()),
         ("docs/metrics-list.md", metrics::page()),
+        ("docs/runtime-api.md", runtime_api::page(root)?),
         ("docs/dev/crates.md", map::page(imports::table(&read("ARCHITECTURE.md")?))),
     ])
 }

@@ -60,7 +60,7 @@ pub(crate) fn run(page: &Page) {
         let path = in_directory(&directory, &substitutes.paths(name));
         write(&path, &substitutes.apply(&block.text));
     }
-    for path in ["bin", "etc/weir", "run/weir", "var/lib", "var/log"] {
+    for path in ["bin", "etc/haproxy", "etc/weir", "run/haproxy", "run/weir", "var/lib", "var/log"] {
         std::fs::create_dir_all(directory.join(path)).expect("the directory takes directories");
     }
     symlink(program(), directory.join("bin/weir")).expect("the directory takes links");

@@ -14,6 +14,8 @@
 //! A block inside an HTML comment is a setup step: readers do not see it, but it runs. Ports and paths
 //! such as `/etc/weir` are replaced by free ports and paths below a directory of the page.
 
+mod api;
+mod api_scene;
 mod check;
 mod compare;
 mod console;
@@ -26,8 +28,8 @@ use std::path::PathBuf;
 use page::{Block, BlockKind};
 use weir_tests::workspace;
 
-/// Pages that are generated and show no commands.
-const GENERATED: [&str; 3] = ["compatibility.md", "keywords.md", "metrics-list.md"];
+/// Pages that are generated. They show no commands of a shell; `api` runs those of the runtime API.
+const GENERATED: [&str; 4] = ["compatibility.md", "keywords.md", "metrics-list.md", "runtime-api.md"];
 
 macro_rules! pages {
     ($($name:ident $path:literal)*) => {

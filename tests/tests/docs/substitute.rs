@@ -30,6 +30,18 @@ impl Substitutes {
         Self { root: root.display().to_string(), ports }
     }
 
+    /// These ports by those of `text`, free ports for its others, and directories below `root`.
+    pub(crate) fn with_ports(root: &Path, text: &str, known: BTreeMap<u16, u16>) -> Self {
+        let mut substitutes = Self::new(root, std::iter::once(text));
+        substitutes.ports.extend(known);
+        substitutes
+    }
+
+    /// The port of the test in the place of one of a page.
+    pub(crate) fn port(&self, port: u16) -> u16 {
+        *self.ports.get(&port).expect("the port of a page")
+    }
+
     /// A path of a page, in the test.
     pub(crate) fn paths(&self, text: &str) -> String {
         DIRECTORIES

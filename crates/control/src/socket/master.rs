@@ -1,14 +1,27 @@
 //! The commands of a master's socket (`-S`; management manual, 9.4), for its help and the reference. The binary implements them.
 
+use crate::access::AccessLevel;
 use crate::socket::table::CommandRow;
 use base::keyword_support::Support;
 
 const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> CommandRow {
-    CommandRow { words, usage, doc, built: true, support: Support::Full }
+    let level = match words.as_bytes() {
+        b"reload" | b"hard-reload" => AccessLevel::Operator,
+        _ => AccessLevel::User,
+    };
+    CommandRow { words, usage, doc, built: true, support: Support::Full, level, mode: None }
 }
 
 const fn refused(words: &'static str, why: &'static str) -> CommandRow {
-    CommandRow { words, usage: "", doc: why, built: false, support: Support::None(why) }
+    CommandRow {
+        words,
+        usage: "",
+        doc: why,
+        built: false,
+        support: Support::None(why),
+        level: AccessLevel::User,
+        mode: None,
+    }
 }
 
 /// Commands of HAProxy's master that do not exist here.

@@ -386,6 +386,7 @@ fn help(call: &mut Call<'_>) -> CommandReply {
 }
 
 /// A command in lists and references.
+#[derive(Debug, Clone, Copy)]
 pub struct CommandRow {
     /// Its words.
     pub words: &'static str,
@@ -397,6 +398,10 @@ pub struct CommandRow {
     pub built: bool,
     /// How completely it is supported.
     pub support: Support,
+    /// The required level.
+    pub level: AccessLevel,
+    /// The command that enables the mode that it requires.
+    pub mode: Option<&'static str>,
 }
 
 /// All commands of HAProxy's worker, supported or not.
@@ -407,6 +412,12 @@ pub fn commands() -> impl Iterator<Item = CommandRow> {
         doc: command.text,
         built: command.run.is_some(),
         support: command.support,
+        level: command.level,
+        mode: match command.mode {
+            CommandMode::Normal => None,
+            CommandMode::Experimental => Some("experimental-mode"),
+            CommandMode::Expert => Some("expert-mode"),
+        },
     })
 }
 
